@@ -6,12 +6,14 @@ The first middleware of an app is the outermost.
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
+from typing import Any
 
 import msgspec
 
 from taskmq.contracts.broker import HeaderValue
 from taskmq.contracts.jobs import JobDetail
 from taskmq.model.envelope import Envelope
+from taskmq.model.jobs.dependencies import DependencyCondition
 from taskmq.options.uniqueness import UniqueCall
 from taskmq.run.execution import Execution
 
@@ -43,6 +45,8 @@ class Submission(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         asked_for: what tells it from other submissions, where that is not the call itself: of a definition, whose
             content may change between a submission and its repetition.
         compared: its arguments as they are compared with those of a repetition; None: as they are sent.
+        depends_on: names of the jobs that it waits for, each with its condition; `detail` has those that were found.
+        connection: of the caller's own transaction, which commits the job.
     """
 
     job_id: str | None = None
@@ -51,6 +55,8 @@ class Submission(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     held: bool = False
     asked_for: bytes | None = None
     compared: tuple[msgspec.Raw, msgspec.Raw] | None = None
+    depends_on: tuple[tuple[str, DependencyCondition], ...] = ()
+    connection: Any = None
 
 
 class Sending(msgspec.Struct, gc=False):

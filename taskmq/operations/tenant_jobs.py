@@ -30,6 +30,7 @@ from taskmq.operations.jobs import progress_of_jobs
 from taskmq.options.task_options import CallOptions
 from taskmq.submission.explain import Explanation, explain_job
 from taskmq.submission.stored import JobRef
+from taskmq.tasks.job_options import JobPlan, detail_of
 
 __all__ = ["JobOrder", "JobOutcomes", "SubmitOutcome", "TenantJobs"]
 
@@ -124,13 +125,17 @@ class TenantJobs:
             order.args,
             order.kwargs,
             options,
-            description=order.description,
-            owner=self._name,
-            labels=order.labels,
-            needs=order.needs,
-            preemptible=order.preemptible,
-            held=order.held,
-            depends_on=[((await self.get(name)).id, condition) for name, condition in order.depends_on],
+            job=JobPlan(
+                detail=detail_of(
+                    description=order.description,
+                    owner=self._name,
+                    labels=order.labels,
+                    needs=order.needs,
+                    preemptible=order.preemptible,
+                ),
+                held=order.held,
+                depends_on=tuple([((await self.get(name)).id, condition) for name, condition in order.depends_on]),
+            ),
             derived_id=order.derived_id,
         )
         name = order.derived_id or options.get("job_id")

@@ -1,6 +1,6 @@
 """Options of tasks and calls: typed for the checkers, refused when misspelt, resolved once."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, Literal, TypedDict, cast
 
@@ -223,7 +223,7 @@ def plan_task(options: Mapping[str, Any], *, function: str, default_name: str, i
         InvalidOption: an option is unknown or has a value that it cannot have; names function and option.
     """
     try:
-        _refuse_unknown(options, TaskOptions)
+        _refuse_unknown(options, TaskOptions.__annotations__)
         timeout = options.get("timeout")
         executor = _one_of("executor", options.get("executor", "auto"), ("auto", "async", "thread", "process"))
         if executor == "async" and not is_async:
@@ -269,14 +269,17 @@ def plan_task(options: Mapping[str, Any], *, function: str, default_name: str, i
         raise InvalidOption(f"task {function}: {error}") from None
 
 
-def plan_call(base: CallPlan, options: Mapping[str, Any], *, task: str) -> CallPlan:
+def plan_call(base: CallPlan, options: Mapping[str, Any], *, task: str, others: Collection[str] = ()) -> CallPlan:
     """`base` with a call's options over it.
+
+    Args:
+        others: further options that the caller might have meant.
 
     Raises:
         InvalidOption: an option is unknown or has a value that it cannot have.
     """
     try:
-        _refuse_unknown(options, CallOptions)
+        _refuse_unknown(options, (*CallOptions.__annotations__, *others))
         return _call(base, options)
     except InvalidOption as error:
         raise InvalidOption(f"task {task}: {error}") from None
@@ -368,8 +371,7 @@ _READERS: Final[Mapping[str, Callable[[Any, CallPlan], dict[str, Any]]]] = {
 }
 
 
-def _refuse_unknown(options: Mapping[str, Any], kind: type) -> None:
-    known = kind.__annotations__
+def _refuse_unknown(options: Mapping[str, Any], known: Collection[str]) -> None:
     for key in options:
         if key not in known:
             raise InvalidOption(f"unknown option {key!r}; {did_you_mean(key, known)}")

@@ -24,8 +24,8 @@ from taskmq.model.topology import check_queue_name, class_of
 from taskmq.model.units import Duration, parse_duration, to_ms
 from taskmq.model.values.canonical_form import canonical_order
 from taskmq.submission.named_calls import NamedCalls
-from taskmq.submission.new_jobs import detail_of
 from taskmq.submission.task_catalogue import RegisteredSignature, catalogue_of
+from taskmq.tasks.job_options import detail_of
 from taskmq.tasks.task import Task
 
 __all__ = ["Definitions"]

@@ -23,14 +23,14 @@ from taskmq.model.codec import PLAIN, ReturnType, Signature
 from taskmq.model.envelope import JSON
 from taskmq.model.jobs.definitions import Definition, DefinitionContent, merged
 from taskmq.model.jobs.dependencies import JobDependency
-from taskmq.model.nodes import JobNeeds
 from taskmq.model.units import did_you_mean
 from taskmq.model.values.canonical_form import canonical_json
 from taskmq.options.task_options import CallPlan, plan_call
-from taskmq.submission.new_jobs import detail_of
 from taskmq.submission.task_catalogue import RegisteredSignature, TaskCatalogue, catalogue_of
+from taskmq.tasks.call import Arguments, envelope_of
+from taskmq.tasks.job_options import NO_JOB_PLAN, JobPlan, detail_of
 from taskmq.tasks.registry import TaskRegistry
-from taskmq.tasks.task import Arguments, Task, envelope_of
+from taskmq.tasks.task import Task
 
 __all__ = ["NamedCall", "NamedCalls"]
 
@@ -69,14 +69,22 @@ class NamedCall:
             return self._definition.content.queue
         return self._known.queue if isinstance(self._known, Task) else self._known.registration.queue
 
+    def open_names(self, count: int) -> frozenset[str]:
+        """The parameters that can be given by name beside so many positional arguments; none of a definition's."""
+        if self._definition is not None:
+            return frozenset()
+        if isinstance(self._known, Task):
+            return self._known.open_names(count)
+        return self._known.names - set(self._known.registration.positional[:count])
+
     def handle(self, job_id: str) -> Job[Any]:
         """The handle of a job that was made by it."""
         if isinstance(self._known, Task):
             return self._known.handle(job_id)
         return Job(job_id, task=self._known.registration.task, jobs=self._jobs, returns=ReturnType(Any))
 
-    def submissions(self, calls: Iterable[Arguments]) -> Iterator[Sending]:
-        """`submission` of many calls, without options.
+    def submissions(self, calls: Iterable[Arguments], *, job: JobPlan = NO_JOB_PLAN) -> Iterator[Sending]:
+        """`submission` of many calls, without options of calls.
 
         Raises:
             InvalidArguments: one is no call.
@@ -86,7 +94,10 @@ class NamedCall:
                 raise InvalidArguments(
                     f"{self._name}: a {type(call).__name__} is no call, but (1, 2) or a mapping is"
                 )
-            yield self.submission((), call, {}) if isinstance(call, Mapping) else self.submission(call, {}, {})
+            if isinstance(call, Mapping):
+                yield self.submission((), call, {}, job=job)
+            else:
+                yield self.submission(call, {}, {}, job=job)
 
     def submission(
         self,
@@ -94,42 +105,37 @@ class NamedCall:
         kwargs: Mapping[str, Any],
         options: Mapping[str, Any],
         *,
-        description: str = "",
-        owner: str = "",
-        labels: Mapping[str, str] | None = None,
-        needs: JobNeeds | None = None,
-        preemptible: bool | None = None,
-        held: bool = False,
-        depends_on: tuple[JobDependency, ...] = (),
+        job: JobPlan = NO_JOB_PLAN,
+        upstream: tuple[JobDependency, ...] = (),
     ) -> Sending:
         """A call with these over the definition's own; the arguments may be encoded values.
+
+        Args:
+            upstream: the jobs that it waits for, where they are found; else those of `job` are left to be found.
 
         Raises:
             InvalidArguments, EncodeError, InvalidOption: they do not fit.
         """
         content = None if self._definition is None else self._definition.content
         asked_for = None
+        own = job.detail or JobDetail()
         if content is not None:
-            said = (description, owner, labels or {}, *((each.id, each.condition) for each in depends_on))
-            more: list[Any] = [] if needs is None else [msgspec.to_builtins(needs)]
-            if preemptible is not None:
-                more.append(preemptible)
+            said = (own.description, own.owner, own.labels, *((each.id, each.condition) for each in upstream))
+            more: list[Any] = [] if own.needs is None else [msgspec.to_builtins(own.needs)]
+            if own.preemptible is not None:
+                more.append(own.preemptible)
             asked_for = _asked_for(self._name, args, kwargs, options, said, *more)
             given, named = merged(content, tuple(args), kwargs)
             sending = self._sending(given, named, {**_options_of(content), **options})
         else:
             sending = self._sending(args, kwargs, options)
-        detail = self._detail(
-            content,
-            description=description,
-            owner=owner,
-            labels=labels,
-            needs=needs,
-            preemptible=preemptible,
-            depends_on=depends_on,
-        )
         sending.submission = replace(
-            sending.submission or Submission(), detail=detail, held=held, asked_for=asked_for
+            sending.submission or Submission(),
+            detail=self._detail(content, own, upstream),
+            held=job.held,
+            depends_on=() if upstream else job.depends_on,
+            connection=job.connection,
+            asked_for=asked_for,
         )
         return sending
 
@@ -180,32 +186,18 @@ class NamedCall:
         return Sending(envelope, plan.queue, JSON, submission=submission)
 
     def _detail(
-        self,
-        content: DefinitionContent | None,
-        *,
-        description: str,
-        owner: str,
-        labels: Mapping[str, str] | None,
-        needs: JobNeeds | None,
-        preemptible: bool | None,
-        depends_on: tuple[JobDependency, ...],
+        self, content: DefinitionContent | None, own: JobDetail, upstream: tuple[JobDependency, ...]
     ) -> JobDetail | None:
         if content is None or self._definition is None:
-            return detail_of(
-                description=description,
-                owner=owner,
-                labels=labels,
-                needs=needs,
-                preemptible=preemptible,
-                depends_on=depends_on,
-            )
+            found = replace(own, depends_on=upstream)
+            return None if found == JobDetail() else found
         detail = detail_of(
-            description=description or content.description,
-            owner=owner or content.owner,
-            labels={**content.labels, **(labels or {})},
-            needs=needs,
-            preemptible=preemptible,
-            depends_on=depends_on,
+            description=own.description or content.description,
+            owner=own.owner or content.owner,
+            labels={**content.labels, **own.labels},
+            needs=own.needs,
+            preemptible=own.preemptible,
+            depends_on=upstream,
         )
         return replace(
             detail or JobDetail(), definition=self._definition.name, definition_version=self._definition.version

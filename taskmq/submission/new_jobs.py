@@ -2,7 +2,7 @@
 
 import hashlib
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 import msgspec
@@ -14,7 +14,6 @@ from taskmq.contracts.stores import ResultRecord
 from taskmq.errors import InvalidOption
 from taskmq.middleware.chain import Sending, Submission
 from taskmq.model.envelope import VERSION, Envelope, decode_envelope, encode_envelope, new_job_id
-from taskmq.model.jobs.dependencies import JobDependency
 from taskmq.model.jobs.uniqueness import UniqueKey
 from taskmq.model.keys import check_reachable, is_derived_id, tenant_key
 from taskmq.model.nodes import JobNeeds
@@ -22,48 +21,13 @@ from taskmq.model.resources import Amounts
 from taskmq.model.telemetry.plain_text import check_line
 from taskmq.model.topology import WorkQueue
 from taskmq.options.uniqueness import UniqueCall
+from taskmq.tasks.job_options import check_text
 
-__all__ = ["cloned", "detail_of", "name_of", "new_job", "result_of", "under_derived_id"]
+__all__ = ["cloned", "name_of", "new_job", "result_of", "under_derived_id"]
 
 _MIDDLE: Final = 4
 # `/jobs/count` and `/jobs/counts` are paths of their own.
 _RESERVED: Final = frozenset({"count", "counts"})
-_TEXT_LIMIT: Final = 2_000
-_LABELS: Final = 32
-
-
-def detail_of(
-    *,
-    description: str = "",
-    owner: str = "",
-    labels: Mapping[str, str] | None = None,
-    retry_of: str = "",
-    needs: JobNeeds | None = None,
-    preemptible: bool | None = None,
-    depends_on: tuple[JobDependency, ...] = (),
-) -> JobDetail | None:
-    """What few jobs have; None where there is nothing of it.
-
-    Raises:
-        InvalidOption: a text is too long or has a NUL in it, or a name has control characters; names it.
-    """
-    if not (description or owner or labels or retry_of or depends_on) and needs is None and preemptible is None:
-        return None
-    pairs = {
-        check_line("label", _text("label", name, 64)): _text(f"label {name}", value, 255)
-        for name, value in (labels or {}).items()
-    }
-    if len(pairs) > _LABELS:
-        raise InvalidOption(f"labels: at most {_LABELS}, these are {len(pairs)}")
-    return JobDetail(
-        description=_text("description", description, _TEXT_LIMIT),
-        owner=check_line("owner", _text("owner", owner, 255)),
-        labels=pairs,
-        retry_of=retry_of,
-        needs=needs,
-        preemptible=preemptible,
-        depends_on=depends_on,
-    )
 
 
 def new_job(
@@ -163,7 +127,7 @@ def cloned(
         key=key,
         fingerprint=b"" if key is None else _fingerprint(envelope, [record.queue, "clone", record.id]),
         due=due,
-        detail=detail if owner is None else replace(detail, owner=_text("owner", owner, 255)),
+        detail=detail if owner is None else replace(detail, owner=check_text("owner", owner, 255)),
         held=False,
     )
 
@@ -210,7 +174,7 @@ def _job(
     preemptible = None if detail is None else detail.preemptible
     return NewJob(
         id=id,
-        tenant=_text("tenant", envelope.tenant or "", 255),
+        tenant=check_text("tenant", envelope.tenant or "", 255),
         key=key,
         fingerprint=fingerprint,
         task=envelope.task,
@@ -263,15 +227,5 @@ def _digest(facts: bytes | None) -> bytes:
 
 
 def _key(job_id: str) -> str:
-    line = check_line("job_id", _text("job_id", job_id, 255))
+    line = check_line("job_id", check_text("job_id", job_id, 255))
     return check_reachable(line, what="job_id", reserved=_RESERVED)
-
-
-def _text(what: str, text: str, limit: int) -> str:
-    try:
-        size = len(text.encode())
-    except UnicodeEncodeError as error:
-        raise InvalidOption(f"{what}: a character of it has no form in UTF-8 ({error.reason})") from None
-    if size > limit or "\0" in text:
-        raise InvalidOption(f"{what}: at most {limit} bytes, and no NUL; these are {len(text):,} characters")
-    return text

@@ -1,29 +1,31 @@
 """`app.jobs`: the jobs of an app, in the store and on their way."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, Unpack, cast, overload
 
 from msgspec.structs import replace
 
 from taskmq.client.producer import Producer
 from taskmq.client.sessions import Sessions
 from taskmq.contracts.jobs import JobDetail, NewJob, Submitted
-from taskmq.errors import DuplicateJob, InvalidOption, PartlySent, QuotaExceeded, SendError
+from taskmq.errors import DuplicateJob, InvalidArguments, InvalidOption, PartlySent, QuotaExceeded, SendError
 from taskmq.jobs.handle import Job
 from taskmq.middleware.chain import Sending, Submission
-from taskmq.model.nodes import JobNeeds, PlaceOptions, job_needs
+from taskmq.model.jobs.dependencies import JobDependency
+from taskmq.model.nodes import PlaceOptions
 from taskmq.model.states import CHANGEABLE, Cancellation
 from taskmq.model.units import Duration
 from taskmq.submission.definitions import Definitions
-from taskmq.submission.dependencies import DependsOn, check_refusal
+from taskmq.submission.dependencies import check_refusal
 from taskmq.submission.job_changes import JobChanges
 from taskmq.submission.named_calls import NamedCall, NamedCalls
-from taskmq.submission.new_jobs import detail_of, new_job, under_derived_id
+from taskmq.submission.new_jobs import new_job, under_derived_id
 from taskmq.submission.stored import StoredJobs
 from taskmq.submission.task_catalogue import TaskCatalogue
+from taskmq.tasks.call import Arguments, Call
+from taskmq.tasks.job_options import JOB_ONLY, NO_JOB_PLAN, DependsOn, JobPlan, SubmitOptions, plan_job
 from taskmq.tasks.registry import TaskRegistry
-from taskmq.tasks.task import Arguments, Call
 
 __all__ = ["Jobs"]
 
@@ -36,6 +38,39 @@ else:
     from typing import TypeVar
 
     R = TypeVar("R")
+
+P = ParamSpec("P")
+A = TypeVar("A")
+B = TypeVar("B")
+C = TypeVar("C")
+A_contra = TypeVar("A_contra", contravariant=True)
+B_contra = TypeVar("B_contra", contravariant=True)
+C_contra = TypeVar("C_contra", contravariant=True)
+R_co = TypeVar("R_co", covariant=True)
+
+
+class _TakesNone(Protocol[R_co]):
+    """A call without arguments, as the type checkers see it."""
+
+    def send(self) -> Job[R_co]: ...
+
+
+class _TakesOne(Protocol[A_contra, R_co]):
+    """A call with one argument."""
+
+    def send(self, a: A_contra, /) -> Job[R_co]: ...
+
+
+class _TakesTwo(Protocol[A_contra, B_contra, R_co]):
+    """A call with two arguments."""
+
+    def send(self, a: A_contra, b: B_contra, /) -> Job[R_co]: ...
+
+
+class _TakesThree(Protocol[A_contra, B_contra, C_contra, R_co]):
+    """A call with three arguments."""
+
+    def send(self, a: A_contra, b: B_contra, c: C_contra, /) -> Job[R_co]: ...
 
 
 class Jobs(JobChanges):
@@ -73,36 +108,51 @@ class Jobs(JobChanges):
         self._producer = producer
         self._stored = StoredJobs(lambda: self.sessions, signature_of=self._names.signature)
 
+    @overload
     def submit(
         self,
-        task: "Call[..., R] | str",
+        task: str,
         /,
         *args: Any,
-        at: datetime | None = None,
-        delay: Duration | None = None,
-        priority: int | None = None,
-        queue: str | None = None,
-        tenant: str | None = None,
-        job_id: str | None = None,
-        expires: Duration | datetime | None = None,
-        description: str = "",
-        owner: str = "",
-        labels: Mapping[str, str] | None = None,
-        resources: Mapping[str, object] | None = None,
-        place: PlaceOptions | None = None,
-        preemptible: bool | None = None,
-        held: bool = False,
-        depends_on: DependsOn = (),
-        connection: Any = None,
+        at: datetime | None = ...,
+        delay: Duration | None = ...,
+        priority: int | None = ...,
+        queue: str | None = ...,
+        tenant: str | None = ...,
+        job_id: str | None = ...,
+        expires: Duration | datetime | None = ...,
+        description: str = ...,
+        owner: str = ...,
+        labels: Mapping[str, str] | None = ...,
+        resources: Mapping[str, object] | None = ...,
+        place: PlaceOptions | None = ...,
+        preemptible: bool | None = ...,
+        held: bool = ...,
+        depends_on: DependsOn = ...,
+        connection: Any = ...,
         **kwargs: Any,
-    ) -> Job[R]:
+    ) -> Job[Any]: ...
+    @overload
+    def submit(self, task: Call[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Job[R]: ...
+    @overload
+    def submit(self, task: _TakesNone[R], /, **options: Unpack[SubmitOptions]) -> Job[R]: ...
+    @overload
+    def submit(self, task: _TakesOne[A, R], a: A, /, **options: Unpack[SubmitOptions]) -> Job[R]: ...
+    @overload
+    def submit(self, task: _TakesTwo[A, B, R], a: A, b: B, /, **options: Unpack[SubmitOptions]) -> Job[R]: ...
+    @overload
+    def submit(
+        self, task: _TakesThree[A, B, C, R], a: A, b: B, c: C, /, **options: Unpack[SubmitOptions]
+    ) -> Job[R]: ...
+    def submit(self, task: Any, /, *args: Any, **kwargs: Any) -> Job[Any]:
         """Keep one job; it is durable when this returns.
 
         Args:
-            task: a task, one with options, or a name; called with `args` and `kwargs`. Where it has a parameter that
-                is called as one of these options, give that one by its place. A name is that of one of the app's
-                tasks, else of one that a worker has registered, else of a definition of the tenant: `args`, where
-                there are any, replace all of that's, and `kwargs` those of the same names.
+            task: a task, one with options, or a name; called with `args` and `kwargs`. A name is that of one of the
+                app's tasks, else of one that a worker has registered, else of a definition of the tenant: `args`,
+                where there are any, replace all of that's, and `kwargs` those of the same names. Type checkers know
+                options beside up to three positional arguments; with more, or with arguments by name, say
+                `task.options(...).submit(...)`.
             at: when it is to run (with a time zone); or `delay`, from now on. Default: now.
             priority: 0 (lowest) to 9, among the jobs of its queue that wait in the store.
             job_id: an id of the caller's, up to 255 bytes, none that begins with "taskmq:". Submitted twice with the
@@ -124,114 +174,78 @@ class Jobs(JobChanges):
 
         Raises:
             UnknownTask: neither the app nor the store has a task or a definition of that name.
-            InvalidArguments, EncodeError, InvalidOption: nothing was kept.
+            InvalidArguments, EncodeError, InvalidOption: nothing was kept. So it is where an option has the name of a
+                parameter that is not given by its place.
             JobNotFound: so it is where the store has no job that it is to wait for.
             JobConflict: the id is that of a job with other content.
             DuplicateJob: the task is `unique`, and another job has the key.
             QuotaExceeded: its tenant or owner has submitted as much as it may; says until when.
             TooLarge: the broker could not carry it.
         """
-        call = self.asubmit(
-            task,
-            *args,
-            at=at,
-            delay=delay,
-            priority=priority,
-            queue=queue,
-            tenant=tenant,
-            job_id=job_id,
-            expires=expires,
-            description=description,
-            owner=owner,
-            labels=labels,
-            resources=resources,
-            place=place,
-            preemptible=preemptible,
-            held=held,
-            depends_on=depends_on,
-            connection=connection,
-            **kwargs,
-        )
-        return self.sessions.run_sync(call, instead="asubmit")
+        return self.sessions.run_sync(self.asubmit(task, *args, **kwargs), instead="asubmit")
 
+    @overload
     async def asubmit(
         self,
-        task: "Call[..., R] | str",
+        task: str,
         /,
         *args: Any,
-        at: datetime | None = None,
-        delay: Duration | None = None,
-        priority: int | None = None,
-        queue: str | None = None,
-        tenant: str | None = None,
-        job_id: str | None = None,
-        expires: Duration | datetime | None = None,
-        description: str = "",
-        owner: str = "",
-        labels: Mapping[str, str] | None = None,
-        resources: Mapping[str, object] | None = None,
-        place: PlaceOptions | None = None,
-        preemptible: bool | None = None,
-        held: bool = False,
-        depends_on: DependsOn = (),
-        connection: Any = None,
+        at: datetime | None = ...,
+        delay: Duration | None = ...,
+        priority: int | None = ...,
+        queue: str | None = ...,
+        tenant: str | None = ...,
+        job_id: str | None = ...,
+        expires: Duration | datetime | None = ...,
+        description: str = ...,
+        owner: str = ...,
+        labels: Mapping[str, str] | None = ...,
+        resources: Mapping[str, object] | None = ...,
+        place: PlaceOptions | None = ...,
+        preemptible: bool | None = ...,
+        held: bool = ...,
+        depends_on: DependsOn = ...,
+        connection: Any = ...,
         **kwargs: Any,
-    ) -> Job[R]:
+    ) -> Job[Any]: ...
+    @overload
+    async def asubmit(self, task: Call[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Job[R]: ...
+    @overload
+    async def asubmit(self, task: _TakesNone[R], /, **options: Unpack[SubmitOptions]) -> Job[R]: ...
+    @overload
+    async def asubmit(self, task: _TakesOne[A, R], a: A, /, **options: Unpack[SubmitOptions]) -> Job[R]: ...
+    @overload
+    async def asubmit(self, task: _TakesTwo[A, B, R], a: A, b: B, /, **options: Unpack[SubmitOptions]) -> Job[R]: ...
+    @overload
+    async def asubmit(
+        self, task: _TakesThree[A, B, C, R], a: A, b: B, c: C, /, **options: Unpack[SubmitOptions]
+    ) -> Job[R]: ...
+    async def asubmit(self, task: Any, /, *args: Any, **kwargs: Any) -> Job[Any]:
         """Do what `submit` does, without blocking the event loop."""
-        options: dict[str, Any] = {
-            "eta": at,
-            "delay": delay,
-            "priority": priority,
-            "queue": queue,
-            "tenant": tenant,
-            "job_id": job_id,
-            "expires": expires,
-        }
-        given = {name: value for name, value in options.items() if value is not None}
-        more: dict[str, Any] = {
-            "description": description,
-            "owner": owner,
-            "labels": labels,
-            "needs": job_needs(resources, place),
-            "preemptible": preemptible,
-            "held": held,
-            "depends_on": depends_on,
-            "connection": connection,
-        }
+        given = {name: kwargs.pop(name) for name in SubmitOptions.__annotations__ if name in kwargs}
+        options = {"eta" if name == "at" else name: value for name, value in given.items() if value is not None}
         if isinstance(task, str) and task not in self._tasks:
-            return (await self.keep_named(task, args, kwargs, given, **more))[0]
-        return (await self.keep_call(self._called(task, given), args, kwargs, **more))[0]
-
-    async def keep_call(
-        self,
-        called: Call[..., R],
-        args: tuple[Any, ...],
-        kwargs: Mapping[str, Any],
-        *,
-        description: str = "",
-        owner: str = "",
-        labels: Mapping[str, str] | None = None,
-        needs: JobNeeds | None = None,
-        preemptible: bool | None = None,
-        held: bool = False,
-        depends_on: DependsOn = (),
-        connection: Any = None,
-    ) -> tuple[Job[R], Submitted]:
-        """`asubmit` of a task with options, whatever its parameters are called; and what became of the submission."""
+            named = await self.named(task, tenant=options.get("tenant"))
+            if taken := named.open_names(len(args)) & options.keys():
+                name = min(taken)
+                raise InvalidArguments(
+                    f"task {named.task}: {name}= is an option of submit, and the task has a parameter {name!r}: give "
+                    "the parameter by its place"
+                )
+            of_job = {name: options.pop(name) for name in JOB_ONLY & options.keys()}
+            return (await self.keep_named(named, args, kwargs, options, job=plan_job(NO_JOB_PLAN, of_job)))[0]
+        called = self._called(task, options)
+        if taken := called.open_names(len(args)) & {name for name in given if given[name] is not None}:
+            name = min(taken)
+            option = "eta" if name == "at" else name
+            raise InvalidArguments(
+                f"task {called.task_name}: {name}= is an option of submit, and the task has a parameter {name!r}: "
+                f"for the option say task.options({option}=...).submit(...), for the other task.submit({name}=...)"
+            )
         sending = called.submission(*args, **kwargs)
-        upstream = await self._store.upstream(depends_on, connection=connection)
-        detail = detail_of(
-            description=description,
-            owner=owner,
-            labels=labels,
-            needs=needs,
-            preemptible=preemptible,
-            depends_on=upstream,
-        )
-        sending.submission = replace(sending.submission or Submission(), detail=detail, held=held)
         with self._producer.opened(sending):
-            answer = await self._store.submit(self._new_job(sending), connection=connection)
-        return called.handle(await self._store.given(sending, answer, connection=connection)), answer
+            await self.submit_sending(sending)
+        return called.handle(sending.envelope.id)
 
     async def named(self, name: str, *, tenant: str | None = None) -> NamedCall:
         """What a name refers to: a task of the app, a registered one, or a definition of the tenant.
@@ -248,41 +262,24 @@ class Jobs(JobChanges):
         kwargs: Mapping[str, Any],
         options: Mapping[str, Any],
         *,
-        description: str = "",
-        owner: str = "",
-        labels: Mapping[str, str] | None = None,
-        needs: JobNeeds | None = None,
-        preemptible: bool | None = None,
-        held: bool = False,
-        depends_on: DependsOn = (),
+        job: JobPlan = NO_JOB_PLAN,
         derived_id: str | None = None,
-        connection: Any = None,
     ) -> tuple[Job[Any], Submitted]:
-        """`keep_call` of what a name refers to: a task, also one that this app does not know, or a definition.
+        """Submit what a name refers to: a task, also one that this app does not know, or a definition.
 
         Args:
             args, kwargs: plain JSON values, or what the task takes.
-            options: as `task.options` takes them.
+            options: as `task.options` takes them, but for those in `job`.
             derived_id: of `taskmq.model.keys`, in place of one that is chosen.
         """
         named = name if isinstance(name, NamedCall) else await self.named(name, tenant=options.get("tenant"))
-        sending = named.submission(
-            args,
-            kwargs,
-            options,
-            description=description,
-            owner=owner,
-            labels=labels,
-            needs=needs,
-            preemptible=preemptible,
-            held=held,
-            depends_on=await self._store.upstream(depends_on, connection=connection),
-        )
+        upstream = await self._store.upstream(job.depends_on, connection=job.connection)
+        sending = named.submission(args, kwargs, options, job=job, upstream=upstream)
         if derived_id is not None:
             under_derived_id(sending, derived_id)
         with self._producer.opened(sending):
-            answer = await self._store.submit(self._new_job(sending), connection=connection)
-        return named.handle(await self._store.given(sending, answer, connection=connection)), answer
+            answer = await self._keep(sending)
+        return named.handle(sending.envelope.id), answer
 
     def submit_many(
         self,
@@ -319,23 +316,29 @@ class Jobs(JobChanges):
         connection: Any = None,
     ) -> list[Job[R]]:
         """Do what `submit_many` does, without blocking the event loop."""
+        given = {"depends_on": depends_on or None, "connection": connection}
+        of_job = {name: value for name, value in given.items() if value is not None}
         if isinstance(task, str) and task not in self._tasks:
-            called: NamedCall | Call[..., R] = await self._names.find(task)
+            named = await self._names.find(task)
+            handle: Callable[[str], Job[R]] = named.handle
+            sendings = list(named.submissions(calls, job=plan_job(NO_JOB_PLAN, of_job)))
         else:
-            called = self._called(task, {})
+            called = self._called(task, of_job)
+            handle = called.handle
             if called.call_plan.job_id is not None:
                 raise InvalidOption("job_id is for one job, not for many")
+            sendings = list(called.submissions(calls))
+        if not sendings:
+            return []
+        # All of them have the same options.
+        told = sendings[0].submission or Submission()
+        connection = told.connection
+        upstream = await self._store.upstream(told.depends_on, connection=connection)
         jobs: list[NewJob] = []
-        sendings: list[Sending] = []
-        upstream = await self._store.upstream(depends_on, connection=connection)
-        for sending in called.submissions(calls):
-            if upstream:
-                told = sending.submission or Submission()
-                detail = replace(told.detail or JobDetail(), depends_on=upstream)
-                sending.submission = replace(told, detail=detail)
+        for sending in sendings:
+            _wait_for(sending, upstream)
             with self._producer.opened(sending):
                 jobs.append(self._new_job(sending))
-            sendings.append(sending)
         answers = await self._store.submit_all(jobs, connection=connection)
         failures: dict[int, SendError] = {}
         names: list[str] = []
@@ -349,7 +352,7 @@ class Jobs(JobChanges):
             partly = PartlySent(failures, sent=len(names))
             partly.job_ids = names
             raise partly
-        return [called.handle(name) for name in names]
+        return [handle(name) for name in names]
 
     async def named_sending(
         self,
@@ -366,8 +369,17 @@ class Jobs(JobChanges):
 
     async def submit_sending(self, sending: Sending) -> None:
         """See `JobService`."""
-        answer = await self._store.submit(self._new_job(sending))
-        sending.envelope = replace(sending.envelope, id=await self._store.given(sending, answer))
+        await self._keep(sending)
+
+    async def _keep(self, sending: Sending) -> Submitted:
+        """Submit a call in the caller's transaction, where it has one; the call has the job's name afterwards."""
+        told = sending.submission or Submission()
+        if told.depends_on:
+            _wait_for(sending, await self._store.upstream(told.depends_on, connection=told.connection))
+        answer = await self._store.submit(self._new_job(sending), connection=told.connection)
+        name = await self._store.given(sending, answer, connection=told.connection)
+        sending.envelope = replace(sending.envelope, id=name)
+        return answer
 
     def _new_job(self, sending: Sending) -> NewJob:
         task = self._tasks.get(sending.envelope.task)
@@ -402,3 +414,10 @@ class Jobs(JobChanges):
         if isinstance(task, str):
             task = cast("Call[..., R]", self._tasks[task])
         return task.with_options(options)
+
+
+def _wait_for(sending: Sending, upstream: tuple[JobDependency, ...]) -> None:
+    if upstream:
+        told = sending.submission or Submission()
+        detail = replace(told.detail or JobDetail(), depends_on=upstream)
+        sending.submission = replace(told, detail=detail, depends_on=())

@@ -30,11 +30,11 @@ from taskmq.model.codec import Signature
 from taskmq.model.envelope import JSON, LAST_INSTANT, VERSION, decode_envelope, encode_envelope
 from taskmq.model.identity import AuditEntry
 from taskmq.model.jobs.changes import Action, Decision, Refusal, decide, needs_time
-from taskmq.model.jobs.dependencies import JobDependency
+from taskmq.model.jobs.dependencies import DependencyCondition, JobDependency
 from taskmq.model.jobs.quotas import QuotaExcess
 from taskmq.model.keys import split_tenant_key
 from taskmq.model.states import JobState
-from taskmq.submission.dependencies import DependsOn, check_refusal, upstream_of
+from taskmq.submission.dependencies import check_refusal, upstream_of
 from taskmq.submission.group_commit import GroupCommit
 from taskmq.submission.lane_announcer import LaneAnnouncer
 from taskmq.submission.new_jobs import name_of
@@ -193,7 +193,9 @@ class StoredJobs:
             return name
         raise DuplicateJob(sending.envelope.task, job_id=name)
 
-    async def upstream(self, depends_on: DependsOn, *, connection: Any = None) -> tuple[JobDependency, ...]:
+    async def upstream(
+        self, depends_on: Sequence[tuple[str, DependencyCondition]], *, connection: Any = None
+    ) -> tuple[JobDependency, ...]:
         """What a job is to wait for, by the store's ids; also jobs that the caller's own transaction has submitted.
 
         Raises:

@@ -28,6 +28,11 @@ class RegisteredSignature:
         self.registration = registration
         self._validator: Any = None
 
+    @property
+    def names(self) -> frozenset[str]:
+        """The parameters that can be given by name."""
+        return frozenset(msgspec.json.decode(self.registration.schema).get("properties", ()))
+
     def encode(
         self, args: Sequence[Any], kwargs: Mapping[str, Any], content_type: str = JSON
     ) -> tuple[msgspec.Raw, msgspec.Raw]:

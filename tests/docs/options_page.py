@@ -19,6 +19,7 @@ from taskmq import Concurrency, RateLimit, RetryPolicy, TaskMQ, WorkQueue
 from taskmq.client.settings import Settings
 from taskmq.model.units import size_text
 from taskmq.options.task_options import CallOptions, TaskOptions
+from taskmq.tasks.job_options import JobOptions
 from taskmq.worker.config import WorkerConfig
 from taskmq.worker.config_option import ConfigOption, options_of
 from tests.docs.blocks import ROOT
@@ -40,6 +41,10 @@ _WORDS = {
     "Mapping[str, str]": "mapping of text",
     "Mapping[str, float | str]": "mapping",
     "Mapping[str, HeaderValue]": "mapping",
+    "Mapping[str, object]": "mapping",
+    "PlaceOptions": "mapping",
+    "DependsOn": "list of jobs, ids or pairs",
+    "Any": "session or connection",
     "Iterable[str | ModuleType]": "modules",
     "Iterable[WorkQueue]": "`WorkQueue`s",
     "Sequence[Middleware]": "`Middleware`s",
@@ -69,6 +74,7 @@ def tables() -> dict[str, str]:
     found = {
         "task": (_task_options(), "where"),
         "call": (_call_options(), ""),
+        "stored": (_stored_options(), ""),
         "app": (_app_options(), "where"),
         "worker": (_worker_options(), "where"),
         "RetryPolicy": (_fields_of(RetryPolicy), ""),
@@ -103,6 +109,11 @@ def _call_options() -> list[Option]:
             text, _ = what_and_default(of_task[name])
             found.append(Option(name, values[name], "the task's", text))
     return found
+
+
+def _stored_options() -> list[Option]:
+    texts, values = texts_of(JobOptions), _values_of_class(JobOptions)
+    return [_described(name, values[name], texts[name]) for name in values]
 
 
 def _app_options() -> list[Option]:

@@ -130,21 +130,19 @@ def submit(
     amounts, node_labels = object_of("--resources", resources), node_labels_of(node_label)
 
     async def run(target: "TaskMQ") -> dict[str, Any]:
-        from taskmq.model.nodes import job_needs
+        from taskmq.tasks.job_options import NO_JOB_PLAN, plan_job
 
-        job, _ = await target.jobs.keep_named(
-            task,
-            positional,
-            named,
-            options,
-            description=description,
-            owner=owner,
-            labels=labels,
-            needs=job_needs(amounts, {"labels": node_labels}),
-            preemptible=preemptible,
-            held=held,
-            depends_on=list(map(upstream_from, depends_on)),
-        )
+        of_job: dict[str, Any] = {
+            "description": description,
+            "owner": owner,
+            "labels": labels,
+            "resources": amounts,
+            "place": {"labels": node_labels},
+            "preemptible": preemptible,
+            "held": held,
+            "depends_on": list(map(upstream_from, depends_on)),
+        }
+        job, _ = await target.jobs.keep_named(task, positional, named, options, job=plan_job(NO_JOB_PLAN, of_job))
         record = await target.jobs.aget(job.id)
         made = {"job": job.id, "task": record.task, "queue": record.queue, "state": record.state}
         return made if record.detail is None or not record.detail.definition else made | _definition(record.detail)

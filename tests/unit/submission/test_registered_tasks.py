@@ -65,6 +65,18 @@ def _register(app: TaskMQ, *registrations: TaskRegistration, origin: Origin = "b
     app.sessions.run_sync(register(), instead="")
 
 
+def test_an_option_that_a_registered_task_has_a_parameter_for_is_not_guessed(code: TaskMQ, app: TaskMQ) -> None:
+    @code.task(name="statement")
+    def statement(number: int, tenant: str = "") -> None: ...
+
+    _register(app, *registrations_of(code.tasks))
+
+    with pytest.raises(InvalidArguments, match="give the parameter by its place"):
+        app.jobs.submit("statement", 1, tenant="acme")
+    app.jobs.submit("statement", 1, "globex", tenant="acme")
+    assert [job.tenant for job in app.jobs.list().jobs] == ["acme"]
+
+
 def test_a_job_goes_to_the_registered_queue_with_the_tasks_options(app: TaskMQ) -> None:
     job = app.jobs.submit("report", "jan", 2026, 2027, region="us")
 

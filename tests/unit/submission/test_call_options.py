@@ -1,0 +1,168 @@
+"""Options of one call that goes to the store: said of the task, or beside its arguments."""
+
+from typing import Any, cast
+
+import pytest
+
+from taskmq import TaskMQ
+from taskmq.contracts.jobs import JobDetail
+from taskmq.errors import InvalidArguments, InvalidOption, JobConflict, JobNotFound
+from taskmq.model.jobs.dependencies import JobDependency
+from taskmq.model.nodes import JobNeeds
+from taskmq.model.states import JobState
+from taskmq.tasks.job_options import NO_JOB_PLAN, JobOptions, SubmitOptions, plan_job
+from taskmq.tasks.task import Task
+from tests.coroutines import run_by
+from tests.unit.submission.kit import Shop, in_shop
+
+
+def _task(app: TaskMQ, name: str) -> Task[..., Any]:
+    return cast("Task[..., Any]", app.tasks.get(name))
+
+
+@run_by(in_shop)
+async def test_a_call_that_is_submitted_runs_whatever_lane_its_task_has(shop: Shop, /) -> None:
+    jobs = [await _task(shop.app, name).asubmit(20) for name in ("double", "kept")]
+
+    assert [await job.aresult(timeout=60) for job in jobs] == [40, 21]
+    assert await shop.jobs.acount() == 2
+
+
+@pytest.mark.parametrize("way", ["asubmit", "asend"])
+def test_options_of_the_store_are_kept_with_the_job(way: str) -> None:
+    @run_by(in_shop)
+    async def check(shop: Shop, /) -> None:
+        first = await shop.jobs.asubmit("double", 1, delay="1h")
+        call = _task(shop.app, "kept").options(
+            description="for people",
+            owner="ann",
+            labels={"a": "b"},
+            preemptible=True,
+            held=True,
+            depends_on=[(first, "ended")],
+            tenant="acme",
+            job_id="mine",
+        )
+
+        with pytest.raises(JobNotFound, match="another tenant's"):
+            await getattr(call, way)(3)
+        job = await getattr(call.with_options({"depends_on": []}), way)(3)
+
+        record = await shop.jobs.aget("@acme:mine")
+        assert (job.id, record.state) == ("@acme:mine", JobState.HELD)
+        assert record.detail == JobDetail(description="for people", owner="ann", labels={"a": "b"}, preemptible=True)
+
+    check()
+
+
+@run_by(in_shop)
+async def test_a_call_waits_for_those_that_its_options_name(shop: Shop, /) -> None:
+    first = await _task(shop.app, "sleep").asubmit(30)
+    call = _task(shop.app, "double").options(depends_on=[first])
+    many = await shop.jobs.asubmit_many(call, [(1,), (2,)])
+
+    second = await call.asubmit(4)
+
+    assert {await job.astate() for job in (second, *many)} == {JobState.WAITING}
+    record = await shop.jobs.aget(second.id)
+    assert record.detail is not None
+    assert record.detail.depends_on == (JobDependency(first.id),)
+    assert [await job.aresult(timeout=60) for job in (second, *many)] == [8, 2, 4]
+
+
+@run_by(in_shop)
+async def test_both_ways_to_submit_are_the_same_submission(shop: Shop, /) -> None:
+    task = _task(shop.app, "double")
+    options: dict[str, Any] = {"labels": {"a": "b"}, "job_id": "mine", "priority": 7}
+
+    await shop.jobs.asubmit(task, 1, **options)
+    again = await task.options(**options).asubmit(1)
+
+    assert again.id == "mine"
+    assert await shop.jobs.acount() == 1
+    with pytest.raises(JobConflict, match="mine"):
+        await task.options(**options, owner="ann").asubmit(1)
+
+
+@run_by(in_shop)
+async def test_labels_are_added_and_other_options_replaced(shop: Shop, /) -> None:
+    call = _task(shop.app, "double").options(labels={"a": "1", "b": "2"}, owner="ann")
+
+    job = await shop.jobs.asubmit(call, 1, labels={"b": "3"}, owner="bob")
+
+    record = await shop.jobs.aget(job.id)
+    assert record.detail is not None
+    assert (record.detail.labels, record.detail.owner) == ({"a": "1", "b": "3"}, "bob")
+
+
+def test_what_a_job_needs_of_its_node_is_put_together() -> None:
+    both = plan_job(plan_job(NO_JOB_PLAN, {"resources": {"cpu": 2}}), {"place": {"labels": {"zone": "a"}}})
+    other = plan_job(both, {"resources": {"cpu": 4}})
+
+    assert both.detail is not None
+    assert both.detail.needs == JobNeeds(resources={"cpu": 2}, labels={"zone": "a"})
+    assert other.detail is not None
+    assert other.detail.needs == JobNeeds(resources={"cpu": 4}, labels={"zone": "a"})
+    assert plan_job(other, {"resources": {"cpu": 1}, "place": {"labels": {"zone": "b"}}}).detail == JobDetail(
+        needs=JobNeeds(resources={"cpu": 1}, labels={"zone": "b"})
+    )
+    assert plan_job(NO_JOB_PLAN, {"labels": {}, "held": False}) == NO_JOB_PLAN
+
+
+def test_a_call_to_the_broker_refuses_options_of_the_store() -> None:
+    with TaskMQ("memory://", store="sqlite:///:memory:") as app:
+
+        @app.task(name="render")
+        def render(number: int) -> None: ...
+
+        call = render.options(labels={"a": "b"})
+        for send in (call.send, call.s, lambda number: call.send_many([(number,)])):
+            with pytest.raises(InvalidOption, match=r"labels.*\.submit\(\.\.\.\)"):
+                send(1)
+
+
+def test_a_wrong_option_of_the_store_names_the_task_and_the_option() -> None:
+    app = TaskMQ("memory://")
+
+    @app.task(name="render")
+    def render(number: int) -> None: ...
+
+    with pytest.raises(InvalidOption, match=r"task render: unknown option 'lables'; did you mean 'labels'\?"):
+        render.with_options({"lables": {}})
+    with pytest.raises(InvalidOption, match="task render: depends_on: a list of jobs"):
+        render.options(depends_on="first")
+    with pytest.raises(InvalidOption, match="task render: labels: at most 32"):
+        render.options(labels={str(number): "" for number in range(33)})
+
+
+def test_submit_takes_what_options_take() -> None:
+    named = {"at" if name == "eta" else name for name in JobOptions.__annotations__}
+
+    assert set(SubmitOptions.__annotations__) == named - {
+        "lane",
+        "order_key",
+        "idempotency_key",
+        "meta",
+        "headers",
+    }
+
+
+def _statements(app: TaskMQ) -> None:
+    @app.task(name="statement", queue="work")
+    async def statement(number: int, tenant: str = "") -> str:
+        return f"{number} of {tenant}"
+
+
+@run_by(in_shop, also=_statements)
+async def test_a_parameter_that_is_named_like_an_option_is_not_guessed(shop: Shop, /) -> None:
+    task = _task(shop.app, "statement")
+
+    with pytest.raises(InvalidArguments, match="tenant= is an option of submit, and the task has") as caught:
+        await shop.jobs.asubmit(task, 1, tenant="acme")
+
+    assert "task.options(tenant=...).submit(...)" in str(caught.value)
+    assert await shop.jobs.acount() == 0
+    by_place = await shop.jobs.asubmit(task, 1, "globex", tenant="acme")
+    by_name = await task.options(tenant="acme").asubmit(2, tenant="initech")
+    assert [await job.aresult(timeout=60) for job in (by_place, by_name)] == ["1 of globex", "2 of initech"]
+    assert {job.tenant for job in (await shop.jobs.alist()).jobs} == {"acme"}
