@@ -11,7 +11,8 @@ from taskmq.middleware.chain import Sending
 from taskmq.model.envelope import JSON, check_task_name
 from taskmq.model.units import did_you_mean
 from taskmq.options.task_options import CallOptions, CallPlan, plan_call
-from taskmq.tasks.call import Call, envelope_of
+from taskmq.tasks.envelope import envelope_of
+from taskmq.tasks.task import Call
 
 __all__ = ["SentCall", "send_by_name"]
 

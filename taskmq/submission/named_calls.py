@@ -27,10 +27,10 @@ from taskmq.model.units import did_you_mean
 from taskmq.model.values.canonical_form import canonical_json
 from taskmq.options.task_options import CallPlan, plan_call
 from taskmq.submission.task_catalogue import RegisteredSignature, TaskCatalogue, catalogue_of
-from taskmq.tasks.call import Arguments, envelope_of
+from taskmq.tasks.envelope import envelope_of
 from taskmq.tasks.job_options import NO_JOB_PLAN, JobPlan, detail_of
 from taskmq.tasks.registry import TaskRegistry
-from taskmq.tasks.task import Task
+from taskmq.tasks.task import Arguments, Task
 
 __all__ = ["NamedCall", "NamedCalls"]
 

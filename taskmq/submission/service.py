@@ -23,9 +23,9 @@ from taskmq.submission.named_calls import NamedCall, NamedCalls
 from taskmq.submission.new_jobs import new_job, under_derived_id
 from taskmq.submission.stored import StoredJobs
 from taskmq.submission.task_catalogue import TaskCatalogue
-from taskmq.tasks.call import Arguments, Call
 from taskmq.tasks.job_options import JOB_ONLY, NO_JOB_PLAN, DependsOn, JobPlan, SubmitOptions, plan_job
 from taskmq.tasks.registry import TaskRegistry
+from taskmq.tasks.task import Arguments, Call
 
 __all__ = ["Jobs"]
 
@@ -49,25 +49,25 @@ C_contra = TypeVar("C_contra", contravariant=True)
 R_co = TypeVar("R_co", covariant=True)
 
 
-class _TakesNone(Protocol[R_co]):
+class _CallOfNone(Protocol[R_co]):
     """A call without arguments, as the type checkers see it."""
 
     def send(self) -> Job[R_co]: ...
 
 
-class _TakesOne(Protocol[A_contra, R_co]):
+class _CallOfOne(Protocol[A_contra, R_co]):
     """A call with one argument."""
 
     def send(self, a: A_contra, /) -> Job[R_co]: ...
 
 
-class _TakesTwo(Protocol[A_contra, B_contra, R_co]):
+class _CallOfTwo(Protocol[A_contra, B_contra, R_co]):
     """A call with two arguments."""
 
     def send(self, a: A_contra, b: B_contra, /) -> Job[R_co]: ...
 
 
-class _TakesThree(Protocol[A_contra, B_contra, C_contra, R_co]):
+class _CallOfThree(Protocol[A_contra, B_contra, C_contra, R_co]):
     """A call with three arguments."""
 
     def send(self, a: A_contra, b: B_contra, c: C_contra, /) -> Job[R_co]: ...
@@ -135,14 +135,14 @@ class Jobs(JobChanges):
     @overload
     def submit(self, task: Call[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Job[R]: ...
     @overload
-    def submit(self, task: _TakesNone[R], /, **options: Unpack[SubmitOptions]) -> Job[R]: ...
+    def submit(self, task: _CallOfNone[R], /, **options: Unpack[SubmitOptions]) -> Job[R]: ...
     @overload
-    def submit(self, task: _TakesOne[A, R], a: A, /, **options: Unpack[SubmitOptions]) -> Job[R]: ...
+    def submit(self, task: _CallOfOne[A, R], a: A, /, **options: Unpack[SubmitOptions]) -> Job[R]: ...
     @overload
-    def submit(self, task: _TakesTwo[A, B, R], a: A, b: B, /, **options: Unpack[SubmitOptions]) -> Job[R]: ...
+    def submit(self, task: _CallOfTwo[A, B, R], a: A, b: B, /, **options: Unpack[SubmitOptions]) -> Job[R]: ...
     @overload
     def submit(
-        self, task: _TakesThree[A, B, C, R], a: A, b: B, c: C, /, **options: Unpack[SubmitOptions]
+        self, task: _CallOfThree[A, B, C, R], a: A, b: B, c: C, /, **options: Unpack[SubmitOptions]
     ) -> Job[R]: ...
     def submit(self, task: Any, /, *args: Any, **kwargs: Any) -> Job[Any]:
         """Keep one job; it is durable when this returns.
@@ -211,14 +211,14 @@ class Jobs(JobChanges):
     @overload
     async def asubmit(self, task: Call[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Job[R]: ...
     @overload
-    async def asubmit(self, task: _TakesNone[R], /, **options: Unpack[SubmitOptions]) -> Job[R]: ...
+    async def asubmit(self, task: _CallOfNone[R], /, **options: Unpack[SubmitOptions]) -> Job[R]: ...
     @overload
-    async def asubmit(self, task: _TakesOne[A, R], a: A, /, **options: Unpack[SubmitOptions]) -> Job[R]: ...
+    async def asubmit(self, task: _CallOfOne[A, R], a: A, /, **options: Unpack[SubmitOptions]) -> Job[R]: ...
     @overload
-    async def asubmit(self, task: _TakesTwo[A, B, R], a: A, b: B, /, **options: Unpack[SubmitOptions]) -> Job[R]: ...
+    async def asubmit(self, task: _CallOfTwo[A, B, R], a: A, b: B, /, **options: Unpack[SubmitOptions]) -> Job[R]: ...
     @overload
     async def asubmit(
-        self, task: _TakesThree[A, B, C, R], a: A, b: B, c: C, /, **options: Unpack[SubmitOptions]
+        self, task: _CallOfThree[A, B, C, R], a: A, b: B, c: C, /, **options: Unpack[SubmitOptions]
     ) -> Job[R]: ...
     async def asubmit(self, task: Any, /, *args: Any, **kwargs: Any) -> Job[Any]:
         """Do what `submit` does, without blocking the event loop."""

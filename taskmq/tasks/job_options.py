@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from taskmq.contracts.jobs import JobDetail
 from taskmq.errors import InvalidOption
 from taskmq.jobs.handle import Job
+from taskmq.middleware.chain import Submission
 from taskmq.model.jobs.dependencies import MOST_UPSTREAM, DependencyCondition, JobDependency
 from taskmq.model.nodes import JobNeeds, PlaceOptions, job_needs
 from taskmq.model.telemetry.plain_text import check_line
@@ -128,6 +129,47 @@ def plan_job(base: JobPlan, options: Mapping[str, Any]) -> JobPlan:
     if "depends_on" in options:
         changes["depends_on"] = _read_dependencies(options["depends_on"])
     return replace(base, detail=detail, **changes)
+
+
+def plan_job_of(task: str, base: JobPlan | None, options: Mapping[str, Any]) -> JobPlan | None:
+    """Do what `plan_job` does for a call of a task, whose other options are passed over; `base` where none is left.
+
+    Raises:
+        InvalidOption: one has a value that it cannot have; names the task, too.
+    """
+    given = {name: value for name, value in options.items() if name in JOB_ONLY}
+    try:
+        return plan_job(base or NO_JOB_PLAN, given) if given else base
+    except InvalidOption as error:
+        raise InvalidOption(f"task {task}: {error}") from None
+
+
+def submission_of(
+    plan: JobPlan | None,
+    *,
+    job_id: str | None,
+    asked: tuple[int | None, ...],
+    compared: tuple[msgspec.Raw, msgspec.Raw] | None,
+) -> Submission:
+    """Build what the store gets of a call beside its envelope."""
+    plan = plan or NO_JOB_PLAN
+    return Submission(
+        job_id=job_id,
+        asked=asked,
+        compared=compared,
+        detail=plan.detail,
+        held=plan.held,
+        depends_on=plan.depends_on,
+        connection=plan.connection,
+    )
+
+
+def refused_by_broker(task: str) -> InvalidOption:
+    """Build the error of a call to the broker that has options which only the store knows."""
+    return InvalidOption(
+        f"task {task}: {', '.join(sorted(JOB_ONLY))} are options of jobs of the store, and this call goes to the "
+        'broker: call .submit(...) in place of .send(...), or give it lane="store"'
+    )
 
 
 def _needs_of(own: JobNeeds | None, options: Mapping[str, Any]) -> JobNeeds | None:

@@ -113,7 +113,7 @@ _MAKES_MESSAGES: dict[str, str] = {
 _MAKES_ENVELOPES: dict[str, str] = {
     "taskmq/executors/child.py": "the context of a run in a process of its own",
     "taskmq/run/context.py": "the context of a task that is called without a worker",
-    "taskmq/tasks/task.py": "a call, for the producer",
+    "taskmq/tasks/envelope.py": "a call, for the producer",
     "taskmq/workflow/publisher.py": "a step of a workflow, for the producer",
 }
 

@@ -1,0 +1,41 @@
+"""The envelope of a call."""
+
+import os
+
+from msgspec import Raw
+
+from taskmq.model.envelope import VERSION, Envelope, new_job_id
+from taskmq.model.keys import tenant_key
+from taskmq.options.task_options import CallPlan
+from taskmq.run.context import current_context
+
+__all__ = ["envelope_of"]
+
+
+def envelope_of(  # noqa: PLR0917 - called for every message, and keywords cost
+    plan: CallPlan, task: str, args: Raw, kwargs: Raw, key: str | None, order_key: str | None, now: int
+) -> Envelope:
+    """The envelope of a call; where a task runs here, that is its parent.
+
+    Args:
+        key: the idempotency key.
+        now: ms since the epoch.
+    """
+    parent = current_context.get()
+    return Envelope(
+        v=VERSION,
+        id=tenant_key(plan.tenant, plan.job_id) if plan.job_id else new_job_id(now, os.urandom(10)),
+        task=task,
+        args=args,
+        kwargs=kwargs,
+        enqueued=now,
+        eta=plan.eta if plan.delay is None else now + plan.delay,
+        expires=plan.expires_at if plan.expires is None else now + plan.expires,
+        root=parent.root if parent else None,
+        parent=parent.job_id if parent else None,
+        key=key,
+        order_key=order_key,
+        tenant=plan.tenant,
+        priority=plan.priority,
+        meta=plan.meta,
+    )
