@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from taskmq.client.producer import Producer
 from taskmq.contracts.stores import ScheduleStore
 from taskmq.durable.service import is_interruption
-from taskmq.errors import SendError, StateUnavailable, TooLarge
+from taskmq.errors import DuplicateJob, JobConflict, SendError, StateUnavailable, TooLarge
 from taskmq.middleware.chain import Sending
 from taskmq.model.keys import reaction_job_id, reaction_record_key
 from taskmq.reactions.model.events import MessageArrived, ReactionEvent
@@ -15,6 +15,7 @@ from taskmq.reactions.model.pending import MOST_FIRINGS, RecordedEvent, note
 from taskmq.reactions.pending_store import change_pending
 from taskmq.reactions.registry import Reaction
 from taskmq.run.context import current_context
+from taskmq.submission.new_jobs import under_derived_id
 
 __all__ = ["REACTION_NAME", "Cause", "ReactionDelivery", "Refused"]
 
@@ -78,11 +79,17 @@ class ReactionDelivery:
     ) -> None:
         """Return once the job is confirmed.
 
+        A call of a task with `lane="store"` is a job of the store then. There is nothing to do if another job has the
+        call's unique key, or if the store has the job from an earlier try.
+
         Raises:
             SendError: it is not. `TooLarge`: it never will be.
         """
         try:
             await self._producer.send_async(self._sending(reaction, event, events, cause))
+        except (DuplicateJob, JobConflict):
+            # The job that ended may have ended once more, at another instant: the same event with other arguments.
+            return
         except (SendError, StateUnavailable):
             raise
         except BaseException as error:
@@ -98,16 +105,19 @@ class ReactionDelivery:
         finally:
             current_context.reset(token)
         job_id = reaction_job_id(self._app_name, reaction.name, event)
-        envelope = replace(
+        sending.envelope = replace(
             sending.envelope,
-            id=job_id,
-            # Without a state no worker could tell that it is done.
-            key=sending.envelope.key or (None if self._producer.sessions.state_url is None else job_id),
             parent=None if cause is None else cause.job_id,
             root=None if cause is None else cause.root,
             meta={**(sending.envelope.meta or {}), REACTION_NAME: reaction.name},
         )
-        return Sending(envelope, sending.queue, sending.content_type, dict(sending.headers))
+        if sending.submission is not None:
+            under_derived_id(sending, job_id)
+            return sending
+        # Without a state no worker could tell that it is done.
+        key = sending.envelope.key or (None if self._producer.sessions.state_url is None else job_id)
+        sending.envelope = replace(sending.envelope, id=job_id, key=key)
+        return sending
 
     def _store(self) -> ScheduleStore:
         schedules = self._producer.sessions.current().stores.schedules
