@@ -31,6 +31,9 @@ OTHER_VARIABLES: Final[Mapping[str, str]] = {
     "TASKMQ_ALERT_HEARTBEAT_URL": "alerts: gets a POST each minute for as long as rules are looked at",
     "TASKMQ_WEBHOOK_SECRET": "alerts: signs webhooks; without it they are not signed",
     "TASKMQ_WEBHOOK_ALLOW_PRIVATE": "alerts: `1` lets webhooks go to this machine and into private networks",
+    "TASKMQ_RABBITMQ_IMAGE": "tests: the image of `taskmq.testing.containers.RabbitMQContainer`",
+    "TASKMQ_REDIS_IMAGE": "tests: the image of `taskmq.testing.containers.RedisContainer`",
+    "TASKMQ_POSTGRES_IMAGE": "tests: the image of `taskmq.testing.containers.PostgresContainer`",
 }
 """What is read from the environment alone: secrets, and what one process needs. With who reads it, and for what."""
 # Those of the test suite are no setting either.

@@ -23,7 +23,11 @@ def test_the_tests_of_the_page_pass_with_its_settings(tmp_path: Path) -> None:
         "test_reports.py",
         "test_shop.py",
     }
-    assert write_files(_PAGE, tmp_path) == files
+    # Run by tests/integration/test_containers.py.
+    need_containers = {"conftest.py", "outage.py", "test_on_servers.py"}
+    assert write_files(_PAGE, tmp_path) == files | need_containers
+    for name in need_containers:
+        (tmp_path / name).unlink()
     (settings,) = [block.text for block in blocks_of(_PAGE) if block.file_name is None]
     (tmp_path / "pyproject.toml").write_text(settings)
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("TASKMQ_", "PYTEST_"))}

@@ -1,4 +1,4 @@
-"""Private servers for tests: RabbitMQ, Redis, PostgreSQL, and a proxy that breaks connections.
+"""Private servers for tests: RabbitMQ, Redis, PostgreSQL, Podman, and a proxy that breaks connections.
 
     with RabbitMQ() as broker, TcpProxy(broker.port) as proxy:
         url = broker.create_vhost()
@@ -8,7 +8,7 @@
 
 Every server has free ports of its own on 127.0.0.1 and a temporary directory (`tests.servers.room`). A
 keeper process holds both and ends them with the test process, however that ends. What a server may be had
-from, and the states it goes through, is told in `tests.servers.server`; a server that cannot be had is an
+from, and the states it goes through, is in `tests.servers.server`; a server that cannot be had is an
 error with its remedy, never a skipped test. By hand: `python -m tests.servers install | provision 4.3 | run
 rabbitmq`.
 """

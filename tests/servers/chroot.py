@@ -79,7 +79,7 @@ def _uris(sources: str) -> list[str]:
 
 def _build(suite: str, target: Path) -> None:
     if os.geteuid() != 0:
-        raise ServerUnavailable("a chroot can only be made and used by root; use Docker instead")
+        raise ServerUnavailable("a chroot can only be made and used by root; use a container instead")
     mirror = debian_mirror()
     unfinished = Path(tempfile.mkdtemp(prefix=f"{target.name}-", suffix=".unfinished", dir=target.parent))
     log = target.with_name(f"{target.name}.log")

@@ -13,6 +13,7 @@ from tests.servers.pgbouncer import find_pgbouncer
 from tests.servers.postgres import is_postgres_installed
 from tests.servers.redis import find_redis
 
+# What to install, divided by spaces, and whether it is there.
 _PACKAGES: dict[str, tuple[str, Callable[[], bool]]] = {
     "rabbitmq": ("rabbitmq-server", lambda: find_rabbitmq(None) is not None),
     "redis": ("redis-server", lambda: find_redis() is not None),
@@ -22,6 +23,11 @@ _PACKAGES: dict[str, tuple[str, Callable[[], bool]]] = {
     "chromium": ("chromium-headless-shell", lambda: find_chromium() is not None),
     # What pictures of pages are compared in.
     "fonts": ("fonts-dejavu-core", lambda: Path("/usr/share/fonts/truetype/dejavu/DejaVuSans.ttf").exists()),
+    # Networks of its containers are made by the last two.
+    "podman": (
+        "podman runc netavark iptables",
+        lambda: all(map(_is_program, ("podman", "runc", "netavark", "iptables"))),
+    ),
     "prometheus": ("prometheus", lambda: shutil.which("prometheus") is not None),
     "debootstrap": ("debootstrap", lambda: shutil.which("debootstrap", path="/usr/sbin:/sbin") is not None),
 }
@@ -38,9 +44,15 @@ def find_chromium() -> str | None:
     return next(filter(None, map(shutil.which, _BROWSERS)), None)
 
 
+def _is_program(name: str) -> bool:
+    places = (os.environ.get("PATH", ""), "/usr/sbin", "/sbin", "/usr/lib/podman")
+    return shutil.which(name, path=os.pathsep.join(places)) is not None
+
+
 def missing(names: tuple[str, ...]) -> list[str]:
     """The apt packages that are still to be installed for these names."""
-    return [package for package, is_installed in (_PACKAGES[name] for name in names) if not is_installed()]
+    wanted = [packages for packages, is_installed in (_PACKAGES[name] for name in names) if not is_installed()]
+    return " ".join(wanted).split()
 
 
 def install(packages: list[str]) -> None:

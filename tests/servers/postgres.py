@@ -13,11 +13,11 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from tests.servers.container import Container, docker_answers
+from taskmq.testing.containers import PostgresContainer, engine_answers
 from tests.servers.errors import ServerFailed, ServerUnavailable
 from tests.servers.ports import PortLease, accepts
 from tests.servers.process import Command, Keeper, LocalProcess
-from tests.servers.server import External, Server, Source
+from tests.servers.server import REMEDY, External, Server, Source, run_inside, wants_containers
 
 if TYPE_CHECKING:
     import psycopg
@@ -36,7 +36,7 @@ _NO_SETTINGS: Mapping[str, str] = MappingProxyType({})
 class PostgreSQL(Server):
     """A cluster of databases with the superuser postgres, who needs no password.
 
-    Sources, in this order: $TASKMQ_TEST_POSTGRES_URL, the programs of this machine, Docker.
+    Sources, in this order: $TASKMQ_TEST_POSTGRES_URL, the programs of this machine, a container.
 
     Args:
         settings: of a server of this machine's programs, over those that suit tests.
@@ -65,9 +65,9 @@ class PostgreSQL(Server):
         """What psql prints for one statement: a line a row, columns parted by |."""
         options = ("-X", "-q", "-At", "-v", "ON_ERROR_STOP=1", "-c", statement)
         source = self._started()
-        if isinstance(source, Container):
+        if isinstance(source, PostgresContainer):
             path = urlsplit(url or self.url).path.removeprefix("/")
-            return source.run("psql", "-U", "postgres", "-d", path, *options).strip()
+            return run_inside(source, "psql", "-U", "postgres", "-d", path, *options).strip()
         if (psql := find_program("psql")) is None:
             raise ServerUnavailable("psql is not installed: run `python -m tests.servers install postgres`")
         result = subprocess.run(
@@ -132,15 +132,16 @@ class PostgreSQL(Server):
         if self._base is None and (url := os.environ.get("TASKMQ_TEST_POSTGRES_URL")):
             self._url = url
             return External("TASKMQ_TEST_POSTGRES_URL")
-        if (server := find_program("postgres")) is not None and (initdb := find_program("initdb")) is not None:
+        programs = None if wants_containers() else (find_program("postgres"), find_program("initdb"))
+        if programs is not None and (server := programs[0]) is not None and (initdb := programs[1]) is not None:
             return self._local(server, initdb)
-        if self._base is None and docker_answers():
-            container = Container("postgres:16", ports=(5432,), env={"POSTGRES_HOST_AUTH_METHOD": "trust"})
-            self._point_to(container.ports[0])
+        if self._base is None and engine_answers():
+            container = PostgresContainer(ports=self._leased(1))
+            self._url = container.url
             return container
         raise ServerUnavailable(
             "PostgreSQL is not installed: run `python -m tests.servers install postgres` "
-            "(or `apt-get install postgresql`), or start Docker, or set TASKMQ_TEST_POSTGRES_URL"
+            f"(or `apt-get install postgresql`), or {REMEDY}, or set TASKMQ_TEST_POSTGRES_URL"
         )
 
     def _local(self, server: str, initdb: str) -> Source:

@@ -8,14 +8,14 @@ from datetime import timedelta
 from typing import Final, Literal, Protocol, cast
 from urllib.parse import quote, unquote, urlsplit
 
+from taskmq.testing.containers import RabbitMQContainer, engine_answers
 from tests.servers.chroot import SUITES
-from tests.servers.container import Container, docker_answers
 from tests.servers.errors import NotSupported, ServerError, ServerFailed, ServerUnavailable
 from tests.servers.installation import find_rabbitmq
 from tests.servers.management import Management
 from tests.servers.node import Membership, Node
 from tests.servers.ports import accepts
-from tests.servers.server import External, Server, Source
+from tests.servers.server import REMEDY, External, Server, Source, run_inside, wants_containers
 
 _SETTERS: Final = {
     "memory": "vm_memory_monitor:set_vm_memory_high_watermark({})",
@@ -36,7 +36,7 @@ class RabbitMQ(Server):
 
     Sources, in this order: the node of $TASKMQ_TEST_AMQP_URL (its management API at
     $TASKMQ_TEST_MANAGEMENT_URL, or port 15672 of the same host), programs of this machine or in a chroot
-    (`python -m tests.servers provision 4.3`), Docker.
+    (`python -m tests.servers provision 4.3`), a container.
 
     Args:
         version: The wanted series.
@@ -124,8 +124,8 @@ class RabbitMQ(Server):
         source = self._started()
         if isinstance(source, Node):
             return source.ctl(*arguments)
-        if isinstance(source, Container):
-            return source.run("rabbitmqctl", "-q", *arguments)
+        if isinstance(source, RabbitMQContainer):
+            return run_inside(source, "rabbitmqctl", "-q", *arguments)
         raise NotSupported("rabbitmqctl needs a node that the tests started; unset TASKMQ_TEST_AMQP_URL")
 
     def evaluate(self, expression: str) -> str:
@@ -184,7 +184,8 @@ class RabbitMQ(Server):
         self._version = None
         if self._membership is None and (url := os.environ.get("TASKMQ_TEST_AMQP_URL")):
             return self._external(url)
-        if (installation := find_rabbitmq(self._wanted)) is not None:
+        installation = None if wants_containers() else find_rabbitmq(self._wanted)
+        if installation is not None:
             node = Node(
                 installation,
                 config=self._config,
@@ -196,17 +197,17 @@ class RabbitMQ(Server):
             self._point_to(node.port, node.management_port)
             return node
         is_plain = not (self._config or self._advanced_config or self._plugins)
-        if self._membership is None and is_plain and docker_answers():
-            series = "3.10" if self._wanted is None else self._wanted
-            container = Container(f"rabbitmq:{series}-management", ports=(5672, 15672))
-            self._point_to(*container.ports)
+        if self._membership is None and is_plain and engine_answers():
+            image = None if self._wanted is None else f"rabbitmq:{self._wanted}-management"
+            container = RabbitMQContainer(image, ports=self._leased(2))
+            self._url, self._management_url = container.url, container.management_url
             return container
         raise ServerUnavailable(
             "RabbitMQ is not installed: run `python -m tests.servers install rabbitmq` "
-            "(or `apt-get install rabbitmq-server`), or start Docker, or set TASKMQ_TEST_AMQP_URL"
+            f"(or `apt-get install rabbitmq-server`), or {REMEDY}, or set TASKMQ_TEST_AMQP_URL"
             if self._wanted not in SUITES
             else f"RabbitMQ {self._wanted} is not on this machine: run "
-            f"`python -m tests.servers provision {self._wanted}` as root, or start Docker"
+            f"`python -m tests.servers provision {self._wanted}` as root, or {REMEDY}"
         )
 
     def _external(self, url: str) -> Source:

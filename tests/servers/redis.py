@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from typing import BinaryIO
 from urllib.parse import unquote, urlsplit
 
-from tests.servers.container import Container, docker_answers
+from taskmq.testing.containers import RedisContainer, engine_answers
 from tests.servers.errors import ServerFailed, ServerUnavailable
 from tests.servers.ports import PortLease
 from tests.servers.process import Command, Keeper, LocalProcess
-from tests.servers.server import External, Server, Source
+from tests.servers.server import REMEDY, External, Server, Source, wants_containers
 
 Answer = str | int | None | list["Answer"]
 
@@ -22,7 +22,7 @@ class Redis(Server):
     Args:
         options: more of `redis-server`; only a server of this machine can have any.
 
-    Sources, in this order: $TASKMQ_TEST_REDIS_URL, redis-server of this machine, Docker.
+    Sources, in this order: $TASKMQ_TEST_REDIS_URL, redis-server of this machine, a container.
     """
 
     def __init__(self, *, appendonly: bool = True, options: Sequence[str] = ()) -> None:
@@ -55,7 +55,7 @@ class Redis(Server):
         if not self._is_special and (url := os.environ.get("TASKMQ_TEST_REDIS_URL")):
             self._url = url
             return External("TASKMQ_TEST_REDIS_URL")
-        if (binary := find_redis()) is not None:
+        if not wants_containers() and (binary := find_redis()) is not None:
             lease = PortLease(1)
             (port,) = lease.ports
             self._url = f"redis://127.0.0.1:{port}/0"
@@ -64,13 +64,13 @@ class Redis(Server):
                 Command((binary, "--bind", "127.0.0.1", "--port", str(port), "--save", "", *self._options)),
                 lease=lease,
             )
-        if not self._is_special and docker_answers():
-            container = Container("redis:7", ports=(6379,), command=" ".join(("redis-server", *self._options)))
-            self._url = f"redis://127.0.0.1:{container.ports[0]}/0"
+        if not self._is_special and engine_answers():
+            container = RedisContainer(ports=self._leased(1), options=self._options)
+            self._url = container.url
             return container
         raise ServerUnavailable(
             "Redis is not installed: run `python -m tests.servers install redis` "
-            "(or `apt-get install redis-server`), or start Docker, or set TASKMQ_TEST_REDIS_URL"
+            f"(or `apt-get install redis-server`), or {REMEDY}, or set TASKMQ_TEST_REDIS_URL"
         )
 
     def _answers(self) -> bool:

@@ -1,22 +1,27 @@
 """The life that all servers share, and where one may come from.
 
 A server is had from the first of: a URL in the environment (`External`), binaries on this machine
-(`tests.servers.process.LocalProcess`), Docker (`tests.servers.container.Container`). Each is a `Source`;
-what the servers offer does not depend on which it is, except that what is not ours cannot be stopped.
+(`tests.servers.process.LocalProcess`), a container (`taskmq.testing.containers`, which users have, too). Each is a
+`Source`; what the servers offer does not depend on which it is, except that what is not ours cannot be stopped. With
+`$TASKMQ_TEST_SERVERS` set to `containers`, binaries on this machine are passed over.
 
     new --start--> ready --stop/kill--> down --start/restart--> ready      same ports, same data
                    ready --pause--> paused --resume--> ready               connections stay open, nothing answers
     any --close--> gone: processes and files; a later start begins anew, on other ports
 """
 
+import os
 from abc import ABC, abstractmethod
 from datetime import timedelta
 from types import TracebackType
-from typing import Protocol, Self
+from typing import Protocol, Self, runtime_checkable
 
+from taskmq.testing.containers import Container
 from tests.servers.errors import NotSupported, ServerError, ServerFailed
+from tests.servers.ports import PortLease
 from tests.servers.waiting import eventually
 
+REMEDY = "start Docker, or Podman behind `podman system service` with DOCKER_HOST set"
 _STARTS_WITHIN = timedelta(seconds=60)
 _STOPS_WITHIN = timedelta(seconds=30)
 
@@ -24,8 +29,8 @@ _STOPS_WITHIN = timedelta(seconds=30)
 class Source(Protocol):
     """What runs a server."""
 
-    def start(self) -> None:
-        """Start it on its ports and data; returns before it is ready."""
+    def start(self) -> object:
+        """Start it on its ports and data; may return before it is ready."""
         ...
 
     def stop(self, patience: timedelta) -> None: ...
@@ -41,11 +46,14 @@ class Source(Protocol):
         """The end of what it has said."""
         ...
 
-    def pids(self) -> list[int]:
-        """Every process of it that is ours."""
-        ...
-
     def close(self) -> None: ...
+
+
+@runtime_checkable
+class Processes(Protocol):
+    """A source whose processes are ours."""
+
+    def pids(self) -> list[int]: ...
 
 
 class External:
@@ -75,9 +83,6 @@ class External:
     def log(self) -> str:
         return "(its log is not ours to read)"
 
-    def pids(self) -> list[int]:
-        return []
-
     def close(self) -> None:
         pass
 
@@ -95,6 +100,7 @@ class Server(ABC):
 
     def __init__(self) -> None:
         self._source: Source | None = None
+        self._lease: PortLease | None = None
 
     def start(self) -> Self:
         """Start it and return when it answers."""
@@ -144,13 +150,17 @@ class Server(ABC):
 
     def pids(self) -> list[int]:
         """The processes that run for it, its keeper among them."""
-        return self._started().pids()
+        source = self._started()
+        return source.pids() if isinstance(source, Processes) else []
 
     def close(self) -> None:
         """Kill it and remove its files; may be called twice."""
         if self._source is not None:
             self._source.close()
             self._source = None
+        if self._lease is not None:
+            self._lease.close()
+            self._lease = None
 
     def __enter__(self) -> Self:
         try:
@@ -175,7 +185,25 @@ class Server(ABC):
     def _answers(self) -> bool:
         """Whether a client would be served now."""
 
+    def _leased(self, count: int) -> tuple[int, ...]:
+        """Ports for a container, which are ours until `close`."""
+        self._lease = PortLease(count)
+        return self._lease.ports
+
     def _started(self) -> Source:
         if self._source is None:
             raise ServerError(f"{self!r} is not started; use it as a context manager or call start()")
         return self._source
+
+
+def wants_containers() -> bool:
+    """Whether servers are to come from containers although their programs are on this machine."""
+    return os.environ.get("TASKMQ_TEST_SERVERS") == "containers"
+
+
+def run_inside(container: Container, *argv: str) -> str:
+    """What a program inside a container prints."""
+    try:
+        return container.run(*argv)
+    except RuntimeError as error:
+        raise ServerFailed(str(error)) from error
