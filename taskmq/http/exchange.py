@@ -14,6 +14,7 @@ import msgspec
 from taskmq.api.problems import PROBLEMS, ProblemDetails
 from taskmq.errors import (
     DefinitionConflict,
+    EncodeError,
     FlowNotFound,
     IdentityConflict,
     InvalidFilter,
@@ -29,6 +30,7 @@ from taskmq.errors import (
     UnknownTask,
 )
 from taskmq.http.operations import OPERATIONS
+from taskmq.model.values.wire_form import encode_json
 from taskmq.version import VERSION
 
 __all__ = [
@@ -223,8 +225,8 @@ def prepared(
     if body is not None:
         more["content-type"] = "application/json"
         try:
-            content = msgspec.json.encode(body)
-        except (TypeError, ValueError, msgspec.MsgspecError) as error:
+            content = encode_json(body)
+        except EncodeError as error:
             raise InvalidOption(f"an argument has no form in JSON: {error}") from error
     if version == 0:
         more["if-none-match"] = "*"

@@ -16,9 +16,9 @@ from taskmq.client.job_service import JobService
 from taskmq.client.progress import JobProgress
 from taskmq.errors import ResultExpired, StateUnavailable, TaskFailed
 from taskmq.jobs.outcome import JobOutcome
-from taskmq.model.envelope import JSON, decode_envelope
+from taskmq.model.envelope import decode_envelope
 from taskmq.model.states import JobState
-from taskmq.model.values.wire_form import encode_value
+from taskmq.model.values.wire_form import encode_json
 
 __all__ = ["EndNews", "JobNews", "ProgressNews", "StateNews", "sse_text", "watch"]
 
@@ -145,7 +145,7 @@ def _end_of(outcome: JobOutcome[Any]) -> dict[str, Any]:
     facts: dict[str, Any] = {"state": outcome.state, "attempts": outcome.attempts}
     error = outcome.error
     if error is None:
-        return {**facts, "result": msgspec.Raw(encode_value(outcome.result(), JSON))}
+        return {**facts, "result": msgspec.Raw(encode_json(outcome.result()))}
     if isinstance(error, TaskFailed):
         return {**facts, "error": {"type": error.type_name, "message": error.message}}
     return {**facts, "error": {"type": type(error).__name__, "message": str(error)}}

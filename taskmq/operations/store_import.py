@@ -36,6 +36,7 @@ from taskmq.model.envelope import (
 )
 from taskmq.model.keys import split_tenant_key
 from taskmq.model.topology import logical_queue
+from taskmq.model.values.wire_form import encode_json
 from taskmq.operations.retention import Advance
 from taskmq.schedules import ScheduleEntry
 from taskmq.schedules.definition import read_definition
@@ -259,7 +260,7 @@ def _as_json(raw: msgspec.Raw) -> msgspec.Raw:
         # What is left out of a message is this in either encoding.
         return raw
     value: Any = msgspec.msgpack.decode(raw)
-    return msgspec.Raw(msgspec.json.encode(value))
+    return msgspec.Raw(encode_json(value))
 
 
 def _store_id(envelope: Envelope, now: int) -> str:

@@ -16,7 +16,7 @@ from taskmq.client.progress import JobProgress
 from taskmq.contracts.history import LogStore, history_of
 from taskmq.contracts.identity import Actor
 from taskmq.contracts.jobs import AttemptRecord, HistoryEntry, JobPage, JobRecord
-from taskmq.errors import InvalidOption, JobNotFound, NotPermitted, TaskMQError
+from taskmq.errors import EncodeError, InvalidOption, JobNotFound, NotPermitted, TaskMQError, UnsupportedFeature
 from taskmq.model.history.logs import LogFilter, LogPage
 from taskmq.model.jobs.dependencies import DependencyCondition, generations
 from taskmq.model.jobs.filter_text import may_have_times, parse_filter
@@ -26,6 +26,7 @@ from taskmq.model.keys import tenant_key
 from taskmq.model.nodes import JobNeeds
 from taskmq.model.states import JobState
 from taskmq.model.units import Duration
+from taskmq.model.values.wire_form import encode_json
 from taskmq.operations.jobs import progress_of_jobs
 from taskmq.options.task_options import CallOptions
 from taskmq.submission.explain import Explanation, explain_job
@@ -274,9 +275,14 @@ class TenantJobs:
 
         Raises:
             ResultExpired, ResultDamaged: it is not kept any more, or is not what was stored.
-            UnsupportedFeature: it is kept where this process does not reach it.
+            UnsupportedFeature: it is kept where this process does not reach it, or has no form as JSON.
         """
-        return await self._app.job(record.id).aresult(0)
+        value: Any = await self._app.job(record.id).aresult(0)
+        try:
+            encode_json(value)
+        except EncodeError as error:
+            raise UnsupportedFeature(f"the result of job {record.id} cannot be shown as JSON: {error}") from error
+        return value
 
     async def change(
         self,

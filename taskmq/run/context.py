@@ -5,13 +5,14 @@ import threading
 from collections.abc import Awaitable, Callable, Mapping
 from contextvars import ContextVar
 from datetime import UTC, datetime
+from math import isfinite
 from types import MappingProxyType
 from typing import Any, Final, ParamSpec, TypeVar, cast
 
 import msgspec
 
 from taskmq.contracts.stores import BegunRun
-from taskmq.errors import UnsupportedFeature
+from taskmq.errors import EncodeError, UnsupportedFeature
 from taskmq.model.envelope import Envelope, Invitation
 from taskmq.model.resources import Grant
 from taskmq.model.units import Duration, to_datetime
@@ -179,7 +180,16 @@ class Context(msgspec.Struct, eq=False):
         return self._writer.lock(name, owner=f"job {self.job_id or self.task}", timeout=timeout, lease=lease)
 
     def progress(self, done: float, total: float | None = None, note: str = "") -> None:
-        """Report how far the task is; seen from outside through `Job.progress()`."""
+        """Report how far the task is; seen from outside through `Job.progress()`.
+
+        Raises:
+            EncodeError: `done` or `total` is no finite number.
+        """
+        if not isfinite(done) or not (total is None or isfinite(total)):
+            raise EncodeError(
+                f"the progress {done!r} of {total!r} has no form as JSON: both have to be finite; leave out a total "
+                "that is not known"
+            )
         self.open_journal().tell_progress(done, total, note)
 
     def heartbeat(self, details: object = None) -> None:

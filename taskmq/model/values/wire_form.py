@@ -14,7 +14,7 @@ from taskmq.model.envelope import JSON, MSGPACK
 from taskmq.model.values.difference import difference
 from taskmq.model.values.objects import is_model, plain_model, read_model
 
-__all__ = ["ENCODERS", "Decoder", "decode_hook", "decode_value", "decoder_of", "encode_value"]
+__all__ = ["ENCODERS", "Decoder", "decode_hook", "decode_value", "decoder_of", "encode_json", "encode_value"]
 
 
 class Decoder(Protocol):
@@ -83,6 +83,22 @@ def encode_value(value: object, content_type: str) -> bytes:
         return ENCODERS[MSGPACK if content_type == MSGPACK else JSON](value)
     except Exception as error:  # a model's own serializer may raise anything
         raise EncodeError(str(error)) from error
+
+
+def encode_json(value: object) -> bytes:
+    """`value` as JSON, for readers that know no types: texts, numbers, lists and dictionaries arrive equal.
+
+    Raises:
+        EncodeError: it has no form as JSON, such as NaN.
+    """
+    try:
+        data = ENCODERS[JSON](value)
+        plain = msgspec.to_builtins(value, enc_hook=_encode_hook)
+    except Exception as error:  # a model's own serializer may raise anything
+        raise EncodeError(str(error)) from error
+    if (lost := difference(plain, decode_value(data, JSON))) is not None:
+        raise EncodeError(lost)
+    return data
 
 
 def decode_value(data: bytes, content_type: str) -> Any:

@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from typing import Any
 
+import msgspec
 import pytest
 
 from taskmq import (
@@ -22,9 +23,10 @@ from taskmq import (
     UnsupportedFeature,
     sse_text,
 )
-from taskmq.errors import JobCancelled, ResultExpired
+from taskmq.errors import EncodeError, JobCancelled, ResultExpired
 from taskmq.jobs.watch import JobNews
 from taskmq.model.codec import ReturnType
+from taskmq.model.envelope import JSON, MSGPACK
 from taskmq.worker import Worker, WorkerConfig
 from tests.coroutines import run_by
 from tests.unit.app_kit import new_url
@@ -160,10 +162,17 @@ def _data(text: str) -> tuple[str, Any]:
     return event.removeprefix("event: "), json.loads(data.removeprefix("data: "))
 
 
-def _ended(state: JobState | None, error: Any = None, value: bytes = b"") -> EndNews[Any]:
+def _ended(state: JobState | None, error: Any = None, value: bytes = b"", content_type: str = JSON) -> EndNews[Any]:
     return EndNews(
-        JobOutcome("7", state, error, 2, _value=value, _content_type="application/json", _returns=ReturnType(Any))
+        JobOutcome("7", state, error, 2, _value=value, _content_type=content_type, _returns=ReturnType(Any))
     )
+
+
+def test_a_result_without_a_form_as_json_is_no_event() -> None:
+    ended = _ended(JobState.SUCCEEDED, value=msgspec.msgpack.encode({"a": float("nan")}), content_type=MSGPACK)
+
+    with pytest.raises(EncodeError, match="JSON has no NaN"):
+        sse_text(ended)
 
 
 def test_news_are_server_sent_events() -> None:

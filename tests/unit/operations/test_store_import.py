@@ -309,6 +309,22 @@ async def test_a_delayed_job_that_the_store_refuses_stays_in_the_state(world: Wo
 
 
 @run_by(_run)
+async def test_a_delayed_job_whose_arguments_have_no_form_as_json_stays_in_the_state(world: World, /) -> None:
+    args = msgspec.Raw(msgspec.msgpack.encode([float("nan")]))
+    envelope = Envelope(id="odd", task="tick", args=args, enqueued=START - 9_000)
+    body = encode_envelope(envelope, MSGPACK)
+    await world.state.delays.put(
+        WaitingMessage(job_id="odd", task="tick", queue="work", due=START + 60_000, body=body, content_type=MSGPACK)
+    )
+    app, _ = world.app()
+
+    found = {each.name: each for each in await import_state(app, dry_run=False) if each.what == "job"}
+
+    assert (found["odd"].came, found["order-17"].came) == ("stays", "moves")
+    assert "JSON has no NaN" in found["odd"].note
+
+
+@run_by(_run)
 async def test_an_import_that_takes_long_names_each_job_that_stays_once(world: World, /) -> None:
     app, _ = world.app()
     await app.pools.aset_quota("acme", a_day=0)

@@ -81,6 +81,17 @@ def test_progress_is_told_once_until_somebody_looks_however_often_it_changes() -
     assert writer.told == [(999, 1000, "at 999", None), (1000, None, "", None)]
 
 
+@pytest.mark.parametrize("number", [float("nan"), float("inf"), -float("inf")])
+def test_progress_that_is_no_finite_number_is_refused(number: float) -> None:
+    run = context(Shelf())
+
+    for done, total in ((number, None), (1, number)):
+        with pytest.raises(EncodeError, match="have to be finite"):
+            run.progress(done, total)
+
+    assert run.journal is None
+
+
 def test_a_note_has_an_end() -> None:
     writer = Shelf()
     run = context(writer)

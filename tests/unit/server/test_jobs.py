@@ -3,12 +3,13 @@
 from typing import Any
 
 import pytest
-from msgspec import Raw
+from msgspec import Raw, msgpack
 from msgspec.structs import replace
 
 from taskmq.client.large_values import REFERENCE, reference_to
 from taskmq.contracts.jobs import DispatchedJob
 from taskmq.contracts.stores import ProgressRecord
+from taskmq.model.envelope import MSGPACK
 from taskmq.model.jobs.pools import pool_group, preemption_reason
 from taskmq.model.jobs.reports import PREEMPTED
 from taskmq.model.outcome import ErrorRecord
@@ -399,6 +400,23 @@ def test_a_job_whose_large_value_is_lost_is_shown_and_says_so(site: Site, damage
     assert chosen == {"result": None, "result_problem": found["result_problem"]}
     alone = site("GET", f"/jobs/{job}?fields=state,result")
     assert (alone.status_code, alone.json()["code"]) == (410, code)
+
+
+def test_a_job_whose_value_has_no_form_as_json_is_shown_and_says_so(site: Site) -> None:
+    async def succeed() -> str:
+        driver = JobDriver(site.app.sessions.store())
+        job = await driver.dispatched(tenant="acme")
+        value = Raw(msgpack.encode({"a": float("nan")}))
+        await driver.accepted(job, "succeeded", content_type=MSGPACK, result=value)
+        return job.id
+
+    with site.client.portal() as portal:
+        job = portal.call(succeed)
+
+    found = site("GET", f"/jobs/{job}?expand=result").json()
+
+    assert (found["state"], found["result"]) == ("succeeded", None)
+    assert "JSON has no NaN" in found["result_problem"]["detail"]
 
 
 def test_a_job_whose_value_is_there_has_no_problem_with_it(site: Site) -> None:

@@ -8,7 +8,7 @@ from pydantic import BaseModel, Field, SecretStr, field_serializer, model_valida
 
 from taskmq.errors import EncodeError
 from taskmq.model.envelope import JSON, MSGPACK
-from taskmq.model.values.wire_form import ENCODERS, decode_value, decoder_of, encode_value
+from taskmq.model.values.wire_form import ENCODERS, decode_value, decoder_of, encode_json, encode_value
 
 _both = pytest.mark.parametrize("content_type", [JSON, MSGPACK])
 
@@ -89,3 +89,22 @@ def test_what_would_not_arrive_as_it_is_is_refused_by_its_place(content_type: st
         encode_value(value, content_type)
 
     assert "hunter2" not in str(refused.value)
+
+
+@pytest.mark.parametrize("value", [None, 1.5, {"a": [1, "x", (2,), {"b"}]}, b"1", Path("a/b")])
+def test_plain_json_is_what_encoders_write(value: object) -> None:
+    assert encode_json(value) == encode_value(value, JSON)
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        (float("nan"), "JSON has no NaN"),
+        ({"a": [float("inf")]}, "JSON has no NaN and no infinity"),
+        ({1: "a"}, "JSON has no keys but texts"),
+        (object(), "a value of type object has no form on the wire"),
+    ],
+)
+def test_plain_json_is_refused_where_it_would_not_be_equal(value: object, words: str) -> None:
+    with pytest.raises(EncodeError, match=words):
+        encode_json(value)
