@@ -1,4 +1,4 @@
-"""`python -m benchmarks.fairness`: simulate every claim, print the figures, and draw the plots of docs/scheduling.md.
+"""`python -m benchmarks.fairness`: simulate every claim, print the figures, and draw the plots of the pages.
 
 Virtual time: but for what decisions cost, the figures are the same on every machine. Exit 1 where a claim is not met.
 """

@@ -26,7 +26,7 @@ ERRORS = ROOT / "docs" / "errors.md"
 _COMMAND_PAGE = ROOT / "docs" / "commands.md"
 _OPERATIONS = ROOT / "docs" / "operations.md"
 _EVENTS = ROOT / "docs" / "events.md"
-_SCHEDULER = ROOT / "docs" / "scheduler.md"
+_SCHEDULER = ROOT / "docs" / "scheduler-measured.md"
 _FIGURES = ROOT / "benchmarks" / "results" / "job_store.json"
 
 
