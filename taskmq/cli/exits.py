@@ -47,6 +47,7 @@ __all__ = [
     "FAILED",
     "INTERRUPTED",
     "JOB_FAILED",
+    "MISMATCH",
     "NOT_FOUND",
     "OK",
     "TIMEOUT",
@@ -63,6 +64,7 @@ DENIED: Final = 4
 UNREACHABLE: Final = 5
 CONFLICT: Final = 6
 JOB_FAILED: Final = 7
+MISMATCH: Final = 8
 TIMEOUT: Final = 124
 INTERRUPTED: Final = 130
 
@@ -91,7 +93,7 @@ _CODES: Final[tuple[tuple[type[TaskMQError], int], ...]] = (
     (JobConflict, CONFLICT),
     (DefinitionNotFound, NOT_FOUND),
     (DefinitionConflict, CONFLICT),
-    (StoreMismatch, CONFLICT),
+    (StoreMismatch, MISMATCH),
     (StoreWentBack, CONFLICT),
     (TopologyMismatch, CONFLICT),
     (AppNotFound, USAGE),

@@ -162,7 +162,7 @@ def _subject(connection: Any) -> Any:
 def _apart(value: Any) -> Any:
     if isinstance(value, Branching):
         return value.branch()
-    kind: type[Any] = type(value)
+    kind = value.__class__
     if issubclass(kind, dict):
         twin = copy.copy(value)
         twin.update((key, _apart(each)) for key, each in value.items())

@@ -28,7 +28,7 @@ def test_a_database_gets_its_tables_by_the_command_and_jobs_are_refused_before(t
         upgraded = taskmq("store", "upgrade", "--store", store)
         version = taskmq("-o", "json", "store", "current", "--store", store)
 
-    assert before.code == 6
+    assert before.code == 8
     assert "taskmq store upgrade" in before.err
     assert upgraded.code == 0
     assert version.data["version"]

@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from taskmq.cli.exits import exit_code
-from taskmq.errors import StoreWentBack
+from taskmq.errors import StoreMismatch, StoreWentBack
 from taskmq.model.telemetry.metrics import (
     BeatSnapshot,
     Count,
@@ -116,6 +116,14 @@ def test_a_scheduler_that_refuses_its_store_is_left_to_people() -> None:
     assert f"RestartPreventExitStatus={exit_code(StoreWentBack('it went back'))}\n" in units["taskmq-scheduler"]
 
 
+def test_a_scheduler_that_came_before_the_tables_is_started_again() -> None:
+    unit = (DEPLOY / "systemd" / "taskmq-scheduler.service").read_text()
+    (prevented,) = re.findall(r"^RestartPreventExitStatus=(.+)$", unit, re.MULTILINE)
+
+    assert "Restart=always\n" in unit
+    assert str(exit_code(StoreMismatch("it has no tables yet"))) not in prevented.split()
+
+
 def test_every_metric_of_rules_and_boards_is_one_that_there_is() -> None:
     emitted = _emitted()
     named = {(where, name) for where, text in _expressions() for name in _METRIC.findall(text)}
@@ -211,6 +219,54 @@ def test_what_is_scaled_and_who_may_is_what_is_deployed() -> None:
             ports = {port["name"] for port in container["ports"]}
             assert container["livenessProbe"]["httpGet"]["port"] in ports
             assert part["spec"]["selector"]["matchLabels"] == part["spec"]["template"]["metadata"]["labels"]
+
+
+def test_jobs_of_kubernetes_do_not_stand_in_the_way_of_the_next_version() -> None:
+    """What a job runs cannot be changed while it is there: it goes by itself, and the page deletes it before."""
+    parts = list(yaml.safe_load_all((DEPLOY / "kubernetes" / "taskmq.yml").read_text()))
+    jobs = {part["metadata"]["name"]: part["spec"] for part in parts if part["kind"] == "Job"}
+    page = (ROOT / "docs" / "deploy.md").read_text()
+
+    assert jobs.keys() == {"taskmq-accounts", "taskmq-upgrade"}
+    assert all(0 < spec["ttlSecondsAfterFinished"] <= 3_600 for spec in jobs.values())
+    versions = page[page.index("## A new version") : page.index("## Prometheus")]
+    deleted, applied = (versions.index(text) for text in ("kubectl delete job", "kubectl apply"))
+    assert deleted < applied
+    assert all(name in versions[deleted:applied] for name in jobs)
+    assert "--ignore-not-found" in versions[deleted:applied]
+
+
+def test_how_many_workers_there_are_is_left_to_what_scales_them() -> None:
+    parts = list(yaml.safe_load_all((DEPLOY / "kubernetes" / "taskmq.yml").read_text()))
+    _, scaled = yaml.safe_load_all((DEPLOY / "kubernetes" / "keda.yml").read_text())
+    replicas = {
+        part["metadata"]["name"]: part["spec"].get("replicas") for part in parts if part["kind"] == "Deployment"
+    }
+
+    assert replicas == {"taskmq-worker": None, "taskmq-scheduler": 2, "taskmq-server": 2}
+    assert scaled["spec"]["scaleTargetRef"]["name"] == "taskmq-worker"
+
+
+def test_every_server_of_the_files_drains_within_its_time_to_stop() -> None:
+    drains = {
+        " ".join(command): float(command[command.index("--drain") + 1])
+        for command in _commands()
+        if command[0] == "server"
+    }
+    compose = yaml.safe_load((DEPLOY / "compose.yml").read_text())["services"]["server"]
+    parts = list(yaml.safe_load_all((DEPLOY / "kubernetes" / "taskmq.yml").read_text()))
+    (pod,) = [
+        one["spec"]["template"]["spec"]
+        for one in parts
+        if one["metadata"]["name"] == "taskmq-server" and one["kind"] == "Deployment"
+    ]
+    unit = (DEPLOY / "systemd" / "taskmq-server.service").read_text()
+    (stop,) = re.findall(r"^TimeoutStopSec=(\d+)$", unit, re.MULTILINE)
+
+    assert set(drains.values()) == {10.0}
+    assert int(compose["stop_grace_period"].removesuffix("s")) >= 20
+    assert pod["terminationGracePeriodSeconds"] >= 20
+    assert int(stop) >= 20
 
 
 def test_every_server_of_the_files_names_the_proxies_that_it_trusts() -> None:
