@@ -46,7 +46,7 @@ def print_rows(columns: Sequence[str], rows: Sequence[Mapping[str, Any]], *, fol
             for row in rows:
                 write_json(row)
         case "table" if sys.stdout.isatty():
-            _print_table(columns, rows)
+            _print_table(columns, rows, folded=folded)
         case "table":
             write_plain(columns, rows, folded=folded)
 
@@ -115,18 +115,21 @@ def confirm(question: str, *, yes: bool) -> bool:
     return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 
-def _print_table(columns: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> None:
+def _print_table(columns: Sequence[str], rows: Sequence[Mapping[str, Any]], *, folded: Collection[str] = ()) -> None:
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
+    console = Console()
     table = Table(box=None, header_style="bold", pad_edge=False)
+    # Beside sentences a long name goes on in a further line: else it takes their room.
+    most = max(console.width // 4, _NARROWEST) if folded else None
     for column in columns:
-        table.add_column(column, overflow="fold")
+        table.add_column(column, overflow="fold", max_width=None if column in folded else most)
     for row in rows:
         # As Text: a str would be read as rich's markup, and "list[int]" is data.
         table.add_row(*(Text(printable(row.get(column))) for column in columns))
-    Console().print(table)
+    console.print(table)
 
 
 def write_plain(columns: Sequence[str], rows: Sequence[Mapping[str, Any]], *, folded: Collection[str] = ()) -> None:

@@ -42,6 +42,7 @@ __all__ = [
     "is_class_queue",
     "is_jobs_queue",
     "is_lane",
+    "is_node_queue",
     "is_on_demand",
     "is_reports_queue",
     "is_shard",
@@ -367,6 +368,11 @@ def jobs_queue(queue: str) -> str:
 def node_queue(node: str) -> str:
     """The queue of a host node, which its workers consume: jobs that were placed there wait in its `.jobs`."""
     return f"{_NODE}{node}"
+
+
+def is_node_queue(physical: str) -> bool:
+    """Whether a physical queue is one of a host node's, or its dead letters."""
+    return physical.startswith(_NODE)
 
 
 def is_jobs_queue(physical: str) -> bool:

@@ -91,18 +91,27 @@ async def list_queues(app: TaskMQ, names: Sequence[str] = (), *, within: Duratio
     """What is in queues.
 
     Args:
-        names: of queues; none: all that the app knows.
+        names: of queues, also of single ones at the broker such as `orders.s02`; none: all that the app knows.
         within: how long the workers have to answer, where they have to be asked.
 
     Raises:
         InvalidOption: no queue is named, and the app has none; or a queue cannot be called that.
         BrokerUnavailable: the broker could not be reached.
     """
-    queues = [app.producer.queue(name) for name in names] or app.tasks.queues
-    if not queues:
-        raise InvalidOption("which queues? Name them with -Q a,b or their app with --app MODULE:ATTRIBUTE")
     broker = app.sessions.current().broker
     found: list[QueueStats] = []
+    queues: list[WorkQueue] = []
+    for name in names:
+        try:
+            queues.append(app.producer.queue(name))
+        except InvalidOption:
+            # No queue of an app, but perhaps a part of one, or one of taskmq's own.
+            if not (parts := await broker.stats([name])):
+                raise
+            found += parts
+    queues = queues if names else app.tasks.queues
+    if not queues and not found:
+        raise InvalidOption("which queues? Name them with -Q a,b or their app with --app MODULE:ATTRIBUTE")
     for queue in queues:
         # What a queue without lanes had of them is looked for on a question for that queue.
         found += await broker.stats(queue.physical) if queue.lanes is None else await find_parts(broker, queue)

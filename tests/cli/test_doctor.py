@@ -1,6 +1,8 @@
 """`taskmq doctor`."""
 
-from collections.abc import Mapping
+import re
+import shlex
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -9,8 +11,11 @@ import pytest
 
 from taskmq.cli.output import write_plain
 from taskmq_redis import RedisState
-from tests.cli.kit import Here, Result, Started, bury, declare, fill
-from tests.servers import RabbitMQ
+from tests.cli.kit import Here, Result, Started, bury, declare, fill, run_on_terminal
+from tests.servers import RabbitMQ, eventually
+
+_LOOKS = re.compile(r"taskmq ((?:dlq (?:list|groups)|queue list -Q) [^\s;`]+|topology diff)")
+"""Commands in remedies that change nothing."""
 
 
 def _finding(result: Result, about: str, *, level: str) -> Mapping[str, Any]:
@@ -51,6 +56,20 @@ def test_a_table_that_is_not_for_a_terminal_folds_long_findings(capsys: pytest.C
     start, end = head.index("finding"), head.index("remedy")
     assert " ".join(line[start:end].strip() for line in lines).split() == finding.split()
     assert " ".join(line[end:].strip() for line in lines).split() == remedy.split()
+
+
+def test_a_long_name_leaves_findings_their_room_on_a_terminal(home: Path) -> None:
+    name = "invoices." + "x" * 75
+    (home / "long.py").write_text(
+        f"from taskmq import TaskMQ\n\napp = TaskMQ()\n\n\n@app.task(queue={name!r})\ndef send() -> None: ...\n"
+    )
+
+    result = run_on_terminal(home, "--app", "long:app", "doctor", columns=120)
+
+    head, *lines = result.out.splitlines()
+    assert head.index("finding") < 45
+    assert any("the queue does not exist yet" in line for line in lines)
+    assert max(map(len, lines)) <= 120
 
 
 def test_where_settings_come_from_is_reported(home: Path, taskmq: Here, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -170,6 +189,52 @@ def test_what_is_wrong_at_rabbitmq_is_reported_with_its_remedy(
     assert "x-queue-type" in _finding(result, "taskmq.parking", level="problem")["finding"]
     assert _finding(result, "taskmq.parking", level="problem")["remedy"]
     assert "nothing was stuck" in _finding(result, "dead-lettering", level="ok")["finding"]
+
+
+@pytest.mark.rabbitmq
+@pytest.mark.timeout(90)
+def test_live_queues_of_taskmq_are_not_left_over_and_each_named_command_works(
+    shop: Path, taskmq: Here, amqp_url: str, rabbitmq_server: RabbitMQ
+) -> None:
+    api = urlsplit(rabbitmq_server.management_url)
+    url = f"{amqp_url}?management=http://{api.hostname}:{api.port}"
+    vhost = urlsplit(amqp_url).path.removeprefix("/")
+    env = {"TASKMQ_URL": url, "TASKMQ_STORE": f"sqlite:///{shop}/jobs.db", "TASKMQ_APP": "shop:app"}
+    given = ("--url", url, "--store", env["TASKMQ_STORE"], "--app", "shop:app")
+    assert taskmq(*given, "store", "upgrade").code == 0
+    declare("images", "ticks", "others", url=url)
+    bury("images.dlq", ["a"], url=url)
+    fill("taskmq.parking", ["b"], url=url)
+
+    with (
+        Started(shop, "scheduler", "shop:app", env=env),
+        Started(shop, "worker", "shop:app", "-Q", "images", "--node", "gpu-1", env=env) as worker,
+    ):
+        worker.says("waiting for jobs")
+        own = ("taskmq.reports.", "taskmq.node.gpu-1")
+        eventually(lambda: _begin(rabbitmq_server, vhost, own), "the scheduler and the worker have their own queues")
+        result = taskmq(*given, "doctor", "-o", "json")
+        compared = taskmq(*given, "topology", "diff", "-o", "json")
+
+        left_over = [row for row in result.data if "left over" in row["finding"]]
+        names = [row["name"] for row in compared.data if row["status"] == "extra"]
+        commands = {found for row in result.data for found in _LOOKS.findall(row["remedy"])}
+        answers = {words: taskmq(*given, *shlex.split(words)) for words in commands}
+
+    assert names == ["others.dlq", "others.jobs", "others.p.high", "others.p.low"]
+    assert [row["finding"].partition(" and ")[0] for row in left_over] == [
+        "left over: others.dlq, others.jobs, others.p.high"
+    ]
+    assert {words: answer.code for words, answer in answers.items()} == dict.fromkeys(commands, 0)
+    assert {"dlq groups images", "dlq list taskmq.parking", "topology diff"} <= commands
+    (listed,) = (answer.out for words, answer in answers.items() if words.startswith("queue list"))
+    assert [line.split()[0] for line in listed.splitlines()[1:4]] == ["others.dlq", "others.jobs", "others.p.high"]
+
+
+def _begin(server: RabbitMQ, vhost: str, names: Collection[str]) -> bool:
+    queues: Any = server.http("GET", f"/api/queues/{vhost}")
+    found = [str(queue["name"]) for queue in queues]
+    return all(any(name.startswith(wanted) for name in found) for wanted in names)
 
 
 def test_a_watch_that_is_no_duration_is_wrong_usage(taskmq: Here) -> None:

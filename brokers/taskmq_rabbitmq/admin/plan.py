@@ -12,7 +12,7 @@ from typing import Final, assert_never
 from msgspec.structs import replace
 
 from taskmq.contracts.topology_plan import Comparison, TopologyEntry
-from taskmq.model.topology import WorkQueue, logical_queue
+from taskmq.model.topology import TOPIC_QUEUE, WorkQueue, is_node_queue, is_reports_queue, logical_queue
 from taskmq_rabbitmq.model import delay_ladder as delay
 from taskmq_rabbitmq.model.entities import (
     LISTENER,
@@ -25,7 +25,7 @@ from taskmq_rabbitmq.model.entities import (
     queues_on_demand,
     route_binding,
 )
-from taskmq_rabbitmq.model.routes import PROVEN
+from taskmq_rabbitmq.model.routes import ARCHIVE, PROVEN
 
 __all__ = [
     "MIGRATION",
@@ -218,17 +218,21 @@ def _extras(wanted: Sequence[Entity], found: Found, queues: Iterable[WorkQueue])
             yield TopologyEntry("extra", "binding", label(binding), _TAP, "take the binding away")
 
 
+def _is_declared_elsewhere(name: str) -> bool:
+    """Whether a scheduler, a node's worker, a beat or a broker with an archive declares it: no app knows its name."""
+    return is_reports_queue(name) or is_node_queue(name) or name.startswith(TOPIC_QUEUE) or name == ARCHIVE
+
+
 def _reason(name: str, logical: set[str]) -> tuple[str, str] | None:
     if name.startswith(MIGRATION):
         queue = logical_queue(name.removeprefix(MIGRATION))
         return f"a migration of {queue!r} has not ended", f"run {migrate_command(queue)} again"
-    if name.startswith(LISTENER):
-        # It ends with the connection of its listener.
+    base = logical_queue(name.removeprefix(_ENTRANCE))
+    if name.startswith(LISTENER) or _is_declared_elsewhere(base):
         return None
     is_entrance = name.startswith(_ENTRANCE)
     if name.startswith(_OURS) and not is_entrance:
         return "not of this version's topology", "delete it once it is empty and no older taskmq runs here"
-    base = logical_queue(name.removeprefix(_ENTRANCE))
     if base in logical:
         return (
             f"nothing puts messages of {base!r} here any more",

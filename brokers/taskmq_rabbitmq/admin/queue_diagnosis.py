@@ -5,6 +5,7 @@ wait (the levels of the ladder, the entrances of full queues), those that keep l
 work. Policies are judged by what they come to for one queue, operator policies included.
 """
 
+import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
@@ -159,10 +160,12 @@ def comparison_findings(comparison: Comparison) -> list[Finding]:
         finding = f"missing: {_several(others)}"
         findings.append(Finding("warning", "topology", finding, "start a worker, or `taskmq topology apply`"))
     if extra := [entry.name for entry in comparison.entries if entry.status == "extra" and entry.kind == "queue"]:
-        remedy_text = "see what is in them (`taskmq queue list -Q`), then delete them"
-        findings.append(
-            Finding("warning", _several(extra), "left over: the app does not use these any more", remedy_text)
+        finding = f"left over: {_several(extra)}: the app does not use these any more"
+        names = shlex.quote(",".join(extra[:_NAMED]))
+        remedy_text = (
+            f"`taskmq queue list -Q {names}` shows what is in them; `taskmq topology diff` what to do with each"
         )
+        findings.append(Finding("warning", "topology", finding, remedy_text))
     findings += [
         Finding("warning", entry.name, f"binding that is not taskmq's: {entry.detail}", entry.remedy)
         for entry in comparison.entries

@@ -35,7 +35,7 @@ def list_queues(*, queues: Annotated[str | None, Parameter(name=["--queues", "-Q
     Parameters
     ----------
     queues
-        Queues, separated by commas.
+        Queues, separated by commas; also single ones at the broker, such as orders.s02.
     """
     names = [name.strip() for name in queues.split(",")] if queues else []
 

@@ -21,11 +21,14 @@ from taskmq.model.topology import (
     dead_letter_queue,
     is_class_queue,
     is_lane,
+    is_node_queue,
     is_reports_queue,
     is_shard,
     is_work_queue,
+    jobs_queue,
     lanes_of,
     logical_queue,
+    node_queue,
     reports_queue,
     shard_of,
     slow_lane,
@@ -344,3 +347,8 @@ def test_a_queue_of_anything_else_is_none_of_jobs(queue: str) -> None:
 def test_the_queue_of_a_slot_s_reports_is_known_by_its_name() -> None:
     assert is_reports_queue(reports_queue("shop", 7))
     assert not is_reports_queue("shop.7")
+
+
+def test_the_queues_of_a_node_are_known_by_their_names() -> None:
+    assert all(map(is_node_queue, (node_queue("gpu-1"), jobs_queue(node_queue("gpu-1")))))
+    assert not is_node_queue("gpu-1.jobs")

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from taskmq.contracts.topology_plan import TopologyEntry
-from taskmq.model.topology import WorkQueue
+from taskmq.model.topology import ReportQueue, WorkQueue
 from taskmq_rabbitmq.admin.definitions import found_in, to_definitions
 from taskmq_rabbitmq.admin.plan import Found, Trait, compare, find_missing, is_migratable, label, traits
 from taskmq_rabbitmq.model import delay_ladder as delay
@@ -15,10 +15,14 @@ from taskmq_rabbitmq.model.entities import (
     Entity,
     Exchange,
     Queue,
+    archive,
+    events,
     ladder,
     main_queues,
     queues_on_demand,
+    report_queue,
     shared,
+    topic_queue,
     work_queue,
 )
 
@@ -192,6 +196,19 @@ def test_what_is_left_over_is_reported_and_does_no_harm() -> None:
         assert "not of this version" in extras[name].detail
         assert "delete it once it is empty" in extras[name].remedy
     assert "`taskmq topology migrate orders` again" in extras["taskmq.migration.orders.s00"].remedy
+
+
+def test_queues_that_taskmq_declares_and_no_app_describes_are_not_left_over() -> None:
+    of_node = WorkQueue("taskmq.node.gpu-1", max_length=9)
+    reports = report_queue(ReportQueue("taskmq.reports.shop.3", ("orders.jobs",)))
+    topics = topic_queue("taskmq.on.shop.paid", "billing", ["*.paid"])
+    there = [*events(), *work_queue(of_node), *reports, *topics, *archive("30D", 10**9)]
+    queue = WorkQueue("orders")
+    found = after(Found(), [*wanted(queue), *there])
+
+    comparison = compare([*wanted(queue), *events()], found, queues=[queue])
+
+    assert [each.name for each in comparison.entries if each.status == "extra"] == []
 
 
 def test_a_second_way_from_the_delay_ladder_is_reported() -> None:

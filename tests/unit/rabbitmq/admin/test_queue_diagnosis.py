@@ -154,9 +154,9 @@ def test_what_differs_is_a_problem_and_what_is_missing_a_warning() -> None:
         ),
         (
             "warning",
-            "images.s03",
-            "left over: the app does not use these any more",
-            "see what is in them (`taskmq queue list -Q`), then delete them",
+            "topology",
+            "left over: images.s03: the app does not use these any more",
+            "`taskmq queue list -Q images.s03` shows what is in them; `taskmq topology diff` what to do with each",
         ),
         ("warning", "x -> y", "binding that is not taskmq's: it hides a queue that is gone", "take it away"),
     ]
