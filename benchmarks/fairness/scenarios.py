@@ -124,8 +124,7 @@ def strict_flood(*, jobs: int = 100_000, slots: int = 64, seconds: float = 600.0
         outcome = Simulation(Ours(policy), slots=slots, ahead=slots).run(submitted, until=seconds)
         total = sum(outcome.by_priority.values())
         found[name] = {
-            word: outcome.by_priority[priority] / total
-            for word, priority in (("high", 9), ("default", 4), ("low", 0))
+            word: outcome.by_priority[priority] / total for word, priority in (("high", 9), ("medium", 4), ("low", 0))
         }
     return found
 

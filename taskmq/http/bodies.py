@@ -38,6 +38,9 @@ def submit_body(
     expires: Duration | datetime | None = None,
     description: str = "",
     labels: Mapping[str, str] | None = None,
+    resources: Mapping[str, float | str] | None = None,
+    node_labels: Mapping[str, str] | None = None,
+    preemptible: bool | None = None,
     held: bool = False,
     depends_on: Sequence[str | UpstreamJob] = (),
 ) -> SubmitBody:
@@ -61,6 +64,9 @@ def submit_body(
         else seconds_of_duration(expires, "expires"),
         description=description,
         labels=dict(labels or {}),
+        resources=dict(resources or {}),
+        node_labels=dict(node_labels or {}),
+        preemptible=preemptible,
         held=held,
         depends_on=list(depends_on),
     )

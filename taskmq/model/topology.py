@@ -64,8 +64,8 @@ UNROUTABLE: Final = "taskmq.unroutable"
 TOPIC_QUEUE: Final = "taskmq.on."
 """How the names of queues begin that keep what comes over topic exchanges."""
 
-PriorityClass = Literal["high", "default", "low"]
-CLASSES: Final[tuple[PriorityClass, ...]] = ("high", "default", "low")
+PriorityClass = Literal["high", "medium", "low"]
+CLASSES: Final[tuple[PriorityClass, ...]] = ("high", "medium", "low")
 QueueKind = Literal["quorum", "classic"]
 PriorityMode = Literal["classes", "native"]
 Policy = Literal["fifo", "priority", "fair", "weighted", "deadline", "round_robin"]
@@ -80,7 +80,7 @@ Policy = Literal["fifo", "priority", "fair", "weighted", "deadline", "round_robi
 """
 POLICIES: Final[tuple[Policy, ...]] = get_args(Policy)
 
-_SUFFIX: Final[dict[PriorityClass, str]] = {"high": ".p.high", "default": "", "low": ".p.low"}
+_SUFFIX: Final[dict[PriorityClass, str]] = {"high": ".p.high", "medium": "", "low": ".p.low"}
 _DEAD_LETTER_SUFFIX: Final = ".dlq"
 _JOBS_SUFFIX: Final = ".jobs"
 _REPORTS: Final = "taskmq.reports."
@@ -111,7 +111,7 @@ class WorkQueue:
         name: up to 192 bytes.
         kind: `quorum` survives the loss of a minority of nodes. `classic` is on one node: faster to enter, and gone
             with it. Brokers other than RabbitMQ make no difference.
-        priorities: `classes`: a queue for each of three classes (high, default, low), which workers serve by weight.
+        priorities: `classes`: a queue for each of three classes (high, medium, low), which workers serve by weight.
             `native`: one queue, and RabbitMQ orders it: a classic queue in five levels (0-1, 2-3, 4-5, 6-7, 8-9), a
             quorum queue of RabbitMQ 4.3 and later in all ten. That is strict, so low ones may starve. Delayed jobs
             and retries come back without their priority: as 4 in a quorum queue, as the lowest in a classic one.
@@ -254,18 +254,20 @@ def check_queue_name(name: str) -> str:
 
 
 def class_of(priority: int | None) -> PriorityClass:
-    """The class of a numeric priority: 7-9 high, 3-6 and none default, 0-2 low.
+    """The class of a numeric priority: 7-9 high, 3-6 and none medium, 0-2 low.
 
     Raises:
         InvalidOption: it is not a number from 0 to 9.
     """
     if priority is None:
-        return "default"
+        return "medium"
     if not 0 <= priority <= 9:
-        raise InvalidOption(f"priority={priority!r}: a number from 0 (lowest) to 9 (highest)")
+        raise InvalidOption(
+            f"priority={priority!r}: a number from 0 (lowest) to 9 (highest); low is 1, medium 4, high 8"
+        )
     if priority >= 7:
         return "high"
-    return "default" if priority >= 3 else "low"
+    return "medium" if priority >= 3 else "low"
 
 
 def class_queue(queue: str, priority: int | None) -> str:
@@ -329,7 +331,7 @@ def is_lane(physical: str) -> bool:
 
 @lru_cache(_NAMES)
 def is_class_queue(physical: str) -> bool:
-    """Whether a physical queue is that of a priority class beside the default one."""
+    """Whether a physical queue is that of a priority class beside the medium one."""
     return physical.endswith((_SUFFIX["high"], _SUFFIX["low"]))
 
 

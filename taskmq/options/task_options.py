@@ -321,7 +321,9 @@ def _call(base: CallPlan, options: Mapping[str, Any]) -> CallPlan:
 
 def _priority(value: Any, _: CallPlan) -> dict[str, Any]:
     if value is not None and (not isinstance(value, int) or isinstance(value, bool)):
-        raise InvalidOption(f"priority={value!r}: a number from 0 (lowest) to 9 (highest)")
+        raise InvalidOption(
+            f"priority={value!r}: a number from 0 (lowest) to 9 (highest); low is 1, medium 4, high 8"
+        )
     class_of(value)
     return {"priority": value}
 

@@ -3,9 +3,10 @@
 import contextlib
 import typing
 import uuid
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import asynccontextmanager
-from typing import Any, Final
+from enum import Enum
+from typing import Any, Final, Literal
 
 import msgspec
 from litestar import Litestar
@@ -221,8 +222,9 @@ def _declare_options(litestar: Litestar) -> None:
 
 
 def _learn_names(handler: HTTPRouteHandler) -> None:
-    """Note which parameters and fields the handler knows, for suggestions where another is said."""
+    """Note which parameters, fields and values the handler knows, for suggestions where another is given."""
     hints = typing.get_type_hints(handler.fn, include_extras=True)
+    handler.opt["choices"] = dict(_choices(hints.get("data")))
     handler.opt["fields"] = tuple(dict.fromkeys(_fields(hints.get("data"))))
     handler.opt["query"] = frozenset(
         name for name in hints if name not in _NO_QUERY and not any(f"{{{name}:" in path for path in handler.paths)
@@ -237,3 +239,25 @@ def _fields(hint: Any) -> list[str]:
     if isinstance(hint, type) and issubclass(hint, msgspec.Struct):
         return list(hint.__struct_fields__)
     return [name for part in typing.get_args(hint) for name in _fields(part)]
+
+
+def _choices(hint: Any) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """The fields of the structs in a type that take certain words only, with these."""
+    if isinstance(hint, type) and issubclass(hint, msgspec.Struct):
+        for name, part in typing.get_type_hints(hint).items():
+            if words := tuple(_words(part)):
+                yield name, words
+            yield from _choices(part)
+    else:
+        for part in typing.get_args(hint):
+            yield from _choices(part)
+
+
+def _words(hint: Any) -> Iterator[str]:
+    if typing.get_origin(hint) is Literal:
+        yield from (each for each in typing.get_args(hint) if isinstance(each, str))
+    elif isinstance(hint, type) and issubclass(hint, Enum):
+        yield from (str(each.value) for each in hint)
+    else:
+        for part in typing.get_args(hint):
+            yield from _words(part)

@@ -32,6 +32,7 @@ _log = logging.getLogger("taskmq.server")
 NO_PATH: Final = "there is nothing at this path: /api/openapi.json lists what there is"
 """What a caller learns of a path that no handler serves."""
 _RETRY_SECONDS: Final = 5
+_UNKNOWN_WORD: Final = re.compile(r"Invalid enum value '(?P<word>[^']*)'")
 _UNKNOWN_FIELD: Final = re.compile(r"unknown field `(?P<field>[^`]*)`")
 _MOST_FIELDS: Final = 20
 # What Litestar says of a client that has closed the connection before its body was there.
@@ -213,6 +214,10 @@ def _fields(request: Request[Any, Any, Any], error: ValidationException) -> list
     for one in extra:
         field, message = one.get("key", ""), one.get("message", "")
         field = "body" if field == "data" else field
+        if wrong := _UNKNOWN_WORD.search(message):
+            words = request.route_handler.opt.get("choices", {}).get(field.rpartition(".")[2], ())
+            found.append(FieldProblem(field, message, did_you_mean(wrong["word"], words) if words else ""))
+            continue
         if (unknown := _UNKNOWN_FIELD.search(message)) is None:
             found.append(FieldProblem(field, message))
             continue

@@ -29,9 +29,9 @@ DEFAULT_CONCURRENCY: Final = 32
 def _read_weights(text: str, *, what: str) -> tuple[int, int, int]:
     parts = text.split(":")
     if len(parts) != 3 or not all(part.isdecimal() and int(part) for part in parts):
-        raise InvalidOption(f"{what} {text!r}: three numbers from 1 on, for high, default and low, such as 16:4:1")
-    high, default, low = map(int, parts)
-    return high, default, low
+        raise InvalidOption(f"{what} {text!r}: three numbers from 1 on, for high, medium and low, such as 16:4:1")
+    high, medium, low = map(int, parts)
+    return high, medium, low
 
 
 def _read_labels(text: str, *, what: str) -> dict[str, str]:
@@ -84,7 +84,7 @@ class WorkerConfig(msgspec.Struct, frozen=True, kw_only=True):
     weights: Annotated[
         tuple[int, int, int],
         ConfigOption(
-            "How many jobs of the classes high, default and low start in turn, while jobs of all three wait.",
+            "How many jobs of the classes high, medium and low start in turn, while jobs of all three wait.",
             read=_read_weights,
             show=lambda weights: ":".join(map(str, weights)),
             rule="at least 1 each",

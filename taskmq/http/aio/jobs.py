@@ -57,6 +57,9 @@ class AsyncJobCalls:
         expires: Duration | datetime | None = None,
         description: str = "",
         labels: Mapping[str, str] | None = None,
+        resources: Mapping[str, float | str] | None = None,
+        node_labels: Mapping[str, str] | None = None,
+        preemptible: bool | None = None,
         held: bool = False,
         depends_on: Sequence[str | UpstreamJob] = (),
         **kwargs: Any,
@@ -69,6 +72,10 @@ class AsyncJobCalls:
             priority: 0 (lowest) to 9, or high, medium or low.
             job_id: an id of one's own: the same again with the same content is the same job.
             expires: it does not start later than this.
+            resources: what the job takes of the node that it is placed on, such as `{"cpu": 2, "memory": "16G"}`.
+                Default: the task's.
+            node_labels: labels that the node must have.
+            preemptible: whether a run may be stopped for a pool that is owed its share. Default: the task's.
             held: it does not run until it is released.
             depends_on: ids of jobs that have to succeed before it runs; `UpstreamJob` for those that have to end so.
 
@@ -90,6 +97,9 @@ class AsyncJobCalls:
             expires=expires,
             description=description,
             labels=labels,
+            resources=resources,
+            node_labels=node_labels,
+            preemptible=preemptible,
             held=held,
             depends_on=depends_on,
         )

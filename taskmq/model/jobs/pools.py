@@ -38,7 +38,7 @@ __all__ = [
 
 EVERY_TENANT: Final = "*"
 """The pool whose values hold for tenants that have no pool of their own."""
-CLASS_SHARES: Final[Mapping[PriorityClass, int]] = {"high": 60, "default": 30, "low": 10}
+CLASS_SHARES: Final[Mapping[PriorityClass, int]] = {"high": 60, "medium": 30, "low": 10}
 
 Amounts = Mapping[str, float]
 SLOTS_ASKED: Final = "slots"
@@ -162,8 +162,16 @@ class Sharing(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 def read_sharing(content: str | bytes | None) -> Sharing:
-    """What a store has kept; nothing was said where it has kept nothing."""
-    return Sharing() if content is None else msgspec.json.decode(content, type=Sharing)
+    """Read what a store has kept; nothing was said where it has kept nothing."""
+    if content is None:
+        return Sharing()
+    found = msgspec.json.decode(content)
+    for policy in found.get("queues", {}).values():
+        shares = policy.get("shares", {})
+        if "default" in shares:
+            # The name that the middle class had at first.
+            shares["medium"] = shares.pop("default")
+    return msgspec.convert(found, Sharing)
 
 
 def check_pools(pools: Iterable[TenantPool]) -> dict[str, TenantPool]:

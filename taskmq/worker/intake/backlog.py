@@ -6,7 +6,7 @@ first; a class with nothing waiting gives its share away. A class that has waite
 limit gets a turn out of order, the one that has waited longest first; that is at most every fourth turn, so that
 the weights still count where tasks are so slow that every class waits that long. Within a class, queues take turns,
 each as many in a row as its share says.
-Queues without priority classes are of the default class, and so are lanes, the slow one excepted: that is of the low
+Queues without priority classes are of the medium class, and so are lanes, the slow one excepted: that is of the low
 class.
 
 Of a shard of an ordered queue one delivery is out at a time: the next one waits until the shard is released. Of a
@@ -29,7 +29,7 @@ from taskmq.model.topology import CLASSES, PriorityClass, WorkQueue, is_jobs_que
 
 __all__ = ["WEIGHTS", "Backlog"]
 
-WEIGHTS: Final[Mapping[PriorityClass, int]] = {"high": 16, "default": 4, "low": 1}
+WEIGHTS: Final[Mapping[PriorityClass, int]] = {"high": 16, "medium": 4, "low": 1}
 _REGULAR_TURNS: Final = 3
 _KEPT_SECONDS: Final = 300.0
 # With fewer slots, one that is kept for one class would be missed by the others.
@@ -86,7 +86,7 @@ class Backlog:
                 self._lanes[physical] = deque()
                 if queue.ordered is not None:
                     self._is_out[physical] = False
-                elif queue.lanes is not None and name == "default":
+                elif queue.lanes is not None and name == "medium":
                     self._spread.add(physical)
             if (share := shares.get(queue.name, 1)) > 1:
                 self._shares |= dict.fromkeys(queue.physical, share)
@@ -125,9 +125,9 @@ class Backlog:
         if not self._size:
             return None
         if self._is_plain and now >= self._kept_until:
-            high, default, low = self._lines
-            if default and not high and not low:
-                return self._take_alone(default, now)
+            high, medium, low = self._lines
+            if medium and not high and not low:
+                return self._take_alone(medium, now)
         waiting: list[PriorityClass] = [name for name in CLASSES if self._waiting[name]]
         if not waiting:
             return None
@@ -163,7 +163,7 @@ class Backlog:
             lanes.popleft()
         elif len(lanes) > 1:
             lanes.rotate(-1)
-        self._served["default"] = now
+        self._served["medium"] = now
         self._size -= 1
         self._others_out += 1
         return delivery
@@ -293,10 +293,10 @@ def _remove(lanes: deque[deque[Delivery]], lane: deque[Delivery]) -> None:
 
 def _classes(queue: WorkQueue) -> list[tuple[PriorityClass, str]]:
     if queue.ordered is not None or queue.priorities == "native":
-        return [("default", physical) for physical in queue.physical]
+        return [("medium", physical) for physical in queue.physical]
     if queue.lanes is not None:
         slow = slow_lane(queue.name)
-        return [("low" if physical == slow else "default", physical) for physical in queue.physical]
-    # The jobs of the store were put in order by it: they take turns with those of the default class.
+        return [("low" if physical == slow else "medium", physical) for physical in queue.physical]
+    # The jobs of the store were put in order by it: they take turns with those of the medium class.
     names = [name for name in queue.physical if not is_jobs_queue(name)]
-    return [*zip(CLASSES, names, strict=True), ("default", jobs_queue(queue.name))]
+    return [*zip(CLASSES, names, strict=True), ("medium", jobs_queue(queue.name))]

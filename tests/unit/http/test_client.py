@@ -1,5 +1,6 @@
 """The client against a real server: each call, the errors, pages, tenants."""
 
+import inspect
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -46,7 +47,9 @@ from taskmq.errors import (
     UnsupportedFeature,
 )
 from taskmq.http import AsyncClient, Client
-from taskmq.http.bodies import result_of
+from taskmq.http.aio.jobs import AsyncJobCalls
+from taskmq.http.blocking.jobs import JobCalls
+from taskmq.http.bodies import result_of, submit_body
 from taskmq.http.operations import OPERATIONS
 from taskmq.model.envelope import JSON, BlobReference
 from taskmq.model.identity import Role
@@ -76,6 +79,25 @@ _WITHOUT_METHOD = {
     "setUpAlertOfDocument": "alerts.put_rule",
     "putJob": "the same as patchJob",
 }
+
+
+@pytest.mark.parametrize("calls", [JobCalls, AsyncJobCalls])
+def test_a_submission_takes_every_field_that_its_body_has(calls: type[JobCalls | AsyncJobCalls]) -> None:
+    # These are given as the task and its arguments, or by another name.
+    other = {"job_type", "task", "payload", "kwargs", "args", "schedule_time", "expires_at", "expires_in"}
+    options = {
+        name
+        for name, parameter in inspect.signature(calls.submit).parameters.items()
+        if parameter.kind is inspect.Parameter.KEYWORD_ONLY
+    }
+
+    assert options == {*SubmitBody.__struct_fields__} - other | {"at", "expires"}
+
+
+def test_what_a_job_needs_of_its_node_is_in_the_body_of_its_submission() -> None:
+    body = submit_body("t", (), {}, resources={"cpu": 2}, node_labels={"zone": "a"}, preemptible=True)
+
+    assert (body.resources, body.node_labels, body.preemptible) == ({"cpu": 2}, {"zone": "a"}, True)
 
 
 def test_every_call_of_the_api_has_a_method_or_a_reason_for_none(site: Served) -> None:

@@ -114,9 +114,9 @@ def test_the_class_queue_of_a_priority_is_one_of_the_physical_ones(name: str, pr
 @pytest.mark.parametrize(
     ("priority", "expected"),
     [
-        (None, "default"),
+        (None, "medium"),
         *((priority, "low") for priority in (0, 1, 2)),
-        *((priority, "default") for priority in (3, 4, 5, 6)),
+        *((priority, "medium") for priority in (3, 4, 5, 6)),
         *((priority, "high") for priority in (7, 8, 9)),
     ],
 )
@@ -176,7 +176,7 @@ def test_an_ordered_queue_is_its_shards() -> None:
     assert len(set(WorkQueue("a", ordered=100).physical)) == 100
 
 
-def test_of_a_queue_with_classes_only_the_default_one_is_there_from_the_start() -> None:
+def test_of_a_queue_with_classes_only_the_medium_one_is_there_from_the_start() -> None:
     assert WorkQueue("q").always == ("q",)
     assert WorkQueue("q", "classic", priorities="native").always == ("q",)
     assert WorkQueue("q", ordered=2).always == ("q.s00", "q.s01")

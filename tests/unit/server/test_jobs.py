@@ -250,6 +250,27 @@ def test_a_job_waits_in_the_queue_of_its_task(site: Site) -> None:
     assert site("POST", "/jobs", {"job_type": "data_processing", "queue": "work"}).status_code == 201
 
 
+@pytest.mark.parametrize(
+    ("body", "field", "suggestion"),
+    [
+        ({"priority": "normal"}, "priority", "known: high, medium, low"),
+        ({"priority": "mediun"}, "priority", "did you mean 'medium'?"),
+        (
+            {"depends_on": [{"job_id": "first", "condition": "done"}]},
+            "depends_on",
+            "known: succeeded, ended, failed",
+        ),
+    ],
+)
+def test_a_word_that_a_field_does_not_take_is_refused_with_those_that_it_takes(
+    site: Site, body: dict[str, Any], field: str, suggestion: str
+) -> None:
+    (error,) = site("POST", "/jobs", {"job_type": "data_processing", **body}).json()["errors"]
+
+    assert error["field"].startswith(field)
+    assert error["suggestion"] == suggestion
+
+
 def test_an_unknown_field_or_parameter_is_refused_with_a_suggestion(site: Site) -> None:
     field = site("POST", "/jobs", {"job_tpye": "data_processing"}).json()["errors"][0]
     parameter = site("GET", "/jobs?limt=5").json()["errors"][0]

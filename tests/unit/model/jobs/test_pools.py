@@ -24,8 +24,8 @@ from tests.unit.scheduler.fairness.cluster import pools_of
     ("make", "text"),
     [
         (lambda: QueuePolicy(policy="fare"), "did you mean 'fair'"),  # type: ignore[arg-type]
-        (lambda: QueuePolicy(shares={"high": 1.0}), "for each of high, default, low"),
-        (lambda: QueuePolicy(shares={"high": 1.0, "default": 1.0, "low": 0.0}), "above 0"),
+        (lambda: QueuePolicy(shares={"high": 1.0}), "for each of high, medium, low"),
+        (lambda: QueuePolicy(shares={"high": 1.0, "medium": 1.0, "low": 0.0}), "above 0"),
         (lambda: QueuePolicy(ageing=0.0), "more than 0"),
         (lambda: QueuePolicy(preempt_after=-1.0), "preempt_after=-1.0: 0 to"),
         (lambda: QueuePolicy(preempt_grace=1e6), "preempt_grace=1000000.0: 0 to"),
@@ -68,6 +68,12 @@ def test_the_path_of_a_tenant_begins_at_the_queue() -> None:
 def test_what_a_store_has_kept_of_pools_is_read_and_a_pool_has_one_name() -> None:
     assert read_sharing(None) == Sharing()
     assert read_sharing('{"version": 3, "pools": {"a": {"name": "a"}}}').pools == pools_of(TenantPool(name="a"))
+    # The middle class had another name at first.
+    kept = '{"queues": {"q": {"shares": {"high": 5, "default": 3, "low": 2}}, "r": {"strict": true}}}'
+    assert read_sharing(kept).queues == {
+        "q": QueuePolicy(shares={"high": 5, "medium": 3, "low": 2}),
+        "r": QueuePolicy(strict=True),
+    }
     with pytest.raises(InvalidOption, match="pool 'a' is listed as 'b'"):
         Sharing(pools={"b": TenantPool(name="a")})
 

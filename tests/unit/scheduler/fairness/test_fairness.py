@@ -10,10 +10,10 @@ from taskmq.contracts.jobs import Lane, Pick
 from taskmq.model.jobs.pools import QueuePolicy, TenantPool
 from taskmq.scheduler.fairness import FLOOR, Shares, Window, divide
 
-_PRIORITY = {"high": 9, "default": 4, "low": 0}
+_PRIORITY = {"high": 9, "medium": 4, "low": 0}
 
 
-def _lane(kind: str = "default", tenant: str = "", queue: str = "work") -> Lane:
+def _lane(kind: str = "medium", tenant: str = "", queue: str = "work") -> Lane:
     return Lane(queue, _PRIORITY[kind], tenant)
 
 
@@ -31,24 +31,24 @@ def _dealt(shares: Shares, count: int, *, rounds: int = 1) -> Counter[Lane]:
 @pytest.mark.parametrize(("count", "rounds"), [(100, 1), (1, 100), (7, 100)])
 def test_three_classes_have_their_minimum_shares_however_few_there_are_at_a_time(count: int, rounds: int) -> None:
     shares = Shares()
-    shares.refresh([_lane("high"), _lane("default"), _lane("low")])
+    shares.refresh([_lane("high"), _lane("medium"), _lane("low")])
 
     found = _dealt(shares, count, rounds=rounds)
 
     total = count * rounds
     assert found == {
         _lane("high"): total * 60 // 100,
-        _lane("default"): total * 30 // 100,
+        _lane("medium"): total * 30 // 100,
         _lane("low"): total * 10 // 100,
     }
 
 
 def test_a_class_without_jobs_leaves_its_turns_to_the_others_and_saves_up_none() -> None:
     shares = Shares()
-    shares.refresh([_lane("default"), _lane("low")])
-    assert _dealt(shares, 100) == {_lane("default"): 75, _lane("low"): 25}
+    shares.refresh([_lane("medium"), _lane("low")])
+    assert _dealt(shares, 100) == {_lane("medium"): 75, _lane("low"): 25}
 
-    shares.refresh([_lane("high"), _lane("default"), _lane("low")])
+    shares.refresh([_lane("high"), _lane("medium"), _lane("low")])
 
     assert _dealt(shares, 10)[_lane("high")] == 6
 

@@ -16,7 +16,7 @@ def test_a_pool_has_its_minimum_and_a_class_its_share_of_the_slots_rounded_down(
     assert promised.least == {
         "pool acme": {"slots": 2.0},
         "class high": {"slots": 3.0},
-        "class default": {"slots": 1.0},
+        "class medium": {"slots": 1.0},
     }
     assert promised.groups(Lane("work", 9, "acme")) == ("pool acme", "class high")
     assert promised.groups(Lane("work", 0, "else")) == ()

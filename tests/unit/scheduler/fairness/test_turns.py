@@ -116,9 +116,9 @@ def test_jobs_of_one_lane_are_taken_for_as_old_as_its_first_for_a_while() -> Non
     assert shares.goes_by_heads(QUEUE)
 
 
-@pytest.mark.parametrize("kinds", [("high", "low"), ("high", "default", "low")])
+@pytest.mark.parametrize("kinds", [("high", "low"), ("high", "medium", "low")])
 def test_a_flood_of_the_highest_class_leaves_the_others_their_shares(kinds: tuple[str, ...]) -> None:
-    priority = {"high": 9, "default": 4, "low": 0}
+    priority = {"high": 9, "medium": 4, "low": 0}
     cluster = Cluster("fair")
     for kind in kinds:
         cluster.submit(kind, 100_000 if kind == "high" else 5_000, priority=priority[kind])

@@ -349,7 +349,7 @@ _NATIVE = WorkQueue("n", "classic", priorities="native")
 _SHARD, _SECOND, _THIRD = _ORDERED.physical
 
 
-def test_a_queue_with_native_priorities_and_shards_are_of_the_default_class() -> None:
+def test_a_queue_with_native_priorities_and_shards_are_of_the_medium_class() -> None:
     backlog = Backlog([_NATIVE, _ORDERED, *QUEUES])
     _fill(backlog, HIGH, "n", LOW, each=100)
     assert Counter(_take(backlog, 21)) == {HIGH: 16, "n": 4, LOW: 1}
