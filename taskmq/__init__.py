@@ -62,6 +62,7 @@ if TYPE_CHECKING:
     from taskmq.jobs.outcome import JobOutcome
     from taskmq.jobs.watch import EndNews, ProgressNews, StateNews, sse_text
     from taskmq.middleware.chain import Middleware, Proceed, Sending
+    from taskmq.model.jobs.filters import JobFilter
     from taskmq.model.retry import RetryPolicy
     from taskmq.model.states import Cancellation, JobState
     from taskmq.model.telemetry.events import JobEvent, WorkerEvent
@@ -110,6 +111,7 @@ __all__ = [
     "JobCancelled",
     "JobEvent",
     "JobFields",
+    "JobFilter",
     "JobOutcome",
     "JobProgress",
     "JobState",
@@ -178,6 +180,7 @@ _HOMES = {
     "Job": "jobs.handle",
     "JobEvent": "model.telemetry.events",
     "JobFields": "run.log_fields",
+    "JobFilter": "model.jobs.filters",
     "JobOutcome": "jobs.outcome",
     "EndNews": "jobs.watch",
     "ProgressNews": "jobs.watch",

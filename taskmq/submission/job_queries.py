@@ -4,6 +4,8 @@ import asyncio
 from collections.abc import AsyncGenerator, Sequence
 from typing import Final
 
+from msgspec.structs import replace
+
 from taskmq.client.job_service import JobService
 from taskmq.client.progress import JobProgress
 from taskmq.contracts.history import history_of
@@ -12,6 +14,7 @@ from taskmq.contracts.stores import ResultRecord
 from taskmq.errors import InvalidOption, ResultTimeout, StateUnavailable
 from taskmq.model.history.logs import LogFilter, LogPage, StoredLine, read_level
 from taskmq.model.jobs.filters import EVERYTHING, JobFilter
+from taskmq.model.keys import tenant_key
 from taskmq.model.states import JobState
 from taskmq.submission.explain import Explanation, explain_job
 from taskmq.submission.new_jobs import name_of, result_of
@@ -29,60 +32,106 @@ class JobQueries(JobService):
 
     _stored: StoredJobs | None = None
 
-    def get(self, job_id: str) -> JobRecord:
-        """The job as the store has it, with its body and its result."""
-        return self.sessions.run_sync(self.aget(job_id), instead="aget")
-
-    async def aget(self, job_id: str) -> JobRecord:
-        """Do what `get` does, without blocking the event loop."""
-        return await self._store.get(job_id)
-
-    def list(self, which: JobFilter = EVERYTHING, *, after: str | None = None, limit: int = 50) -> JobPage:
-        """Up to `limit` jobs, the newest first, without their bodies and results.
+    def get(self, job_id: str, *, tenant: str | None = None) -> JobRecord:
+        """Return the job as the store has it, with its body and its result.
 
         Args:
-            after: the `after` of the page before.
+            tenant: whose job it is, if `job_id` is what its submitter called it; not with the `id` of a handle.
         """
-        return self.sessions.run_sync(self.alist(which, after=after, limit=limit), instead="alist")
+        return self.sessions.run_sync(self.aget(job_id, tenant=tenant), instead="aget")
 
-    async def alist(self, which: JobFilter = EVERYTHING, *, after: str | None = None, limit: int = 50) -> JobPage:
+    async def aget(self, job_id: str, *, tenant: str | None = None) -> JobRecord:
+        """Do what `get` does, without blocking the event loop."""
+        return await self._store.get(tenant_key(tenant, job_id))
+
+    def list(
+        self,
+        which: JobFilter | str = EVERYTHING,
+        *,
+        tenant: str | None = None,
+        after: str | None = None,
+        limit: int = 50,
+    ) -> JobPage:
+        """List up to `limit` jobs, the newest first, without their bodies and results.
+
+        Args:
+            which: a `JobFilter`, or a filter as text, such as "status:failed task:invoice.*": see docs/store.md.
+            tenant: only jobs of this tenant; "" is that of jobs that have none.
+            after: the `after` of the page before.
+
+        Raises:
+            InvalidFilter: the text cannot be read; says where.
+            InvalidOption: the filter names another tenant.
+        """
+        return self.sessions.run_sync(self.alist(which, tenant=tenant, after=after, limit=limit), instead="alist")
+
+    async def alist(
+        self,
+        which: JobFilter | str = EVERYTHING,
+        *,
+        tenant: str | None = None,
+        after: str | None = None,
+        limit: int = 50,
+    ) -> JobPage:
         """Do what `list` does, without blocking the event loop."""
         if limit < 1:
             raise InvalidOption(f"limit={limit}: at least 1")
         if after is not None:
             check_cursor(after)
-        return await self.sessions.store().list_jobs(which, after=after, limit=limit)
+        return await self.sessions.store().list_jobs(await self._filter(which, tenant), after=after, limit=limit)
 
-    def count(self, which: JobFilter = EVERYTHING, *, cap: int = 10_000) -> int:
-        """How many jobs there are, exactly up to `cap`; `cap` + 1 means more."""
-        return self.sessions.run_sync(self.acount(which, cap=cap), instead="acount")
+    def count(self, which: JobFilter | str = EVERYTHING, *, tenant: str | None = None, cap: int = 10_000) -> int:
+        """Count jobs exactly up to `cap`; `cap` + 1 means more. `which` and `tenant` are as for `list`."""
+        return self.sessions.run_sync(self.acount(which, tenant=tenant, cap=cap), instead="acount")
 
-    async def acount(self, which: JobFilter = EVERYTHING, *, cap: int = 10_000) -> int:
+    async def acount(
+        self, which: JobFilter | str = EVERYTHING, *, tenant: str | None = None, cap: int = 10_000
+    ) -> int:
         """Do what `count` does, without blocking the event loop."""
-        return await self.sessions.store().count_jobs(which, cap=cap)
+        return await self.sessions.store().count_jobs(await self._filter(which, tenant), cap=cap)
 
-    def history(self, job_id: str) -> Sequence[HistoryEntry]:
-        """What happened to the job beside the ordinary steps, the earliest first: by whom, and why."""
-        return self.sessions.run_sync(self.ahistory(job_id), instead="ahistory")
+    async def _filter(self, which: JobFilter | str, tenant: str | None) -> JobFilter:
+        if isinstance(which, str):
+            # Not for apps that only submit.
+            from taskmq.model.jobs.filter_text import may_have_times, parse_filter
 
-    async def ahistory(self, job_id: str) -> Sequence[HistoryEntry]:
+            now = await self.sessions.store().now_ms() if may_have_times(which) else 0
+            which = parse_filter(which, now)
+        if tenant is None:
+            return which
+        if which.tenant not in (None, tenant):
+            raise InvalidOption(f"tenant={tenant!r}: the filter is for tenant {which.tenant!r}; name one of them")
+        return replace(which, tenant=tenant)
+
+    def history(self, job_id: str, *, tenant: str | None = None) -> Sequence[HistoryEntry]:
+        """Return what happened to the job beside the ordinary steps, the earliest first: by whom, and why."""
+        return self.sessions.run_sync(self.ahistory(job_id, tenant=tenant), instead="ahistory")
+
+    async def ahistory(self, job_id: str, *, tenant: str | None = None) -> Sequence[HistoryEntry]:
         """Do what `history` does, without blocking the event loop."""
-        record = await self._store.get(job_id)
+        record = await self.aget(job_id, tenant=tenant)
         return await self.sessions.store().events(record.id)
 
-    def attempts(self, job_id: str) -> Sequence[AttemptRecord]:
-        """Its attempts that did not end it, the earliest first; the last one is in the job itself."""
-        return self.sessions.run_sync(self.aattempts(job_id), instead="aattempts")
+    def attempts(self, job_id: str, *, tenant: str | None = None) -> Sequence[AttemptRecord]:
+        """Return the attempts that did not end the job, the earliest first; the last one is in the job itself."""
+        return self.sessions.run_sync(self.aattempts(job_id, tenant=tenant), instead="aattempts")
 
-    async def aattempts(self, job_id: str) -> Sequence[AttemptRecord]:
+    async def aattempts(self, job_id: str, *, tenant: str | None = None) -> Sequence[AttemptRecord]:
         """Do what `attempts` does, without blocking the event loop."""
-        record = await self._store.get(job_id)
+        record = await self.aget(job_id, tenant=tenant)
         return await self.sessions.store().attempts(record.id)
 
     def logs(
-        self, job_id: str, *, level: str = "debug", text: str = "", after: int | None = None, limit: int = 1_000
+        self,
+        job_id: str,
+        *,
+        tenant: str | None = None,
+        level: str = "debug",
+        text: str = "",
+        after: int | None = None,
+        limit: int = 1_000,
     ) -> LogPage:
-        """What its runs have logged, the earliest first; nothing unless its workers run with `capture_logs`.
+        """Return what the job's runs logged, the earliest first; nothing unless its workers run with `capture_logs`.
 
         Args:
             level: lines from this one on: debug, info, warning, error.
@@ -93,19 +142,26 @@ class JobQueries(JobService):
             UnsupportedFeature: the store keeps no lines.
         """
         return self.sessions.run_sync(
-            self.alogs(job_id, level=level, text=text, after=after, limit=limit), instead="alogs"
+            self.alogs(job_id, tenant=tenant, level=level, text=text, after=after, limit=limit), instead="alogs"
         )
 
     async def alogs(
-        self, job_id: str, *, level: str = "debug", text: str = "", after: int | None = None, limit: int = 1_000
+        self,
+        job_id: str,
+        *,
+        tenant: str | None = None,
+        level: str = "debug",
+        text: str = "",
+        after: int | None = None,
+        limit: int = 1_000,
     ) -> LogPage:
         """Do what `logs` does, without blocking the event loop."""
-        record = await self._store.get(job_id)
+        record = await self.aget(job_id, tenant=tenant)
         which = LogFilter(job=record.id, level=read_level(level), text=text)
         return await history_of(self.sessions.store()).logs.page(which, after=after, limit=limit, oldest_first=True)
 
     async def follow_logs(self, job_id: str, *, level: str = "debug", text: str = "") -> AsyncGenerator[StoredLine]:
-        """Its lines from the first on, and further ones as they come, until it has ended."""
+        """Yield the job's log lines from the first on, and further ones as they come, until it has ended."""
         after: int | None = None
         while True:
             is_over = (await self._store.get(job_id)).state.is_final
@@ -121,13 +177,13 @@ class JobQueries(JobService):
                 return
             await asyncio.sleep(_LONGEST_LOOK)
 
-    def explain(self, job_id: str) -> Explanation:
-        """What the job waits for."""
-        return self.sessions.run_sync(self.aexplain(job_id), instead="aexplain")
+    def explain(self, job_id: str, *, tenant: str | None = None) -> Explanation:
+        """Say what the job waits for: a pause, a worker, the broker, other jobs, a limit."""
+        return self.sessions.run_sync(self.aexplain(job_id, tenant=tenant), instead="aexplain")
 
-    async def aexplain(self, job_id: str) -> Explanation:
+    async def aexplain(self, job_id: str, *, tenant: str | None = None) -> Explanation:
         """Do what `explain` does, without blocking the event loop."""
-        record = await self._store.get(job_id)
+        record = await self.aget(job_id, tenant=tenant)
         return await explain_job(self.sessions.current(), self.sessions.store(), record)
 
     async def wait_for_result(self, job_id: str, timeout: float | None) -> ResultRecord | None:

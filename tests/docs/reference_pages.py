@@ -14,6 +14,7 @@ from taskmq.cli.exits import exit_code
 from taskmq.cli.root import _COMMANDS  # pyright: ignore[reportPrivateUsage]
 from taskmq.control_flow import TaskControl
 from taskmq.errors import TaskMQError
+from tests.docs.api_tables import API_TABLES
 from tests.docs.blocks import ROOT
 from tests.docs.options_page import PAGE as OPTIONS
 from tests.docs.process_tables import PROCESS_TABLES
@@ -25,6 +26,7 @@ __all__ = ["ERRORS", "TABLES", "filled", "leaf_commands"]
 ERRORS = ROOT / "docs" / "errors.md"
 _COMMAND_PAGE = ROOT / "docs" / "commands.md"
 _OPERATIONS = ROOT / "docs" / "operations.md"
+_API = ROOT / "docs" / "api.md"
 _EVENTS = ROOT / "docs" / "events.md"
 _SCHEDULER = ROOT / "docs" / "scheduler-measured.md"
 _FIGURES = ROOT / "benchmarks" / "results" / "job_store.json"
@@ -115,6 +117,7 @@ TABLES: dict[str, tuple[Path, Callable[[], str]]] = {
     **{name: (_EVENTS, table) for name, table in EVENT_TABLES.items()},
     "goals of the job store": (_SCHEDULER, lambda: goals_table(_FIGURES)),
     **{name: (OPTIONS, table) for name, table in PROCESS_TABLES.items()},
+    **{name: (_API, table) for name, table in API_TABLES.items()},
 }
 
 

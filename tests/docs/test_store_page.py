@@ -108,4 +108,4 @@ def test_every_field_of_a_filter_is_on_the_page_and_its_examples_are_read() -> N
         if getattr(one, name) != getattr(EVERYTHING, name)
     }
     # The other side of what stands there.
-    assert said | {"submitted_before", "due_from"} == {*JobFilter.__struct_fields__}
+    assert said | {"submitted_before", "due_from", "finished_before"} == {*JobFilter.__struct_fields__}

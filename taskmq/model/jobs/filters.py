@@ -13,7 +13,7 @@ class JobFilter(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Jobs that fit all of what is said; a field that is empty says nothing. Times are ms since the epoch.
 
     Attributes:
-        tenant: whose; None: everybody's. "" is the tenant of jobs that have none.
+        tenant: of this tenant; None: of any. "" is the tenant of jobs that have none.
         states: in any of them.
         tasks, queues, keys: with any of these names.
         task_prefix: whose task's name begins so.
