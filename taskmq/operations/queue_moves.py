@@ -11,11 +11,10 @@ from msgspec.structs import replace
 from taskmq.app import TaskMQ
 from taskmq.contracts.broker import Browser, Delivery, Outgoing
 from taskmq.contracts.republish import copy_message
-from taskmq.errors import InvalidOption, MalformedMessage, QueueMissing, SendError
+from taskmq.errors import InvalidOption, MalformedMessage, SendError
 from taskmq.model.envelope import decode_envelope
 from taskmq.model.topology import WorkQueue, is_jobs_queue
-from taskmq.model.units import did_you_mean
-from taskmq.operations.queues import find_parts
+from taskmq.operations.queues import find_parts, missing_queue
 
 __all__ = ["Moved", "move_messages"]
 
@@ -59,9 +58,9 @@ async def move_messages(
     known = [queue.name for queue in app.tasks.queues]
     parts = [part for part in await find_parts(broker, source) if not is_jobs_queue(part.queue)]
     if not parts:
-        raise QueueMissing(origin, did_you_mean(origin, known) if known else "")
+        raise missing_queue(app, origin)
     if to not in known and not await broker.stats(target.physical):
-        raise QueueMissing(to, did_you_mean(to, known) if known else "")
+        raise missing_queue(app, to)
     done = Moved()
     for part in parts:
         left = part.ready

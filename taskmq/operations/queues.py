@@ -34,6 +34,7 @@ __all__ = [
     "find_parts",
     "find_pauses",
     "list_queues",
+    "missing_queue",
     "pause_queues",
     "purge_queue",
     "report_queue",
@@ -163,7 +164,7 @@ async def report_queue(app: TaskMQ, name: str, *, within: Duration = 1.0) -> Que
     letters = await session.broker.stats([dead_letter_queue(name)])
     tasks = sorted(task.name for task in app.tasks.values() if task.queue == name)
     if not parts and not tasks:
-        raise _missing(app, name)
+        raise missing_queue(app, name)
     answers = await _workers(app, within)
     unsettled = [each.unsettled for each in parts]
     return QueueReport(
@@ -287,11 +288,14 @@ async def _check(app: TaskMQ, names: Sequence[str]) -> None:
     for name in names:
         queue = app.producer.queue(name)
         if name not in known and not await app.sessions.current().broker.stats(queue.physical):
-            raise _missing(app, name)
+            raise missing_queue(app, name)
 
 
-def _missing(app: TaskMQ, name: str) -> QueueMissing:
+def missing_queue(app: TaskMQ, name: str) -> QueueMissing:
+    """Make the error about a queue that is not at the broker, with what to do about it."""
     known = [queue.name for queue in app.tasks.queues]
+    if name in known:
+        return QueueMissing(name, "the app has it, and its first worker or message declares it")
     return QueueMissing(name, did_you_mean(name, known) if known else "")
 
 

@@ -1,6 +1,7 @@
 """`taskmq dlq`."""
 
 import json
+import re
 import subprocess
 import time
 from collections import Counter
@@ -450,6 +451,19 @@ def test_an_export_has_the_whole_message_and_is_not_written_over(home: Path, tas
     assert (again.code, nowhere.code) == (2, 2)
     assert "letters.jsonl exists" in again.err
     assert names_in("images.dlq") == ["a", "b"]
+
+
+def test_an_export_to_a_terminal_does_nothing_to_it_and_is_the_same_json(home: Path, taskmq: Here) -> None:
+    declare("images")
+    hostile = "\x9b2J\x1b]0;owned\x07\u202e\u2028\x7f"
+    bury("images.dlq", ["a"], headers={"x-taskmq-error": hostile})
+
+    shown = run_on_terminal(home, "dlq", "export", "images", columns=20_000)
+
+    # How far it is may stand before it.
+    (line,) = re.findall(r'\{"job".*\}', shown.out)
+    assert json.loads(line)["error"] == hostile
+    assert line.isprintable()
 
 
 def test_a_letter_shows_its_error_type_its_times_and_its_failure(home: Path, taskmq: Here) -> None:

@@ -8,7 +8,7 @@ import msgspec
 from msgspec.structs import replace
 
 from taskmq.contracts.history import AlertNotice, KeptRule, NoticeTurn
-from taskmq.model.history.alerts import Alert, AlertRule, AlertState, Silence, check_limits
+from taskmq.model.history.alerts import Alert, AlertRule, AlertState, Silence, check_limits, check_silence
 from taskmq.model.history.channels import channel_host
 from taskmq.model.identity import AuditEntry
 from taskmq_sql.history.conditions import Conditions
@@ -148,6 +148,8 @@ def _silences(now: int, *, ended: bool) -> Steps[list[Silence]]:
 
 
 def _add_silence(now: int, *, silence: Silence, audit: AuditEntry | None) -> Steps[None]:
+    yield LOCK
+    check_silence(silence, (yield from _silences(now, ended=False)))
     yield from ask(_ADD_SILENCE, silence.id, silence.tenant, silence.ends, _text(silence))
     yield from note(now, [] if audit is None else [audit])
 

@@ -18,6 +18,7 @@ from taskmq.cli.output import confirm, note, print_record, print_rows, when
 from taskmq.cli.server_link import over_http
 from taskmq.contracts.broker import Archiving, Broker, QueueStats
 from taskmq.errors import InvalidOption, PartlyReplayed, UnsupportedFeature
+from taskmq.model.telemetry.plain_text import escape_json
 from taskmq.model.topology import PARKING, UNROUTABLE
 from taskmq.operations.dead_letters import (
     Choose,
@@ -297,7 +298,8 @@ def export(
             return await visit(
                 broker,
                 queue,
-                lambda letter: target.write(letter_line(letter)),
+                # Still the same JSON, and nothing in it acts on a terminal.
+                lambda letter: target.write(escape_json(letter_line(letter).decode()).encode()),
                 choose=choose,
                 limit=limit,
                 depth=filters.depth,

@@ -21,6 +21,7 @@ from taskmq.contracts.topology_plan import (
     TopologyEntry,
 )
 from taskmq.errors import InvalidOption, UnsupportedFeature
+from taskmq.model.telemetry.plain_text import escape_json
 from taskmq.model.topology import WorkQueue
 from taskmq.model.units import parse_duration
 
@@ -84,7 +85,7 @@ def export() -> None:
     async def run(topology: Topology) -> Any:
         return topology.definitions()
 
-    print(json.dumps(_with_topology(run), indent=2, ensure_ascii=False))
+    print(escape_json(json.dumps(_with_topology(run), indent=2, ensure_ascii=False)))
 
 
 @app.command

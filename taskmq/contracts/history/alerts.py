@@ -93,7 +93,11 @@ class AlertStore(Protocol):
         ...
 
     async def add_silence(self, silence: Silence, *, audit: AuditEntry | None = None) -> None:
-        """Keep a silence; one with the same id is replaced."""
+        """Keep a silence; one with the same id is replaced.
+
+        Raises:
+            LimitReached: see `check_silence`; the same transaction counts those that have not ended.
+        """
         ...
 
     async def remove_silence(self, silence_id: str, *, audit: AuditEntry | None = None) -> bool:

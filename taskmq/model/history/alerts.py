@@ -29,6 +29,7 @@ __all__ = [
     "Silence",
     "check_limits",
     "check_rule",
+    "check_silence",
     "evaluate",
     "is_silenced",
     "let_go",
@@ -64,6 +65,7 @@ _OF_INSTANCE: Final = PER_QUEUE | {"schedules_late", "broker_alarm"}
 
 _MOST_RULES: Final = 100
 _MOST_CHANNELS: Final = 100
+_MOST_SILENCES: Final = 100
 
 Severity = Literal["info", "warning", "critical"]
 
@@ -233,6 +235,26 @@ def check_limits(rule: AlertRule, present: Sequence[AlertRule]) -> None:
             f"rule {rule.name}: tenant {rule.tenant!r} would have more than {_MOST_CHANNELS} channels in its rules: "
             "use a channel that another rule has",
             most=_MOST_CHANNELS,
+        )
+
+
+def check_silence(silence: Silence, present: Sequence[Silence]) -> None:
+    """Return if the silence's tenant may have it beside its present ones. The instance may have any number.
+
+    Each look at rules reads all silences.
+
+    Args:
+        present: silences of any tenant that have not ended.
+
+    Raises:
+        LimitReached: the tenant would have more silences than a tenant may.
+    """
+    own = sum(each.tenant == silence.tenant and each.id != silence.id for each in present)
+    if silence.tenant and own >= _MOST_SILENCES:
+        raise LimitReached(
+            f"tenant {silence.tenant!r} has {own} silences, and may have {_MOST_SILENCES}: end one, or let one "
+            "of them match several alerts with `*`",
+            most=_MOST_SILENCES,
         )
 
 

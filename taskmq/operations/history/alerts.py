@@ -88,6 +88,9 @@ class TenantAlerts:
 
         Args:
             rule, subject: patterns; "" every one.
+
+        Raises:
+            LimitReached: the tenant would have more than 100 silences.
         """
         now = await self._app.sessions.store().now_ms()
         made = Silence(

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from taskmq.contracts.history import AlertNotice, FailureFilter, FailurePage, KeptRule, NoticeTurn, RollupFilter
 from taskmq.contracts.jobs import JobRecord
-from taskmq.model.history.alerts import Alert, AlertRule, AlertState, Silence, check_limits
+from taskmq.model.history.alerts import Alert, AlertRule, AlertState, Silence, check_limits, check_silence
 from taskmq.model.history.channels import channel_host
 from taskmq.model.history.logs import LogFilter, LogPage, RunLog, StoredLine, standard_level
 from taskmq.model.history.rollups import Rollup, RollupKey, RunFailure
@@ -225,6 +225,7 @@ class _MemoryAlerts:
 
     async def add_silence(self, silence: Silence, *, audit: AuditEntry | None = None) -> None:
         at_work = self._at_work()
+        check_silence(silence, await self.silences())
         at_work.model.silences[silence.id] = silence
         _note(at_work, audit)
 

@@ -10,7 +10,7 @@ from taskmq.client.session import Session
 from taskmq.contracts.broker import BrokerOptions, Outgoing, QueueStats
 from taskmq.model.envelope import JSON
 from taskmq.model.topology import jobs_queue
-from taskmq.operations.queues import list_queues, purge_queue
+from taskmq.operations.queues import list_queues, missing_queue, purge_queue
 from taskmq_local import open_memory_broker
 from tests.unit.app_kit import OneSession, new_url
 
@@ -88,3 +88,8 @@ async def test_a_queue_is_emptied_in_all_its_classes(app: TaskMQ) -> None:
         assert await purge_queue(app, "images") == 0
         with pytest.raises(QueueMissing):
             await purge_queue(app, "imags")
+
+
+def test_a_queue_that_the_app_has_is_not_suggested_in_its_own_place(app: TaskMQ) -> None:
+    assert missing_queue(app, "images").hint == "the app has it, and its first worker or message declares it"
+    assert missing_queue(app, "imagse").hint == "did you mean 'images'?"

@@ -265,6 +265,24 @@ class AlertCases(HistoryCase):
         assert sorted(notice.id for notice in taken if notice is not None) == [f"n{number}" for number in range(6)]
 
     @case
+    async def test_a_tenant_has_so_many_silences_that_have_not_ended_and_no_more(self) -> None:
+        alerts = self.history().alerts
+        ended = Silence(id="ended", tenant="acme", begins=0, ends=5)
+        silences = [Silence(id=f"s{number}", tenant="acme", begins=0, ends=2**52) for number in range(100)]
+        for each in (ended, *silences):
+            await alerts.add_silence(each)
+
+        with raises(LimitReached):
+            await alerts.add_silence(replace(silences[0], id="more"))
+        await alerts.add_silence(replace(silences[0], note="longer", ends=2**52 + 1))
+        await alerts.add_silence(replace(silences[0], id="another's", tenant="other"))
+        await alerts.add_silence(replace(silences[0], id="of the instance", tenant=""))
+        assert await alerts.remove_silence("s1")
+        await alerts.add_silence(replace(silences[0], id="more"))
+
+        assert len(await alerts.silences()) == 102
+
+    @case
     async def test_silences_are_kept_until_they_end(self) -> None:
         store = self.store()
         now = await store.now_ms()

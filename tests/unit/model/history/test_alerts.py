@@ -18,6 +18,7 @@ from taskmq.model.history.alerts import (
     Silence,
     check_limits,
     check_rule,
+    check_silence,
     evaluate,
     is_silenced,
     let_go,
@@ -287,6 +288,19 @@ def test_rules_of_a_tenant_have_so_many_channels_together() -> None:
     check_limits(replace(first, channels=("mailto:a1@b.c", "mailto:a2@b.c")), present)
     with pytest.raises(LimitReached, match="more than 100 channels"):
         check_limits(replace(first, channels=("mailto:new@b.c", "mailto:newer@b.c")), present)
+
+
+def test_a_tenant_has_so_many_silences_and_the_instance_any_number() -> None:
+    one = Silence(id="0", tenant="acme", begins=0, ends=9)
+    present = [replace(one, id=str(number)) for number in range(100)]
+
+    check_silence(replace(one, ends=10), present)
+    check_silence(replace(one, id="new"), present[1:])
+    check_silence(replace(one, id="new", tenant="other"), present)
+    check_silence(replace(one, id="new", tenant=""), [replace(each, tenant="") for each in present])
+    with pytest.raises(LimitReached, match="has 100 silences") as caught:
+        check_silence(replace(one, id="new"), present)
+    assert caught.value.most == 100
 
 
 def test_the_instance_has_as_many_rules_and_channels_as_it_wants() -> None:
