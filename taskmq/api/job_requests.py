@@ -8,7 +8,16 @@ from taskmq.api.values import MOST_ITEMS, Instant, Note, PriorityLevel, ShortTex
 from taskmq.model.jobs.dependencies import MOST_UPSTREAM, DependencyCondition
 from taskmq.operations.bulks import BulkAction
 
-__all__ = ["ActionBody", "BeginBulkBody", "BulkBody", "ChangeBody", "CloneBody", "SubmitBody", "UpstreamJob"]
+__all__ = [
+    "ActionBody",
+    "BeginBulkBody",
+    "BulkBody",
+    "ChangeBody",
+    "CloneBody",
+    "RetryBody",
+    "SubmitBody",
+    "UpstreamJob",
+]
 
 
 class UpstreamJob(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -92,6 +101,18 @@ class ActionBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     note: Note = ""
 
 
+class RetryBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How a job is run again.
+
+    Attributes:
+        again: also where it was retried before.
+        note: why; for its history.
+    """
+
+    again: bool = False
+    note: Note = ""
+
+
 class CloneBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How a job is repeated.
 
@@ -118,6 +139,7 @@ class BeginBulkBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
         action: cancel, hold, release, retry or change.
         filter: as in the list of jobs; what it says of times counts from now. `everything` where it is to be all.
         schedule_time, delay, priority: what `change` makes different.
+        again: `retry` is of jobs that were retried before, too.
         rate: to so many jobs a second; default: as fast as it goes.
         note: why; for the jobs' histories and the audit.
     """
@@ -128,6 +150,7 @@ class BeginBulkBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     schedule_time: Instant | None = None
     delay: ShortText | float | None = None
     priority: PriorityLevel | None = None
+    again: bool = False
     rate: Annotated[float, msgspec.Meta(ge=0.01, le=1e6)] | None = None
     note: Note = ""
 
@@ -142,6 +165,7 @@ class BulkBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         limit: to so many in this request.
         cursor: the `next` of the request before.
         schedule_time, delay, priority: what `change` makes different.
+        again: `retry` is of jobs that were retried before, too.
         note: why; for the jobs' histories and the audit.
     """
 
@@ -154,4 +178,5 @@ class BulkBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     schedule_time: Instant | None = None
     delay: ShortText | float | None = None
     priority: PriorityLevel | None = None
+    again: bool = False
     note: Note = ""

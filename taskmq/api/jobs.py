@@ -30,6 +30,7 @@ __all__ = [
     "ProgressView",
     "RefusalView",
     "RefusedJob",
+    "RepeatedView",
     "ResultProblem",
     "SubmittedJob",
     "SubmittedJobs",
@@ -72,7 +73,8 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             failed, cancelled, expired, skipped, upstream_failed.
         job_type: the task's name; `task` is the same.
         priority: 0 (lowest) to 9.
-        schedule_time: when it is, or was, to run.
+        schedule_time: when it was to run at first; retries do not change it.
+        due_at: when it is, or was, to run: its next attempt, or the last one.
         start_time, end_time: of its last attempt.
         retries: attempts that did not end it; with `expand=retries`, what became of each.
         attempt: the number of the one that runs, ended the job, or comes next.
@@ -80,6 +82,7 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         cancel_requested: why its worker is to stop it.
         owner: who submitted it.
         retry_of: the job that it is a repetition of.
+        retried_as: the one that repeats it since it has ended; "" where it was not retried so.
         progress: with `expand=progress`, how far it is; None where its task has said nothing (of late), or the state
             cannot be reached.
     """
@@ -94,6 +97,7 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     priority: int
     tenant: str
     schedule_time: str | None
+    due_at: str | None
     start_time: str | None
     end_time: str | None
     submitted_at: str | None
@@ -108,6 +112,7 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     owner: str
     labels: dict[str, str]
     retry_of: str
+    retried_as: str
     depends_on: list[JobDependency]
     progress: ProgressView | None = None
 
@@ -267,6 +272,13 @@ class RefusalView(msgspec.Struct, frozen=True, kw_only=True):
     detail: str
 
 
+class RepeatedView(msgspec.Struct, frozen=True, kw_only=True):
+    """A job that was retried as another one."""
+
+    job_id: str
+    retried_as: str
+
+
 class BulkView(msgspec.Struct, frozen=True, kw_only=True):
     """What a request has come to.
 
@@ -294,7 +306,8 @@ class BulkOperationView(msgspec.Struct, frozen=True, kw_only=True):
         by: who has begun it.
         state: running, done, or aborted.
         matched: how many jobs there were when it began, up to 100,000.
-        done, refused: so many jobs so far; `refusals` are the first hundred that stayed as they were.
+        done, refused: so many jobs so far; `refusals` are the first hundred that stayed as they were, `repeated` the
+            first hundred that were retried as other jobs.
     """
 
     bulk_id: str
@@ -311,6 +324,7 @@ class BulkOperationView(msgspec.Struct, frozen=True, kw_only=True):
     done: int
     refused: int
     refusals: list[RefusalView]
+    repeated: list[RepeatedView]
     began: str | None
     ended: str | None
 

@@ -32,7 +32,6 @@ __all__ = [
     "rate_key",
     "reaction_job_id",
     "reaction_record_key",
-    "repeated_job_id",
     "replaced_key",
     "schedule_record_key",
     "scheduled_job_id",
@@ -230,11 +229,6 @@ def outside_job_id(source: str, event: str) -> str:
         source: without a colon.
     """
     return f"taskmq:event:{source}:{event}"
-
-
-def repeated_job_id(bulk: str, job_id: str) -> str:
-    """The id of the job by which a bulk operation runs an ended one again: so that it is made once."""
-    return f"taskmq:bulk:{bulk}:{job_id}"
 
 
 def reaction_record_key(app: str, reaction: str) -> str:

@@ -48,7 +48,8 @@ class JobReport(msgspec.Struct, frozen=True, kw_only=True):
             None where it has ended, and how is not kept any more.
         queue: as people name it.
         attempt: the last one that is known of; of a job that waits for its time, the next.
-        due: when a job that waits in the state goes to its queue.
+        due: when a job that waits in the state goes to its queue; of the store: its next attempt, or the last one.
+        first_due: when a job of the store was to run before it was put off; None where it was not.
         enqueued: when it was sent first.
         worker: that runs it, or ran it last.
         running_for: seconds since its run began, where a worker says that it runs.
@@ -59,6 +60,7 @@ class JobReport(msgspec.Struct, frozen=True, kw_only=True):
         letters: of the job, in all queues that were looked at.
         body: its message, where it waits in the state or is a dead letter.
         depends_on: what a job of the store waits for, or has waited for.
+        retry_of, retried_as: the jobs of the store that it repeats, and that repeat it.
     """
 
     id: str
@@ -67,6 +69,7 @@ class JobReport(msgspec.Struct, frozen=True, kw_only=True):
     queue: str | None = None
     attempt: int | None = None
     due: datetime | None = None
+    first_due: datetime | None = None
     enqueued: datetime | None = None
     started: datetime | None = None
     finished: datetime | None = None
@@ -82,6 +85,8 @@ class JobReport(msgspec.Struct, frozen=True, kw_only=True):
     letters: list[JobLetter] = []
     body: bytes | None = None
     depends_on: Sequence[JobDependency] = ()
+    retry_of: str | None = None
+    retried_as: str | None = None
 
     @property
     def is_known(self) -> bool:
@@ -172,6 +177,7 @@ async def _of_stored(app: TaskMQ, job_id: str, record: JobRecord) -> JobReport:
         queue=record.queue,
         attempt=record.attempt,
         due=_instant(record.due),
+        first_due=_instant(record.scheduled),
         enqueued=_instant(record.submitted),
         started=_instant(record.started),
         finished=_instant(record.finished),
@@ -184,6 +190,8 @@ async def _of_stored(app: TaskMQ, job_id: str, record: JobRecord) -> JobReport:
         has_value=record.state is JobState.SUCCEEDED,
         body=record.body,
         depends_on=() if record.detail is None else record.detail.depends_on,
+        retry_of=None if record.detail is None else record.detail.retry_of or None,
+        retried_as=record.retried_as or None,
     )
 
 

@@ -354,22 +354,19 @@ class TenantJobs:
         job: JobRef,
         *,
         version: int | None = None,
+        again: bool = False,
         new_id: str | None = None,
-        derived_id: str | None = None,
         note: str = "",
     ) -> JobRecord:
-        """Run a job now: one that waits at once; one that has ended again, as another job that is linked to it.
+        """Run a job now, see `taskmq.submission.Jobs.retry`; the job that runs.
 
-        Args:
-            new_id: of that other job.
-            derived_id: the same of `taskmq.model.keys`, where no caller has chosen one.
+        Raises:
+            NotPermitted: the caller may not call its task.
         """
         record = await self._read(job)
         self._check_task(record.task)
-        if record.state.is_final:
-            return await self._clone(record, "job.retry", new_id=new_id, derived_id=derived_id, note=note)
-        await self._jobs.aretry(record, version=version, by=self._by, note=note)
-        return await self.get(record.id)
+        ran = await self._jobs.aretry(record, version=version, again=again, new_id=new_id, by=self._by, note=note)
+        return await self._jobs.aget(ran.id)
 
     async def clone(
         self,
@@ -388,33 +385,18 @@ class TenantJobs:
         """
         record = await self._read(job)
         self._check_task(record.task)
-        changes = {"args": args, "kwargs": kwargs, "priority": priority}
-        return await self._clone(record, "job.clone", new_id=new_id, at=at, owner=self._name, changes=changes)
-
-    async def _clone(
-        self,
-        record: JobRecord,
-        action: str,
-        *,
-        new_id: str | None,
-        derived_id: str | None = None,
-        at: datetime | None = None,
-        note: str = "",
-        owner: str | None = None,
-        changes: Mapping[str, Any] = {},
-    ) -> JobRecord:
+        changes: dict[str, Any] = {"args": args, "kwargs": kwargs, "priority": priority}
         changes = {name: value for name, value in changes.items() if value is not None}
         if isinstance(self._by, Actor):
             # Before it is done: the transaction that submits it knows no audit.
-            by = replace(self._by, note=note or self._by.note)
-            facts: dict[str, Any] = {} if (job_id := derived_id or new_id) is None else {"new_id": job_id}
+            facts: dict[str, Any] = {} if new_id is None else {"new_id": new_id}
             if changes:
                 # Never to what: arguments are for the task alone.
                 facts["changed"] = ", ".join(changes)
-            entry = by.entry(action, kind="job", subject=record.id, tenant=record.tenant, after=facts)
+            entry = self._by.entry("job.clone", kind="job", subject=record.id, tenant=record.tenant, after=facts)
             await self._app.sessions.store().identity.audit.add([entry])
-        job = await self._jobs.aclone(record, new_id=new_id, derived_id=derived_id, at=at, owner=owner, **changes)
-        return await self._jobs.aget(job.id)
+        made = await self._jobs.aclone(record, new_id=new_id, at=at, owner=self._name, **changes)
+        return await self._jobs.aget(made.id)
 
     @property
     def _name(self) -> str:

@@ -151,17 +151,52 @@ class JobChanges(JobQueries):
         """Do what `release` does, without blocking the event loop."""
         return await self._do("release", job, version=version, by=by, note=note)
 
-    def retry(self, job: JobRef, *, version: int | None = None, by: By = "", note: str = "") -> Job[Any]:
-        """Run a job now: one that waits at once; one that has ended again, as another job that is linked to it."""
-        return self.sessions.run_sync(self.aretry(job, version=version, by=by, note=note), instead="aretry")
+    def retry(
+        self,
+        job: JobRef,
+        *,
+        version: int | None = None,
+        again: bool = False,
+        new_id: str | None = None,
+        by: By = "",
+        note: str = "",
+    ) -> Job[Any]:
+        """Run a job now: one that waits at once; one that has ended again, as another job that is linked to it.
 
-    async def aretry(self, job: JobRef, *, version: int | None = None, by: By = "", note: str = "") -> Job[Any]:
+        Of several who retry one job at the same time, one does.
+
+        Args:
+            again: also one that was retried before.
+            new_id: of the job that repeats it; default: one of the store's. The same id once more is the same job.
+
+        Raises:
+            JobConflict: another job repeats it already; names that one.
+            QuotaExceeded: its tenant or owner has submitted as much as it may.
+        """
+        call = self.aretry(job, version=version, again=again, new_id=new_id, by=by, note=note)
+        return self.sessions.run_sync(call, instead="aretry")
+
+    async def aretry(
+        self,
+        job: JobRef,
+        *,
+        version: int | None = None,
+        again: bool = False,
+        new_id: str | None = None,
+        by: By = "",
+        note: str = "",
+    ) -> Job[Any]:
         """Do what `retry` does, without blocking the event loop."""
         record = await self._store.read(job)
-        if record.state.is_final:
-            return await self.aclone(record)
-        await self._do("retry", record, version=version, by=by, note=note)
-        return self._handle_of(record)
+        if not record.state.is_final:
+            await self._do("retry", record, version=version, by=by, note=note)
+            return self._handle_of(record)
+        if new_id is not None:
+            check_chosen_id(new_id, tenant=record.tenant, what="new_id")
+        now = self.sessions.clock.now_ms()
+        copy = cloned(record, job_id=new_id, now=now, due=now)
+        await self._store.repeat(record, copy, version=version, again=again, by=by, note=note)
+        return Job(name_of(copy), task=copy.task, jobs=self, returns=self._returns(copy.task))
 
     def clone(
         self,
@@ -193,14 +228,13 @@ class JobChanges(JobQueries):
         job: JobRef,
         *,
         new_id: str | None = None,
-        derived_id: str | None = None,
         at: datetime | None = None,
         owner: str | None = None,
         args: Sequence[Any] | None = None,
         kwargs: Mapping[str, Any] | None = None,
         priority: int | None = None,
     ) -> Job[Any]:
-        """Do what `clone` does, without blocking the event loop; also under an id of `taskmq.model.keys`."""
+        """Do what `clone` does, without blocking the event loop."""
         record = await self._store.read(job)
         if new_id is not None:
             check_chosen_id(new_id, tenant=record.tenant, what="new_id")
@@ -210,8 +244,7 @@ class JobChanges(JobQueries):
         call = None
         if args is not None or kwargs is not None:
             call = await self._store.encoded_call(record, args or (), kwargs or {})
-        job_id = derived_id or new_id
-        copy = cloned(record, job_id=job_id, now=now, due=due, owner=owner, call=call, priority=priority)
+        copy = cloned(record, job_id=new_id, now=now, due=due, owner=owner, call=call, priority=priority)
         await self._store.submit(copy)
         return Job(name_of(copy), task=copy.task, jobs=self, returns=self._returns(copy.task))
 

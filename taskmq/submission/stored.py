@@ -297,6 +297,54 @@ class StoredJobs:
             is_read = True
         raise _conflict(record, "changes faster than it can be changed; try again")
 
+    async def repeat(
+        self, record: JobRecord, copy: NewJob, *, version: int | None, again: bool, by: By, note: str
+    ) -> None:
+        """Keep a job that repeats one which has ended, and note there that it does.
+
+        Args:
+            version: that the job which has ended must have; None: whichever it has.
+            again: also where another one repeats it already.
+
+        Raises:
+            JobConflict: its version is another one, or another job repeats it.
+            QuotaExceeded: there is no room for it.
+        """
+        store = self._sessions.store()
+        copy = await self._light(copy)
+        self._check_sizes([copy])
+        for _ in range(_TRIES):
+            if record.retried_as and not again:
+                if copy.key is not None and await store.find_key(copy.tenant, copy.key) == record.retried_as:
+                    return
+                raise _conflict(record, await self._retried(record.retried_as))
+            if version is not None and record.version != version:
+                raise _conflict(record, f"has version {record.version} and not {version}: look at it again")
+            update = JobUpdate(
+                id=record.id,
+                before=record.state,
+                version=record.version,
+                after=record.state,
+                kind="retry",
+                by=_user(by),
+                note=note,
+                audit=None if isinstance(by, str) else _repeated(record, copy, by=by, note=note),
+            )
+            if (answer := await store.retry(copy, update)) is not None:
+                if require_taken(copy, answer).is_new:
+                    self._ways().lanes.ready(self._lanes_of([copy]))
+                return
+            # It has changed, or has since the caller read it.
+            record = await self.get(record.id)
+        raise _conflict(record, "changes faster than it can be retried; try again")
+
+    async def _retried(self, job_id: str) -> str:
+        """Why a job is not retried which this one repeats, as the end of a sentence that begins with the job."""
+        found = await self._sessions.store().get(job_id)
+        known = "which is not kept any more" if found is None else f"which is {found.state}"
+        name = job_id if found is None else found.key or job_id
+        return f"was retried as job {name}, {known}: retry that one, or say that this one is to run again"
+
     async def _encoded(self, record: JobRecord, change: Change) -> Change:
         """The change with its arguments in their wire form."""
         if change.call is msgspec.UNSET:
@@ -344,7 +392,7 @@ class StoredJobs:
             cancel_requested=reason if decision.is_request else msgspec.UNSET,
             error=ErrorRecord(type_name="JobCancelled", message=reason, traceback="") if is_end else msgspec.UNSET,
             kind="cancel_requested" if decision.is_request else action,
-            by=by if isinstance(by, str) else by.user,
+            by=_user(by),
             note=note or (change.words() if action == "change" else ""),
             audit=None if isinstance(by, str) else _entry(record, decision, action, change, by=by, note=note),
         )
@@ -410,6 +458,22 @@ def _entry(
         before={"state": str(record.state), "version": record.version},
         after=after,
     )
+
+
+def _repeated(record: JobRecord, copy: NewJob, *, by: Actor, note: str) -> AuditEntry:
+    """The audit's entry of a job that another one repeats."""
+    return msgspec.structs.replace(by, note=note or by.note).entry(
+        "job.retry",
+        kind="job",
+        subject=record.id,
+        tenant=record.tenant,
+        before={"state": str(record.state), "version": record.version},
+        after={"retried_as": copy.id},
+    )
+
+
+def _user(by: By) -> str:
+    return by if isinstance(by, str) else by.user
 
 
 def _exceeded(task: str, excess: QuotaExcess) -> QuotaExceeded:

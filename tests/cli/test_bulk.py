@@ -73,3 +73,19 @@ def test_a_bulk_that_is_awaited_leaves_other_open_bulks_to_servers(shop: Shop) -
 
     assert (held.code, held.data["state"], held.data["done"]) == (0, "done", 2)
     assert shop("show", other["bulk"], "-o", "json").data == other
+
+
+def test_failed_jobs_are_retried_once_by_however_many_commands(shop: Shop, taskmq: Here) -> None:
+    shop("begin", "cancel", "task:report", "--wait", "--yes")
+    command = ("begin", "retry", "status:cancelled", "--wait", "--yes", "-o", "json")
+
+    first, second, third = shop(*command), shop(*command), shop(*command, "--again")
+
+    counted = [(one.code, one.data["matched"], one.data["done"]) for one in (first, second, third)]
+    assert counted == [(0, 2, 2), (0, 0, 0), (0, 2, 2)]
+    ids = {row["id"] for row in taskmq("--app", "shop:app", "job", "list", "status:queued", "-o", "json").data}
+    shown = shop("show", first.data["bulk"]).err
+    told = [line.split()[-1] for line in shown.splitlines() if "runs again as" in line]
+    assert len(told) == 2
+    assert set(told) < ids
+    assert len(ids) == 4

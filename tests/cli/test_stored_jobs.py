@@ -137,6 +137,21 @@ def test_a_waiting_job_is_cancelled_and_is_run_again_as_another_one(shop: Shop) 
     assert sorted(shop.listed("status:queued,scheduled")) == sorted([again.data[0]["state"].split()[-1], "second"])
 
 
+def test_a_job_is_retried_once_and_shows_where_unless_it_is_said_again(shop: Shop) -> None:
+    job = shop.submit("--delay", "2h")
+    shop("cancel", job)
+
+    first, second, third = shop("retry", job), shop("retry", job), shop("retry", job, "--again")
+
+    assert [one.code for one in (first, second, third)] == [0, 6, 0]
+    assert first.data[0]["state"].split()[-1] in second.data[0]["refused"]
+    retried_as = third.data[0]["state"].split()[-1]
+    assert shop("show", job).data["retried_as"] == retried_as
+    assert shop("show", retried_as).data["retry_of"] == job
+    assert shop.listed("status:cancelled") == []
+    assert shop.listed("status:cancelled retried:yes") == [job]
+
+
 def test_a_job_that_waits_is_rescheduled(shop: Shop) -> None:
     job = shop.submit("--delay", "2h")
 

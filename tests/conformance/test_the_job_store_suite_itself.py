@@ -94,7 +94,7 @@ class _ReturnsTheJobAsItWas(JobModel):
 
 
 class _WritesNoEvents(JobModel):
-    def _note(self, job: JobRecord, kind: Any, *, by: str = "", note: str = "") -> None:
+    def note(self, job: JobRecord, kind: Any, *, by: str = "", note: str = "") -> None:
         """Do nothing."""
 
 
@@ -149,6 +149,12 @@ class _BelievesNoProof(JobModel):
 class _CountsTheLastOfACall(JobModel):
     def apply(self, reports: Sequence[Report], *, came_by: str = "") -> list[AppliedReport]:
         return super().apply(reports[::-1], came_by=came_by)[::-1]
+
+
+class _RepeatsWithoutAMark(JobModel):
+    def note(self, job: JobRecord, kind: Any, *, by: str = "", note: str = "") -> None:
+        self.jobs[job.id] = replace(job, retried_as="")
+        super().note(job, kind, by=by, note=note)
 
 
 class _ForgetsCancellations(JobModel):
@@ -315,6 +321,7 @@ class _KeepsOneFormOfATask(_BrokenCatalogue):
         (_ReturnsTheJobAsItWas, "what_is_given_changes_and_the_rest_stays"),
         (_WritesNoEvents, "the_event_says_what_was_done_by_whom_and_why"),
         (_WritesNoEvents, "a_superseded_report_is_kept_as_an_event"),
+        (_RepeatsWithoutAMark, "a_job_that_was_retried_names_the_one_that_repeats_it"),
         (_DispatchesTheLatestFirst, "in_a_lane_the_earliest_due_goes_first_and_of_those_the_earliest_submitted"),
         (_HasNoFence, "an_epoch_that_has_passed_on_does_nothing_at_all"),
         (_HasNoFence, "an_epoch_that_has_passed_on_fires_nothing"),

@@ -39,7 +39,7 @@ def test_jobs_are_found_by_a_filter_that_stays_in_the_address(eyes: Eyes, site: 
 
 
 def test_jobs_that_are_late_or_run_for_long_are_marked(eyes: Eyes) -> None:
-    at = {"submitted_at": "2026-01-01T09:00:00Z", "schedule_time": "2026-01-01T09:00:00Z", "start_time": None}
+    at = {"submitted_at": "2026-01-01T09:00:00Z", "due_at": "2026-01-01T09:00:00Z", "start_time": None}
     told = {"task": "billing.charge", "queue": "billing", "tenant": "", "attempt": 1, "error": None, "end_time": None}
     jobs = [
         {"id": "1", "job_id": "waits", "state": "queued", **at, **told},
@@ -51,7 +51,7 @@ def test_jobs_that_are_late_or_run_for_long_are_marked(eyes: Eyes) -> None:
             "state": "scheduled",
             **at,
             **told,
-            "schedule_time": "2099-01-01T09:00:00Z",
+            "due_at": "2099-01-01T09:00:00Z",
         },
     ]
 

@@ -61,10 +61,10 @@ def test_a_job_of_any_state_is_there_as_the_api_shows_it(job_store_url: str, sta
         )
         assert row["payload"] == '{"month": "may"}'
         times = [_ms(row[name]) for name in ("schedule_time", "start_time", "end_time", "submitted")]
-        assert times == [job.due, job.started, job.finished, job.submitted]
+        assert times == [job.scheduled_for, job.started, job.finished, job.submitted]
         assert row["last_updated"].timestamp() * 1000 >= max(job.submitted, job.started or 0, job.finished or 0)
         schedule = await connection.fetchrow("select * from taskmq.job_schedule where job_id = $1", job.id)
-        assert _ms(schedule["scheduled_time"]) == job.due
+        assert _ms(schedule["scheduled_time"]) == job.scheduled_for
         assert schedule["status"] == ("canceled" if state is JobState.CANCELLED else "scheduled")
 
     _with_store(job_store_url, test)

@@ -97,7 +97,7 @@ __all__ = [
     "worker",
 ]
 
-HEAD: Final = "0019"
+HEAD: Final = "0020"
 """The version that this code works with; `store check` compares it with that of the tables."""
 VERSION_TABLE: Final = "schema_version"
 SCHEMA: Final = "taskmq"
@@ -147,6 +147,8 @@ def _job_columns() -> list[Column[object]]:
         Column("traceback", Text),
         # None: it is in job_body.
         Column("body", LargeBinary),
+        # When it was to run at first; None: `due`. Null for nearly all.
+        Column("scheduled", BigInteger),
     ]
 
 
@@ -295,6 +297,8 @@ job_history: Final = Table(
     Column("finished", BigInteger, nullable=False),
     Column("content_type", Text),
     Column("result", LargeBinary),
+    # The job that repeats it.
+    Column("retried_as", _ID),
     PrimaryKeyConstraint("id", "ended", name="job_history_pkey"),
     Index("job_history_tenant", "tenant", "id"),
     Index("job_history_task", "tenant", "task", "id"),

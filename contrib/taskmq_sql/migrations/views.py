@@ -44,10 +44,11 @@ _STATUS: Final = f"""case when {_is(JobState.RUNNING)} then 'running' when {_is(
 _EXECUTION: Final = f"""case when {_is(JobState.DISPATCHED)} then 'CLAIMED'
          when {_is(JobState.RUNNING)} then 'PROCESSING' when {_is(*_COMPLETED)} then 'COMPLETED'
          when {_is(*_FAILED)} then 'FAILED' when {_is(*_CANCELLED)} then 'CANCELLED' else 'PENDING' end"""
+_SCHEDULED: Final = _at("coalesce(j.scheduled, j.due)")
 _HAS_RUN: Final = _is(JobState.RUNNING, *_COMPLETED, *_FAILED, *_CANCELLED)
 _SHARED: Final = (
-    "id, key, token, tenant, queue, task, worker, due, dispatched, started, attempt, priority, version, state, "
-    "error_type, error_message, body"
+    "id, key, token, tenant, queue, task, worker, due, scheduled, dispatched, started, attempt, priority, version, "
+    "state, error_type, error_message, body"
 )
 _JOBS: Final = f"""(
   select {_SHARED}, null::bigint as finished from taskmq.job
@@ -66,7 +67,7 @@ end $$"""
 
 VIEWS: Final = {
     "jobs": f"""
-select j.id as job_id, {_STATUS} as status, k.name as job_type, {_at("j.due")} as schedule_time,
+select j.id as job_id, {_STATUS} as status, k.name as job_type, {_SCHEDULED} as schedule_time,
        {_at("j.started")} as start_time, {_at("j.finished")} as end_time,
        taskmq.part_of(coalesce(j.body, (select body from taskmq.job_body b where b.id = j.id)), 'kwargs') as payload,
        j.attempt - 1 as retry_count,
@@ -92,7 +93,7 @@ select d.name as job_id, v.actor as user_id, d.name,
 from taskmq.definition d join taskmq.tenant t on t.id = d.tenant
 join taskmq.definition_version v on v.tenant = d.tenant and v.name = d.name and v.version = d.version""",
     "job_schedule": f"""
-select j.id as job_id, {_at("j.due")} as scheduled_time,
+select j.id as job_id, {_SCHEDULED} as scheduled_time,
        case when {_is(JobState.CANCELLED)} then 'canceled' else 'scheduled' end as status
 from {_JOBS}""",
     "job_execution_log": f"""

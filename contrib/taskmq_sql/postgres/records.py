@@ -153,6 +153,7 @@ def _job_record(row: Row, text: dict[Kind, dict[int | None, str]]) -> JobRecord:
         attempt=row["attempt"],
         token=row["token"],
         due=row["due"],
+        scheduled=row["scheduled"],
         submitted=submitted_at(job_id),
         expires=row["expires"],
         dispatched=row["dispatched"],
@@ -165,6 +166,7 @@ def _job_record(row: Row, text: dict[Kind, dict[int | None, str]]) -> JobRecord:
         result=row.get("result") or b"",
         error=error_of(row),
         detail=decode_detail(row.get("detail")),
+        retried_as=str(row.get("retried_as") or ""),
     )
 
 

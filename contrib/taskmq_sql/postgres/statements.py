@@ -59,8 +59,8 @@ __all__ = [
 ]
 
 JOB_COLUMNS: Final = (
-    "id, due, token, expires, dispatched, started, tenant, queue, task, worker, version, attempt, priority, state, "
-    "key, cancel_requested, error_type, error_message, traceback, body"
+    "id, due, scheduled, token, expires, dispatched, started, tenant, queue, task, worker, version, attempt, "
+    "priority, state, key, cancel_requested, error_type, error_message, traceback, body"
 )
 _SHARD: Final = "(get_byte(uuid_send(id), 15) & 63)::smallint"
 
@@ -148,6 +148,9 @@ _CHANGED: Final = {
     "queue": "coalesce($6::int, queue)",
     "priority": "coalesce($7::smallint, priority)",
     "due": "coalesce($8::bigint, due)",
+    # A change says it anew.
+    "scheduled": """case when $8::bigint is null then scheduled when $18::smallint <> 1
+                     then coalesce(scheduled, due) end""",
     "expires": "case when $9::boolean then $10::bigint else expires end",
     "cancel_requested": "coalesce($11::text, cancel_requested)",
     "body": "case when $12::boolean then $13::bytea else body end",
@@ -247,8 +250,9 @@ x as (delete from taskmq.job j where j.id = any(array(select id from gone)) and 
         and j.expires <= (select taskmq.now_ms())
         and (select count(*) from gone) > (select count(*) from u) returning j.*),
 h as (insert into taskmq.job_history ({JOB_COLUMNS}, ended, finished)
-      select id, due, token, expires, dispatched, started, tenant, queue, task, worker, version + 1, attempt,
-             priority, 8, key, cancel_requested, '', {over}, '', body, taskmq.now_ms(), taskmq.now_ms() from x),
+      select id, due, scheduled, token, expires, dispatched, started, tenant, queue, task, worker, version + 1,
+             attempt, priority, 8, key, cancel_requested, '', {over}, '', body, taskmq.now_ms(), taskmq.now_ms()
+      from x),
 e as (insert into taskmq.upstream_end (id, state) select id, 8 from x where has_dependents),
 n as (insert into taskmq.event (id, at, number, version, kind, state, actor, note)
       select id, taskmq.now_ms(), nextval('taskmq.event_number'), version + 1, 15, 8, '', {over} from x),
@@ -383,7 +387,7 @@ with gone as (
   returning j.*, r.outcome, r.ran_by, r.began, r.until, r.content_type, r.result, r.kind, r.message, r.trace),
 e as (insert into taskmq.upstream_end (id, state) select id, outcome from gone where has_dependents),
 h as (insert into taskmq.job_history ({JOB_COLUMNS}, ended, finished, content_type, result)
-      select id, due, token, expires, dispatched, coalesce(began, started), tenant, queue, task,
+      select id, due, scheduled, token, expires, dispatched, coalesce(began, started), tenant, queue, task,
              coalesce(ran_by, worker), version + 1, attempt, priority, outcome, key, cancel_requested,
              case when kind is null and outcome in (7, 8) and cancel_requested is not null then '' else kind end,
              case when kind is null and outcome in (7, 8) then cancel_requested else message end,
@@ -405,6 +409,7 @@ with n as materialized (select taskmq.now_ms() as now),
 u as (
   update taskmq.job j set state = r.after, version = j.version + 1,
          due = case when r.after = 1 then j.due else (select now from n) + r.delay end,
+         scheduled = case when r.after = 1 then j.scheduled else coalesce(j.scheduled, j.due) end,
          attempt = j.attempt + (r.after = 4)::int,
          started = coalesce(r.began, j.started), worker = coalesce(r.ran_by, j.worker),
          error_type = r.kind, error_message = r.message, traceback = r.trace
@@ -428,7 +433,8 @@ UNDISPATCH: Final = f"""
 with {_FENCE.format(key="$5", epoch="$6")},
 u as (
   update taskmq.job j set state = $3::smallint, version = j.version + 1,
-         due = case when $3::smallint = 1 then j.due else taskmq.now_ms() + $4::bigint end
+         due = case when $3::smallint = 1 then j.due else taskmq.now_ms() + $4::bigint end,
+         scheduled = case when $3::smallint = 1 then j.scheduled else coalesce(j.scheduled, j.due) end
   from unnest($1::uuid[], $2::bigint[]) as r(id, token)
   where j.id = any($1::uuid[]) and j.id = r.id and j.token = r.token and j.state = 2
     and j.cancel_requested is null and exists (select from fence)
@@ -546,8 +552,8 @@ e as (insert into taskmq.upstream_end (id, state) select id, outcome from gone w
 n as (insert into taskmq.event (id, at, number, version, kind, state, actor, note)
       select id, taskmq.now_ms(), nextval('taskmq.event_number'), version + 1, 15, outcome, '', why from gone)
 insert into taskmq.job_history ({JOB_COLUMNS}, ended, finished)
-select id, due, token, expires, dispatched, started, tenant, queue, task, worker, version + 1, attempt, priority,
-       outcome, key, cancel_requested, '', why, '', body, now, now
+select id, due, scheduled, token, expires, dispatched, started, tenant, queue, task, worker, version + 1, attempt,
+       priority, outcome, key, cancel_requested, '', why, '', body, now, now
 from gone, (select taskmq.now_ms() as now) n"""
 """Ends of jobs that waited for what will not come."""
 

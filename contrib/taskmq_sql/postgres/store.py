@@ -39,6 +39,7 @@ from taskmq_sql.postgres.dependencies import unmet
 from taskmq_sql.postgres.dispatch import PostgresDispatch
 from taskmq_sql.postgres.ended import retention
 from taskmq_sql.postgres.ended.history import LIVE_JOBS
+from taskmq_sql.postgres.ended.repetition import retry
 from taskmq_sql.postgres.lists import Known, Scan, Statement, page_of, scans
 from taskmq_sql.postgres.nodes import PostgresPlacements
 from taskmq_sql.postgres.quotas import KnownQuotas
@@ -58,10 +59,11 @@ _COLUMNS: Final = JOB_COLUMNS.removesuffix(", body")
 _BODY: Final = "coalesce(t.body, (select body from taskmq.job_body b where b.id = t.id)) as body"
 _DETAIL: Final = "(select detail from taskmq.job_detail d where d.id = t.id) as detail"
 _GET: Final = f"""
-select {_COLUMNS}, null::bigint as finished, null::text as content_type, null::bytea as result, {_BODY}, {_DETAIL}
+select {_COLUMNS}, null::bigint as finished, null::text as content_type, null::bytea as result,
+       null::uuid as retried_as, {_BODY}, {_DETAIL}
 from taskmq.job t where t.id = $1
 union all (
-select {_COLUMNS}, finished, content_type, result, {_BODY}, {_DETAIL}
+select {_COLUMNS}, finished, content_type, result, retried_as, {_BODY}, {_DETAIL}
 from taskmq.job_history t where t.id = $1 and t.ended >= $2 order by ended desc limit 1)
 limit 1"""
 _NOW: Final = "select taskmq.now_ms()"
@@ -205,6 +207,9 @@ class PostgresJobStore:
 
     async def update(self, update: JobUpdate) -> JobRecord | None:
         return await change(self._database, update)
+
+    async def retry(self, job: NewJob, update: JobUpdate) -> Submitted | None:
+        return await retry(self._database, job, update, quotas=await self._quotas.current())
 
     async def events(self, job_id: str) -> list[HistoryEntry]:
         if not is_job_id(job_id):

@@ -29,7 +29,7 @@ from taskmq_sql.postgres.names import Names
 from taskmq_sql.postgres.quotas import Admission, admit_jobs, concern, lock_usage
 from taskmq_sql.postgres.statements import SUBMIT
 
-__all__ = ["Numbers", "insert_jobs", "numbers_of", "submit"]
+__all__ = ["Numbers", "insert_jobs", "insert_within", "numbers_of", "submit"]
 
 _EXISTING: Final = """
 select i.id, coalesce(j.state, h.state) as state, coalesce(j.version, h.version) as version
@@ -75,17 +75,23 @@ async def submit(
 ) -> list[Submitted]:
     """What `JobStore.submit` does; in the caller's transaction where there is a connection."""
     numbers = await numbers_of(database.names, jobs)
-    has_quotas = concern(quotas, jobs)
 
     async def work(connection: Connection) -> list[Submitted]:
-        if has_quotas:
-            return await _insert_where_room(connection, jobs, numbers, quotas)
-        return await insert_jobs(connection, jobs, numbers)
+        return await insert_within(connection, jobs, numbers, quotas)
 
     if connection is not None:
         return await work(connection)
-    is_one_statement = not has_quotas and all(job.unique is None and not _depends_on(job) for job in jobs)
+    is_one_statement = not concern(quotas, jobs) and all(job.unique is None and not _depends_on(job) for job in jobs)
     return await database.submits.run("statement" if is_one_statement else "transaction", work)
+
+
+async def insert_within(
+    connection: Connection, jobs: Sequence[NewJob], numbers: Numbers, quotas: Quotas
+) -> list[Submitted]:
+    """Submit those of the jobs that are within their quotas, in the connection's transaction."""
+    if concern(quotas, jobs):
+        return await _insert_where_room(connection, jobs, numbers, quotas)
+    return await insert_jobs(connection, jobs, numbers)
 
 
 async def numbers_of(names: Names, jobs: Sequence[NewJob]) -> Numbers:

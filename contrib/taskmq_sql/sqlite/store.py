@@ -64,6 +64,7 @@ from taskmq_sql.sqlite.placements import SqlitePlacements
 from taskmq_sql.sqlite.quota_dispatch import dispatch_within
 from taskmq_sql.sqlite.quotas import drop_usage, limit, usage_of
 from taskmq_sql.sqlite.quotas import quotas as read_quotas
+from taskmq_sql.sqlite.repetition import retry
 from taskmq_sql.sqlite.schedules import SqliteSchedules
 
 __all__ = ["SqliteJobStore"]
@@ -182,6 +183,9 @@ class SqliteJobStore:
 
     async def update(self, update: JobUpdate) -> JobRecord | None:
         return await self._writer.call(partial(updates.update, change=update), care=Care.DURABLE)
+
+    async def retry(self, job: NewJob, update: JobUpdate) -> Submitted | None:
+        return await self._writer.call(partial(retry, job=job, change=update), care=Care.DURABLE)
 
     async def events(self, job_id: str) -> list[HistoryEntry]:
         return await self._reader.call(partial(records.events, job_id=job_id), care=Care.READ)

@@ -43,6 +43,7 @@ def begin(
     at: str | None = None,
     delay: str | None = None,
     priority: int | None = None,
+    again: Annotated[bool, Parameter(negative="")] = False,
     rate: float | None = None,
     because: Annotated[str, Parameter(name="--note")] = "",
     dry_run: bool = False,
@@ -68,6 +69,8 @@ def begin(
         Of a change: when they are to run from now.
     priority
         Of a change.
+    again
+        Retry also jobs that were retried before; without it they are left out.
     rate
         To so many jobs a second.
     because
@@ -83,14 +86,14 @@ def begin(
     from taskmq.operations.bulks import BulkOrder
 
     check_filter(where, everything=everything)
-    count = run_with_app(lambda target: _count(target, where))
+    count = run_with_app(lambda target: _count(target, action, where, again=again))
     if dry_run:
         print_record({"matched": count})
         return OK
     if not confirm(f"{action} {count} jobs?", yes=yes):
         return FAILED
     moment = None if at is None else instant_of("--at", at)
-    order = BulkOrder(action, where, at=moment, delay=delay, priority=priority, rate=rate, note=because)
+    order = BulkOrder(action, where, at=moment, delay=delay, priority=priority, again=again, rate=rate, note=because)
     bulk = run_with_app(lambda target: _begin(target, order, is_awaited=wait))
     _print(bulk)
     return code_of(bulk.state, bulk.refused)
@@ -181,11 +184,12 @@ async def _begin(target: "TaskMQ", order: "BulkOrder", *, is_awaited: bool) -> "
     return found or bulk
 
 
-async def _count(target: "TaskMQ", where: str) -> int:
+async def _count(target: "TaskMQ", action: "BulkAction", where: str, *, again: bool) -> int:
+    from taskmq.model.jobs.bulks import wanted
     from taskmq.operations.tenant_jobs import TenantJobs
 
     jobs = TenantJobs(target, None, by=getpass.getuser())
-    return await jobs.count(await jobs.filter(where))
+    return await jobs.count(wanted(await jobs.filter(where), action, again=again))
 
 
 def _own(target: "TaskMQ") -> "TenantBulks":
@@ -207,6 +211,8 @@ def _print(bulk: "Bulk") -> None:
     if current_globals().output == "table":
         for one in bulk.refusals:
             note(f"job {one.job_id}: {one.detail}")
+        for each in bulk.repeated:
+            note(f"job {each.job_id} runs again as {each.retried_as}")
 
 
 def _row(bulk: "Bulk") -> dict[str, Any]:

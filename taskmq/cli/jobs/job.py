@@ -179,12 +179,15 @@ def _facts(report: "JobReport") -> dict[str, Any]:
         "attempt": report.attempt,
         "enqueued": when(_milliseconds(report.enqueued)),
         "due": when(_milliseconds(report.due)),
+        "first_due": when(_milliseconds(report.first_due)) or None,
         "started": when(_milliseconds(report.started)),
         "finished": when(_milliseconds(report.finished)),
         "worker": report.worker,
         "running_for": None if report.running_for is None else round(report.running_for, 1),
         "error": ": ".join(part for part in (report.error_type, report.error) if part) or None,
         "cancelled": report.cancelled,
+        "retry_of": report.retry_of,
+        "retried_as": report.retried_as,
         "progress": None if progress is None else _progress_text(progress),
         "letters": [
             {"queue": one.queue, "reason": one.letter.reason, "died": when(one.letter.died)} for one in report.letters

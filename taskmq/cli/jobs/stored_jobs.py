@@ -282,7 +282,9 @@ def release(*jobs: str, note: _Note = "", by: _By = None) -> int:
 
 
 @over_http("jobs:retry")
-def retry(*jobs: str, note: _Note = "", by: _By = None) -> int:
+def retry(
+    *jobs: str, again: Annotated[bool, Parameter(negative="")] = False, note: _Note = "", by: _By = None
+) -> int:
     """Run jobs now: one that waits at once; one that has ended again, as a new job with a new id.
 
     For all jobs of a filter use `taskmq bulk begin retry FILTER`.
@@ -291,12 +293,14 @@ def retry(*jobs: str, note: _Note = "", by: _By = None) -> int:
     ----------
     jobs
         Their ids.
+    again
+        Also those that were retried before; without it they stay, and that ends with 6.
     """
 
     async def one(target: "TaskMQ", job: str) -> str:
         before = await target.jobs.aget(job)
-        again = await target.jobs.aretry(job, by=user_name(by), note=note)
-        return f"queued as {again.id}" if before.state.is_final else "queued"
+        after = await target.jobs.aretry(job, again=again, by=user_name(by), note=note)
+        return f"queued as {after.id}" if before.state.is_final else "queued"
 
     return _act("retry", one, jobs)
 

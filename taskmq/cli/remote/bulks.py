@@ -28,6 +28,7 @@ def begin(
     at: str | None,
     delay: str | None,
     priority: int | None,
+    again: bool,
     rate: float | None,
     because: str,
     dry_run: bool,
@@ -35,7 +36,7 @@ def begin(
     yes: bool,
 ) -> int:
     check_filter(where, everything=everything)
-    count = client.jobs.act(action, where, everything=everything, dry_run=True).matched
+    count = client.jobs.act(action, where, everything=everything, again=again, dry_run=True).matched
     if dry_run:
         print_record({"matched": count})
         return OK
@@ -43,7 +44,15 @@ def begin(
         return FAILED
     moment = None if at is None else instant_of("--at", at)
     bulk = client.bulks.begin(
-        action, where, everything=everything, at=moment, delay=delay, priority=priority, rate=rate, note=because
+        action,
+        where,
+        everything=everything,
+        at=moment,
+        delay=delay,
+        priority=priority,
+        again=again,
+        rate=rate,
+        note=because,
     )
     if wait:
         bulk = client.bulks.wait(bulk.bulk_id)
@@ -86,6 +95,8 @@ def _print(bulk: BulkOperationView) -> None:
     if current_globals().output == "table":
         for one in bulk.refusals:
             note(f"job {one.job_id}: {one.detail}")
+        for each in bulk.repeated:
+            note(f"job {each.job_id} runs again as {each.retried_as}")
 
 
 def _row(bulk: BulkOperationView) -> dict[str, Any]:

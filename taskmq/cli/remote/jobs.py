@@ -152,9 +152,9 @@ def release(client: Client, *, jobs: Sequence[str], note: str, by: str | None) -
     return _act("release", lambda job: client.jobs.release(job, note=note), jobs)
 
 
-def retry(client: Client, *, jobs: Sequence[str], note: str, by: str | None) -> int:
+def retry(client: Client, *, jobs: Sequence[str], again: bool, note: str, by: str | None) -> int:
     only_here(by=by)
-    return _act("retry", lambda job: client.jobs.retry(job, note=note), jobs)
+    return _act("retry", lambda job: client.jobs.retry(job, again=again, note=note), jobs)
 
 
 def clone(
@@ -288,7 +288,7 @@ def _row(job: JobView) -> dict[str, Any]:
         "priority": job.priority,
         "attempt": job.attempt,
         "progress": "" if job.progress is None else done_text(job.progress.done, job.progress.total),
-        "due": text_of_instant(job.schedule_time),
+        "due": text_of_instant(job.due_at),
         "submitted": text_of_instant(job.submitted_at),
         "finished": text_of_instant(job.end_time),
         "error": _error(job),
@@ -303,12 +303,15 @@ def _facts(name: str, job: JobDetails, *, values: bool) -> dict[str, Any]:
         "queue": job.queue,
         "attempt": job.attempt,
         "enqueued": text_of_instant(job.submitted_at),
-        "due": text_of_instant(job.schedule_time),
+        "due": text_of_instant(job.due_at),
+        "first_due": text_of_instant(job.schedule_time) if job.schedule_time != job.due_at else None,
         "started": text_of_instant(job.start_time),
         "finished": text_of_instant(job.end_time),
         "worker": job.worker,
         "error": _error(job),
         "cancelled": job.cancel_requested,
+        "retry_of": job.retry_of,
+        "retried_as": job.retried_as,
         "progress": None if job.progress is None else _progress_text(job.progress),
     }
     if values:

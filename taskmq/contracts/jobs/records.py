@@ -134,13 +134,15 @@ class JobRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         version: grows by 1 with every change.
         attempt: the number of the attempt that runs, ended the job, or comes next; from 1.
         token: of its last dispatch; 0 before the first.
-        due: when it was, or is, to run.
+        due: when it was, or is, to run: its last attempt, or the next one.
+        scheduled: when it was to run at first; None: `due`, which nothing has put off.
         submitted: when.
         dispatched, started, finished: when, of its last attempt.
         worker: who ran it last.
         cancel_requested: why its worker is to stop it; None where that was not asked for.
         content_type, result: of one that succeeded.
         error: of one that has failed, or whose last attempt did; of other ends, `message` is the reason.
+        retried_as: the store's id of the job that repeats it since it has ended; "": it was not retried so.
     """
 
     id: str
@@ -154,6 +156,7 @@ class JobRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     attempt: int = 1
     token: int = 0
     due: int
+    scheduled: int | None = None
     submitted: int
     expires: int | None = None
     dispatched: int | None = None
@@ -166,6 +169,12 @@ class JobRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     result: bytes = b""
     error: ErrorRecord | None = None
     detail: JobDetail | None = None
+    retried_as: str = ""
+
+    @property
+    def scheduled_for(self) -> int:
+        """When it was to run at first, ms since the epoch."""
+        return self.due if self.scheduled is None else self.scheduled
 
 
 class HistoryEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -226,7 +235,7 @@ class JobUpdate(msgspec.Struct, frozen=True, kw_only=True):
         before: the state that it must be in.
         version: the version that it must have.
         after: its state afterwards; the same where only its fields change.
-        due, expires: ms since the epoch.
+        due, expires: ms since the epoch. A `change` of `due` says anew when the job was to run at first.
         cancel_requested: why its worker is to stop it.
         error: of the end that the change is.
         kind, by, note: of the event that is written.

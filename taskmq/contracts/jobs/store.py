@@ -118,6 +118,22 @@ class JobStore(Protocol):
         """
         ...
 
+    async def retry(self, job: NewJob, update: JobUpdate) -> Submitted | None:
+        """Keep a job that repeats one which has ended, and note there that it was retried, in one transaction.
+
+        So of several who retry one job at the same time, knowing its version, one does.
+
+        Args:
+            job: as for `submit`, which says what may become of it.
+            update: of the job that has ended: `after` is `before`, and no field is set. Its version grows, it has the
+                event, and `retried_as` is the new job's id. Where that one was there before, or was not kept, nothing
+                is changed.
+
+        Returns:
+            None where the job that is to be repeated is not in that state and version; nothing was kept then.
+        """
+        ...
+
     async def events(self, job_id: str) -> list[HistoryEntry]:
         """What happened to the job beside the ordinary steps, the earliest first."""
         ...

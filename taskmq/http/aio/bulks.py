@@ -34,6 +34,7 @@ class AsyncBulkCalls:
         at: datetime | None = None,
         delay: Duration | None = None,
         priority: PriorityLevel | None = None,
+        again: bool = False,
         rate: float | None = None,
         note: str = "",
         key: str | None = None,
@@ -43,6 +44,7 @@ class AsyncBulkCalls:
         Args:
             everything: all of them are meant, where there is no filter.
             at, delay, priority: what `change` makes different.
+            again: `retry` is of jobs that were retried before, too.
             rate: to so many jobs a second.
             key: the same again under it is the same operation. Default: one of this call, which is sent again where
                 its outcome is unknown.
@@ -57,6 +59,7 @@ class AsyncBulkCalls:
             schedule_time=at,
             delay=None if delay is None else seconds_of_duration(delay, "delay"),
             priority=priority,
+            again=again,
             rate=rate,
             note=note,
         )

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from taskmq.api.job_requests import ActionBody, BulkBody, CloneBody, SubmitBody, UpstreamJob
+from taskmq.api.job_requests import ActionBody, BulkBody, CloneBody, RetryBody, SubmitBody, UpstreamJob
 from taskmq.api.jobs import (
     AttemptList,
     AttemptView,
@@ -186,10 +186,27 @@ class AsyncJobCalls:
         return await self._act("releaseJob", job_id, version, note)
 
     async def retry(
-        self, job_id: str, *, version: int | None = None, note: str = "", new_id: str | None = None
+        self,
+        job_id: str,
+        *,
+        version: int | None = None,
+        again: bool = False,
+        note: str = "",
+        new_id: str | None = None,
     ) -> ChangedJob:
-        """Run a job now: one that waits at once; one that has ended again, as another job."""
-        return await self._act("retryJob", job_id, version, note, key=new_id or new_key())
+        """Run a job now: one that waits at once; one that has ended again, as another job.
+
+        Args:
+            again: also one that was retried before.
+            new_id: of that other job.
+
+        Raises:
+            JobConflict: another job repeats it already; names that one.
+        """
+        path = {"job_id": job_id}
+        body = RetryBody(again=again, note=note)
+        key = new_id or new_key()
+        return await self._connection.ask("retryJob", ChangedJob, path=path, body=body, version=version, key=key)
 
     async def clone(
         self,
@@ -268,6 +285,7 @@ class AsyncJobCalls:
         at: datetime | None = None,
         delay: Duration | None = None,
         priority: PriorityLevel | None = None,
+        again: bool = False,
         note: str = "",
     ) -> BulkView:
         """Do the same to many jobs that a filter finds, up to `limit` of them; go on with `next` as the `cursor`.
@@ -276,6 +294,7 @@ class AsyncJobCalls:
             everything: all of them are meant, where there is no filter.
             dry_run: only say how many there are.
             at, delay, priority: what `change` makes different.
+            again: `retry` is of jobs that were retried before, too.
         """
         body = BulkBody(
             action=action,
@@ -287,6 +306,7 @@ class AsyncJobCalls:
             schedule_time=at,
             delay=None if delay is None else seconds_of_duration(delay, "delay"),
             priority=priority,
+            again=again,
             note=note,
         )
         return await self._connection.ask("actOnJobs", BulkView, body=body)
@@ -340,9 +360,8 @@ class AsyncJobCalls:
             )
         )
 
-    async def _act(
-        self, operation: str, job_id: str, version: int | None, note: str, *, key: str | None = None
-    ) -> ChangedJob:
+    async def _act(self, operation: str, job_id: str, version: int | None, note: str) -> ChangedJob:
         path = {"job_id": job_id}
-        body = ActionBody(note=note)
-        return await self._connection.ask(operation, ChangedJob, path=path, body=body, version=version, key=key)
+        return await self._connection.ask(
+            operation, ChangedJob, path=path, body=ActionBody(note=note), version=version
+        )

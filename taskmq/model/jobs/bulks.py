@@ -6,13 +6,24 @@ from typing import Final, Literal
 
 import msgspec
 
-__all__ = ["MOST_REFUSALS", "Bulk", "BulkAction", "BulkRefused", "BulkState", "add_outcomes"]
+from taskmq.model.jobs.filters import JobFilter
+
+__all__ = [
+    "MOST_REFUSALS",
+    "Bulk",
+    "BulkAction",
+    "BulkRefused",
+    "BulkRepeated",
+    "BulkState",
+    "add_outcomes",
+    "wanted",
+]
 
 BulkAction = Literal["cancel", "hold", "release", "retry", "change"]
 BulkState = Literal["running", "done", "aborted"]
 
 MOST_REFUSALS: Final = 100
-"""Of so many jobs that stayed as they were it is kept why."""
+"""Of so many jobs that stayed as they were it is kept why, and of so many others which job repeats them."""
 
 
 class BulkRefused(msgspec.Struct, frozen=True):
@@ -28,6 +39,13 @@ class BulkRefused(msgspec.Struct, frozen=True):
     detail: str
 
 
+class BulkRepeated(msgspec.Struct, frozen=True):
+    """A job that was retried as another one, both by the names that their tenant has for them."""
+
+    job_id: str
+    retried_as: str
+
+
 class Bulk(msgspec.Struct, frozen=True, kw_only=True):
     """One thing that is done to many jobs.
 
@@ -37,12 +55,14 @@ class Bulk(msgspec.Struct, frozen=True, kw_only=True):
         filter: as people write it; what it says of times counts from `began`.
         at: of a change: when the jobs are to run, in ms; None: as before.
         priority: of a change; None: as before.
+        again: of a retry: also jobs that were retried before.
         rate: to so many jobs a second; None: as fast as it goes.
         matched: how many jobs there were when it began, counted up to a cap.
         user_id, user, via: who has asked for it.
         tasks: patterns; a job's task that is to be called again has to fit one of each.
         began, ended: ms.
-        done, refused: so many jobs so far; `refusals` say why of the first of them.
+        done, refused: so many jobs so far; `refusals` say why of the first of them, and `repeated` which jobs repeat
+            the first that were done.
         pending: ids of the jobs that a runner is at, or was when it died.
         after: the cursor behind those; None before the first page.
         is_listed: there are none behind those.
@@ -59,6 +79,7 @@ class Bulk(msgspec.Struct, frozen=True, kw_only=True):
     filter: str
     at: int | None = None
     priority: int | None = None
+    again: bool = False
     note: str = ""
     rate: float | None = None
     matched: int = 0
@@ -72,6 +93,7 @@ class Bulk(msgspec.Struct, frozen=True, kw_only=True):
     done: int = 0
     refused: int = 0
     refusals: tuple[BulkRefused, ...] = ()
+    repeated: tuple[BulkRepeated, ...] = ()
     pending: tuple[str, ...] = ()
     after: str | None = None
     is_listed: bool = False
@@ -97,13 +119,27 @@ class Bulk(msgspec.Struct, frozen=True, kw_only=True):
         return all(any(fnmatchcase(task, pattern) for pattern in patterns) for patterns in self.tasks)
 
 
-def add_outcomes(bulk: Bulk, *, done: int, refusals: Sequence[BulkRefused], due: int) -> Bulk:
+def wanted(which: JobFilter, action: BulkAction, *, again: bool) -> JobFilter:
+    """The filter, which of a retry leaves out what was retried before, unless it says itself whether it does.
+
+    Args:
+        again: those are meant, too.
+    """
+    if action != "retry" or which.retried:
+        return which
+    return msgspec.structs.replace(which, retried="any" if again else "no")
+
+
+def add_outcomes(
+    bulk: Bulk, *, done: int, refusals: Sequence[BulkRefused], due: int, repeated: Sequence[BulkRepeated] = ()
+) -> Bulk:
     """The bulk after its pending jobs: no runner is at them, and it goes on at `due` where it has not ended."""
     return msgspec.structs.replace(
         bulk,
         done=bulk.done + done,
         refused=bulk.refused + len(refusals),
         refusals=(*bulk.refusals, *refusals)[:MOST_REFUSALS],
+        repeated=(*bulk.repeated, *repeated)[:MOST_REFUSALS],
         pending=(),
         due=due,
     )

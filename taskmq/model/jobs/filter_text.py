@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from taskmq.errors import InvalidFilter, InvalidOption
 from taskmq.model.envelope import LAST_INSTANT
-from taskmq.model.jobs.filters import EVERYTHING, JobFilter
+from taskmq.model.jobs.filters import EVERYTHING, JobFilter, Retried
 from taskmq.model.states import JobState
 from taskmq.model.units import did_you_mean, parse_duration, to_ms
 
@@ -38,8 +38,9 @@ _SPANS: Final = {"duration": "min_ran", "wait": "min_waited"}
 _TIMES: Final = {"created": "submitted", "due": "due", "ended": "finished"}
 _FIELDS: Final = (
     "status", "task", "queue", "tenant", "error", "duration", "wait", "attempt", "created", "due", "ended",
-    "label.NAME", "key", "id",
+    "label.NAME", "key", "id", "retried",
 )  # fmt: skip
+_RETRIED: Final[tuple[Retried, ...]] = ("any", "no", "yes")
 _OTHER_NAMES: Final = {
     "state": "status",
     "submitted": "created",
@@ -120,6 +121,8 @@ def filter_text(which: JobFilter) -> str:
         for sign, end in ((">=", "from"), ("<", "before")):
             if (instant := getattr(which, f"{name}_{end}")) is not None:
                 parts.append(f"{field}:{sign}{_time_text(instant)}")
+    if which.retried:
+        parts.append(f"retried:{which.retried}")
     parts += [f"label.{_quoted(name)}:{_quoted(value)}" for name, value in which.labels]
     return " ".join(parts)
 
@@ -240,6 +243,14 @@ def _read_tenant(part: _Part, now: int) -> dict[str, Any]:
     return {"tenant": _only(part).text}
 
 
+def _read_retried(part: _Part, now: int) -> dict[str, Any]:
+    del now
+    value = _only(part)
+    if value.text not in _RETRIED:
+        raise _error(value.column, f"retried:{value.text} says nothing: write {_EXAMPLES['retried']}, no or any")
+    return {"retried": value.text}
+
+
 def _read_label(part: _Part, now: int) -> dict[str, Any]:
     del now
     if not part.label:
@@ -331,6 +342,7 @@ _READERS: Final[dict[str, Callable[[_Part, int], dict[str, Any]]]] = {
     "tenant": _read_tenant,
     "label": _read_label,
     "attempt": _read_attempt,
+    "retried": _read_retried,
     **dict.fromkeys(_SPANS, _read_span),
     **dict.fromkeys(_TIMES, _read_time),
 }
@@ -342,4 +354,5 @@ _EXAMPLES: Final = {
     "created": "created:>-24h",
     "due": "due:<+1h",
     "ended": "ended:>-12h",
+    "retried": "retried:yes",
 }

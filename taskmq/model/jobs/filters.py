@@ -1,12 +1,17 @@
 """Which jobs of the store are meant. Pure."""
 
-from typing import Final
+from typing import Final, Literal
 
 import msgspec
 
-from taskmq.model.states import JobState
+from taskmq.model.states import TERMINAL, JobState
 
-__all__ = ["EVERYTHING", "JobFilter"]
+__all__ = ["EVERYTHING", "UNSUCCESSFUL", "JobFilter", "Retried"]
+
+Retried = Literal["", "yes", "no", "any"]
+
+UNSUCCESSFUL: Final = TERMINAL - {JobState.SUCCEEDED}
+"""Ends that a retry settles: who looks for them looks for what is yet to be done."""
 
 
 class JobFilter(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -25,6 +30,8 @@ class JobFilter(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         min_ran, min_waited: ms that its last run took, and from when it was due until it started.
         labels: that have all of these.
         ids: these.
+        retried: whether another job repeats it: `yes`, `no`, or `any` of both. "": of the unsuccessful ends among
+            `states` those that no other job repeats, and else any.
     """
 
     tenant: str | None = None
@@ -45,6 +52,13 @@ class JobFilter(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     min_waited: int | None = None
     labels: tuple[tuple[str, str], ...] = ()
     ids: tuple[str, ...] = ()
+    retried: Retried = ""
+
+    def wants_retried(self, state: JobState) -> bool | None:
+        """Whether jobs in this state have to be retried (True), must not be (False), or may be either."""
+        if self.retried in ("yes", "no"):
+            return self.retried == "yes"
+        return False if not self.retried and state in self.states and state in UNSUCCESSFUL else None
 
 
 EVERYTHING: Final = JobFilter()

@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 
 from taskmq.contracts.jobs import JobRecord
 from taskmq.errors import InvalidOption, TaskMQError
-from taskmq.model.jobs.bulks import BulkAction
+from taskmq.model.jobs.bulks import BulkAction, wanted
 from taskmq.model.jobs.filters import JobFilter
 from taskmq.model.topology import class_of
 from taskmq.model.units import Duration, parse_duration
@@ -25,11 +25,16 @@ _AT_A_TIME: Final = 20
 
 
 class BulkChange(NamedTuple):
-    """What `change` makes different; what is None stays."""
+    """How it is done: what `change` makes different, where what is None stays; and what `retry` is of.
+
+    Attributes:
+        again: of jobs that were retried before, too.
+    """
 
     at: datetime | None = None
     delay: Duration | None = None
     priority: int | None = None
+    again: bool = False
 
 
 class BulkRefusal(NamedTuple):
@@ -62,7 +67,7 @@ async def act_on_page(
     limit: int = 200,
     note: str = "",
 ) -> BulkPage:
-    """Do it to up to `limit` jobs that fit.
+    """Do it to up to `limit` jobs that fit; of a retry to those that were not retried before, unless `again` is said.
 
     Args:
         after: the `after` of the page before.
@@ -73,7 +78,7 @@ async def act_on_page(
     """
     check_change(action, change)
     act = _action(jobs, action, change, note)
-    page = await jobs.list(which, after=after, limit=limit)
+    page = await jobs.list(wanted(which, action, again=change.again), after=after, limit=limit)
     done: list[JobRecord] = []
     refused: list[BulkRefusal] = []
     for start in range(0, len(page.jobs), _AT_A_TIME):
@@ -94,8 +99,10 @@ def check_change(action: BulkAction, change: BulkChange) -> None:
         InvalidOption: a change that changes nothing, one to what cannot be, or another action with a change.
     """
     if action != "change":
-        if change != BulkChange():
+        if change._replace(again=False) != BulkChange():
             raise InvalidOption(f"{action}: only a change has a time, a delay or a priority")
+        if change.again and action != "retry":
+            raise InvalidOption(f"{action}: only a retry is done again to what was retried")
         return
     if change == BulkChange():
         raise InvalidOption("nothing to change: give a time, a delay or a priority")
@@ -118,7 +125,9 @@ def _action(
     jobs: TenantJobs, action: BulkAction, change: BulkChange, note: str
 ) -> Callable[[JobRecord], Awaitable[object]]:
     if action == "change":
-        given: dict[str, Any] = change._asdict()
+        given: dict[str, Any] = {"at": change.at, "delay": change.delay, "priority": change.priority}
         return lambda record: jobs.change(record.id, note=note, **given)
+    if action == "retry":
+        return lambda record: jobs.retry(record.id, again=change.again, note=note)
     method: Callable[..., Awaitable[object]] = getattr(jobs, action)
     return lambda record: method(record.id, note=note)

@@ -15,9 +15,8 @@ from taskmq.app import TaskMQ
 from taskmq.contracts.jobs import JobRecord, JobStore
 from taskmq.durable.service import pause
 from taskmq.errors import JobConflict, StoreUnavailable, TaskMQError
-from taskmq.model.jobs.bulks import MOST_REFUSALS, Bulk, BulkRefused, add_outcomes
+from taskmq.model.jobs.bulks import MOST_REFUSALS, Bulk, BulkRefused, BulkRepeated, add_outcomes, wanted
 from taskmq.model.jobs.filter_text import parse_filter
-from taskmq.model.keys import repeated_job_id
 from taskmq.model.units import to_datetime
 from taskmq.operations.bulks.tenant_bulks import bulk_entry
 from taskmq.operations.tenant_jobs import TenantJobs
@@ -124,7 +123,8 @@ class BulkRunner:
         was_begun = bool(bulk.pending)
         if not was_begun and not bulk.is_listed:
             size = _PIECE if bulk.rate is None else max(1, min(_PIECE, int(bulk.rate)))
-            page = await jobs.list(parse_filter(bulk.filter, bulk.began), after=bulk.after, limit=size)
+            which = wanted(parse_filter(bulk.filter, bulk.began), bulk.action, again=bulk.again)
+            page = await jobs.list(which, after=bulk.after, limit=size)
             ids = tuple(record.id for record in page.jobs)
             bulk = replace(bulk, pending=ids, after=page.after, is_listed=page.after is None)
         claimed = await bulks.write(replace(bulk, holder=self._me, lease_until=now + _LEASE_MS))
@@ -139,9 +139,10 @@ class BulkRunner:
             if isinstance(error, StoreUnavailable):
                 raise error
         refusals = [one for one in outcomes if isinstance(one, BulkRefused)]
+        repeated = [one for one in outcomes if isinstance(one, BulkRepeated)]
         wait = 0 if claimed.rate is None else round(len(outcomes) / claimed.rate * 1000)
-        done = outcomes.count(None)
-        after = add_outcomes(claimed, done=done, refusals=refusals, due=now + wait)
+        done = outcomes.count(None) + len(repeated)
+        after = add_outcomes(claimed, done=done, refusals=refusals, due=now + wait, repeated=repeated)
         if after.is_listed and not errors:
             ended = replace(after, state="done", ended=await self._app.sessions.store().now_ms())
             written = await bulks.write(ended, audit=bulk_entry(ended))
@@ -150,7 +151,8 @@ class BulkRunner:
         found = None if written is not None else await bulks.get(claimed.id)
         # Aborted meanwhile; where it has changed more than once, another runner has counted these jobs.
         if found is not None and found.state == "aborted" and found.version == claimed.version + 1:
-            await bulks.write(add_outcomes(found, done=done, refusals=refusals, due=found.due))
+            told = add_outcomes(found, done=done, refusals=refusals, due=found.due, repeated=repeated)
+            await bulks.write(told)
         for error in errors:
             raise error
         return after.due
@@ -164,8 +166,8 @@ class _Act:
         self._bulk = bulk
         self._note = f"{bulk.note} ({bulk.mark})" if bulk.note else bulk.mark
 
-    async def __call__(self, job_id: str, *, may_be_done: bool) -> BulkRefused | None:
-        """Why it stays as it is; None where it was done to.
+    async def __call__(self, job_id: str, *, may_be_done: bool) -> BulkRefused | BulkRepeated | None:
+        """Why it stays as it is, or the job that repeats it; None where something else was done to it.
 
         Args:
             may_be_done: another runner was at it.
@@ -176,37 +178,41 @@ class _Act:
             name = self._jobs.name_of(record)
             for _ in range(_TRIES):
                 if may_be_done and await self._is_done(record):
-                    return None
+                    return await self._repeated(name, record.retried_as)
                 try:
-                    await self._do(record)
+                    after = await self._do(record)
                 except JobConflict:
                     before, record = record, await self._jobs.get(job_id)
                     may_be_done = True
                     if record.version == before.version and not await self._is_done(record):
                         raise
                 else:
-                    return None
+                    return await self._repeated(name, "" if after.id == record.id else after.id)
             return BulkRefused(name, "JobConflict", f"job {name} changes all the time")
         except StoreUnavailable:
             raise
         except TaskMQError as error:
             return BulkRefused(name, type(error).__name__, str(error))
 
-    async def _do(self, record: JobRecord) -> None:
+    async def _repeated(self, name: str, job_id: str) -> BulkRepeated | None:
+        """The outcome of a job that was done to, with the one that repeats it, of this id."""
+        return BulkRepeated(name, self._jobs.name_of(await self._jobs.get(job_id))) if job_id else None
+
+    async def _do(self, record: JobRecord) -> JobRecord:
         bulk = self._bulk
         given: dict[str, Any] = {"version": record.version, "note": self._note}
         match bulk.action:
             case "change":
                 at = None if bulk.at is None else to_datetime(bulk.at)
-                await self._jobs.change(record, at=at, priority=bulk.priority, **given)
+                return await self._jobs.change(record, at=at, priority=bulk.priority, **given)
             case "retry":
-                await self._jobs.retry(record, derived_id=repeated_job_id(bulk.id, record.id), **given)
+                return await self._jobs.retry(record, again=bulk.again, **given)
             case "cancel":
-                await self._jobs.cancel(record, **given)
+                return await self._jobs.cancel(record, **given)
             case "hold":
-                await self._jobs.hold(record, **given)
+                return await self._jobs.hold(record, **given)
             case "release":
-                await self._jobs.release(record, **given)
+                return await self._jobs.release(record, **given)
 
     async def _is_done(self, record: JobRecord) -> bool:
         mark = self._bulk.mark

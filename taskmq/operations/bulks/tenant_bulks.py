@@ -13,7 +13,7 @@ from taskmq.contracts.identity import Actor
 from taskmq.errors import InvalidOption, JobConflict
 from taskmq.model.envelope import LAST_INSTANT, new_job_id
 from taskmq.model.identity import AuditEntry
-from taskmq.model.jobs.bulks import Bulk, BulkAction
+from taskmq.model.jobs.bulks import Bulk, BulkAction, wanted
 from taskmq.model.units import Duration, parse_duration, to_ms
 from taskmq.operations.bulks.pages import BulkChange, check_change
 from taskmq.operations.tenant_jobs import TenantJobs
@@ -32,6 +32,7 @@ class BulkOrder(NamedTuple):
     Attributes:
         filter: as in the list of jobs.
         at, delay, priority: what a change makes different; a delay counts from now.
+        again: a retry is of jobs that were retried before, too.
         rate: to so many jobs a second.
         tasks: see `Bulk`.
     """
@@ -41,6 +42,7 @@ class BulkOrder(NamedTuple):
     at: datetime | None = None
     delay: Duration | None = None
     priority: int | None = None
+    again: bool = False
     rate: float | None = None
     note: str = ""
     tasks: tuple[tuple[str, ...], ...] = ()
@@ -77,12 +79,12 @@ class TenantBulks:
             JobConflict: another order was given under the key.
             InvalidOption: see `check_change`; or a rate that is none.
         """
-        check_change(order.action, BulkChange(order.at, order.delay, order.priority))
+        check_change(order.action, BulkChange(order.at, order.delay, order.priority, order.again))
         if order.rate is not None and not _LEAST_RATE <= order.rate <= _MOST_RATE:
             raise InvalidOption(f"rate={order.rate}: {_LEAST_RATE} to {_MOST_RATE:,.0f} jobs a second")
         store = self._app.sessions.store()
         jobs = TenantJobs(self._app, self._tenant, by=self._by)
-        which = await jobs.filter(order.filter)
+        which = wanted(await jobs.filter(order.filter), order.action, again=order.again)
         matched = min(await jobs.count(which, cap=_CAP), _CAP)
         now = await store.now_ms()
         at = None if order.at is None else instant_ms(order.at, what="at")
@@ -95,6 +97,7 @@ class TenantBulks:
             filter=order.filter,
             at=at,
             priority=order.priority,
+            again=order.again,
             note=order.note,
             rate=order.rate,
             matched=matched,
@@ -148,7 +151,9 @@ def _fingerprint(order: BulkOrder) -> str:
     at = None if order.at is None else instant_ms(order.at, what="at")
     delay = None if order.delay is None else to_ms(parse_duration(order.delay, what="delay"))
     said = (order.action, order.filter, at, delay, order.priority, order.rate, order.note)
-    return hashlib.sha256(msgspec.json.encode(said)).hexdigest()
+    # Only where it is said: so an order from before it could be said is the same one still.
+    more = ("again",) if order.again else ()
+    return hashlib.sha256(msgspec.json.encode((*said, *more))).hexdigest()
 
 
 def bulk_entry(bulk: Bulk) -> AuditEntry:

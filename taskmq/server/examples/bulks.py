@@ -23,6 +23,7 @@ _BULK: Final[dict[str, Any]] = {
     "done": 400,
     "refused": 1,
     "refusals": [{"job_id": "order-17", "code": "job_conflict", "detail": "job order-17 has ended"}],
+    "repeated": [{"job_id": "order-18", "retried_as": SOME_ID}],
     "began": "2027-01-30T17:12:01.250Z",
     "ended": None,
 }

@@ -18,6 +18,7 @@ _JOB: Final[dict[str, Any]] = {
     "priority": 8,
     "tenant": "acme",
     "schedule_time": "2027-01-31T09:00:00.000Z",
+    "due_at": "2027-01-31T09:00:00.000Z",
     "start_time": None,
     "end_time": None,
     "submitted_at": "2027-01-30T17:12:01.250Z",
@@ -32,6 +33,7 @@ _JOB: Final[dict[str, Any]] = {
     "owner": "ann",
     "labels": {"team": "web"},
     "retry_of": "",
+    "retried_as": "",
     "depends_on": [],
 }
 _RUNNING: Final[dict[str, Any]] = {
@@ -39,6 +41,7 @@ _RUNNING: Final[dict[str, Any]] = {
     "status": "running",
     "state": "running",
     "schedule_time": "2027-01-30T17:12:01.250Z",
+    "due_at": "2027-01-30T17:12:01.250Z",
     "start_time": "2027-01-30T17:12:01.500Z",
     "worker": "web-1:4711",
     "progress": {

@@ -6,10 +6,9 @@ from typing import Any, Final
 from litestar import Request, Response, post
 from litestar.params import FromPath, JSONBody
 
-from taskmq.api.job_requests import ActionBody, CloneBody
+from taskmq.api.job_requests import ActionBody, CloneBody, RetryBody
 from taskmq.api.jobs import ChangedJob
 from taskmq.contracts.jobs import JobRecord
-from taskmq.errors import JobConflict
 from taskmq.model.identity import Permission
 from taskmq.operations.tenant_jobs import TenantJobs
 from taskmq.server.inputs import OwnJobs, idempotency_key, matched_version, priority_number
@@ -17,7 +16,7 @@ from taskmq.server.jobs.changes import changed
 from taskmq.server.problems import Problem
 from taskmq.server.settings import API
 
-__all__ = ["ACTIONS", "ActionBody", "CloneBody"]
+__all__ = ["ACTIONS", "ActionBody", "CloneBody", "RetryBody"]
 
 
 @post(
@@ -62,17 +61,17 @@ async def retry_job(
     job_id: FromPath[str],
     request: Request[Any, Any, Any],
     jobs: OwnJobs,
-    data: JSONBody[ActionBody | None] = None,
+    data: JSONBody[RetryBody | None] = None,
 ) -> Response[ChangedJob]:
-    """Run a job now: one that waits at once (200); one that has ended again, as another job (201)."""
+    """Run a job now: one that waits at once (200); one that has ended again, as another job (201).
+
+    One that was retried so before is 409, unless `again` is said: `retried_as` names the job that repeats it.
+    """
     before = await jobs.get(job_id)
-    note = "" if data is None else data.note
+    body = data or RetryBody()
     new_id = idempotency_key(request.headers)
     with matched_version(request.headers) as version:
-        if version not in (None, before.version):
-            message = f"job {job_id} has version {before.version} and not {version}: look at it again"
-            raise JobConflict(message, state=str(before.state), version=before.version)
-        after = await jobs.retry(before, version=version, new_id=new_id, note=note)
+        after = await jobs.retry(before, version=version, again=body.again, new_id=new_id, note=body.note)
     return changed("retried", after, jobs, code=200 if after.id == before.id else 201)
 
 

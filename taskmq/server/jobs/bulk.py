@@ -9,6 +9,7 @@ from litestar.params import JSONBody
 from taskmq.api.job_requests import BulkBody
 from taskmq.api.jobs import BulkView, RefusalView
 from taskmq.model.identity import Permission
+from taskmq.model.jobs.bulks import wanted
 from taskmq.operations.bulks import BulkChange, act_on_page, check_change
 from taskmq.operations.tenant_jobs import TenantJobs
 from taskmq.server.inputs import CallerGiven, OwnJobs, ServedApp, priority_number
@@ -39,11 +40,12 @@ async def act_on_jobs(
     request was answered for is done, whatever becomes of this server.
     """
     check_filter(data.filter, everything=data.everything)
-    change = BulkChange(data.schedule_time, data.delay, priority_number(data.priority))
+    change = BulkChange(data.schedule_time, data.delay, priority_number(data.priority), data.again)
     check_change(data.action, change)
     if data.dry_run:
         async with answered_in_time(state["settings"]):
-            count = await jobs.count(await jobs.filter(data.filter), cap=_CAP)
+            which = wanted(await jobs.filter(data.filter), data.action, again=data.again)
+            count = await jobs.count(which, cap=_CAP)
         return BulkView(dry_run=True, matched=min(count, _CAP), done=0, refused=0, refusals=[], next=None)
     which = await jobs.filter(data.filter)
     said = {"filter": data.filter, "cursor": data.cursor}

@@ -7,7 +7,7 @@ from litestar.datastructures import State
 from litestar.params import FromPath, JSONBody
 
 from taskmq.api.job_requests import BeginBulkBody
-from taskmq.api.jobs import BulkOperationList, BulkOperationView, RefusalView
+from taskmq.api.jobs import BulkOperationList, BulkOperationView, RefusalView, RepeatedView
 from taskmq.api.problems import PROBLEMS
 from taskmq.app import TaskMQ
 from taskmq.errors import NotPermitted
@@ -58,6 +58,7 @@ async def begin_bulk(
         at=data.schedule_time,
         delay=data.delay,
         priority=priority_number(data.priority),
+        again=data.again,
         rate=data.rate,
         note=data.note,
         tasks=task_patterns(caller.identity, caller.tenant or ""),
@@ -154,6 +155,7 @@ def _view(bulk: Bulk) -> BulkOperationView:
             RefusalView(job_id=one.job_id, code=_CODES.get(one.error, "internal"), detail=one.detail)
             for one in bulk.refusals
         ],
+        repeated=[RepeatedView(job_id=one.job_id, retried_as=one.retried_as) for one in bulk.repeated],
         began=instant_text(bulk.began),
         ended=instant_text(bulk.ended),
     )

@@ -261,7 +261,7 @@ async def _expanded(jobs: TenantJobs, record: JobRecord, wanted: set[str], *, ca
     if wanted & {"logs", "retries"}:
         attempts = list(await jobs.attempts(record.id))
         if "retries" in wanted:
-            found["retries"] = retries_of(attempts)
+            found["retries"] = retries_of(record, attempts)
         if "logs" in wanted:
             found["logs"] = log_of(record, list(await jobs.history(record.id)), attempts)
     if "payload" in wanted:

@@ -71,7 +71,8 @@ def job_view(record: JobRecord, name: str, *, words: str | None = None) -> JobVi
         queue=record.queue,
         priority=record.priority,
         tenant=record.tenant,
-        schedule_time=instant_text(record.due),
+        schedule_time=instant_text(record.scheduled_for),
+        due_at=instant_text(record.due),
         start_time=instant_text(record.started),
         end_time=instant_text(record.finished),
         submitted_at=instant_text(record.submitted),
@@ -86,6 +87,7 @@ def job_view(record: JobRecord, name: str, *, words: str | None = None) -> JobVi
         owner="" if detail is None else detail.owner,
         labels={} if detail is None else dict(detail.labels),
         retry_of="" if detail is None else detail.retry_of,
+        retried_as=record.retried_as,
         depends_on=[] if detail is None else list(detail.depends_on),
     )
 
@@ -128,8 +130,15 @@ def log_of(record: JobRecord, history: list[HistoryEntry], attempts: list[Attemp
         for one in attempts
         if one.error is not None
     ]
-    if record.started is not None:
-        lines.append((record.started, "INFO", f"attempt {record.attempt} started at {record.worker or 'a worker'}"))
+    starts = {one.attempt: (one.started, one.worker) for one in attempts}
+    # One that waits for its next attempt, or has ended meanwhile, shows the start of the last one.
+    if starts.get(record.attempt - 1, (None, ""))[0] != record.started:
+        starts[record.attempt] = (record.started, record.worker)
+    lines += [
+        (started, "INFO", f"attempt {number} started at {worker or 'a worker'}")
+        for number, (started, worker) in starts.items()
+        if started is not None
+    ]
     if record.finished is not None:
         lines.append((record.finished, "INFO" if record.error is None else "ERROR", str(record.state)))
     lines.sort(key=lambda line: line[0])
@@ -138,9 +147,23 @@ def log_of(record: JobRecord, history: list[HistoryEntry], attempts: list[Attemp
     ]
 
 
-def retries_of(attempts: list[AttemptRecord]) -> list[dict[str, Any]]:
-    """The attempts that did not end a job, as the documents have them: `retry_time` and `status`."""
-    return [{"retry_time": instant_text(one.ended), "status": "failed"} for one in attempts]
+def retries_of(record: JobRecord, attempts: list[AttemptRecord]) -> list[dict[str, Any]]:
+    """Each attempt after the first, as the documents have them: `retry_time`, when it began or is due, and `status`.
+
+    The status is queued, in_progress, completed, failed or cancelled.
+    """
+    by_number = {one.attempt: one for one in attempts}
+    found: list[dict[str, Any]] = []
+    for one in attempts:
+        retry = by_number.get(one.attempt + 1)
+        if retry is not None:
+            found.append({"retry_time": instant_text(retry.started), "status": "failed"})
+        else:
+            has_begun = record.started != one.started and record.started is not None
+            at = record.started if has_begun else record.due
+            status = "in_progress" if record.state is JobState.RUNNING else _STATUSES[record.state]
+            found.append({"retry_time": instant_text(at), "status": status})
+    return found
 
 
 def history_view(entry: HistoryEntry) -> HistoryView:

@@ -4,7 +4,8 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from taskmq.contracts.jobs import Lane, Pick, ReadyJob, slot_key
-from taskmq.testing.job_store.model import JobModel, lane_of
+from taskmq.testing.job_store.model import JobModel
+from taskmq.testing.job_store.values import lane_of
 
 __all__ = ["look", "open_gates", "put_behind"]
 

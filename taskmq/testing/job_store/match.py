@@ -44,6 +44,7 @@ def _rest_fits(which: JobFilter, job: JobRecord) -> bool:
         and _is_at_least(which.min_ran, job.started, job.finished)
         and _is_at_least(which.min_waited, job.due, job.started)
         and all(labels.get(name) == value for name, value in which.labels)
+        and which.wants_retried(job.state) in (None, bool(job.retried_as))
     )
 
 

@@ -54,6 +54,7 @@ from taskmq.testing.job_store.history import HistoryAtWork, MemoryHistory
 from taskmq.testing.job_store.identity import MemoryIdentities
 from taskmq.testing.job_store.memory_nodes import MemoryNodes
 from taskmq.testing.job_store.model import JobModel
+from taskmq.testing.job_store.repetition import retry
 
 __all__ = ["MemoryJobStore"]
 
@@ -133,6 +134,9 @@ class MemoryJobStore:
 
     async def update(self, update: JobUpdate) -> JobRecord | None:
         return self.at_work().update(update)
+
+    async def retry(self, job: NewJob, update: JobUpdate) -> Submitted | None:
+        return retry(self.at_work(), job, update)
 
     async def events(self, job_id: str) -> list[HistoryEntry]:
         return self.at_work().events(job_id)

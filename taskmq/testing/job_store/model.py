@@ -50,7 +50,6 @@ from taskmq.model.jobs.quotas import KEPT_DAYS, QuotaBook, Quotas, QuotaUsage, u
 from taskmq.model.jobs.reports import Report, after_report, gave_way, goes_on
 from taskmq.model.jobs.tokens import ends_forgotten_dispatch, is_forgotten, is_invented, next_token
 from taskmq.model.jobs.uniqueness import KeyHolder, UniqueKey, availability
-from taskmq.model.outcome import ErrorRecord
 from taskmq.model.states import TERMINAL, UNDERWAY, JobState, can_follow
 from taskmq.model.units import storable
 from taskmq.testing.caller_transactions import Branching
@@ -62,8 +61,9 @@ from taskmq.testing.job_store.leases import LeaseModel
 from taskmq.testing.job_store.match import fits
 from taskmq.testing.job_store.nodes import NodeModel
 from taskmq.testing.job_store.schedules import ScheduleModel
+from taskmq.testing.job_store.values import escaped, handed_out, lane_of, reason_of, shard_of
 
-__all__ = ["JobModel", "escaped", "lane_of", "shard_of"]
+__all__ = ["JobModel"]
 
 _DAY: Final = 86_400_000
 _WAITS: Final = frozenset({JobState.SCHEDULED, JobState.RETRYING})
@@ -237,10 +237,12 @@ class JobModel(Branching):
             after = JobState.WAITING
         fields = {name: getattr(update, name) for name in _CHANGED}
         fields = {name: value for name, value in fields.items() if value is not msgspec.UNSET}
+        if "due" in fields:
+            fields["scheduled"] = None if update.kind == "change" else job.scheduled_for
         if update.error is not msgspec.UNSET:
             fields["error"] = escaped(update.error)
         changed = self._set(job, after, **fields)
-        self._note(changed, update.kind, by=update.by, note=update.note)
+        self.note(changed, update.kind, by=update.by, note=update.note)
         if update.audit is not None:
             self.identity.note(self.now, [update.audit])
         return changed
@@ -352,7 +354,7 @@ class JobModel(Branching):
             else:
                 token = next_token(job.token, self._dice.getrandbits(32))
                 changed = self._set(job, JobState.DISPATCHED, token=token, dispatched=self.now, started=None)
-                jobs.append(_dispatched(changed))
+                jobs.append(handed_out(changed))
         if not jobs:
             return None
         self._last_batch += 1
@@ -374,12 +376,13 @@ class JobModel(Branching):
         waiting, withdrawn = self._withdraw(slot, epoch, jobs)
         for job in waiting:
             if job.cancel_requested is not None:
-                changed = self._set(job, JobState.CANCELLED, error=_reason(job.cancel_requested))
+                changed = self._set(job, JobState.CANCELLED, error=reason_of(job.cancel_requested))
             elif delay > 0:
-                changed = self._set(job, JobState.SCHEDULED, due=self.now + round(delay * 1000))
+                due = self.now + round(delay * 1000)
+                changed = self._set(job, JobState.SCHEDULED, due=due, scheduled=job.scheduled_for)
             else:
                 changed = self._set(job, JobState.QUEUED)
-            self._note(changed, "undispatched", note=reason)
+            self.note(changed, "undispatched", note=reason)
         return withdrawn
 
     def fail(
@@ -409,7 +412,7 @@ class JobModel(Branching):
         for batch in [batch for batch in self._batches.values() if batch.slot == slot and batch.epoch < epoch]:
             batch.epoch = epoch
             held = [self.under_way(job_id, token) for job_id, token in batch.tokens.items()]
-            jobs = [_dispatched(job) for job in held if job is not None]
+            jobs = [handed_out(job) for job in held if job is not None]
             if jobs:
                 found.append(DispatchBatch(batch.id, batch.confirmed, jobs))
             else:
@@ -437,11 +440,11 @@ class JobModel(Branching):
                 )
             )
         if report.kind == "detached":
-            self._note(changed, "detached", by=report.worker)
+            self.note(changed, "detached", by=report.worker)
         if (why := gave_way(report)) is not None:
-            self._note(changed, "preempted", by=report.worker, note=storable(why))
+            self.note(changed, "preempted", by=report.worker, note=storable(why))
         if report.kind == "refused":
-            self._note(changed, "refused", by=report.worker, note=changed.error.message if changed.error else "")
+            self.note(changed, "refused", by=report.worker, note=changed.error.message if changed.error else "")
         has_dependents = after in TERMINAL and self.dependencies.has_dependents(job.id)
         return AppliedReport("accepted", after, job.queue, has_dependents)
 
@@ -453,11 +456,11 @@ class JobModel(Branching):
             self.jobs[job.id] = replace(job, state=JobState.DISPATCHED, token=report.token)
             applied = self._apply(report, came_by)
             ended = self.jobs[job.id]
-            self._note(ended, "unknown_attempt", by=report.worker, note=report.kind)
+            self.note(ended, "unknown_attempt", by=report.worker, note=report.kind)
             self.identity.note(self.now, [forgotten_end(report, ended.state, job.tenant)])
             return applied
         kind = "unknown_attempt" if is_forgotten(report.token, job.token) else "superseded"
-        self._note(job, kind, by=report.worker, note=report.kind)
+        self.note(job, kind, by=report.worker, note=report.kind)
         is_made_up = is_invented(report, job.token, keys, came_by)
         return AppliedReport("invented" if is_made_up else "superseded", job.state, job.queue)
 
@@ -473,9 +476,10 @@ class JobModel(Branching):
             if after is JobState.SUCCEEDED:
                 fields |= {"content_type": storable(report.content_type), "result": report.result, "error": None}
             elif job.cancel_requested is not None and report.kind != "failed" and report.error is None:
-                fields["error"] = _reason(job.cancel_requested)
+                fields["error"] = reason_of(job.cancel_requested)
         elif after in _WAITS:
-            fields |= {"due": self.now + report.delay, "attempt": job.attempt + (after is JobState.RETRYING)}
+            fields |= {"due": self.now + report.delay, "scheduled": job.scheduled_for}
+            fields["attempt"] = job.attempt + (after is JobState.RETRYING)
         return fields
 
     def _end(self, report: Report) -> int:
@@ -547,48 +551,13 @@ class JobModel(Branching):
 
     def _end_by_itself(self, job: JobRecord, after: JobState, why: str) -> None:
         """End a job of which no worker reports the end."""
-        error = _reason(why)
-        self._note(self._set(job, after, error=error), "ended", note=error.message)
+        error = reason_of(why)
+        self.note(self._set(job, after, error=error), "ended", note=error.message)
 
-    def _note(self, job: JobRecord, kind: Any, *, by: str = "", note: str = "") -> None:
+    def note(self, job: JobRecord, kind: Any, *, by: str = "", note: str = "") -> None:
+        """Write down what happened to the job, as it is now."""
         entry = HistoryEntry(version=job.version, at=self.now, kind=kind, state=job.state, by=by, note=note)
         self._events[job.id].append((next(self._numbers), entry))
-
-
-def shard_of(job_id: str) -> int:
-    """The timer's shard of a job."""
-    return int(job_id[-2:], 16) & 63
-
-
-def lane_of(job: JobRecord) -> Lane:
-    """The lane of a job that is ready."""
-    return Lane(job.queue, job.priority, job.tenant)
-
-
-def escaped(error: ErrorRecord) -> ErrorRecord:
-    """The error as a store keeps it, which holds neither NUL nor lone surrogates."""
-    return ErrorRecord(
-        type_name=storable(error.type_name), message=storable(error.message), traceback=storable(error.traceback)
-    )
-
-
-def _reason(text: str) -> ErrorRecord:
-    return escaped(ErrorRecord(type_name="", message=text, traceback=""))
-
-
-def _dispatched(job: JobRecord) -> DispatchedJob:
-    return DispatchedJob(
-        id=job.id,
-        key=job.key,
-        tenant=job.tenant,
-        task=job.task,
-        queue=job.queue,
-        priority=job.priority,
-        attempt=job.attempt,
-        token=job.token,
-        expires=job.expires,
-        body=job.body,
-    )
 
 
 def _by_id(job: JobRecord) -> str:

@@ -29,6 +29,7 @@ from taskmq.testing.job_store_suite.models.jobs import JobsByModel
 from taskmq.testing.job_store_suite.nodes import AllocationCases, NodeCases, PlacementCases
 from taskmq.testing.job_store_suite.quotas import QuotaCases
 from taskmq.testing.job_store_suite.races import Races
+from taskmq.testing.job_store_suite.repetition import Repetitions
 from taskmq.testing.job_store_suite.reports import ReportProofs, Reports, RestoredStores
 from taskmq.testing.job_store_suite.retention import Retention
 from taskmq.testing.job_store_suite.schedules import ScheduleFirings, ScheduleRows
@@ -52,6 +53,7 @@ class JobStoreSuite(
     Reports,
     ReportProofs,
     Retention,
+    Repetitions,
     Timers,
     ScheduleRows,
     ScheduleFirings,

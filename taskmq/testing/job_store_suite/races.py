@@ -9,7 +9,8 @@ from msgspec.structs import replace
 from taskmq.contracts.jobs import DueJob, JobRecord, JobUpdate, Pick, slot_key
 from taskmq.model.jobs.reports import ReportKind
 from taskmq.model.states import CHANGEABLE, TERMINAL, JobState
-from taskmq.testing.job_store.model import JobModel, lane_of, shard_of
+from taskmq.testing.job_store.model import JobModel
+from taskmq.testing.job_store.values import lane_of, shard_of
 from taskmq.testing.job_store_suite.case import JobStoreCase
 from taskmq.testing.job_store_suite.driver import HOUR, QUEUE, JobDriver, error, ids, report
 from taskmq.testing.runner import case

@@ -193,12 +193,17 @@ def _use_jobs(client: Client) -> None:
     assert (copied.status, copied.job_id, copied.state) == ("cloned", "copy", "scheduled")
     copy = client.jobs.get("copy", expand=["payload"])
     assert (copy.args, copy.payload, copy.priority, copy.retry_of) == (["b"], {"number": 4}, 8, found.id)
+    assert client.jobs.get("one").retried_as == again.id
+    with pytest.raises(JobConflict, match="retried as job again"):
+        client.jobs.retry("one")
+    assert client.jobs.retry("one", new_id="thrice", again=True).job_id == "thrice"
+    assert client.jobs.cancel("thrice").status == "cancelled"
     assert client.jobs.count("status:cancelled").count == 1
-    counts = client.jobs.counts(["status:cancelled", "task:none"], max_age=1)
-    assert [(one.filter, one.count) for one in counts] == [("status:cancelled", 1), ("task:none", 0)]
+    counts = client.jobs.counts(["status:cancelled retried:any", "task:none"], max_age=1)
+    assert [(one.filter, one.count) for one in counts] == [("status:cancelled retried:any", 2), ("task:none", 0)]
     assert client.jobs.get("one", expand=["progress"]).progress is None
-    assert [job.progress for job in client.jobs.page(expand=["progress"]).items] == [None] * 3
-    assert {job.job_id for job in client.jobs.list(page_size=2)} == {"one", "again", "copy"}
+    assert [job.progress for job in client.jobs.page(expand=["progress"]).items] == [None] * 4
+    assert {job.job_id for job in client.jobs.list(page_size=2)} == {"one", "again", "copy", "thrice"}
     assert client.jobs.act("cancel", "status:scheduled", dry_run=True).matched == 1
     assert client.jobs.act("cancel", "status:scheduled", note="all").done == 1
     begun = client.bulks.begin("hold", "task:none", rate=5.0, note="inventory")

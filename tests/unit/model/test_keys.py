@@ -85,7 +85,6 @@ def test_what_is_too_long_to_be_kept_is_kept_by_its_hash_which_knows_the_tenant(
     ("found", "wanted"),
     [
         (keys.outside_job_id("shop", "order-17"), "taskmq:event:shop:order-17"),
-        (keys.repeated_job_id("b", "j"), "taskmq:bulk:b:j"),
         (keys.flow_job_id("f", "1", 0), "taskmq:step:f~1"),
         (keys.flow_job_id("f", "1", 2), "taskmq:step:f~1~2"),
         (keys.flow_job_id("@acme:f", "1", 2), "@acme:taskmq:step:f~1~2"),
@@ -104,7 +103,6 @@ _DERIVED = st.one_of(
     st.builds(keys.scheduled_job_id, _FACTS, _FACTS, st.integers(0, 2**50), st.sampled_from(["", "b"])),
     st.builds(keys.reaction_job_id, _FACTS, _FACTS, _FACTS),
     st.builds(keys.outside_job_id, _FLOWS, _FACTS),
-    st.builds(keys.repeated_job_id, st.uuids().map(str), st.uuids().map(str)),
     st.builds(keys.flow_job_id, _FLOWS, _FLOWS, st.integers(0, 3)),
     st.builds(keys.flow_end_id, _FLOWS, st.integers(0, 3)),
 )

@@ -77,6 +77,11 @@ class Fragile(MemoryJobStore):
         self._count(len(jobs))
         return answers
 
+    async def retry(self, job: NewJob, update: JobUpdate) -> Submitted | None:
+        answer = await super().retry(job, update)
+        self._count()
+        return answer
+
     def _count(self, changes: int = 1) -> None:
         self.left -= changes
         if self.left <= 0:
@@ -143,6 +148,33 @@ async def test_who_is_killed_leaves_it_to_the_next_and_each_job_is_done_to_once(
         assert Counter(job.detail.retry_of for job in stage.model.jobs.values() if job.detail) == Counter(ids)
     else:
         assert _marks(stage, ids, bulk) == Counter(ids)
+
+
+@run_by(play)
+async def test_what_was_retried_is_not_retried_by_a_second_bulk_unless_that_says_so(stage: Stage, /) -> None:
+    ids = await _jobs(stage, 3)
+    bulks = _bulks(stage)
+    ended: list[Bulk] = []
+    orders = [BulkOrder("cancel", ""), *[BulkOrder("retry", "status:cancelled")] * 2]
+    async with stage.running(BulkRunner(_app(stage), me="a")):
+        for order in (*orders, BulkOrder("retry", "status:cancelled", again=True)):
+            bulk = await bulks.begin(order)
+            await stage.pass_by(6)
+            ended.append(await _ended(stage, bulk))
+
+    assert [(one.matched, one.done, one.refused) for one in ended] == [(3, 3, 0), (3, 3, 0), (0, 0, 0), (3, 3, 0)]
+    again = {job.detail.retry_of: job.id for job in stage.model.jobs.values() if job.detail}
+    assert len(stage.model.jobs) == 9
+    assert {one.job_id: one.retried_as for one in ended[3].repeated} == again
+    assert {stage.job(job_id).retried_as for job_id in ids} == set(again.values())
+    assert {one.job_id for one in ended[1].repeated} == set(ids)
+    assert ended[0].repeated == ended[2].repeated == ()
+
+
+@run_by(play)
+async def test_only_a_retry_is_done_again(stage: Stage, /) -> None:
+    with pytest.raises(InvalidOption, match="only a retry is done again"):
+        await _bulks(stage).begin(BulkOrder("cancel", "", again=True))
 
 
 @run_by(play)

@@ -10,7 +10,7 @@ from taskmq.model.jobs.reports import Report
 from taskmq.model.outcome import ErrorRecord
 from taskmq.scheduler.reports.refusals import judge, judged
 from taskmq.testing import FakeClock, MemoryJobStore
-from taskmq.testing.job_store.model import shard_of
+from taskmq.testing.job_store.values import shard_of
 from taskmq.testing.job_store_suite.driver import JobDriver
 
 _HOUR = 3_600_000

@@ -1,5 +1,8 @@
 """The calls of document 001, with exactly its bodies."""
 
+from taskmq.model.outcome import ErrorRecord
+from taskmq.model.states import JobState
+from taskmq.testing.job_store_suite.driver import HOUR, JobDriver
 from tests.unit.server.kit import DOCUMENT, Site
 
 
@@ -75,6 +78,32 @@ def test_the_document_form_embeds_logs_and_retries(site: Site) -> None:
     assert found["retries"] == []
     assert [line["log_message"] for line in found["logs"]] == ["submitted", "cancel: ordered twice", "cancelled"]
     assert set(found["logs"][0]) == {"log_time", "log_level", "log_message"}
+
+
+def test_each_retry_is_shown_with_what_became_of_it(site: Site) -> None:
+    error = ErrorRecord(type_name="ValueError", message="no")
+
+    async def fail_twice() -> str:
+        driver = JobDriver(site.app.sessions.store())
+        job = await driver.dispatched(tenant="acme")
+        waiting = await driver.accepted(job, "retry", started=1_000, ran=10, error=error)
+        await driver.updated(waiting, JobState.QUEUED, due=await driver.store.now_ms(), kind="retry")
+        (job,) = (await driver.dispatch()).jobs
+        await driver.accepted(job, "retry", started=2_000, ran=10, delay=HOUR, error=error)
+        return job.id
+
+    with site.client.portal() as portal:
+        job_id = portal.call(fail_twice)
+
+    found = site("GET", f"/jobs/{job_id}?expand=logs,retries").json()
+    assert [one["status"] for one in found["retries"]] == ["failed", "queued"]
+    assert [one["retry_time"] for one in found["retries"]] == ["1970-01-01T00:00:02.000Z", found["due_at"]]
+    assert [line["log_message"] for line in found["logs"][:4]] == [
+        "attempt 1 started at w1",
+        "attempt 1 failed: ValueError: no",
+        "attempt 2 started at w1",
+        "attempt 2 failed: ValueError: no",
+    ]
 
 
 def test_a_list_of_the_document_is_an_array_with_its_filters(site: Site) -> None:

@@ -319,6 +319,34 @@ def test_running_again_what_has_ended_is_in_the_audit(site: Site) -> None:
     ]
 
 
+def test_a_job_is_retried_once_unless_another_run_is_asked_for(site: Site) -> None:
+    site.submit()
+    site("DELETE", "/jobs/order-17")
+
+    made = site("POST", "/jobs/order-17/retry", {})
+    refused = site("POST", "/jobs/order-17/retry", {})
+    again = site("POST", "/jobs/order-17/retry", {"again": True})
+
+    assert (made.status_code, refused.status_code, again.status_code) == (201, 409, 201)
+    assert made.json()["id"] in refused.json()["detail"]
+    assert site("GET", "/jobs/order-17").json()["retried_as"] == again.json()["id"]
+    assert site("GET", f"/jobs/{again.json()['id']}").json()["retry_of"] == site("GET", "/jobs/order-17").json()["id"]
+    assert site("GET", "/jobs/count?filter=status:cancelled").json()["count"] == 0
+    assert site("GET", "/jobs/count?filter=status:cancelled+retried:yes").json()["count"] == 1
+
+
+def test_the_same_request_for_a_retry_is_the_same_retry(site: Site) -> None:
+    site.submit()
+    site("DELETE", "/jobs/order-17")
+    version = site("GET", "/jobs/order-17").headers["ETag"]
+    headers = {"Idempotency-Key": "once", "If-Match": version}
+
+    first, second = (site("POST", "/jobs/order-17/retry", {}, headers=headers) for _ in range(2))
+
+    assert (first.status_code, first.json()) == (second.status_code, second.json())
+    assert site("GET", "/jobs/count").json()["count"] == 2
+
+
 def test_a_job_is_repeated_with_other_arguments_and_priority(site: Site) -> None:
     site.submit(priority="low", labels={"team": "web"})
     changes = {"payload": {"key": "secret"}, "priority": 9, "job_id": "edited"}

@@ -1,1 +1,1 @@
-"""What is kept of jobs that have ended, and for how long."""
+"""What is kept of jobs that have ended, for how long, and how they are repeated."""

@@ -20,7 +20,7 @@ __all__ = ["ended_days", "ended_on", "forget_ended", "forget_some_of_tenant", "f
 _TOGETHER: Final = 500
 _FIRST: Final = "00000000-0000-0000-0000-000000000000"
 _ENDED: Final = f"""
-select {JOB_COLUMNS.removesuffix(", body")}, finished, content_type, result,
+select {JOB_COLUMNS.removesuffix(", body")}, finished, content_type, result, retried_as,
        coalesce(t.body, (select body from taskmq.job_body b where b.id = t.id)) as body,
        (select detail from taskmq.job_detail d where d.id = t.id) as detail
 from taskmq.job_history t where ended >= $1 and ended < $2 and id > $3 order by id limit $4"""

@@ -21,9 +21,9 @@ import msgspec
 
 from taskmq.contracts.jobs import JobPage, JobRecord
 from taskmq.model.envelope import submitted_at
-from taskmq.model.jobs.filters import JobFilter
-from taskmq.model.states import TERMINAL
-from taskmq_sql.jobs.codes import CODES
+from taskmq.model.jobs.filters import UNSUCCESSFUL, JobFilter
+from taskmq.model.states import TERMINAL, JobState
+from taskmq_sql.jobs.codes import CODES, STATES
 from taskmq_sql.jobs.partitions import DAY
 from taskmq_sql.jobs.tables import SCHEMA, job, job_detail, job_history
 
@@ -42,7 +42,7 @@ _COLUMNS: Final = ", ".join(
 _DETAIL: Final = f"(select detail from {SCHEMA}.{job_detail.name} d where d.id = t.id) as detail"
 _LISTED: Final = {
     job.name: f"select {_COLUMNS}, null::bigint as finished, null::text as content_type, {_DETAIL}",
-    job_history.name: f"select {_COLUMNS}, finished, content_type, {_DETAIL}",
+    job_history.name: f"select {_COLUMNS}, finished, content_type, retried_as, {_DETAIL}",
 }
 
 Statement = tuple[str, list[object]]
@@ -170,7 +170,7 @@ def scans(which: JobFilter, known: Known) -> list[Scan]:
     found: list[Scan] = []
     states = {CODES[state] for state in which.states if state in CODES}
     terminal = {CODES[state] for state in TERMINAL}
-    if not which.states or states - terminal:
+    if which.retried != "yes" and (not which.states or states - terminal):
         found.append(_scan(job.name, which, known, states=states - terminal))
     if not which.states:
         found.append(_scan(job_history.name, which, known))
@@ -199,6 +199,9 @@ def _scan(
         conditions.append((f"state <> {_SUCCEEDED}", ()))
         if "state" not in names:
             conditions.append(("state = {}", (state,)))
+        if which.wants_retried(STATES[state]) is False:
+            # Most are so, and a bound would make a count of them vague.
+            conditions.append(("retried_as is null", ()))
     rest = _row_conditions(which, is_history=is_history)
     if listed := sorted(states):
         rest.append((f"state in ({', '.join(map(str, listed))})", ()))
@@ -254,11 +257,26 @@ def _row_conditions(which: JobFilter, *, is_history: bool) -> list[_Part]:
         found.append(("finished - started >= {}", (which.min_ran,)) if is_history else ("false", ()))
     if which.min_waited is not None:
         found.append(("started - due >= {}", (which.min_waited,)))
+    if is_history:
+        found += _retried(which)
     if which.labels:
         has_all = " and ".join(["d.detail::json -> 'labels' ->> {}::text = {}"] * len(which.labels))
         detail = f"exists (select from {SCHEMA}.{job_detail.name} d where d.id = t.id and {has_all})"
         found.append((detail, tuple(part for label in which.labels for part in label)))
     return found
+
+
+def _retried(which: JobFilter) -> list[_Part]:
+    """What is said of repetitions of ended jobs, beyond what the walk down one state has among its conditions."""
+    if which.retried == "yes":
+        return [("retried_as is not null", ())]
+    if which.retried == "no" and not which.states:
+        return [("retried_as is null", ())]
+    if JobState.SUCCEEDED in which.states and not which.retried and which.states & UNSUCCESSFUL:
+        return [(f"(retried_as is null or state = {_SUCCEEDED})", ())]
+    if JobState.SUCCEEDED in which.states and which.retried == "no":
+        return [("retried_as is null", ())]
+    return []
 
 
 def _among(column: str, kind: str, values: Sequence[object]) -> _Part:

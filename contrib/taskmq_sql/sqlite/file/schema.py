@@ -303,6 +303,11 @@ ALTER TABLE alert_notice ADD COLUMN host TEXT NOT NULL DEFAULT '';
 CREATE INDEX alert_notice_due ON alert_notice (tenant, next_at, id) WHERE next_at IS NOT NULL;
 DROP INDEX alert_notice_next"""
 
+_RETRIES: Final = """
+ALTER TABLE job ADD COLUMN scheduled INTEGER;
+ALTER TABLE job_history ADD COLUMN scheduled INTEGER;
+ALTER TABLE job_history ADD COLUMN retried_as BLOB"""
+
 # One for each version, in their order. A step that was released never changes.
 _STEPS: Final = (
     _FIRST,
@@ -325,6 +330,7 @@ _STEPS: Final = (
     _FAILURE_WORDS,
     _NOTICES_IN_TURN,
     _REPORT_KEYS,
+    _RETRIES,
 )
 
 _KEYED: Final = _STEPS.index(_REPORT_KEYS) + 1

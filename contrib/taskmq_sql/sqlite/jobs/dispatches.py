@@ -153,7 +153,7 @@ def undispatch(
             job.give_reason(job.cancel_requested)
         elif delay > 0:
             job.step(JobState.SCHEDULED, now=now)
-            job.due = now + round(delay * 1000)
+            job.put_off(now + round(delay * 1000))
         else:
             job.step(JobState.QUEUED, now=now)
     save(transaction, found)

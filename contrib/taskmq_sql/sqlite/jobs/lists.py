@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from taskmq.contracts.jobs import JobPage, JobRecord
-from taskmq.model.jobs.filters import JobFilter
+from taskmq.model.jobs.filters import UNSUCCESSFUL, JobFilter
 from taskmq.model.states import JobState
 from taskmq.model.units import storable
 from taskmq_sql.sqlite.file.connection import Transaction
@@ -66,6 +66,7 @@ class _Condition:
         self._add_names(which)
         self._add_times(which)
         self._add_rest(which)
+        self._add_retried(which)
 
     @property
     def text(self) -> str:
@@ -160,6 +161,16 @@ class _Condition:
                 storable(name),
                 storable(value),
             )
+
+    def _add_retried(self, which: JobFilter) -> None:
+        if not self._is_history:
+            if which.retried == "yes":
+                self._add(_NOTHING)
+            return
+        if which.retried in ("yes", "no"):
+            self._add(f"retried_as IS {'NOT ' if which.retried == 'yes' else ''}NULL")
+        elif not which.retried and which.states & UNSUCCESSFUL:
+            self._add(f"(retried_as IS NULL OR state = {_SUCCEEDED})")
 
 
 def _id(job: JobRecord) -> str:

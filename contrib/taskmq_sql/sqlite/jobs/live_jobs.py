@@ -21,20 +21,20 @@ _WAITS_FOR_OTHERS: Final = frozenset({CODES[JobState.WAITING], CODES[JobState.HE
 
 _LOAD: Final = """
     SELECT id, state, version, attempt, token, tenant, queue, priority, due, expires, dispatched, started, worker,
-        cancel_requested, error_type, error, traceback, has_dependents
+        cancel_requested, error_type, error, traceback, scheduled, has_dependents
     FROM job WHERE id IN (@values)
 """
 _CHANGE: Final = """
     UPDATE job SET state = v.column2, version = v.column3, attempt = v.column4, token = v.column5, queue = v.column6,
         priority = v.column7, due = v.column8, expires = v.column9, dispatched = v.column10, started = v.column11,
         worker = v.column12, cancel_requested = v.column13, error_type = v.column14, error = v.column15,
-        traceback = v.column16
+        traceback = v.column16, scheduled = v.column17
     FROM (VALUES @rows) AS v WHERE job.id = v.column1
 """
 _END: Final = """
     INSERT INTO job_history (id, state, version, attempt, token, queue, priority, due, expires, dispatched, started,
-        worker, cancel_requested, error_type, error, traceback, finished, content_type, result, tenant, task, key,
-        detail, body)
+        worker, cancel_requested, error_type, error, traceback, scheduled, finished, content_type, result, tenant,
+        task, key, detail, body)
     SELECT v.*, j.tenant, j.task, j.key, j.detail, j.body
     FROM (VALUES @rows) AS v CROSS JOIN job AS j ON j.id = v.column1
 """
@@ -66,6 +66,7 @@ class LiveJob(msgspec.Struct):
     error_type: str | None
     error: str | None
     traceback: str | None
+    scheduled: int | None
     has_dependents: int | None
     before: Sequence[Any] = ()
     finished: int | None = None
@@ -78,6 +79,11 @@ class LiveJob(msgspec.Struct):
         self.version += 1
         if self.state in ENDED:
             self.finished = now
+
+    def put_off(self, due: int) -> None:
+        """It is due then; when it was to run at first is kept."""
+        self.scheduled = self.due if self.scheduled is None else self.scheduled
+        self.due = due
 
     def fail_with(self, error: ErrorRecord | None) -> None:
         """Its error is this one, or none."""
@@ -162,6 +168,7 @@ def _values(job: LiveJob) -> tuple[Any, ...]:
     return (
         job.id, job.state, job.version, job.attempt, job.token, job.queue, job.priority, job.due, job.expires,
         job.dispatched, job.started, job.worker, job.cancel_requested, job.error_type, job.error, job.traceback,
+        job.scheduled,
     )  # fmt: skip
 
 

@@ -14,16 +14,18 @@ __all__ = ["LISTED", "LISTED_ENDED", "actions", "attempts", "events", "get", "re
 
 _COMMON: Final = """
     id, tenant, key, task, queue, priority, state, version, attempt, token, due, expires, dispatched, started, worker,
-    cancel_requested, error_type, error, traceback, detail"""
+    cancel_requested, error_type, error, traceback, scheduled, detail"""
 
-LISTED: Final = f"{_COMMON}, NULL, NULL, x'', NULL"
+LISTED: Final = f"{_COMMON}, NULL, NULL, NULL, x'', NULL"
 """The columns of a live job in a list."""
 
-LISTED_ENDED: Final = f"{_COMMON}, finished, NULL, x'', NULL"
+LISTED_ENDED: Final = f"{_COMMON}, retried_as, finished, NULL, x'', NULL"
 """The columns of a job of `job_history` in a list."""
 
-_WHOLE: Final = f"SELECT {_COMMON}, NULL, NULL, body, NULL FROM job WHERE id = ?"
-_WHOLE_ENDED: Final = f"SELECT {_COMMON}, finished, content_type, body, result FROM job_history WHERE id = ?"
+_WHOLE: Final = f"SELECT {_COMMON}, NULL, NULL, NULL, body, NULL FROM job WHERE id = ?"
+_WHOLE_ENDED: Final = (
+    f"SELECT {_COMMON}, retried_as, finished, content_type, body, result FROM job_history WHERE id = ?"
+)
 _ACTIONS: Final = """
     WITH e AS MATERIALIZED (
         SELECT rowid AS number, * FROM event INDEXED BY event_at WHERE at >= ? ORDER BY at DESC, rowid DESC LIMIT ?
@@ -54,7 +56,8 @@ def record(transaction: Transaction, row: Sequence[Any]) -> JobRecord:
     """The job of a row with the columns of a list, or with body and result."""
     (
         job_id, tenant, key, task, queue, priority, state, version, attempt, token, due, expires, dispatched, started,
-        worker, cancel_requested, error_type, error, traceback, detail, finished, content_type, body, result,
+        worker, cancel_requested, error_type, error, traceback, scheduled, detail, retried_as, finished, content_type,
+        body, result,
     ) = row  # fmt: skip
     return JobRecord(
         id=id_text(job_id),
@@ -68,6 +71,7 @@ def record(transaction: Transaction, row: Sequence[Any]) -> JobRecord:
         attempt=attempt,
         token=token,
         due=due,
+        scheduled=scheduled,
         # The store's own ids say it.
         submitted=int.from_bytes(job_id[:6]),
         expires=expires,
@@ -81,6 +85,7 @@ def record(transaction: Transaction, row: Sequence[Any]) -> JobRecord:
         result=result or b"",
         error=_error(error_type, error, traceback),
         detail=None if detail is None else _details.decode(detail),
+        retried_as="" if retried_as is None else id_text(retried_as),
     )
 
 

@@ -117,7 +117,7 @@ class _Reporting:
         if job.state in ENDED:
             self._end(job, report, after)
         elif after in _AGAIN:
-            job.due = self._now + report.delay
+            job.put_off(self._now + report.delay)
         if after is JobState.RETRYING:
             self._keep_attempt(job, report)
             job.attempt += 1

@@ -17,7 +17,7 @@ from taskmq_sql.sqlite.jobs.dispatches import holds
 from taskmq_sql.sqlite.jobs.live_jobs import LiveJob, load, note_events, save
 from taskmq_sql.sqlite.jobs.records import get
 
-__all__ = ["due", "fire", "update"]
+__all__ = ["due", "fire", "update", "write_down"]
 
 _SHARDS: Final = 64
 _WAITS: Final = frozenset({CODES[JobState.SCHEDULED], CODES[JobState.RETRYING]})
@@ -47,9 +47,7 @@ def update(transaction: Transaction, change: JobUpdate) -> JobRecord | None:
         by=change.by,
         note=change.note,
     )
-    note_events(transaction, [(job.id, event)])
-    if change.audit is not None:
-        drive(transaction, note(transaction.now, [change.audit]))
+    write_down(transaction, change, event)
     return get(transaction, change.id)
 
 
@@ -79,9 +77,21 @@ def fire(transaction: Transaction, slot: int, epoch: int, jobs: Sequence[DueJob]
     return {Lane(name(connection, queue), priority, name(connection, tenant)) for queue, priority, tenant in lanes}
 
 
+def write_down(transaction: Transaction, change: JobUpdate, event: HistoryEntry) -> None:
+    """Note a change in the job's history, and in the audit where that is to have it."""
+    job_id = id_bytes(change.id)
+    assert job_id is not None
+    note_events(transaction, [(job_id, event)])
+    if change.audit is not None:
+        drive(transaction, note(transaction.now, [change.audit]))
+
+
 def _set_fields(transaction: Transaction, job: LiveJob, change: JobUpdate) -> None:
     if change.due is not msgspec.UNSET:
-        job.due = change.due
+        if change.kind == "change":
+            job.due, job.scheduled = change.due, None
+        else:
+            job.put_off(change.due)
     if change.expires is not msgspec.UNSET:
         job.expires = change.expires
     if change.priority is not msgspec.UNSET:

@@ -5,7 +5,7 @@ import asyncio
 from taskmq.contracts.jobs import DueJob, JobRecord, Lane
 from taskmq.model.jobs.reports import ReportKind
 from taskmq.model.states import JobState
-from taskmq.testing.job_store.model import lane_of, shard_of
+from taskmq.testing.job_store.values import lane_of, shard_of
 from taskmq.testing.job_store_suite.case import JobStoreCase
 from taskmq.testing.job_store_suite.driver import HOUR, JobDriver, ids
 from taskmq.testing.runner import case

@@ -26,7 +26,8 @@ from taskmq.model.jobs.filters import JobFilter
 from taskmq.model.jobs.reports import Report, ReportKind
 from taskmq.model.states import TERMINAL, UNDERWAY, JobState
 from taskmq.testing.job_store.gates import open_gates, put_behind
-from taskmq.testing.job_store.model import JobModel, shard_of
+from taskmq.testing.job_store.model import JobModel
+from taskmq.testing.job_store.values import shard_of
 from taskmq.testing.job_store_suite.driver import HOUR, LONG, JobDriver, error, later, unlike
 
 __all__ = ["JobHistory"]

@@ -5,7 +5,16 @@ import json
 import msgspec
 import pytest
 
-from taskmq.model.jobs.bulks import MOST_REFUSALS, Bulk, BulkRefused, add_outcomes
+from taskmq.model.jobs.bulks import (
+    MOST_REFUSALS,
+    Bulk,
+    BulkAction,
+    BulkRefused,
+    BulkRepeated,
+    add_outcomes,
+    wanted,
+)
+from taskmq.model.jobs.filters import JobFilter, Retried
 
 _BULK = Bulk(id="1", tenant="acme", action="cancel", filter="state=held")
 
@@ -46,3 +55,28 @@ def test_outcomes_are_added_and_so_many_refusals_are_kept() -> None:
 
     assert (once.done, once.refused, once.pending, once.due) == (5, 1, (), 9)
     assert (twice.done, twice.refused, len(twice.refusals)) == (6, 1 + MOST_REFUSALS, MOST_REFUSALS)
+
+
+def test_of_the_first_that_were_repeated_it_is_kept_as_which_job() -> None:
+    repeated = [BulkRepeated(str(number), f"again {number}") for number in range(MOST_REFUSALS)]
+
+    once = add_outcomes(_BULK, done=1, refusals=(), due=9, repeated=repeated[:1])
+    twice = add_outcomes(once, done=MOST_REFUSALS, refusals=(), due=9, repeated=repeated)
+
+    assert once.repeated == (repeated[0],)
+    assert (twice.done, len(twice.repeated), twice.repeated[1]) == (1 + MOST_REFUSALS, MOST_REFUSALS, repeated[0])
+
+
+@pytest.mark.parametrize(
+    ("action", "said", "again", "meant"),
+    [
+        ("retry", "", False, "no"),
+        ("retry", "", True, "any"),
+        ("retry", "yes", False, "yes"),
+        ("cancel", "", False, ""),
+    ],
+)
+def test_a_retry_of_many_leaves_out_what_was_retried_before(
+    action: BulkAction, said: Retried, again: bool, meant: str
+) -> None:
+    assert wanted(JobFilter(retried=said), action, again=again) == JobFilter(retried=meant)  # type: ignore[arg-type]

@@ -34,6 +34,7 @@ _filters = st.builds(
     min_waited=_numbers,
     labels=st.lists(st.tuples(_texts.filter(bool), _texts), max_size=3).map(tuple),
     ids=_names,
+    retried=st.sampled_from(["", "any", "no", "yes"]),
 )
 
 

@@ -24,3 +24,22 @@ def test_a_filter_travels_as_json_also_with_the_earlier_word_for_failed() -> Non
 
     assert msgspec.json.decode(msgspec.json.encode(which), type=JobFilter) == which
     assert msgspec.json.decode(b'{"states":["dead"]}', type=JobFilter).states == {JobState.FAILED}
+
+
+@pytest.mark.parametrize(
+    ("which", "expected"),
+    [
+        (JobFilter(), [None, None, None]),
+        (JobFilter(states=frozenset({JobState.FAILED})), [False, None, None]),
+        (JobFilter(states=frozenset({JobState.FAILED, JobState.SUCCEEDED})), [False, None, None]),
+        (JobFilter(states=frozenset({JobState.FAILED, JobState.EXPIRED})), [False, False, None]),
+        (JobFilter(states=frozenset({JobState.FAILED}), retried="any"), [None, None, None]),
+        (JobFilter(states=frozenset({JobState.FAILED}), retried="yes"), [True, True, True]),
+        (JobFilter(retried="no"), [False, False, False]),
+    ],
+)
+def test_who_looks_for_failures_does_not_look_for_what_was_retried(
+    which: JobFilter, expected: list[bool | None]
+) -> None:
+    states = (JobState.FAILED, JobState.EXPIRED, JobState.SUCCEEDED)
+    assert [which.wants_retried(state) for state in states] == expected

@@ -23,7 +23,7 @@ function Preview({ jobs, changes, matched }) {
   const due = changes.schedule_time ? instant(changes.schedule_time) : changes.delay ? `in ${changes.delay}` : "";
   const turned = (/** @type {unknown} */ before, /** @type {unknown} */ after) => (after === undefined || after === "" ? before : html`${before} → <strong>${after}</strong>`);
   return html`<div role="status">${matched === 0 ? html`<p>No job fits, so none would change.</p>` : html`<p>Would change, ${jobs.length < matched ? `the newest ${jobs.length} of ${count(matched)}` : `all ${count(matched)}`}:</p>
-    <${Table} label="Preview" columns=${["Job", "Due", "Priority"]}>${jobs.map((job) => html`<tr key=${job.id}><td>${job.job_id}</td><td>${turned(instant(job.schedule_time), due)}</td><td>${turned(job.priority, changes.priority)}</td></tr>`)}<//>
+    <${Table} label="Preview" columns=${["Job", "Due", "Priority"]}>${jobs.map((job) => html`<tr key=${job.id}><td>${job.job_id}</td><td>${turned(instant(job.due_at), due)}</td><td>${turned(job.priority, changes.priority)}</td></tr>`)}<//>
     <p class="dim">Jobs that a worker has, or that have ended, stay as they are.</p>`}</div>`;
 }
 

@@ -40,6 +40,8 @@ function One({ id }) {
     ${one.refusals.length > 0 && html`<${Section} title="Stayed as they were"><${Table} label="Jobs that stayed as they were" columns=${["Job", "Why"]}>${one.refusals.map((/** @type {any} */ refusal, /** @type {number} */ at) => html`<tr key=${at} data-row>
       <td><a href=${to("jobs", { filter: `id:"${refusal.job_id.replace(/["\\]/g, (/** @type {string} */ found) => `\\${found}`)}"` })}>${refusal.job_id}</a></td><td class="wide">${refusal.detail}</td></tr>`)}<//>
       ${one.refused > one.refusals.length && html`<p class="dim">Of the others it is not kept why.</p>`}<//>`}
+    ${one.repeated.length > 0 && html`<${Section} title="Run again"><${Table} label="Jobs that run again as others" columns=${["Job", "Runs again as"]}>${one.repeated.map((/** @type {any} */ each) => html`<tr key=${each.retried_as} data-row><td>${each.job_id}</td><td><a href=${to(["jobs", each.retried_as])}>${each.retried_as}</a></td></tr>`)}<//>
+      ${one.done > one.repeated.length && html`<p class="dim">The pages of the others say which jobs repeat them.</p>`}<//>`}
     ${open && html`<${Confirm} title="Abort" verb="Abort it" close=${() => show(false)} act=${abort}><p>It is done to no more jobs. What was done stays done.</p><//>`}`}<//>`;
 }
 

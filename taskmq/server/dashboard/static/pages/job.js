@@ -116,7 +116,7 @@ function Change({ job, close, done }) {
     done();
   };
   return html`<${Confirm} title="Change" close=${close} act=${act} verb="Change" note>
-    <${TimeFields} when=${when} setWhen=${setWhen} priority=${priority} setPriority=${setPriority} hint=${`Now: ${instant(job.schedule_time)}`} />
+    <${TimeFields} when=${when} setWhen=${setWhen} priority=${priority} setPriority=${setPriority} hint=${`Now: ${instant(job.due_at)}`} />
     <${Field} label="Or run in" hint="Such as 10m or 2h; 0s for now."><input value=${delay} onInput=${(/** @type {any} */ e) => setDelay(e.target.value)} /><//>
     ${fields}<//>`;
 }
@@ -128,7 +128,7 @@ function Actions({ job, reload }) {
   const runs = job.state === "running";
   const close = () => show("");
   const retry = async () => {
-    const made = await send(`${where}/retry`);
+    const made = await send(`${where}/retry`, { again: Boolean(job.retried_as) });
     notify(made.id === job.id ? "It runs now." : "Runs again, as another job.");
     if (made.id === job.id) reload(); else go(["jobs", made.id]);
   };
@@ -141,7 +141,7 @@ function Actions({ job, reload }) {
   };
   return html`
     ${may("jobs.change") && html`
-      ${!runs && html`<${Action} act=${retry} mark="r" kind=${ended ? "primary" : ""} title="r">${ended ? "Run again" : "Run now"}<//>`}
+      ${!runs && html`<${Action} act=${retry} mark="r" kind=${ended && !job.retried_as ? "primary" : ""} title="r">${job.retried_as ? "Run once more" : ended ? "Run again" : "Run now"}<//>`}
       ${job.state === "held" && html`<${Action} act=${() => act("release", "")} mark="h" title="h">Release<//>`}
       ${!ended && !runs && job.state !== "held" && html`<button type="button" data-key="h" title="h" onClick=${() => show("hold")}>Hold</button>`}
       ${!ended && !runs && html`<button type="button" onClick=${() => show("change")}>Change</button>`}
@@ -195,11 +195,13 @@ function Details({ job, reload, level, from }) {
           ["Task", html`<a href=${to(["tasks", job.task])}>${job.task}</a>`], ["Queue", html`<a href=${to(["queues", job.queue])}>${job.queue}</a>`],
           ["Tenant", job.tenant], ["Priority", job.priority], ["Attempt", job.attempt], ["Worker", job.worker], ["Owner", job.owner], ["Description", job.description],
           ["Progress", job.progress && html`<${HowFar} ...${job.progress} /> ${job.progress.note}`],
-          ["Submitted", html`<${When} at=${job.submitted_at} exact />`], ["Due", html`<${When} at=${job.schedule_time} exact />`],
+          ["Submitted", html`<${When} at=${job.submitted_at} exact />`], ["Due", html`<${When} at=${job.due_at} exact />`],
+          ["First due", job.schedule_time !== job.due_at && html`<${When} at=${job.schedule_time} exact />`],
           ["Started", job.start_time && html`<${When} at=${job.start_time} exact />`], ["Ended", job.end_time && html`<${When} at=${job.end_time} exact />`],
-          ["Waited", job.start_time && span(between(job.schedule_time ?? job.submitted_at, job.start_time))], ["Ran", job.start_time && span(between(job.start_time, job.end_time ?? new Date().toISOString()))],
+          ["Waited", job.start_time && span(between(job.due_at ?? job.submitted_at, job.start_time))], ["Ran", job.start_time && span(between(job.start_time, job.end_time ?? new Date().toISOString()))],
           ["Not to start after", job.expires_at && html`<${When} at=${job.expires_at} exact />`],
           ["Repeats", job.retry_of && html`<a href=${to(["jobs", job.retry_of])}>${job.retry_of}</a>`],
+          ["Retried as", job.retried_as && html`<a href=${to(["jobs", job.retried_as])}>${job.retried_as}</a>`],
           ["Labels", Object.entries(job.labels).map(([name, value]) => `${name}: ${value}`).join(", ")], ["Id", job.id], ["Version", job.version],
         ]} /><//>
         <${Section} title="Course"><${Shown} loaded=${attempts}>${(/** @type {any} */ { items }) => html`<${Course} job=${job} attempts=${items} />

@@ -26,7 +26,7 @@ function withStates(filter, states) {
 const isLong = (job) => job.state === "running" && job.start_time && Date.now() - new Date(job.start_time).getTime() > LONG;
 
 /** @param {any} job */
-const isLate = (job) => WAITS.has(job.state) && job.schedule_time && Date.now() - new Date(job.schedule_time).getTime() > LATE;
+const isLate = (job) => WAITS.has(job.state) && job.due_at && Date.now() - new Date(job.due_at).getTime() > LATE;
 
 function Filter({ filter }) {
   const [text, set] = useState(filter);
@@ -76,7 +76,7 @@ function Row({ job, chosen, choose, canBulk, hasTenant }) {
     <td><a href=${to(["jobs", job.id])}>${job.job_id}</a></td>
     <td><${State} state=${job.state} />${mark && html`<${Why} job=${job} mark=${mark} />`}${job.progress && !job.end_time && html`<div><${HowFar} ...${job.progress} /></div>`}</td>
     <td>${job.task}</td><td>${job.queue}</td>${hasTenant && html`<td>${job.tenant || "–"}</td>`}
-    <td><${When} at=${job.schedule_time ?? job.submitted_at} /></td>
+    <td><${When} at=${job.due_at ?? job.submitted_at} /></td>
     <td class="number">${job.start_time ? span(between(job.start_time, job.end_time ?? (job.state === "running" ? new Date().toISOString() : null))) : "–"}</td>
     <td class="number">${job.attempt}</td>
     <td class="wide">${failure(job.error)}</td>

@@ -48,7 +48,7 @@ const Recent = ({ title, filter, none }) => html`<${Section} title=${title}>
   <${Shown} loaded=${useData("jobs", { filter, limit: 8, cursor: "" })}>${(/** @type {any} */ { items }) => items.length
     ? html`<${Table} label=${title} columns=${["Job", "State", "When", "Why"]}>${items.map((/** @type {any} */ job) => html`<tr key=${job.id} data-row>
         <td><a href=${to(["jobs", job.id])}>${job.task}</a></td><td><${State} state=${job.state} /></td>
-        <td><${When} at=${job.end_time ?? job.schedule_time} /></td><td class="wide">${failure(job.error)}</td></tr>`)}<//>`
+        <td><${When} at=${job.end_time ?? job.due_at} /></td><td class="wide">${failure(job.error)}</td></tr>`)}<//>`
     : html`<p class="dim">${none}</p>`}<//>
 <//>`;
 
