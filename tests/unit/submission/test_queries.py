@@ -41,7 +41,7 @@ async def test_jobs_are_listed_and_counted_by_texts_and_by_filters(shop: Shop, /
     assert await listed("status:held") == ["kept"]
     assert await listed(JobFilter(states=frozenset({JobState.HELD}))) == ["kept"]
     assert await listed("due:<+2h task:double") == ["double"]
-    assert await listed("task:*", tenant="acme") == ["double", "double"]
+    assert await listed("task:dou*", tenant="acme") == ["double", "double"]
     assert await listed("", tenant="") == ["kept"]
     assert await listed(JobFilter(tenant="acme", tasks=("kept",))) == []
 
