@@ -1,3 +1,4 @@
+import re
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,6 +11,8 @@ from taskmq.testing import FakeClock
 from taskmq.testing.state_suite import StateSuite
 from taskmq_local import forget_memory, open_local_state, open_memory_state
 from taskmq_redis import open_state as open_redis_state
+from tests.docs.blocks import ROOT
+from tests.servers.redis import Redis
 
 
 class TestMemory(StateSuite):
@@ -64,3 +67,16 @@ class TestRedis(StateSuite):
 
     def open_state(self, name: str = "") -> State:
         return open_redis_state(self.url, BrokerOptions(name=name))
+
+
+@pytest.mark.matrix
+class TestRedisUser(TestRedis):
+    """The user of the page about states: it has no more rights than a state needs."""
+
+    @pytest.fixture(autouse=True)
+    def _user(self, redis_server: Redis, _server: None) -> Iterator[None]:
+        (rights,) = re.findall(r"ACL SETUSER taskmq on >SECRET (.*)", (ROOT / "docs" / "state.md").read_text())
+        redis_server.command("ACL", "SETUSER", "taskmq", "on", ">secret", *rights.split())
+        self.url = self.url.replace("://", "://taskmq:secret@")
+        yield
+        redis_server.command("ACL", "DELUSER", "taskmq")

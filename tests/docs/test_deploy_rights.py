@@ -19,8 +19,10 @@ import yaml
 from tests.cli.kit import PATIENCE, Started, environment, run_process
 from tests.docs.blocks import ROOT
 from tests.servers import eventually
+from tests.servers.errors import ServerFailed
 from tests.servers.postgres import PostgreSQL
 from tests.servers.rabbitmq import RabbitMQ
+from tests.servers.redis import Redis, ask
 
 DEPLOY: Final = ROOT / "contrib" / "deploy"
 ACCOUNTS: Final = DEPLOY / "accounts.py"
@@ -71,9 +73,9 @@ def test_passwords_of_the_compose_file_are_where_they_are_needed_alone() -> None
         "RABBITMQ": {"accounts", "rabbitmq"},
         "POSTGRES": {"accounts", "postgres"},
         "GRAFANA": {"grafana"},
-        "REDIS": {*_PARTS, "redis"},
+        "REDIS": {"redis"},
         "OWNER": {"accounts", "upgrade", "grants"},
-        **{part.upper(): {"accounts", part} for part in _PARTS},
+        **{part.upper(): {"accounts", "redis", part} for part in _PARTS},
     }
 
 
@@ -143,10 +145,42 @@ def test_containers_of_the_compose_file_have_no_rights_of_root() -> None:
     assert all(service["read_only"] for service in _OURS.values())
 
 
+def _redis_settings() -> list[str]:
+    """The lines that the compose file's Redis is configured with, with a password for each part."""
+    shell = _SERVICES["redis"]["command"][-1].replace("$$", "$")
+    script, written, start = shell.partition(" > /tmp/redis.conf && exec redis-server /tmp/redis.conf")
+    assert written
+    assert not start
+    passwords = {f"{part.upper()}_PASSWORD": f"{part}-secret" for part in _PARTS} | {"REDISCLI_AUTH": "root-secret"}
+    done = subprocess.run(["sh", "-c", script], env=passwords, check=True, capture_output=True, text=True)
+    return done.stdout.splitlines()
+
+
 def test_redis_asks_for_a_password() -> None:
-    assert "requirepass" in " ".join(_SERVICES["redis"]["command"])
-    assert "REDIS_PASSWORD" not in " ".join(_SERVICES["redis"]["command"])
-    assert all(":${REDIS_PASSWORD:?}@" in _SERVICES[part]["environment"]["TASKMQ_STATE"] for part in _PARTS)
+    assert "requirepass root-secret" in _redis_settings()
+    assert "PASSWORD:" not in " ".join(_SERVICES["redis"]["command"])
+    for part in _PARTS:
+        of_part = f"redis://taskmq-{part}:${{{part.upper()}_PASSWORD:?}}@redis:6379/0"
+        assert _SERVICES[part]["environment"]["TASKMQ_STATE"] == of_part
+
+
+def test_each_part_has_a_user_at_redis_with_the_rights_that_the_page_of_states_names(redis_server: Redis) -> None:
+    (rights,) = re.findall(r"ACL SETUSER taskmq on >SECRET (.*)", (ROOT / "docs" / "state.md").read_text())
+    users = [line.split() for line in _redis_settings() if line.startswith("user ")]
+    assert [user[1] for user in users] == [f"taskmq-{part}" for part in _PARTS]
+
+    for _, name, is_on, password, *more in users:
+        assert more == rights.split()
+        redis_server.command("ACL", "SETUSER", name, is_on, password, *more)
+        url = redis_server.url.replace("://", f"://{name}:{password[1:]}@")
+        try:
+            assert ask(url, "SET", "taskmq:a", "1") == "OK"
+            for refused in (["SET", "other", "1"], ["CONFIG", "GET", "*"], ["FLUSHALL"], ["ACL", "LIST"]):
+                with pytest.raises(ServerFailed, match=r"(?i)noperm|no permissions"):
+                    ask(url, *refused)
+        finally:
+            redis_server.command("ACL", "DELUSER", name)
+            redis_server.command("DEL", "taskmq:a")
 
 
 def test_pods_have_no_rights_of_root_and_no_token_of_the_cluster() -> None:
