@@ -189,6 +189,59 @@ def test_a_crash_is_in_the_status_with_its_signal_and_the_counts_stay(local_proj
     assert run.wait() == 0
 
 
+_HANDLING = """
+import signal
+from jobs import app
+
+
+def handle(*_):
+    raise RuntimeError("not now")
+
+
+signal.signal(signal.SIGUSR1, handle)
+"""
+
+
+def test_a_handler_of_signals_that_raises_beside_a_run_changes_nothing(local_project: Project) -> None:
+    project = local_project
+    project.write(_HANDLING, "handling.py")
+    run = project.start("handling:app", supervision=SupervisorConfig(health=ANY_PORT))
+    (child,) = run.children
+    project.send("gated", "g")
+    project.wait_for("started", "g")
+
+    os.kill(child, signal.SIGUSR1)
+
+    run.wait_for_log("RuntimeError: not now")
+    project.open("g")
+    project.wait_for("finished", "g")
+    assert run.children == [child]
+    assert len(project.noted("started", "g")) == 1
+    run.signal()
+    assert run.wait() == 0
+
+
+def test_a_handler_of_signals_that_raises_without_uvloop_ends_its_process_and_no_job(local_project: Project) -> None:
+    project = local_project
+    project.write(_HANDLING, "handling.py")
+    project.write("raise ImportError", "uvloop.py")
+    run = project.start("handling:app", supervision=SupervisorConfig(health=ANY_PORT))
+    (child,) = run.children
+    project.send("gated", "g")
+    project.wait_for("started", "g")
+
+    os.kill(child, signal.SIGUSR1)
+
+    project.wait_for("started", "g", count=2)
+    project.open("g")
+    project.wait_for("finished", "g")
+    assert run.children != [child]
+    assert "RuntimeError: not now" in run.log
+    assert _get(run, "/status")[1]["ends"] == {"exit": 1}
+    run.signal()
+    assert run.wait() == 0
+
+
 def test_a_process_at_its_limit_is_replaced_without_a_gap_or_a_second_run(project: Project) -> None:
     total = 200
     run = project.start(
