@@ -10,6 +10,7 @@ from taskmq.schedules.policy import Catchup, OnResume, Overlap
 __all__ = [
     "BackfillBody",
     "BackfillView",
+    "ChangeScheduleBody",
     "InstantList",
     "OccurrenceView",
     "PauseScheduleBody",
@@ -34,6 +35,12 @@ class ScheduleLine(msgspec.Struct, frozen=True, kw_only=True):
         is_dynamic: it was made at run time, and not by the code.
         next: when it is due next; None where it never is again, or is paused.
         paused: since when.
+        task: the task, or the definition, that is called; None of a workflow.
+        cron, every, at: the rule as it was given, `every` in seconds; all None where its code is the app's own.
+        start, end: the first and the last instant that may be one.
+        catchup, late_after, catchup_window, catchup_limit, catchup_rate, overlap, max_concurrency, on_resume, jitter:
+            what becomes of occurrences that are late, or meet earlier ones; times in seconds.
+        args, kwargs: by place and by name; None of a workflow, and for a caller who may not read jobs.
     """
 
     name: str
@@ -45,6 +52,23 @@ class ScheduleLine(msgspec.Struct, frozen=True, kw_only=True):
     next: str | None
     paused: str | None
     note: str
+    task: str | None
+    cron: str | None
+    every: float | None
+    at: str | None
+    start: str | None
+    end: str | None
+    catchup: Catchup
+    late_after: float
+    catchup_window: float
+    catchup_limit: int
+    catchup_rate: int
+    overlap: Overlap
+    max_concurrency: int
+    on_resume: OnResume
+    jitter: float
+    args: list[Any] | None
+    kwargs: dict[str, Any] | None
 
 
 class ScheduleList(msgspec.Struct, frozen=True):
@@ -62,18 +86,9 @@ class OccurrenceView(msgspec.Struct, frozen=True, kw_only=True):
     kind: str
 
 
-class ScheduleView(msgspec.Struct, frozen=True, kw_only=True):
+class ScheduleView(ScheduleLine, frozen=True, kw_only=True):
     """A schedule, and what has become of its occurrences; `active` are the jobs that wait or run."""
 
-    name: str
-    tenant: str
-    starts: str
-    rule: str
-    tz: str
-    is_dynamic: bool
-    next: str | None
-    paused: str | None
-    note: str
     fired: int
     late: int
     missed: int
@@ -153,6 +168,31 @@ class PutScheduleBody(ScheduleRule, frozen=True, kw_only=True, forbid_unknown_fi
     task: ShortText
     args: list[Any] = []
     kwargs: dict[str, Any] = {}
+    catchup: Catchup | None = None
+    overlap: Overlap | None = None
+    max_concurrency: Annotated[int, msgspec.Meta(ge=1, le=1_000_000)] | None = None
+    on_resume: OnResume | None = None
+    jitter: ShortText | float | None = None
+
+
+class ChangeScheduleBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What is different about a schedule from now on; what is not said, or null, stays as it is.
+
+    Attributes:
+        task: the name of another task, or of a definition, of which a version is taken now.
+        args, kwargs: in place of all arguments by place, or by name.
+        cron: another expression, by the clocks of the same zone unless `tz` says another one.
+        every, at: in place of any other rule.
+        catchup, overlap, max_concurrency, on_resume, jitter: see `PutScheduleBody`.
+    """
+
+    task: ShortText | None = None
+    args: list[Any] | None = None
+    kwargs: dict[str, Any] | None = None
+    cron: ShortText | None = None
+    tz: ShortText | None = None
+    every: ShortText | float | None = None
+    at: Instant | None = None
     catchup: Catchup | None = None
     overlap: Overlap | None = None
     max_concurrency: Annotated[int, msgspec.Meta(ge=1, le=1_000_000)] | None = None

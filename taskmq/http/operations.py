@@ -111,6 +111,7 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
     "listSchedules": _reads("/schedules"),
     "getSchedule": _reads("/schedules/{name}"),
     "putSchedule": Operation("PUT", f"{API}/schedules/{{name}}"),
+    "changeSchedule": Operation("PATCH", f"{API}/schedules/{{name}}"),
     "removeSchedule": Operation("DELETE", f"{API}/schedules/{{name}}"),
     "getNextOccurrences": _reads("/schedules/{name}/next"),
     "explainSchedule": _reads("/schedules/{name}/explain"),

@@ -145,11 +145,38 @@ class TenantSchedules:
         full = self.full_name(name)
         given: dict[str, Any] = {"args": tuple(args), "kwargs": dict(kwargs), **options}
         try:
-            await self._schedules.achange(full, task, trigger, **given)
+            await self._schedules.areplace(full, task, trigger, **given)
         except ScheduleNotFound:
             await self._schedules.aadd(full, task, trigger, **given)
             return True
         return False
+
+    async def change(
+        self,
+        name: str,
+        *,
+        task: str | None,
+        trigger: Trigger | None,
+        args: Sequence[Any] | None,
+        kwargs: Mapping[str, Any] | None,
+        options: ScheduleOptions,
+    ) -> None:
+        """Change what is said of a schedule that was made at run time; None, and what is not said, stays.
+
+        Raises:
+            ScheduleNotFound: there is none of that name.
+            UnknownTask, NotPermitted, InvalidOption, InvalidArguments, EncodeError: as `put`.
+        """
+        given = None if args is None else tuple(args)
+        await self._schedules.achange(self.full_name(name), task, trigger, args=given, kwargs=kwargs, **options)
+
+    async def check_change(self, name: str, task: str | None) -> None:
+        """Refuse what the caller may not call, and schedules of the code; raises as `change` does."""
+        await self.check_run(name)
+        if self.full_name(name) in self._schedules:
+            raise InvalidOption(f"schedule {name!r} is defined in the code: change it there")
+        if task is not None:
+            self._check((await self._app.jobs.named(task, tenant=self._tenant)).task)
 
     async def check_put(self, name: str, task: str) -> None:
         """Refuse what the caller may not call, names of schedules of such tasks, and names that the code has.

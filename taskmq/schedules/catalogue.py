@@ -2,10 +2,10 @@
 
 import logging
 import secrets
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Final, Unpack
+from typing import TYPE_CHECKING, Any, Final, Unpack, cast
 
 import msgspec
 from msgspec.structs import replace
@@ -143,31 +143,60 @@ class Schedules(Mapping[str, ScheduleEntry]):
     def change(
         self,
         name: str,
-        task: "Task[..., Any] | Workflow[Any] | str",
-        trigger: Trigger,
+        task: "Task[..., Any] | Workflow[Any] | str | None" = None,
+        trigger: Trigger | None = None,
         *,
-        args: tuple[Any, ...] = (),
+        args: tuple[Any, ...] | None = None,
         kwargs: Mapping[str, Any] | None = None,
         **options: Unpack[ScheduleOptions],
     ) -> None:
-        """Put another definition in the place of one that was added; what it has missed is not made up for."""
+        """Change a schedule that was added: what is said here is so from now on, and all else stays as it is.
+
+        What it has counted and where it is stay, too. By another trigger, nothing of the past is made up for.
+
+        Args:
+            task, trigger, args, kwargs: see `add`. A workflow, or `task.s(...)`, comes with its own arguments.
+
+        Raises:
+            ScheduleNotFound: there is none of that name.
+            InvalidOption: the code defines it; or it cannot be so, and nothing was changed.
+        """
         call = self.achange(name, task, trigger, args=args, kwargs=kwargs, **options)
         self._producer.sessions.run_sync(call, instead="achange")
 
     async def achange(
         self,
         name: str,
-        task: "Task[..., Any] | Workflow[Any] | str",
+        task: "Task[..., Any] | Workflow[Any] | str | None" = None,
+        trigger: Trigger | None = None,
+        *,
+        args: tuple[Any, ...] | None = None,
+        kwargs: Mapping[str, Any] | None = None,
+        **options: Unpack[ScheduleOptions],
+    ) -> None:
+        """Do what `change` does, without blocking the event loop."""
+        if name in self._own:
+            raise InvalidOption(f"schedule {name!r} is defined in the code: change it there")
+
+        async def changed(kept: bytes) -> bytes:
+            entry = read_definition(kept, name=name, tasks=self._tasks)
+            return await self._changed(entry, task, trigger, (args, kwargs), options)
+
+        await self._redefine(name, changed)
+
+    async def areplace(
+        self,
+        name: str,
+        task: str,
         trigger: Trigger,
         *,
         args: tuple[Any, ...] = (),
         kwargs: Mapping[str, Any] | None = None,
         **options: Unpack[ScheduleOptions],
     ) -> None:
-        """Do what `change` does, without blocking the event loop."""
-        call = (tuple(args), dict(kwargs or {}))
-        definition = await self._definition(name, task, trigger, call, options)
-        await self._redefine(name, definition)
+        """Put another definition in the place of one that was added; what it does not say has its default."""
+        definition = await self._definition(name, task, trigger, (tuple(args), dict(kwargs or {})), options)
+        await self._redefine(name, lambda _: _ready(definition))
 
     def remove(self, name: str) -> None:
         """End its emission, within a second."""
@@ -177,16 +206,49 @@ class Schedules(Mapping[str, ScheduleEntry]):
         """Do what `remove` does, without blocking the event loop."""
         if name in self._own:
             raise InvalidOption(f"schedule {name!r} is defined in the code: take it out there, or pause it")
-        await self._redefine(name, None)
+        await self._redefine(name, lambda _: _ready(None))
 
-    async def _redefine(self, name: str, definition: bytes | None) -> None:
+    async def _redefine(self, name: str, make: Callable[[bytes], Awaitable[bytes | None]]) -> None:
+        """Put what `make` returns in the place of the definition that it is called with."""
         records = self._records()
         while True:
             before = await records.definition(name)
             if before is None:
                 raise self._unknown(name)
-            if await records.define(name, before=before, after=definition):
+            if await records.define(name, before=before, after=await make(before)):
                 return
+
+    async def _changed(
+        self,
+        entry: ScheduleEntry,
+        task: "Task[..., Any] | Workflow[Any] | str | None",
+        trigger: Trigger | None,
+        call: tuple[tuple[Any, ...] | None, Mapping[str, Any] | None],
+        options: ScheduleOptions,
+    ) -> bytes:
+        """The definition of an entry of which something is different."""
+        from taskmq.schedules.triggers import for_schedule
+
+        name, (args, kwargs) = entry.name, call
+        policy = entry.policy.changed(options, schedule=name)
+        rule = entry.trigger if trigger is None else trigger
+        if task is None and entry.workflow is not None:
+            if args is not None or kwargs is not None:
+                raise InvalidOption(f"schedule {name!r} starts a workflow, which has its arguments: say another one")
+            changed = replace(entry, trigger=for_schedule(rule, name), policy=policy)
+            check_arguments(changed, self._producer.content_type)
+            return self._records().written(changed)
+        version = None
+        if task is None:
+            task, version = entry.definition, entry.definition_version
+            if not task:
+                task, version = entry.task if entry.task.name in self._tasks else entry.task.name, None
+        if isinstance(task, str | Task):
+            args = entry.args if args is None else args
+            kwargs = entry.kwargs if kwargs is None else kwargs
+        given = (tuple(args or ()), dict(kwargs or {}))
+        said = cast("ScheduleOptions", policy.as_options())
+        return await self._definition(name, task, rule, given, said, version=version)
 
     async def _definition(
         self,
@@ -195,6 +257,8 @@ class Schedules(Mapping[str, ScheduleEntry]):
         trigger: Trigger,
         call: tuple[tuple[Any, ...], dict[str, Any]],
         options: ScheduleOptions,
+        *,
+        version: int | None = None,
     ) -> bytes:
         from taskmq.schedules.triggers import for_schedule
 
@@ -202,7 +266,7 @@ class Schedules(Mapping[str, ScheduleEntry]):
         if name in self._own:
             raise InvalidOption(f"schedule {name!r} is defined in the code already")
         if isinstance(task, str):
-            return await self._named_definition(name, task, trigger, call, options)
+            return await self._named_definition(name, task, trigger, call, options, version=version)
         content_type = self._producer.content_type
         target = read_target(task, args=call[0], kwargs=call[1], schedule=name, content_type=content_type)
         own = [target.task.name] if target.workflow is None else tasks_of(target.workflow)
@@ -222,12 +286,15 @@ class Schedules(Mapping[str, ScheduleEntry]):
         trigger: Trigger,
         call: tuple[tuple[Any, ...], dict[str, Any]],
         options: ScheduleOptions,
+        *,
+        version: int | None,
     ) -> bytes:
         from taskmq.schedules.triggers import for_schedule
 
         if self._producer.sessions.current().store is None:
             raise InvalidOption(f"schedule {name!r}: names are for apps with a job store; say a task instead")
-        sending = await self._producer.jobs.named_sending(called, *call, tenant=check_schedule_name(name))
+        tenant = check_schedule_name(name)
+        sending = await self._producer.jobs.named_sending(called, *call, version=version, tenant=tenant)
         detail = None if sending.submission is None else sending.submission.detail
         called = sending.envelope.task
         entry = ScheduleEntry(
@@ -506,6 +573,10 @@ class Schedules(Mapping[str, ScheduleEntry]):
             return StoredRecords(session.store, self._app_name, self._producer)
         store = require_store(session.stores.schedules, "schedules need")
         return StateRecords(store, self._app_name, sessions.clock)
+
+
+async def _ready(definition: bytes | None) -> bytes | None:
+    return definition
 
 
 def _call_of(sending: Sending) -> tuple[tuple[Any, ...], dict[str, Any]]:

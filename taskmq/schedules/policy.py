@@ -66,13 +66,26 @@ class SchedulePolicy(msgspec.Struct, frozen=True, kw_only=True):
         """How many occurrences may wait for earlier ones."""
         return {"buffer_one": 1, "buffer_all": _MOST_BUFFERED}.get(self.overlap, 0)
 
+    def changed(self, options: Mapping[str, Any], *, schedule: str) -> "SchedulePolicy":
+        """The policy with these options; what they do not say stays.
+
+        Raises:
+            InvalidOption: as `read_policy`.
+        """
+        said = {**self.as_options(), **options}
+        if said.get("overlap", DEFAULT_POLICY.overlap) == "allow" and "max_concurrency" not in options:
+            # It limits nothing any more.
+            said.pop("max_concurrency", None)
+        return read_policy(said, schedule=schedule)
+
+    def facts(self) -> dict[str, Any]:
+        """All options as people and programs read them, by name; times are seconds."""
+        return {key: value / 1000 if key in _TIMES else value for key, value in msgspec.structs.asdict(self).items()}
+
     def as_options(self) -> dict[str, Any]:
         """What `read_policy` makes this of; only what is not the default."""
-        return {
-            key: value / 1000 if key in _TIMES else value
-            for key, value in msgspec.structs.asdict(self).items()
-            if value != getattr(DEFAULT_POLICY, key)
-        }
+        defaults = DEFAULT_POLICY.facts()
+        return {key: value for key, value in self.facts().items() if value != defaults[key]}
 
 
 _TIMES: Final = ("late_after", "catchup_window", "jitter")

@@ -100,6 +100,10 @@ class Caller(msgspec.Struct, frozen=True, kw_only=True):
         entry = self.actor(note).entry(action, kind=kind, subject=subject, tenant=tenant, after=after)
         await app.sessions.store().identity.audit.add([entry])
 
+    def may(self, permission: Permission, tenant: str) -> bool:
+        """Whether the caller has another permission, in that tenant."""
+        return may(self.identity, permission, tenant)
+
     def allows(self, task: str) -> bool:
         """Whether the caller may call the task."""
         return allows_task(self.identity, self.tenant or "", task)

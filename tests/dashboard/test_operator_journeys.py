@@ -40,10 +40,25 @@ def test_a_schedule_is_made_and_removed(eyes: Eyes, site: Served) -> None:
     page.get_by_label("When").fill("0 9 1 */3")
     expect(page.get_by_role("dialog").get_by_role("status")).to_contain_text("0 9 1 */3")
     page.get_by_label("When").fill("0 9 1 */3 *")
+    page.get_by_label("Those that were missed").select_option("all")
     assert violations(page) == []
-    eyes.click("Keep")
+    eyes.confirm("Add")
 
     eyes.see_count(page.get_by_label("The next instants").locator("tbody tr"), 10)
+    eyes.see("start each of them")
+    before = site.api.get("/schedules/quarterly").json()
+    eyes.click("Edit")
+    expect(page.get_by_label("Time zone")).to_have_value("Europe/Paris")
+    page.get_by_label("When").fill("15 9 1 */3 *")
+    page.get_by_label("One that comes while an earlier one runs").select_option("skip")
+    assert violations(page) == []
+    eyes.confirm("Change")
+    eyes.see("leave it out, 1 at a time")
+    after = site.api.get("/schedules/quarterly").json()
+    assert (after["cron"], after["tz"], after["overlap"]) == ("15 9 1 */3 *", "Europe/Paris", "skip")
+    assert {key: after[key] for key in ("task", "catchup", "kwargs")} == {
+        key: before[key] for key in ("task", "catchup", "kwargs")
+    }
     eyes.click("Remove")
     eyes.confirm("Remove")
     eyes.see("nightly")

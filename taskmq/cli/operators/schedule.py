@@ -14,6 +14,7 @@ from taskmq.cli.output import note, print_record, print_rows, when
 from taskmq.cli.server_link import over_http
 from taskmq.contracts.system_clock import SystemClock
 from taskmq.errors import InvalidOption, ScheduleNotFound, UnsupportedFeature
+from taskmq.operations.schedule_facts import schedule_facts
 from taskmq.schedules.triggers import (
     Cron,
     DstFold,
@@ -44,17 +45,19 @@ __all__ = [
 
 app = App(
     name="schedule",
-    help="Schedules: list, next, explain, history, pause, resume, run, backfill, add, remove.",
+    help="Schedules: list, show, next, explain, history, pause, resume, run, backfill, add, change, remove.",
     result_action="return_value",
 )
 # Loaded when they are used, as the commands beside them need less.
 for _name, _help in {
+    "show": "All that is said of a schedule: its rule, its policy and its arguments.",
     "history": "What a schedule has emitted last, and what it has counted.",
     "pause": "Have a schedule emit nothing until it is resumed.",
     "resume": "Have a paused schedule go on.",
     "run": "Send a call of a schedule's task now.",
     "backfill": "Emit the occurrences of a range of the past.",
     "add": "Make a schedule at run time.",
+    "change": "Change a schedule that was made at run time.",
     "remove": "Take a schedule away that was made at run time.",
 }.items():
     app.command(f"taskmq.cli.operators.schedule_changes:{_name}", name=_name, help=_help)
@@ -89,6 +92,7 @@ def list_schedules(prefix: str = "", /, *, limit: int = 50, after: str | None = 
             "next": "" if paused else when(_sent(entry, entry.trigger.next_after(now))),
             "rule": entry.trigger.describe(),
             "paused": paused,
+            **({} if current_globals().output == "table" else schedule_facts(entry)),
         }
         for entry, paused in listed
     ]

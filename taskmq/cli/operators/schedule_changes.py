@@ -1,4 +1,4 @@
-"""What `taskmq schedule` does to schedules: pause, resume, run, backfill, add, remove; and their history."""
+"""What `taskmq schedule` does to schedules: pause, resume, run, backfill, add, change, remove; and what they are."""
 
 from collections.abc import Callable, Coroutine
 from datetime import datetime
@@ -12,23 +12,27 @@ from taskmq.cli.operators.schedule import paused_text
 from taskmq.cli.output import note, print_record, print_rows
 from taskmq.cli.server_link import over_http
 from taskmq.errors import InvalidOption
+from taskmq.operations.schedule_facts import changed_trigger, schedule_facts
 from taskmq.schedules.policy import Catchup, OnResume, Overlap
-from taskmq.schedules.triggers import Trigger, cron, every, once
+from taskmq.schedules.triggers import Trigger, cron, every, once, zone_of
 
 if TYPE_CHECKING:
     from taskmq.app import TaskMQ
-    from taskmq.schedules import Schedules
+    from taskmq.schedules import ScheduleEntry, Schedules
+    from taskmq.tasks.task import Task
 
 __all__ = [
     "INSTANT_COLUMNS",
     "OCCURRENCE_COLUMNS",
     "add",
     "backfill",
+    "change",
     "history",
     "pause",
     "remove",
     "resume",
     "run",
+    "show",
     "trigger_of",
 ]
 
@@ -109,6 +113,20 @@ def backfill(
     note(f"{len(found.instants)}{more} occurrences of {name} {what} emitted")
 
 
+@over_http("schedules:show")
+def show(name: str, /) -> None:
+    """Show all that is said of a schedule: its rule, what becomes of late occurrences, and its arguments.
+
+    Parameters
+    ----------
+    name
+        The schedule.
+    """
+    entry = _ask(lambda schedules: schedules.aentry(name))
+    said = {"schedule": name, "starts": entry.starts, "rule": entry.trigger.describe()}
+    print_record({**said, "tz": str(zone_of(entry.trigger)), **schedule_facts(entry)})
+
+
 @over_http("schedules:history")
 def history(name: str, /) -> None:
     """Show what a schedule has emitted last, and what it has counted.
@@ -156,6 +174,7 @@ def add(
     overlap: Overlap | None = None,
     max_concurrency: int | None = None,
     on_resume: OnResume | None = None,
+    jitter: str | None = None,
 ) -> None:
     """Call a task of the app (--app) whenever the schedule says from now on, until it is removed.
 
@@ -185,26 +204,89 @@ def add(
         How many may run at a time, where overlap limits them.
     on_resume
         What becomes of the occurrences of a pause.
+    jitter
+        Emit each later by a time up to this, such as 5m, which follows from the schedule's name.
     """
     trigger = trigger_of(expression, tz, period, at)
-    given = {
-        "catchup": catchup,
-        "overlap": overlap,
-        "max_concurrency": max_concurrency,
-        "on_resume": on_resume,
-    }
-    options: Any = {key: value for key, value in given.items() if value is not None}
+    options = _said(
+        catchup=catchup, overlap=overlap, max_concurrency=max_concurrency, on_resume=on_resume, jitter=jitter
+    )
     args = tuple(_json(given_args, list[Any], "--args"))
     kwargs = _json(given_kwargs, dict[str, Any], "--kwargs")
 
     async def define(target: "TaskMQ") -> None:
-        known = target.tasks.get(task) or (task if target.sessions.store_url is not None else None)
-        if known is None:
-            raise InvalidOption(f"the app has no task {task!r}; it has {', '.join(sorted(target.tasks)) or 'none'}")
-        await target.schedules.aadd(name, known, trigger, args=args, kwargs=kwargs, **options)
+        await target.schedules.aadd(name, _called(target, task), trigger, args=args, kwargs=kwargs, **options)
 
     run_with_app(define)
     note(f"schedule {name} calls {task}: {trigger.describe()}")
+
+
+@over_http("schedules:change")
+def change(
+    name: str,
+    /,
+    *,
+    task: str | None = None,
+    expression: Annotated[str | None, Parameter(name="--cron")] = None,
+    tz: str | None = None,
+    period: Annotated[str | None, Parameter(name="--every")] = None,
+    at: str | None = None,
+    given_args: Annotated[str | None, Parameter(name="--args")] = None,
+    given_kwargs: Annotated[str | None, Parameter(name="--kwargs")] = None,
+    catchup: Catchup | None = None,
+    overlap: Overlap | None = None,
+    max_concurrency: int | None = None,
+    on_resume: OnResume | None = None,
+    jitter: str | None = None,
+) -> None:
+    """Change a schedule that was made at run time; what no option says stays, and so does what it has counted.
+
+    Parameters
+    ----------
+    name
+        The schedule.
+    task
+        Another task, or with a job store another definition.
+    expression
+        When: another cron expression, in quotes, by the clocks of the same zone unless --tz says another one.
+    tz
+        Another zone whose clocks it goes by.
+    period
+        Or how often, such as 30s.
+    at
+        Or once, at this instant, such as 2027-01-31T09:00+01:00.
+    given_args
+        The arguments, as a JSON array.
+    given_kwargs
+        The arguments by name, as a JSON object.
+    catchup
+        What becomes of occurrences that were not emitted in time.
+    overlap
+        What becomes of an occurrence while earlier ones run.
+    max_concurrency
+        How many may run at a time, where overlap limits them.
+    on_resume
+        What becomes of the occurrences of a pause.
+    jitter
+        Emit each later by a time up to this, such as 5m, which follows from the schedule's name; 0 for none.
+    """
+    options = _said(
+        catchup=catchup, overlap=overlap, max_concurrency=max_concurrency, on_resume=on_resume, jitter=jitter
+    )
+    args = None if given_args is None else tuple(_json(given_args, list[Any], "--args"))
+    kwargs = None if given_kwargs is None else _json(given_kwargs, dict[str, Any], "--kwargs")
+    instant = None if at is None else _instant(at, "--at")
+
+    async def alter(target: "TaskMQ") -> "ScheduleEntry":
+        present = (await target.schedules.aentry(name)).trigger
+        trigger = changed_trigger(present, expression=expression, tz=tz, period=period, at=instant)
+        other = None if trigger is present else trigger
+        called = None if task is None else _called(target, task)
+        await target.schedules.achange(name, called, other, args=args, kwargs=kwargs, **options)
+        return await target.schedules.aentry(name)
+
+    entry = run_with_app(alter)
+    note(f"schedule {name} calls {entry.starts}: {entry.trigger.describe()}")
 
 
 @over_http("schedules:remove")
@@ -235,6 +317,22 @@ def trigger_of(expression: str | None, tz: str, period: str | None, at: str | No
             return once(_instant(at, "--at"))
         case _:
             raise InvalidOption("when? Say one of --cron, --every and --at")
+
+
+def _called(target: "TaskMQ", task: str) -> "Task[..., Any] | str":
+    """What a name stands for: a task of the app, or with a job store whatever is known there.
+
+    Raises:
+        InvalidOption: the app, which has no store, has no such task.
+    """
+    known = target.tasks.get(task) or (task if target.sessions.store_url is not None else None)
+    if known is None:
+        raise InvalidOption(f"the app has no task {task!r}; it has {', '.join(sorted(target.tasks)) or 'none'}")
+    return known
+
+
+def _said(**options: Any) -> Any:
+    return {name: value for name, value in options.items() if value is not None}
 
 
 def _ask(use: "Callable[[Schedules], Coroutine[Any, Any, T]]") -> T:

@@ -1,10 +1,12 @@
 """`taskmq schedule` through a server."""
 
 from collections.abc import Sequence
-from datetime import datetime
-from typing import Any
+from datetime import UTC, datetime
+from typing import Any, Final
 
-from taskmq.api.schedules import OccurrenceView, PutScheduleBody, ScheduleLine, ScheduleView
+import msgspec
+
+from taskmq.api.schedules import ChangeScheduleBody, OccurrenceView, PutScheduleBody, ScheduleLine, ScheduleView
 from taskmq.cli.exits import NOT_FOUND, OK
 from taskmq.cli.globals import current_globals
 from taskmq.cli.operators.schedule import (
@@ -19,15 +21,24 @@ from taskmq.cli.output import note, print_record, print_rows
 from taskmq.cli.server_link import show_record, show_rows, text_of_instant
 from taskmq.cli.typed_values import array_of, instant_of, object_of
 from taskmq.contracts.system_clock import SystemClock
-from taskmq.errors import ScheduleNotFound
+from taskmq.errors import InvalidOption, ScheduleNotFound
 from taskmq.http import Client
 from taskmq.model.keys import split_tenant_key
 from taskmq.schedules.policy import Catchup, OnResume, Overlap
-from taskmq.schedules.triggers import DstFold, DstGap, TriggerExplanation, explain_trigger
+from taskmq.schedules.triggers import (
+    Cron,
+    DstFold,
+    DstGap,
+    TriggerExplanation,
+    explain_trigger,
+    local_text,
+    zone_of,
+)
 
 __all__ = [
     "add",
     "backfill",
+    "change",
     "explain",
     "history",
     "list_schedules",
@@ -36,7 +47,11 @@ __all__ = [
     "remove",
     "resume",
     "run",
+    "show",
 ]
+
+# What is shown of a schedule beside what is said of it.
+_OF_LISTS: Final = frozenset({"name", "tenant", "starts", "rule", "is_dynamic", "next", "paused", "note"})
 
 
 def list_schedules(client: Client, *, prefix: str, limit: int, after: str | None) -> int:
@@ -61,7 +76,7 @@ def list_schedules(client: Client, *, prefix: str, limit: int, after: str | None
 
 def next_instants(client: Client, *, names: Sequence[str], count: int, after: str | None) -> int:
     start = None if after is None else instant_of("--after", after)
-    due: list[tuple[str, str]] = []
+    due: list[tuple[str, str, str]] = []
     for line in map(client.schedules.get, names) if names else client.schedules.list():
         if line.paused:
             note(f"schedule {line.name} is paused {_paused(line)}: nothing of it is due")
@@ -70,10 +85,8 @@ def next_instants(client: Client, *, names: Sequence[str], count: int, after: st
             # None of its instants is among the first.
             continue
         instants = client.schedules.next(line.name, count=count, after=start)
-        due = sorted([*due, *((instant, line.name) for instant in instants if instant is not None)])[:count]
-    rows = [
-        {"schedule": name, "due": text_of_instant(at), "local": f"{at[:10]} {at[11:19]}+00:00"} for at, name in due
-    ]
+        due = sorted([*due, *((each, line.name, line.tz) for each in instants if each is not None)])[:count]
+    rows = [{"schedule": name, "due": text_of_instant(at), "local": _local(at, tz)} for at, name, tz in due]
     print_rows(DUE_COLUMNS, rows)
     return OK
 
@@ -133,6 +146,18 @@ def backfill(client: Client, *, name: str, start: str, end: str, dry_run: bool) 
     return OK
 
 
+def show(client: Client, *, name: str) -> int:
+    found = client.schedules.get(name)
+
+    def record() -> dict[str, Any]:
+        facts = msgspec.structs.asdict(found)
+        shown = {"schedule": name, "starts": facts["starts"], "rule": facts["rule"]}
+        return shown | {key: facts[key] for key in ScheduleLine.__struct_fields__ if key not in _OF_LISTS}
+
+    show_record(found, record)
+    return OK
+
+
 def history(client: Client, *, name: str) -> int:
     found = client.schedules.get(name)
     if current_globals().output == "table":
@@ -164,6 +189,7 @@ def add(
     overlap: Overlap | None,
     max_concurrency: int | None,
     on_resume: OnResume | None,
+    jitter: str | None,
 ) -> int:
     trigger = trigger_of(expression, tz, period, at)
     body = PutScheduleBody(
@@ -178,10 +204,48 @@ def add(
         overlap=overlap,
         max_concurrency=max_concurrency,
         on_resume=on_resume,
+        jitter=jitter,
     )
     own, own_name = _of_tenant(client, name)
     own.schedules.add(own_name, body)
     note(f"schedule {name} calls {task}: {trigger.describe()}")
+    return OK
+
+
+def change(
+    client: Client,
+    *,
+    name: str,
+    task: str | None,
+    expression: str | None,
+    tz: str | None,
+    period: str | None,
+    at: str | None,
+    given_args: str | None,
+    given_kwargs: str | None,
+    catchup: Catchup | None,
+    overlap: Overlap | None,
+    max_concurrency: int | None,
+    on_resume: OnResume | None,
+    jitter: str | None,
+) -> int:
+    body = ChangeScheduleBody(
+        task=task,
+        args=None if given_args is None else array_of("--args", given_args),
+        kwargs=None if given_kwargs is None else object_of("--kwargs", given_kwargs),
+        cron=expression,
+        tz=tz,
+        every=period,
+        at=None if at is None else instant_of("--at", at),
+        catchup=catchup,
+        overlap=overlap,
+        max_concurrency=max_concurrency,
+        on_resume=on_resume,
+        jitter=jitter,
+    )
+    own, own_name = _of_tenant(client, name)
+    found = own.schedules.change(own_name, body)
+    note(f"schedule {name} calls {found.starts}: {found.rule}")
     return OK
 
 
@@ -196,6 +260,15 @@ def _of_tenant(client: Client, name: str) -> tuple[Client, str]:
     """The client of the tenant that a name such as @acme:nightly says, and the name that the tenant has for it."""
     tenant, own_name = split_tenant_key(name)
     return (client.for_tenant(tenant), own_name) if tenant else (client, name)
+
+
+def _local(at: str, tz: str) -> str:
+    """The instant by the clocks of a zone, or in UTC where this machine does not know it."""
+    instant = round(datetime.fromisoformat(at).timestamp() * 1000)
+    try:
+        return local_text(instant, zone_of(Cron("0 0 * * *", tz)))
+    except InvalidOption:
+        return local_text(instant, UTC)
 
 
 def _occurrence_row(one: OccurrenceView) -> dict[str, Any]:

@@ -29,6 +29,7 @@ from taskmq.api.queues import (
 from taskmq.api.schedules import (
     BackfillBody,
     BackfillView,
+    ChangeScheduleBody,
     InstantList,
     PauseScheduleBody,
     PutScheduleBody,
@@ -153,8 +154,17 @@ class ScheduleCalls:
         return self._connection.ask("putSchedule", ScheduleView, path=path, body=body, version=0, repeats=True)
 
     def put(self, name: str, body: PutScheduleBody) -> ScheduleView:
-        """Start a task whenever the schedule says, from now on."""
+        """Start a task whenever the schedule says, from now on; what the body does not say has its default."""
         return self._connection.ask("putSchedule", ScheduleView, path={"name": name}, body=body)
+
+    def change(self, name: str, body: ChangeScheduleBody) -> ScheduleView:
+        """Change what the body says of a schedule that was made at run time; all else stays, its counts too.
+
+        Raises:
+            ScheduleNotFound: there is none of that name.
+            InvalidOption: it is defined in the code, or cannot be so.
+        """
+        return self._connection.ask("changeSchedule", ScheduleView, path={"name": name}, body=body)
 
     def remove(self, name: str) -> None:
         """Let a schedule that was made at run time not be due any more."""

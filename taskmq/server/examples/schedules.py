@@ -17,6 +17,23 @@ _SCHEDULE: Final[dict[str, Any]] = {
     "next": "2027-01-31T02:00:00.000Z",
     "paused": None,
     "note": "",
+    "task": "shop.report",
+    "cron": "0 2 * * *",
+    "every": None,
+    "at": None,
+    "start": None,
+    "end": None,
+    "catchup": "once",
+    "late_after": 30.0,
+    "catchup_window": 86400.0,
+    "catchup_limit": 100,
+    "catchup_rate": 10,
+    "overlap": "skip",
+    "max_concurrency": 1,
+    "on_resume": "skip",
+    "jitter": 0.0,
+    "args": [],
+    "kwargs": {"month": "2027-01"},
 }
 _SCHEDULE_STATUS: Final[dict[str, Any]] = {
     **_SCHEDULE,
@@ -38,6 +55,19 @@ SCHEDULES: Final[Mapping[str, Example]] = {
         parameters=_OF_SCHEDULE,
         body={"task": "report", "cron": "0 2 * * *", "tz": "Europe/Berlin", "catchup": "once", "overlap": "skip"},
         answers={201: {**_SCHEDULE_STATUS, "tenant": "acme", "is_dynamic": True, "fired": 0, "history": []}},
+    ),
+    "changeSchedule": Example(
+        parameters=_OF_SCHEDULE,
+        body={"cron": "45 2 * * *", "catchup": "all"},
+        answers={
+            200: {
+                **_SCHEDULE_STATUS,
+                "rule": "at 02:45 every day, UTC",
+                "cron": "45 2 * * *",
+                "catchup": "all",
+                "is_dynamic": True,
+            }
+        },
     ),
     "removeSchedule": Example(parameters=_OF_SCHEDULE, answers={200: {"status": "removed", "name": "nightly"}}),
     "getNextOccurrences": Example(

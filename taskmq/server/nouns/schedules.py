@@ -6,12 +6,13 @@ from typing import Annotated, Any, Final, cast
 
 import msgspec
 from litestar import Request, Response, get, post
-from litestar.handlers import delete, put
+from litestar.handlers import delete, patch, put
 from litestar.params import FromPath, FromQuery, JSONBody, QueryParameter
 
 from taskmq.api.schedules import (
     BackfillBody,
     BackfillView,
+    ChangeScheduleBody,
     InstantList,
     OccurrenceView,
     PauseScheduleBody,
@@ -26,8 +27,10 @@ from taskmq.api.schedules import (
 from taskmq.api.values import Instant
 from taskmq.errors import InvalidOption
 from taskmq.model.identity import Permission
+from taskmq.operations.schedule_facts import changed_trigger, schedule_facts
 from taskmq.operations.tenant_schedules import TenantSchedule, TenantSchedules
 from taskmq.schedules import ScheduleOptions
+from taskmq.schedules.policy import read_policy
 from taskmq.schedules.triggers import Trigger, cron, every, explain_trigger, instants_after, once, zone_of
 from taskmq.server.inputs import CallerGiven, Cursor, Limit, ServedApp, instant_text, milliseconds_of, rendered
 from taskmq.server.problems import Problem
@@ -52,7 +55,7 @@ async def list_schedules(
 ) -> ScheduleList:
     """A tenant's schedules by name; for a role on the instance those of the app, and everybody's."""
     page = await _own(app, caller).list(prefix, after=cursor, limit=limit)
-    return ScheduleList(rendered(_line, page.schedules), page.after)
+    return ScheduleList(rendered(lambda one: _line(one, caller), page.schedules), page.after)
 
 
 @get(
@@ -64,7 +67,7 @@ async def list_schedules(
 )
 async def get_schedule(app: ServedApp, caller: CallerGiven, name: FromPath[str]) -> ScheduleView:
     """A schedule, and what has become of its occurrences so far."""
-    return _view(await _own(app, caller).get(name))
+    return _view(await _own(app, caller).get(name), caller)
 
 
 @put(
@@ -81,13 +84,15 @@ async def put_schedule(
     data: JSONBody[PutScheduleBody],
     request: Request[Any, Any, Any],
 ) -> Response[ScheduleView]:
-    """Start a task whenever the schedule says from now on. 201: there was none of that name; 200: it is changed.
+    """Start a task whenever the schedule says from now on. 201: there was none of that name; 200: it is replaced.
 
-    With `If-None-Match: *` none is changed. 412: another one has the name.
+    What the body does not say has its default; `PATCH` changes a part. With `If-None-Match: *` none is changed. 412:
+    another one has the name.
     """
     own, trigger = _own(app, caller), _trigger(data)
     await own.check_put(name, data.task)
-    after = {"task": data.task, "rule": trigger.describe()}
+    policy = read_policy(_options(data), schedule=name)
+    after = {"task": data.task, "rule": trigger.describe(), **policy.facts()}
     await caller.note_action(app, "schedule.put", subject=own.full_name(name), after=after)
     if request.headers.get("if-none-match", "").strip() == "*":
         is_new = not await own.has(name)
@@ -99,7 +104,33 @@ async def put_schedule(
             raise Problem(412, "version_mismatch", str(error)) from error
     else:
         is_new = await own.put(name, data.task, trigger, args=data.args, kwargs=data.kwargs, options=_options(data))
-    return Response(_view(await own.get(name)), status_code=201 if is_new else 200)
+    return Response(_view(await own.get(name), caller), status_code=201 if is_new else 200)
+
+
+@patch(
+    f"{API}/schedules/{{name:str}}",
+    permission=Permission.SCHEDULES_CHANGE,
+    operation_id="changeSchedule",
+    summary="Change a schedule",
+    tags=["schedules"],
+)
+async def change_schedule(
+    app: ServedApp, caller: CallerGiven, name: FromPath[str], data: JSONBody[ChangeScheduleBody]
+) -> ScheduleView:
+    """Change what the body says of a schedule that was made at run time. All else stays, its counts too."""
+    own = _own(app, caller)
+    await own.check_change(name, data.task)
+    present = (await own.entry(name)).trigger
+    trigger = changed_trigger(present, expression=data.cron, tz=data.tz, period=data.every, at=data.at)
+    other = None if trigger is present else trigger
+    said = {"task": data.task, "rule": None if other is None else other.describe(), **_options(data)}
+    if data.args is not None or data.kwargs is not None:
+        # Never to what: they are for the task alone.
+        said["arguments"] = "changed"
+    after = {key: value for key, value in said.items() if value is not None}
+    await caller.note_action(app, "schedule.change", subject=own.full_name(name), after=after)
+    await own.change(name, task=data.task, trigger=other, args=data.args, kwargs=data.kwargs, options=_options(data))
+    return _view(await own.get(name), caller)
 
 
 @delete(
@@ -154,7 +185,7 @@ async def explain(
 ) -> ScheduleExplanation:
     """What a schedule means in words, and when it is due next by the clocks of its zone."""
     found = await _own(app, caller).get(name)
-    line = _line(found)
+    line = _line(found, caller)
     words = explain_trigger(found.entry.trigger, after=app.sessions.clock.now_ms(), count=count)
     return ScheduleExplanation(
         name=line.name,
@@ -202,7 +233,7 @@ async def pause_schedule(
     note = "" if data is None else data.note
     await caller.note_action(app, "schedule.pause", subject=own.full_name(name), note=note)
     await own.pause(name, note=note)
-    return _view(await own.get(name))
+    return _view(await own.get(name), caller)
 
 
 @post(
@@ -219,7 +250,7 @@ async def resume_schedule(app: ServedApp, caller: CallerGiven, name: FromPath[st
     await own.check_run(name)
     await caller.note_action(app, "schedule.resume", subject=own.full_name(name))
     await own.resume(name)
-    return _view(await own.get(name))
+    return _view(await own.get(name), caller)
 
 
 @post(
@@ -263,6 +294,7 @@ SCHEDULE_HANDLERS: Final[tuple[Any, ...]] = (
     list_schedules,
     get_schedule,
     put_schedule,
+    change_schedule,
     remove_schedule,
     get_next,
     explain,
@@ -290,14 +322,17 @@ def _trigger(body: ScheduleRule) -> Trigger:
             raise Problem.about("cron", "when? Say one of cron, every and at")
 
 
-def _options(body: PutScheduleBody) -> ScheduleOptions:
+def _options(body: PutScheduleBody | ChangeScheduleBody) -> ScheduleOptions:
     names = ("catchup", "overlap", "max_concurrency", "on_resume", "jitter")
     said: Any = {name: value for name in names if (value := getattr(body, name)) is not None}
     return cast("ScheduleOptions", said)
 
 
-def _line(found: TenantSchedule) -> ScheduleLine:
+def _line(found: TenantSchedule, caller: CallerGiven) -> ScheduleLine:
     entry, status = found.entry, found.status
+    facts = schedule_facts(entry)
+    if not caller.may(Permission.JOBS_READ, entry.tenant):
+        facts |= {"args": None, "kwargs": None}
     return ScheduleLine(
         name=found.name,
         tenant=entry.tenant,
@@ -308,11 +343,12 @@ def _line(found: TenantSchedule) -> ScheduleLine:
         next=None if status is None else _text(status.next),
         paused=None if status is None else _text(status.paused),
         note="" if status is None else status.note,
+        **facts,
     )
 
 
-def _view(found: TenantSchedule) -> ScheduleView:
-    line, status = _line(found), found.status
+def _view(found: TenantSchedule, caller: CallerGiven) -> ScheduleView:
+    line, status = _line(found, caller), found.status
     assert status is not None
     return ScheduleView(
         **{name: getattr(line, name) for name in line.__struct_fields__},

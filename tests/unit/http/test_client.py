@@ -18,7 +18,7 @@ from taskmq.api.job_requests import SubmitBody
 from taskmq.api.jobs import JobDetails, RefusedJob, ResultProblem, SubmittedJob
 from taskmq.api.nodes import AllocateBody, RegisterBody
 from taskmq.api.pools import PolicyBody, PoolBody, QuotaBody
-from taskmq.api.schedules import PutScheduleBody, ScheduleRule
+from taskmq.api.schedules import ChangeScheduleBody, PutScheduleBody, ScheduleRule
 from taskmq.api.workers import ControlBody
 from taskmq.client.large_values import REFERENCE, reference_to
 from taskmq.errors import (
@@ -249,6 +249,8 @@ def _use_the_installation(client: Client) -> None:
     assert client.schedules.run("nightly")
     assert client.schedules.put("hourly", PutScheduleBody(task="report", every="1h")).is_dynamic
     assert client.schedules.add("hourly", PutScheduleBody(task="report", every="1h")).rule == "every hour"
+    assert client.schedules.change("hourly", ChangeScheduleBody(every="2h")).rule == "every 2 hours"
+    assert client.schedules.put("hourly", PutScheduleBody(task="report", every="1h")).rule == "every hour"
     with pytest.raises(InvalidOption, match="is there already"):
         client.schedules.add("hourly", PutScheduleBody(task="report", every="2h"))
     client.schedules.remove("hourly")

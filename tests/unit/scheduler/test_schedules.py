@@ -692,6 +692,9 @@ async def test_a_schedule_by_name_needs_no_code_of_its_task(stage: Stage, /) -> 
     }  # fmt: skip
     assert (await app.schedules.astatus("task")).fired >= 2
     await app.schedules.apause("task")
+    await app.schedules.achange("definition", trigger=every("2h"))
+    changed = await app.schedules.aentry("definition")
+    assert (changed.starts, changed.args) == ("monthly version 1 (tick)", (4,))
     await app.schedules.achange("definition", "tick", every("1h"), args=(5,))
     assert await app.schedules.aexplain("definition") == "tick: every hour"
 

@@ -4,10 +4,12 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
-from taskmq import TaskMQ
-from taskmq.errors import InvalidOption
+from taskmq import TaskMQ, chain
+from taskmq.errors import InvalidOption, ScheduleNotFound
 from taskmq.schedules import Schedules
+from taskmq.schedules.policy import ScheduleOptions, SchedulePolicy
 from taskmq.schedules.triggers import every
 from tests.coroutines import run_by
 from tests.unit.beat.stage import START, Stage, play
@@ -70,6 +72,48 @@ async def test_a_schedule_that_is_changed_follows_its_new_rule_and_makes_up_for_
 
     phase = START // 1000 % 7
     assert await stage.emitted() == [5] + [s for s in range(7, 36) if (s + phase) % 7 == 1]
+
+
+@run_by(play, _define)
+async def test_what_a_change_does_not_say_stays_as_it_is(stage: Stage, /) -> None:
+    schedules = _schedules(stage)
+    say = stage.apps[-1].tasks["say"]
+    policy: ScheduleOptions = {"catchup": "all", "overlap": "buffer_one", "max_concurrency": 2}
+    await schedules.aadd("hourly", say, every("5s"), args=("hello",), kwargs={"times": 2}, **policy)
+    before = await schedules.aentry("hourly")
+
+    await schedules.achange("hourly", trigger=every("7s"))
+    assert await schedules.aentry("hourly") == replace(before, trigger=every("7s"))
+    await schedules.achange("hourly", kwargs={"times": 3})
+    await schedules.achange("hourly", catchup="skip", overlap="allow")
+
+    after = await schedules.aentry("hourly")
+    assert (after.args, after.kwargs, after.trigger) == (("hello",), {"times": 3}, every("7s"))
+    assert after.policy == SchedulePolicy(catchup="skip")
+    with pytest.raises(InvalidOption, match="task tick: too many arguments"):
+        await schedules.achange("hourly", stage.apps[-1].tasks["tick"])
+    with pytest.raises(ScheduleNotFound):
+        await schedules.achange("daily", trigger=every("7s"))
+    with pytest.raises(InvalidOption, match="defined in the code: change it there"):
+        await schedules.achange("tick", trigger=every("7s"))
+    assert await schedules.aentry("hourly") == after
+
+
+@run_by(play, _define)
+async def test_a_schedule_of_a_workflow_is_changed_in_its_rule_and_policy_alone(stage: Stage, /) -> None:
+    schedules = _schedules(stage)
+    say = stage.apps[-1].tasks["say"]
+    await schedules.aadd("flow", chain(say.si("a"), say.si("b")), every("5s"))
+    before = await schedules.aentry("flow")
+
+    await schedules.achange("flow", trigger=every("7s"), catchup="skip")
+
+    after = await schedules.aentry("flow")
+    assert (after.workflow, after.trigger, after.policy.catchup) == (before.workflow, every("7s"), "skip")
+    with pytest.raises(InvalidOption, match="which has its arguments"):
+        await schedules.achange("flow", args=("c",))
+    await schedules.achange("flow", chain(say.si("c"), say.si("d")))
+    assert (await schedules.aentry("flow")).workflow != before.workflow
 
 
 @run_by(play, _define)

@@ -59,6 +59,15 @@ CALLERS = {
             credential="importer",
             scopes=frozenset({Permission.JOBS_SUBMIT}),
         ),
+        # One that only looks at schedules.
+        Identity(
+            user_id="planner",
+            user="planner",
+            memberships=(Membership("acme", Role.VIEWER),),
+            via="token",
+            credential="planner",
+            scopes=frozenset({Permission.SCHEDULES_READ}),
+        ),
     )
 }
 """Who calls, by the token that they present."""

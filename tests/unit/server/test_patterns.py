@@ -49,6 +49,7 @@ _REFUSED: Final = {
     "putDefinition": _Call("/definitions/monthly", {"task": "billing.charge", "kwargs": {"amount": 1}}),
     "deleteDefinition": _Call("/definitions/monthly"),
     "putSchedule": _Call("/schedules/hourly", _SCHEDULE),
+    "changeSchedule": _Call("/schedules/hourly", {"overlap": "skip"}),
     "removeSchedule": _Call("/schedules/hourly"),
     "pauseSchedule": _Call("/schedules/hourly/pause"),
     "resumeSchedule": _Call("/schedules/hourly/resume"),

@@ -39,6 +39,68 @@ def test_a_tenants_schedule_is_put_shown_changed_run_and_removed(site: Site) -> 
     assert actions == ["schedule.remove", "schedule.run", "schedule.put", "schedule.put"]
 
 
+def test_a_part_of_a_schedule_is_changed_and_all_else_stays(site: Site) -> None:
+    policy = {"catchup": "all", "overlap": "buffer_all", "max_concurrency": 3, "jitter": "90s"}
+    site("PUT", "/schedules/mine", {**_BODY, "tz": "Europe/Berlin", **policy})
+    site("POST", "/schedules/mine/run")
+    before = site("GET", "/schedules/mine").json()
+
+    changed = site("PATCH", "/schedules/mine", {"cron": "45 2 * * *"})
+
+    assert changed.status_code == 200, changed.text
+    after = changed.json()
+    assert (after["rule"], after["cron"]) == ("at 02:45 every day, Europe/Berlin time", "45 2 * * *")
+    differs = {"rule", "cron", "next"}
+    assert {**after, **{key: before[key] for key in differs}} == before
+    assert {key: after[key] for key in policy} == {**policy, "jitter": 90.0}
+    assert (after["task"], after["args"], after["kwargs"]) == ("data_processing", [], {"key": "mine"})
+    assert site("GET", "/schedules").json()["items"][0]["catchup"] == "all"
+
+    other = site("PATCH", "/schedules/mine", {"every": 60, "overlap": "allow", "kwargs": {"key": "other"}}).json()
+    assert (other["every"], other["cron"], other["overlap"], other["max_concurrency"]) == (60.0, None, "allow", 1)
+    assert other["kwargs"] == {"key": "other"}
+    replaced = site("PUT", "/schedules/mine", _BODY).json()
+    assert (replaced["catchup"], replaced["jitter"]) == ("once", 0.0)
+
+
+def test_the_audit_has_what_a_schedule_is_from_then_on_and_no_argument(site: Site) -> None:
+    site("PUT", "/schedules/mine", {**_BODY, "catchup": "all"})
+    site("PATCH", "/schedules/mine", {"overlap": "skip", "kwargs": {"key": "secret"}})
+
+    entries = site("GET", "/audit?action=schedule.").json()["items"]
+
+    change, put = (entry["after"] for entry in entries)
+    assert change == {"overlap": "skip", "arguments": "changed"}
+    assert (put["rule"], put["catchup"], put["overlap"]) == ("at 03:00 every day, UTC", "all", "allow")
+    assert "secret" not in str(entries)
+    assert "mine" not in str(put)
+
+
+def test_a_schedule_that_cannot_be_changed_so_stays(site: Site) -> None:
+    site("PUT", "/schedules/mine", _BODY)
+    before = site("GET", "/schedules/mine").json()
+
+    assert site("PATCH", "/schedules/none", {"every": 60}).json()["code"] == "schedule_not_found"
+    assert site("PATCH", "/schedules/mine", {"every": 60}, by="other-admin").status_code == 404
+    assert site("PATCH", "/schedules/mine", {"task": "raport"}).status_code in {404, 422}
+    for body in ({"cron": "0 1 * * *", "every": 60}, {"kwargs": {"colour": "red"}}, {"max_concurrency": 2}):
+        assert site("PATCH", "/schedules/mine", body).status_code in {400, 422}, body
+    code = site("PATCH", "/schedules/nightly", {"every": 60}, by="all-admin")
+    assert "is defined in the code: change it there" in code.text
+
+    assert site("GET", "/schedules/mine").json() == before
+
+
+def test_arguments_of_schedules_are_for_those_who_may_read_jobs(site: Site) -> None:
+    site("PUT", "/schedules/mine", _BODY)
+
+    seen, listed = site("GET", "/schedules/mine", by="planner"), site("GET", "/schedules", by="planner")
+
+    assert (seen.json()["args"], seen.json()["kwargs"], seen.json()["task"]) == (None, None, "data_processing")
+    assert [one["kwargs"] for one in listed.json()["items"]] == [None]
+    assert site("GET", "/schedules/mine", by="acme-viewer").json()["kwargs"] == {"key": "mine"}
+
+
 def test_schedules_are_listed_by_name_a_page_at_a_time(site: Site) -> None:
     for caller, name in (("acme-admin", "b"), ("acme-admin", "a.b"), ("acme-admin", "a.a"), ("other-admin", "a.c")):
         assert site("PUT", f"/schedules/{name}", _BODY, by=caller).status_code == 201

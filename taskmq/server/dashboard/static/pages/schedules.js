@@ -17,7 +17,9 @@ function Actions({ schedule, reload, single = false }) {
     ${schedule.paused ? html`<${Action} act=${async () => { await send(`${where}/resume`); notify(`${schedule.name} goes on.`); reload(); }} mark="p" title="p">Resume<//>`
       : html`<button type="button" data-key="p" title="p" onClick=${() => show("pause")}>Pause</button>`}
     ${single && html`<button type="button" onClick=${() => show("backfill")}>Make up for …</button>`}
-    ${single && schedule.is_dynamic && may("schedules.change") && html`<button type="button" class="danger" onClick=${() => show("remove")}>Remove</button>`}
+    ${single && schedule.is_dynamic && may("schedules.change") && html`<button type="button" onClick=${() => show("edit")}>Edit</button>
+      <button type="button" class="danger" onClick=${() => show("remove")}>Remove</button>`}
+    ${open === "edit" && html`<${Put} present=${schedule} close=${close} changed=${reload} />`}
     ${open === "pause" && html`<${Confirm} title=${`Pause ${schedule.name}`} verb="Pause" note close=${close} act=${async (/** @type {string} */ note) => { await send(`${where}/pause`, { note }); notify(`${schedule.name} is paused.`); reload(); }}><p>Nothing is started until it is resumed.</p><//>`}
     ${open === "remove" && html`<${Confirm} title=${`Remove ${schedule.name}`} verb="Remove" close=${close} act=${async () => { await call("DELETE", where); go("schedules"); }}><p>It starts nothing any more; what it has started goes on.</p><//>`}
     ${open === "backfill" && html`<${Backfill} where=${where} close=${close} />`}`;
@@ -59,29 +61,66 @@ function Meaning({ rule }) {
     <${Code} label="The next instants of this rule" text=${words.next.join("\n") || "never"} />`}</div>`;
 }
 
-/** A schedule that is made, or put in the place of one that was made at run time. */
-function Put({ close }) {
+/** What becomes of occurrences that are late, or come while earlier ones run: what the API says, and people. */
+const POLICIES = /** @type {Record<string, Record<string, string>>} */ ({
+  catchup: { once: "start the last one", all: "start each of them", skip: "leave them out" },
+  overlap: { allow: "start it all the same", skip: "leave it out", buffer_one: "keep one for later", buffer_all: "keep all for later", cancel_other: "cancel the earlier ones" },
+});
+
+/** An instant as an input of this browser's zone has it. */
+function local(/** @type {string} */ at) {
+  const moment = new Date(at);
+  return new Date(moment.getTime() - moment.getTimezoneOffset() * 60_000).toISOString().slice(0, 16);
+}
+
+/** What a form says of a schedule at first. */
+function begun(/** @type {any} */ present) {
+  const said = { name: "", task: "", kind: "cron", when: "", tz: Intl.DateTimeFormat().resolvedOptions().timeZone, kwargs: "{}", catchup: "once", overlap: "allow" };
+  if (!present) return said;
+  const { name, task, cron, every, at, tz, kwargs, catchup, overlap } = present;
+  const [kind, when] = cron ? ["cron", cron] : every ? ["every", `${every}s`] : at ? ["at", local(at)] : ["cron", ""];
+  return { name, task: task ?? "", kind, when, tz, kwargs: kwargs ? JSON.stringify(kwargs, null, 2) : "", catchup, overlap };
+}
+
+/** A schedule that is made, or one that was made at run time and is changed: of that, only what is different is sent.
+ * @param {{close: () => void, present?: any, changed?: () => void}} given */
+function Put({ close, present, changed = () => {} }) {
   const tasks = useData("tasks", { limit: 200 }, []);
-  const [said, say] = useState({ name: "", task: "", kind: "cron", when: "", tz: Intl.DateTimeFormat().resolvedOptions().timeZone, kwargs: "{}" });
+  const [first] = useState(() => begun(present));
+  const [said, say] = useState(first);
   const set = (/** @type {string} */ field) => (/** @type {any} */ e) => say({ ...said, [field]: e.target.value });
-  const { name, task, kind, when, tz, kwargs } = said;
+  const { name, task, kind, when, tz, kwargs, catchup, overlap } = said;
   const at = new Date(when);
   const rule = !when ? null : kind === "cron" ? { cron: when, tz } : kind === "every" ? { every: when } : Number.isNaN(at.getTime()) ? null : { at: at.toISOString() };
   const act = async () => {
-    await call("PUT", `schedules/${part(name)}`, { body: { task, kwargs: JSON.parse(kwargs || "{}"), ...rule } });
-    notify("The schedule is kept.");
-    go(["schedules", name]);
+    const where = `schedules/${part(name)}`;
+    const all = { task, kwargs: JSON.parse(kwargs || "{}"), catchup, overlap };
+    if (!present) {
+      await call("PUT", where, { body: { ...all, ...rule } });
+      notify("The schedule is kept.");
+      go(["schedules", name]);
+      return;
+    }
+    const differs = (/** @type {(keyof typeof first)[]} */ ...fields) => fields.some((field) => said[field] !== first[field]);
+    const other = Object.fromEntries(Object.entries(all).filter(([field]) => differs(/** @type {keyof typeof first} */ (field))));
+    await call("PATCH", where, { body: { ...other, ...(differs("kind", "when", "tz") ? rule : {}) } });
+    notify(`${name} is changed.`);
+    changed();
   };
+  const pick = (/** @type {string} */ field) => html`<select value=${/** @type {any} */ (said)[field]} onChange=${set(field)}>${Object.entries(POLICIES[field] ?? {}).map(([value, words]) => html`<option key=${value} value=${value}>${words}</option>`)}</select>`;
+  const isFlow = present && present.task === null;
   const hints = /** @type {Record<string, string>} */ ({ cron: "Minute, hour, day, month, weekday: 30 2 * * *", every: "Such as 15m", at: "In this browser's zone" });
-  return html`<${Confirm} title="A schedule" verb="Keep" close=${close} act=${act}>
-    <${Field} label="Name"><input value=${said.name} required onInput=${set("name")} /><//>
-    <${Field} label="Starts"><input value=${said.task} required list="known-tasks" onInput=${set("task")} /><//>
+  return html`<${Confirm} title=${present ? `Change ${name}` : "A schedule"} verb=${present ? "Change" : "Add"} close=${close} act=${act}>
+    ${!present && html`<${Field} label="Name"><input value=${said.name} required onInput=${set("name")} /><//>`}
+    ${!isFlow && html`<${Field} label="Starts"><input value=${said.task} required list="known-tasks" onInput=${set("task")} /><//>`}
     <datalist id="known-tasks">${(tasks.data?.items ?? []).map((/** @type {any} */ one) => html`<option key=${one.name} value=${one.name} />`)}</datalist>
     <${Field} label="Rule"><select value=${said.kind} onChange=${set("kind")}>${[["cron", "by the clock"], ["every", "every so often"], ["at", "once"]].map(([value, words]) => html`<option key=${value} value=${value}>${words}</option>`)}</select><//>
     <${Field} label="When" hint=${hints[said.kind]}><input type=${said.kind === "at" ? "datetime-local" : "text"} value=${said.when} required onInput=${set("when")} /><//>
     ${said.kind === "cron" && html`<${Field} label="Time zone"><input value=${said.tz} required onInput=${set("tz")} /><//>`}
     <${Meaning} rule=${rule} />
-    <${Field} label="Arguments by name, as JSON"><textarea value=${said.kwargs} spellcheck=${false} onInput=${set("kwargs")} /><//><//>`;
+    <${Field} label="Those that were missed" hint="As no scheduler ran">${pick("catchup")}<//>
+    ${!isFlow && html`<${Field} label="One that comes while an earlier one runs">${pick("overlap")}<//>`}
+    ${!(present && present.kwargs === null) && html`<${Field} label="Arguments by name, as JSON"><textarea value=${said.kwargs} spellcheck=${false} onInput=${set("kwargs")} /><//>`}<//>`;
 }
 
 /** The next instants; where the clock changes between two of them, a note says so. */
@@ -95,6 +134,18 @@ function Next({ name, tz }) {
     : html`<p class="dim">Never again.</p>`}<//><//>`;
 }
 
+/** What becomes of the occurrences of a schedule, and within which limits it has any. */
+function policy(/** @type {any} */ one) {
+  return [
+    ["Missed ones", POLICIES.catchup?.[one.catchup] ?? one.catchup],
+    ["While earlier ones run", (POLICIES.overlap?.[one.overlap] ?? one.overlap) + (one.overlap === "allow" ? "" : `, ${one.max_concurrency} at a time`)],
+    ["After a pause", one.on_resume === "skip" ? "leave out those of the pause" : "as with missed ones"],
+    ...(one.jitter ? [["Spread over", `${one.jitter} s`]] : []),
+    ...(one.start ? [["From", html`<${When} at=${one.start} />`]] : []),
+    ...(one.end ? [["Until", html`<${When} at=${one.end} />`]] : []),
+  ];
+}
+
 function Schedule({ name }) {
   const loaded = useData(`schedules/${part(name)}`);
   return html`<${Shown} loaded=${loaded} title=${name}>${(/** @type {any} */ one) => html`
@@ -103,6 +154,8 @@ function Schedule({ name }) {
     <div class="two"><div><${Next} name=${name} tz=${one.tz} /></div><div>
       <${Section} title="So far"><${Facts} of=${[["Fired", count(one.fired)], ["Late", count(one.late)], ["Missed", count(one.missed)], ["Skipped", count(one.skipped)], ["Failed", count(one.failed)], ["Wait", count(one.waiting)], ["Made", one.is_dynamic ? "at run time" : "by the code"]]} />
         ${one.active.length > 0 && html`<p>Wait or run: ${one.active.map((/** @type {string} */ id) => html`<a key=${id} href=${to(["jobs", id])}>${id}</a> `)}</p>`}<//>
+      <${Section} title="Kept to"><${Facts} of=${policy(one)} />
+        ${one.args !== null && html`<${Code} label="Arguments" text=${JSON.stringify(one.args.length ? { args: one.args, kwargs: one.kwargs } : one.kwargs, null, 2)} />`}<//>
       <${Section} title="Last occurrences">${one.history.length ? html`<${Table} label="Last occurrences" columns=${["Due", "Started", "Kind"]}>${one.history.map((/** @type {any} */ each, /** @type {number} */ at) => html`<tr key=${at}><td><${When} at=${each.scheduled_for} /></td><td><${When} at=${each.emitted} /></td><td>${each.kind}</td></tr>`)}<//>` : html`<p class="dim">None yet.</p>`}<//>
     </div></div>`}<//>`;
 }

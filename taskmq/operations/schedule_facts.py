@@ -1,0 +1,85 @@
+"""What is said of a schedule, as it is read and as it is changed: its rule, its policy and its arguments."""
+
+from dataclasses import replace
+from datetime import datetime
+from typing import Any
+
+import msgspec
+
+from taskmq.errors import InvalidOption, TaskMQError
+from taskmq.model.envelope import JSON
+from taskmq.model.units import Duration, to_datetime
+from taskmq.schedules import ScheduleEntry
+from taskmq.schedules.triggers import Cron, Every, Limited, Once, Trigger, cron, every, once
+
+__all__ = ["changed_trigger", "schedule_facts"]
+
+
+def schedule_facts(entry: ScheduleEntry) -> dict[str, Any]:
+    """Return all that `PUT /schedules/{name}` says of a schedule, by the same names, and what limits its rule.
+
+    Times are seconds, instants text. What cannot be said so is None: the task and the arguments of a workflow, and
+    the rule of a trigger that is the app's own.
+    """
+    limits = entry.trigger if isinstance(entry.trigger, Limited) else None
+    trigger = entry.trigger if limits is None else limits.trigger
+    args, kwargs = _arguments(entry)
+    return {
+        "task": entry.definition or (entry.task.name if entry.workflow is None else None),
+        "cron": trigger.expression if isinstance(trigger, Cron) else None,
+        "every": trigger.period / 1000 if isinstance(trigger, Every) else None,
+        "at": _text(trigger.instant) if isinstance(trigger, Once) else None,
+        "start": None if limits is None else _text(limits.start),
+        "end": None if limits is None else _text(limits.end),
+        **entry.policy.facts(),
+        "args": args,
+        "kwargs": kwargs,
+    }
+
+
+def changed_trigger(
+    present: Trigger,
+    *,
+    expression: str | None = None,
+    tz: str | None = None,
+    period: Duration | None = None,
+    at: datetime | None = None,
+) -> Trigger:
+    """Return a schedule's rule with another time; its limits, and the zone and options of a cron expression, stay.
+
+    Without anything else it is the present one, the same object.
+
+    Raises:
+        InvalidOption: it cannot be due so, or several rules are said.
+    """
+    if len([each for each in (expression, period, at) if each is not None]) > 1:
+        raise InvalidOption("when? Say one of cron, every and at")
+    if isinstance(present, Limited):
+        inner = changed_trigger(present.trigger, expression=expression, tz=tz, period=period, at=at)
+        return present if inner is present.trigger else replace(present, trigger=inner)
+    if expression is not None or tz is not None:
+        if isinstance(present, Cron):
+            return replace(present, expression=expression or present.expression, tz=tz or present.tz)
+        if expression is None:
+            raise InvalidOption("a time zone is one of a cron expression: say that, too")
+        return cron(expression, tz=tz or "UTC")
+    if period is not None:
+        return every(period)
+    return present if at is None else once(at)
+
+
+def _arguments(entry: ScheduleEntry) -> tuple[list[Any] | None, dict[str, Any] | None]:
+    """As plain data, by place and by name."""
+    if entry.workflow is not None:
+        return None, None
+    try:
+        args, kwargs = entry.task.signature.encode(entry.args, dict(entry.kwargs), JSON)
+    except TaskMQError:
+        return None, None
+    return msgspec.json.decode(args, type=list[Any]), msgspec.json.decode(kwargs, type=dict[str, Any])
+
+
+def _text(milliseconds: int | None) -> str | None:
+    if milliseconds is None:
+        return None
+    return to_datetime(milliseconds).isoformat(timespec="milliseconds").replace("+00:00", "Z")

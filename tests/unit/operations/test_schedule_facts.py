@@ -1,0 +1,106 @@
+"""What is said of a schedule, and other rules for one."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from taskmq import TaskMQ, chain
+from taskmq.errors import InvalidOption
+from taskmq.operations.schedule_facts import changed_trigger, schedule_facts
+from taskmq.schedules import ScheduleEntry
+from taskmq.schedules.policy import SchedulePolicy
+from taskmq.schedules.target import read_target
+from taskmq.schedules.triggers import Cron, Limited, Trigger, cron, every, once
+
+_MOMENT = datetime(2027, 1, 31, 9, tzinfo=UTC)
+
+
+class _Never:
+    """A trigger of an app's own."""
+
+    def next_after(self, instant: int, /) -> int | None: ...
+
+    def describe(self) -> str:
+        return "never"
+
+
+def _entry(trigger: Trigger, **options: Any) -> ScheduleEntry:
+    app = TaskMQ("memory://")
+
+    @app.task(name="say")
+    def say(text: str, *, on: datetime | None = None) -> None: ...
+
+    return ScheduleEntry("s", say, trigger, args=("hello",), kwargs={"on": _MOMENT}, **options)
+
+
+@pytest.mark.parametrize(
+    ("trigger", "rule"),
+    [
+        (cron("30 2 * * *", tz="Europe/Berlin"), {"cron": "30 2 * * *"}),
+        (every("1.5s"), {"every": 1.5}),
+        (once(_MOMENT), {"at": "2027-01-31T09:00:00.000Z"}),
+        (every("1h", start=_MOMENT), {"every": 3600.0, "start": "2027-01-31T09:00:00.000Z"}),
+        (cron("0 1 * * *", end=_MOMENT), {"cron": "0 1 * * *", "end": "2027-01-31T09:00:00.000Z"}),
+        (_Never(), {}),
+    ],
+)
+def test_a_rule_is_shown_as_it_is_said(trigger: Trigger, rule: dict[str, Any]) -> None:
+    facts = schedule_facts(_entry(trigger))
+
+    assert {key: facts[key] for key in ("cron", "every", "at", "start", "end") if facts[key] is not None} == rule
+
+
+def test_policy_and_arguments_are_plain_data_whatever_they_are_in_the_code() -> None:
+    policy = SchedulePolicy(catchup="all", late_after=5_000, jitter=90_000, overlap="skip")
+
+    facts = schedule_facts(_entry(every("1h"), policy=policy))
+
+    assert facts["task"] == "say"
+    assert (facts["args"], facts["kwargs"]) == (["hello"], {"on": "2027-01-31T09:00:00Z"})
+    assert (facts["catchup"], facts["late_after"], facts["jitter"], facts["overlap"]) == ("all", 5.0, 90.0, "skip")
+
+
+def test_a_workflow_has_neither_a_task_nor_arguments_to_show() -> None:
+    app = TaskMQ("memory://")
+    app.task(name="tick")(lambda: None)
+    tick = app.tasks["tick"]
+    flow: Any = chain(tick.si(), tick.si())
+    target = read_target(flow, args=(), kwargs={}, schedule="s", content_type="application/json")
+    facts = schedule_facts(ScheduleEntry("s", tick, every("1h"), workflow=target.workflow))
+
+    assert (facts["task"], facts["args"], facts["kwargs"]) == (None, None, None)
+
+
+def test_another_expression_goes_by_the_same_clocks_and_within_the_same_limits() -> None:
+    present = cron("30 2 * * *", tz="Europe/Berlin", dst_gap="skip", end=_MOMENT)
+
+    changed = changed_trigger(present, expression="45 2 * * *")
+
+    assert isinstance(changed, Limited)
+    assert changed == cron("45 2 * * *", tz="Europe/Berlin", dst_gap="skip", end=_MOMENT)
+    moved = changed_trigger(present, tz="Europe/Paris")
+    assert moved == cron("30 2 * * *", tz="Europe/Paris", dst_gap="skip", end=_MOMENT)
+
+
+def test_a_rule_of_another_kind_takes_the_place_of_the_first() -> None:
+    assert changed_trigger(every("1h"), expression="0 3 * * *", tz="Europe/Berlin") == Cron(
+        "0 3 * * *", "Europe/Berlin"
+    )
+    assert changed_trigger(every("1h"), expression="0 3 * * *") == Cron("0 3 * * *")
+    assert changed_trigger(cron("0 3 * * *"), period="15m") == every("15m")
+    assert changed_trigger(cron("0 3 * * *"), at=_MOMENT) == once(_MOMENT)
+
+
+@pytest.mark.parametrize("present", [every("1h"), every("1h", end=datetime(2999, 1, 1, tzinfo=UTC))])
+def test_without_another_rule_it_is_the_same_one(present: Trigger) -> None:
+    assert changed_trigger(present) is present
+
+
+def test_what_is_no_rule_is_refused() -> None:
+    with pytest.raises(InvalidOption, match="Say one of cron, every and at"):
+        changed_trigger(every("1h"), expression="0 3 * * *", period="1h")
+    with pytest.raises(InvalidOption, match="a time zone is one of a cron expression"):
+        changed_trigger(every("1h"), tz="Europe/Berlin")
+    with pytest.raises(InvalidOption, match="60"):
+        changed_trigger(cron("0 3 * * *"), expression="60 3 * * *")
