@@ -66,7 +66,7 @@ class TaskMQ:
             changed. Default: `$TASKMQ_STORE` or the settings file, else none.
         name: shown at the broker, and what the app's schedules belong to.
         include: modules that define tasks; imported at the first look at `app.tasks`: by a worker, when it starts.
-        middleware: code around sending and running, the outermost first.
+        middleware: code around sending and running, the outermost first; docs/events.md has an example.
         default_queue: the queue of tasks that name none.
         queues: queues that are to be otherwise than `WorkQueue(name)`.
         delay: where delayed jobs and retries wait: at the `broker`, or in the `state`, where they can be listed,

@@ -1,5 +1,6 @@
 """The listeners of docs/events.md, with a worker to listen to."""
 
+import importlib
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -8,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from taskmq.testing import Harness
 from tests.cli.kit import PATIENCE, Started, environment, run_here
 from tests.docs.blocks import ROOT, write_files
 from tests.servers import eventually
@@ -67,3 +69,22 @@ def test_a_listener_of_the_page_hears_of_jobs(
             eventually(
                 lambda: all(word in said.read_text() for word in words), f"{words} in what it says", within=PATIENCE
             )
+
+
+def test_the_middleware_of_the_page_is_around_sending_and_running(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_files(ROOT / "docs" / "events.md", tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    app = importlib.import_module("failing").app
+
+    with Harness(app) as harness:
+        divide = app.tasks["divide"]
+        divide.send(2)
+        failing = divide.send(0)
+        harness.drain(raise_errors=False)
+
+    assert [sent.headers for sent in harness.sent] == [{"release": "2027.1"}] * 2
+    said = capsys.readouterr().out
+    assert f"divide {failing.id}, attempt 1: ZeroDivisionError('division by zero')\n" in said
+    assert said.count("divide took 0.0 s") == 2
