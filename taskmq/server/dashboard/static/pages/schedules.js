@@ -154,7 +154,7 @@ function Schedule({ name }) {
     <div class="two"><div><${Next} name=${name} tz=${one.tz} /></div><div>
       <${Section} title="So far"><${Facts} of=${[["Fired", count(one.fired)], ["Late", count(one.late)], ["Missed", count(one.missed)], ["Skipped", count(one.skipped)], ["Failed", count(one.failed)], ["Wait", count(one.waiting)], ["Made", one.is_dynamic ? "at run time" : "by the code"]]} />
         ${one.active.length > 0 && html`<p>Wait or run: ${one.active.map((/** @type {string} */ id) => html`<a key=${id} href=${to(["jobs", id])}>${id}</a> `)}</p>`}<//>
-      <${Section} title="Kept to"><${Facts} of=${policy(one)} />
+      <${Section} title="Policy"><${Facts} of=${policy(one)} />
         ${one.args !== null && html`<${Code} label="Arguments" text=${JSON.stringify(one.args.length ? { args: one.args, kwargs: one.kwargs } : one.kwargs, null, 2)} />`}<//>
       <${Section} title="Last occurrences">${one.history.length ? html`<${Table} label="Last occurrences" columns=${["Due", "Started", "Kind"]}>${one.history.map((/** @type {any} */ each, /** @type {number} */ at) => html`<tr key=${at}><td><${When} at=${each.scheduled_for} /></td><td><${When} at=${each.emitted} /></td><td>${each.kind}</td></tr>`)}<//>` : html`<p class="dim">None yet.</p>`}<//>
     </div></div>`}<//>`;
