@@ -87,4 +87,4 @@ def test_the_middleware_of_the_page_is_around_sending_and_running(
     assert [sent.headers for sent in harness.sent] == [{"release": "2027.1"}] * 2
     said = capsys.readouterr().out
     assert f"divide {failing.id}, attempt 1: ZeroDivisionError('division by zero')\n" in said
-    assert said.count("divide took 0.0 s") == 2
+    assert said.count("divide took ") == 2
