@@ -90,26 +90,27 @@ async def send(task: str, argument: object, *, stored: bool) -> Job[object]:
     return await (app.jobs.asubmit(called, argument) if stored else called.asend(argument))
 
 
-async def _send_without_code(task: str, argument: dict[str, str] | str, *, queue: str, stored: bool) -> Job[object]:
-    """Send as a program does that knows a task's name and nothing else: it cannot make the job's key."""
-    sender = TaskMQ(app.sessions.url, state=app.sessions.state_url, name=app.name)
-    sender.sessions.job_store = app.sessions.job_store
+class Stranger:
+    """A program that knows names of tasks and nothing else: it cannot make the keys of their jobs."""
 
-    @sender.task(name=task, queue=queue, retry=None)
-    async def unknown(given: dict[str, str] | str) -> None: ...
+    def __init__(self) -> None:
+        self.app = TaskMQ(app.sessions.url, state=app.sessions.state_url, name=app.name)
+        self.app.sessions.job_store = app.sessions.job_store
 
-    try:
-        sent = await (sender.jobs.asubmit(unknown, argument) if stored else unknown.asend(argument))
-    finally:
-        await sender.aclose()
-    return app.job(sent.id)
+    async def send(self, task: str, argument: dict[str, str] | str, *, queue: str, stored: bool) -> Job[object]:
+        async def unknown(given: dict[str, str] | str) -> None: ...
+
+        known = self.app.tasks
+        called = known[task] if task in known else self.app.task(name=task, queue=queue, retry=None)(unknown)
+        sent = await (self.app.jobs.asubmit(called, argument) if stored else called.asend(argument))
+        return app.job(sent.id)
 
 
-async def _send_to(border: str, executor: ExecutorKind, how: str, *, stored: bool) -> Job[object]:
+async def _send_to(border: str, executor: ExecutorKind, how: str, *, stranger: Stranger, stored: bool) -> Job[object]:
     name = f"{border}.{executor}"
     if border in KEYED:
         argument = {"how": how} if border == "template" else how
-        return await _send_without_code(name, argument, queue=executor, stored=stored)
+        return await stranger.send(name, argument, queue=executor, stored=stored)
     return await send(name, how, stored=stored)
 
 
@@ -163,7 +164,12 @@ async def check_every_border(executor: ExecutorKind, runs: Path, *, stored: bool
         working(executor, stored=stored, url=url) as worker,
         EventReader() as reader,
     ):
-        jobs = {(border, how): await _send_to(border, executor, how, stored=stored) for border, how in expected}
+        stranger = Stranger()
+        async with stranger.app:
+            jobs = {
+                (border, how): await _send_to(border, executor, how, stranger=stranger, stored=stored)
+                for border, how in expected
+            }
         fine = [await send(FINE[executor].name, number, stored=stored) for number in range(len(jobs))]
         outcomes = {name: await job.aoutcome(timeout=_PATIENCE) for name, job in jobs.items()}
         assert [await job.aresult(timeout=_PATIENCE) for job in fine] == list(range(len(jobs)))
