@@ -189,7 +189,7 @@ def check_chosen_id(job_id: str, *, tenant: str | None, what: str) -> str:
             "reactions and workflows, and no caller gives: choose another one"
         )
     owner, own = ("", job_id) if tenant else split_tenant_key(job_id)
-    if owner:
+    if own != job_id:
         raise InvalidOption(
             f"{what}: {job_id[:80]!r} is what a job of tenant {owner[:80]!r} is called, and this one has no tenant: "
             f"say tenant={owner[:80]!r}, {what}={own[:80]!r}, or choose another one"

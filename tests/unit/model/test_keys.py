@@ -188,3 +188,10 @@ def test_a_name_that_no_path_can_have_is_refused(name: str) -> None:
 @pytest.mark.parametrize("name", ["...", ".x", "a/b", "/", "%2e", "?", "#", "explain"])
 def test_any_other_name_can_be_in_a_path(name: str) -> None:
     assert check_reachable(name, what="queue") == name
+
+
+@pytest.mark.parametrize("chosen", ["@:order-17", "@:taskmq:event:shop:1", "@acme:order-17"])
+def test_an_id_without_a_tenant_is_none_that_some_tenant_could_have(chosen: str) -> None:
+    with pytest.raises(InvalidOption, match="and this one has no tenant"):
+        keys.check_chosen_id(chosen, tenant=None, what="job_id")
+    assert keys.check_chosen_id(chosen, tenant="acme", what="job_id") == chosen

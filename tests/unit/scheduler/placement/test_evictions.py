@@ -60,6 +60,15 @@ def test_nobody_leaves_who_does_not_allow_it_or_would_leave_others_with_too_litt
     assert _who([_claim("1", "pool acme", "class high")], high, _slots(2, 2)) == ["b"]
 
 
+def test_a_job_that_goes_into_free_room_counts_for_all_of_its_groups() -> None:
+    least = {"pool acme": {"slots": 3.0}, "pool b": {"slots": 1.0}}
+    claims = [_claim("1"), _claim("2", "pool acme", "pool b"), _claim("3")]
+    run = _run("b", 0, "pool b")
+
+    assert plan_evictions(claims, [run], [_slots(3, 1)], least) == [Eviction("b", "3", "pool acme")]
+    assert plan_evictions([claims[0], claims[2]], [run], [_slots(2, 1)], least) == []
+
+
 def test_nobody_leaves_for_a_job_that_does_not_fit_even_then() -> None:
     runs = [_run("a"), _run("b", gives_way=False)]
 
@@ -145,6 +154,11 @@ def test_every_plan_keeps_what_is_promised(
     for group, count in Counter(each.group for each in plan).items():
         assert count <= missing[group]
     served = Counter(name for each in plan for claim in claims if claim.job == each.claim for name in claim.groups)
+    # Others go first into the room that there is without an eviction, and count for their groups, too.
+    evicting = {each.claim for each in plan}
+    room = spare + sum(run.is_leaving for run in runs)
+    roomy = Counter(name for claim in claims if claim.job not in evicting for name in claim.groups)
+    served.update({name: min(count, room) for name, count in roomy.items()})
     before = Counter(name for run in runs if not run.is_leaving for name in run.groups)
     after = Counter(before)
     after.subtract(name for run in left for name in run.groups)
