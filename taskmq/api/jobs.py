@@ -76,6 +76,7 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         schedule_time: when it was to run at first; retries do not change it.
         due_at: when it is, or was, to run: its next attempt, or the last one.
         start_time, end_time: of its last attempt.
+        first_start_time: when its first run began; it waited until then.
         retries: attempts that did not end it; with `expand=retries`, what became of each.
         attempt: the number of the one that runs, ended the job, or comes next.
         version: grows with every change; the ETag.
@@ -114,6 +115,7 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     retry_of: str
     retried_as: str
     depends_on: list[JobDependency]
+    first_start_time: str | None = None
     progress: ProgressView | None = None
 
 
@@ -162,7 +164,12 @@ class JobList(ListPage, frozen=True, kw_only=True):
 
 
 class HistoryView(msgspec.Struct, frozen=True, kw_only=True):
-    """Something that happened to a job and is no ordinary step."""
+    """Something that happened to a job and is no ordinary step.
+
+    Attributes:
+        by: who has done it; of `interrupted`, the worker whose run that was.
+        started: when the run began that was interrupted, or has given way.
+    """
 
     version: int
     at: str | None
@@ -170,6 +177,7 @@ class HistoryView(msgspec.Struct, frozen=True, kw_only=True):
     state: JobState
     by: str
     note: str
+    started: str | None = None
 
 
 class AttemptView(msgspec.Struct, frozen=True, kw_only=True):

@@ -62,6 +62,7 @@ async def explain_job(
         case JobState.SCHEDULED | JobState.RETRYING:
             what = "its next attempt" if record.state is JobState.RETRYING else "its time"
             reasons.append(f"it waits for {what}, {_when(record.due)}, in {max(record.due - now, 0) / 1000:.0f} s")
+            reasons += await _interrupted(store, record, reader)
             reasons += (await find_pause(session, record.queue, reader=reader))[0]
         case JobState.QUEUED:
             reasons += await _ready(session, store, record, now=now, reader=reader)
@@ -94,7 +95,7 @@ async def _ready(session: Session, store: JobStore, record: JobRecord, *, now: i
         reasons, unknown = condition.obstacles, condition.unknown
     turn = "its turn" if not reasons else "that, and for its turn"
     reasons.append(f"it is ready since {_when(record.due)} and waits for {turn} in queue {record.queue!r}")
-    reasons += await _gave_way(store, record, reader)
+    reasons += await _interrupted(store, record, reader)
     reasons += await _limit(store, record)
     reasons += await _quotas(store, record)
     reasons += await _turn(store, record, now)
@@ -116,13 +117,14 @@ async def _at_broker(session: Session, store: JobStore, record: JobRecord, reade
     return [f"{message}: {workers} of that queue take messages{waiting}; {end}", *condition.unknown]
 
 
-async def _gave_way(store: JobStore, record: JobRecord, reader: str | None) -> list[str]:
-    """For whom its last run was stopped, if it was."""
-    events = [event for event in await store.events(record.id) if event.kind == "preempted"]
+async def _interrupted(store: JobStore, record: JobRecord, reader: str | None) -> list[str]:
+    """Say why its last run was stopped, if it was."""
+    events = [event for event in await store.events(record.id) if event.kind in ("preempted", "interrupted")]
     if not events or events[-1].at < (record.dispatched or 0):
         return []
     last = events[-1]
-    return [f"it was {_reason(last, reader)}, {_when(last.at)}: it goes on in the same attempt when it is its turn"]
+    why = f"interrupted: {last.note}" if last.kind == "interrupted" else _reason(last, reader)
+    return [f"it was {why}, {_when(last.at)}: it goes on in the same attempt when it is its turn"[:500]]
 
 
 async def _gives_way(store: JobStore, record: JobRecord, reader: str | None) -> list[str]:

@@ -75,6 +75,7 @@ def job_view(record: JobRecord, name: str, *, words: str | None = None) -> JobVi
         due_at=instant_text(record.due),
         start_time=instant_text(record.started),
         end_time=instant_text(record.finished),
+        first_start_time=instant_text(record.first_started),
         submitted_at=instant_text(record.submitted),
         expires_at=instant_text(record.expires),
         retries=max(record.attempt - 1, 0),
@@ -175,6 +176,7 @@ def history_view(entry: HistoryEntry) -> HistoryView:
         state=entry.state,
         by=entry.by,
         note=entry.note,
+        started=instant_text(entry.started),
     )
 
 

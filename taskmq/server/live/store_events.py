@@ -58,6 +58,9 @@ class StoreEvents:
     def _actions(self, actions: list[JobAction]) -> Iterator[JobEvent]:
         for one in actions:
             entry = one.entry
+            # Its worker announces that itself.
+            if entry.kind == "interrupted":
+                continue
             if self._looks.is_new((one.job_id, f"{entry.kind} {entry.version}"), entry.at):
                 name = one.job_id if one.key is None else tenant_key(one.tenant or None, one.key)
                 yield _event(_name(entry), one, name, entry.at)

@@ -28,11 +28,14 @@ function Explained({ id, runs }) {
   return html`<div class="reason"><strong>${runs ? "It runs:" : "It waits:"}</strong> <ul>${data.reasons.map((/** @type {string} */ one) => html`<li key=${one}><${Reason} text=${one} /></li>`)}</ul></div>`;
 }
 
-/** The attempts as bars over time: from when the job was due until it ran, and how long it ran. */
-function Course({ job, attempts }) {
+/** The runs as bars over time: from when the job was due until it ran, and how long it ran. An interrupted run is one
+ * of its own, for what follows it is the same attempt. */
+function Course({ job, attempts, history }) {
+  const interrupted = history.filter((/** @type {any} */ one) => one.started);
   const runs = [...attempts.map((/** @type {any} */ one) => ({ name: `Attempt ${one.attempt}`, from: one.started, to: one.ended, isBad: true })),
+    ...interrupted.map((/** @type {any} */ one) => ({ name: "Interrupted", from: one.started, to: one.at, isBad: false })),
     ...(job.start_time ? [{ name: `Attempt ${job.attempt}`, from: job.start_time, to: job.end_time ?? new Date().toISOString(), isBad: job.state === "failed" }] : [])]
-    .filter((one) => one.from && one.to);
+    .filter((one) => one.from && one.to).sort((a, b) => a.from.localeCompare(b.from));
   if (!runs.length || !job.submitted_at) return null;
   const time = (/** @type {string} */ text) => new Date(text).getTime();
   const start = Math.min(time(job.submitted_at), ...runs.map((one) => time(one.from)));
@@ -48,6 +51,13 @@ function Course({ job, attempts }) {
       <span class=${`ran ${one.isBad ? "is-bad" : ""}`} style=${{ left: place(time(one.from)), width: `calc(${place(time(one.to))} - ${place(time(one.from))})` }}></span>
     </div></div>`;
   })}</div><p class="dim">Hatched: waited. Filled: ran.</p>`;
+}
+
+/** Since when a job has waited for its first run: a retry or a pause gives it another time, which is later.
+ * @param {any} job */
+function waitedSince(job) {
+  const due = job.schedule_time ?? job.submitted_at;
+  return Date.parse(due) > Date.parse(job.first_start_time) ? job.submitted_at : due;
 }
 
 /** Reads JSON that somebody wrote; throws with words for people.
@@ -198,15 +208,15 @@ function Details({ job, reload, level, from }) {
           ["Submitted", html`<${When} at=${job.submitted_at} exact />`], ["Due", html`<${When} at=${job.due_at} exact />`],
           ["First due", job.schedule_time !== job.due_at && html`<${When} at=${job.schedule_time} exact />`],
           ["Started", job.start_time && html`<${When} at=${job.start_time} exact />`], ["Ended", job.end_time && html`<${When} at=${job.end_time} exact />`],
-          ["Waited", job.start_time && span(between(job.due_at ?? job.submitted_at, job.start_time))], ["Ran", job.start_time && span(between(job.start_time, job.end_time ?? new Date().toISOString()))],
+          ["Waited", job.first_start_time && span(between(waitedSince(job), job.first_start_time))], ["Ran", job.start_time && span(between(job.start_time, job.end_time ?? new Date().toISOString()))],
           ["Not to start after", job.expires_at && html`<${When} at=${job.expires_at} exact />`],
           ["Repeats", job.retry_of && html`<a href=${to(["jobs", job.retry_of])}>${job.retry_of}</a>`],
           ["Retried as", job.retried_as && html`<a href=${to(["jobs", job.retried_as])}>${job.retried_as}</a>`],
           ["Labels", Object.entries(job.labels).map(([name, value]) => `${name}: ${value}`).join(", ")], ["Id", job.id], ["Version", job.version],
         ]} /><//>
-        <${Section} title="Course"><${Shown} loaded=${attempts}>${(/** @type {any} */ { items }) => html`<${Course} job=${job} attempts=${items} />
+        <${Section} title="Course"><${Shown} loaded=${attempts}>${(/** @type {any} */ { items }) => html`<${Course} job=${job} attempts=${items} history=${history.data?.items ?? []} />
           ${items.map((/** @type {any} */ one) => html`<details key=${one.attempt}><summary>Attempt ${one.attempt} at ${one.worker || "a worker"}: ${one.error ? `${one.error.type}: ${one.error.message}` : "ended"}</summary>${one.error?.traceback && html`<${Code} label=${`Traceback of attempt ${one.attempt}`} text=${one.error.traceback} />`}</details>`)}
-          ${!items.length && !job.start_time && html`<p class="dim">It has not started.</p>`}`}<//><//>
+          ${!items.length && !job.first_start_time && html`<p class="dim">It has not started.</p>`}`}<//><//>
       </div>
       <div>
         ${job.depends_on?.length > 0 && html`<${Section} title="Waits for, or has waited for"><${Table} label="Jobs that it depends on" columns=${["Job", "Which has to have"]}>${job.depends_on.map((/** @type {any} */ one) => html`<tr key=${one.id} data-row><td><a href=${to(["jobs", one.id])}>${one.id}</a></td><td>${one.condition}</td></tr>`)}<//><//>`}
@@ -218,7 +228,7 @@ function Details({ job, reload, level, from }) {
           : html`<${Code} label="Result" text=${pretty(job.result)} />`}<//>`}
         ${may("logs.read") && html`<${Log} job=${job} level=${level} from=${from} />`}
         <${Section} title="History"><${Shown} loaded=${history}>${(/** @type {any} */ { items }) => items.length
-          ? html`<${Table} label="History" columns=${["When", "What", "By", "Note"]}>${items.map((/** @type {any} */ one) => html`<tr key=${one.version}><td><${When} at=${one.at} /></td><td>${one.kind}</td><td>${one.by}</td><td>${one.note}</td></tr>`)}<//>`
+          ? html`<${Table} label="History" columns=${["When", "What", "By", "Note"]}>${items.map((/** @type {any} */ one) => html`<tr key=${`${one.version} ${one.kind}`}><td><${When} at=${one.at} /></td><td>${one.kind}</td><td>${one.by}</td><td>${one.note}</td></tr>`)}<//>`
           : html`<p class="dim">Nothing but the ordinary steps.</p>`}<//><//>
       </div>
     </div>`;
