@@ -68,12 +68,16 @@ class Invitation(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         token: of this dispatch.
         reports: the queue that reports go to; a message that names any other queue is malformed.
         proof: that the store has given out this token; echoed in every report. Empty: of a scheduler before it.
+        outages: how many outages have interrupted runs of this attempt.
+        due: when the job was to run, ms since the epoch; None where an earlier run of it has begun.
     """
 
     id: str
     token: Token
     reports: Annotated[str, msgspec.Meta(pattern=_REPORTS)]
     proof: str = ""
+    outages: Annotated[int, msgspec.Meta(ge=0)] = 0
+    due: _Instant | None = None
 
 
 class BlobReference(msgspec.Struct, frozen=True, kw_only=True):

@@ -11,6 +11,7 @@ __all__ = [
     "ETA",
     "LEASE",
     "ORIGIN",
+    "OUTAGES",
     "OWN",
     "PRIORITY",
     "QUEUE",
@@ -61,6 +62,9 @@ UNKNOWN: Final = f"{OWN}unknown"
 
 ATTEMPT: Final = f"{OWN}attempt"
 """Which attempt it is, for people in the console."""
+
+OUTAGES: Final = f"{OWN}outages"
+"""How many outages have interrupted runs of this attempt."""
 
 ERROR: Final = f"{OWN}error"
 """The last error in one line."""

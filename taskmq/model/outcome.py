@@ -9,6 +9,7 @@ import msgspec
 __all__ = [
     "EXPIRED",
     "OUTCOME_NAMES",
+    "STOPPED",
     "AlreadyDone",
     "Cancelled",
     "Dead",
@@ -24,6 +25,9 @@ __all__ = [
 
 EXPIRED: Final = "expired before it started"
 """The reason of a cancelled job whose time was over."""
+
+STOPPED: Final = "its worker stopped"
+"""The reason of a run that was interrupted because its worker drains."""
 
 DeadReason = Literal["error", "rejected", "invalid_arguments", "timeout", "memory", "worker_lost", "result"]
 """Why a job is dead:
@@ -92,13 +96,17 @@ class Cancelled(msgspec.Struct, frozen=True):
 
 
 class Interrupted(msgspec.Struct, frozen=True):
-    """The job goes back to its queue as if it had never started.
+    """The job goes back to its queue, and no attempt is counted.
 
     Attributes:
-        reason: why, of a job of the store that gives way to others; "": the worker is stopping.
+        reason: why its run was stopped, for the history of a job of the store; "": there was no run.
+        delay: how long the job waits for the end of an outage before it runs again; None: it may run at once.
+        error: the outage, as the run met it.
     """
 
     reason: str = ""
+    delay: timedelta | None = None
+    error: BaseException | None = None
 
 
 class Parked(msgspec.Struct, frozen=True):

@@ -155,7 +155,7 @@ async def progress_of_jobs(app: TaskMQ, jobs: Iterable[JobRecord]) -> dict[str, 
     Returns nothing if the app has no state or the state does not answer: lists of jobs are shown without it.
     """
     stores = app.sessions.current().stores
-    begun = [job for job in jobs if job.started is not None or job.attempt > 1]
+    begun = [job for job in jobs if job.first_started is not None or job.started is not None or job.attempt > 1]
     if stores.progress is None:
         return {}
     try:

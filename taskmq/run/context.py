@@ -39,7 +39,12 @@ sent, where that is another one, and how many occurrences may run at a time, whe
 
 
 def due_instant(envelope: Envelope) -> int | None:
-    """When a job was to start, ms: at its `eta`, when its schedule said so, else when it was sent; None: unknown."""
+    """When a job was to start, ms: at its `eta`, when its schedule said so, else when it was sent; None: unknown.
+
+    A job of the store was to start when the store says so, which does so before the first run only.
+    """
+    if envelope.store is not None:
+        return envelope.store.due
     if envelope.eta is not None:
         return envelope.eta
     meta = envelope.meta

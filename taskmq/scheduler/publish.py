@@ -278,7 +278,9 @@ class InvitationPublisher:
 
     def _outgoing(self, job: DispatchedJob) -> Outgoing:
         proof = self._prove(job.id, job.token, self._reports)
-        invitation = Invitation(id=job.id, token=job.token, reports=self._reports, proof=proof)
+        invitation = Invitation(
+            id=job.id, token=job.token, reports=self._reports, proof=proof, outages=job.outages, due=job.due
+        )
         return Outgoing(
             queue=jobs_queue(_way(job)),
             body=invite(job.body, attempt=job.attempt, invitation=invitation),

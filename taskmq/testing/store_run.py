@@ -224,7 +224,9 @@ class StoreRun:
     def _outgoing(self, job: DispatchedJob) -> Outgoing:
         assert self._key is not None
         proof = self._key.prove(job.id, job.token, self._reports)
-        invitation = Invitation(id=job.id, token=job.token, reports=self._reports, proof=proof)
+        invitation = Invitation(
+            id=job.id, token=job.token, reports=self._reports, proof=proof, outages=job.outages, due=job.due
+        )
         return Outgoing(
             queue=jobs_queue(job.queue),
             body=invite(job.body, attempt=job.attempt, invitation=invitation),

@@ -49,6 +49,7 @@ class Attempt(msgspec.Struct, eq=False):
         grant: what it was given of the worker's resources; None when it needs none.
         permits: what its guards gave it and it has not released; None without guards.
         fence: the idempotency key that the run holds, and the token under which it does.
+        outages: how many outages have interrupted it while its shard held its delivery.
         is_turned_back: whether a guard gave it an outcome instead of a run.
     """
 
@@ -65,3 +66,4 @@ class Attempt(msgspec.Struct, eq=False):
     permits: list[Permit] | None = None
     is_turned_back: bool = False
     fence: tuple[str, int] | None = None
+    outages: int = 0

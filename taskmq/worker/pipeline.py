@@ -279,7 +279,8 @@ class Pipeline:
 
 
 def _unless_cancelled(attempt: Attempt, outcome: Outcome) -> Outcome:
-    if attempt.cancelled is not None and not isinstance(outcome, Interrupted):
+    is_given_back = isinstance(outcome, Interrupted) and outcome.delay is None
+    if attempt.cancelled is not None and not is_given_back:
         # However it ended: it is not wanted any more.
         return Cancelled(attempt.cancelled)
     return outcome

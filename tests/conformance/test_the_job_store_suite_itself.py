@@ -94,7 +94,7 @@ class _ReturnsTheJobAsItWas(JobModel):
 
 
 class _WritesNoEvents(JobModel):
-    def note(self, job: JobRecord, kind: Any, *, by: str = "", note: str = "") -> None:
+    def note(self, job: JobRecord, kind: Any, *, by: str = "", note: str = "", started: int | None = None) -> None:
         """Do nothing."""
 
 

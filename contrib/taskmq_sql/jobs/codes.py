@@ -32,6 +32,7 @@ EventKind = Literal[
     "preempt_requested",
     "preempted",
     "ended",
+    "interrupted",
 ]
 
 CODES: Final[dict[JobState, int]] = {
@@ -72,5 +73,6 @@ EVENT_CODES: Final[dict[EventKind, int]] = {
     "preempt_requested": 13,
     "preempted": 14,
     "ended": 15,
+    "interrupted": 16,
 }
 EVENT_KINDS: Final = {code: kind for kind, code in EVENT_CODES.items()}

@@ -97,7 +97,7 @@ __all__ = [
     "worker",
 ]
 
-HEAD: Final = "0020"
+HEAD: Final = "0021"
 """The version that this code works with; `store check` compares it with that of the tables."""
 VERSION_TABLE: Final = "schema_version"
 SCHEMA: Final = "taskmq"
@@ -149,6 +149,8 @@ def _job_columns() -> list[Column[object]]:
         Column("body", LargeBinary),
         # When it was to run at first; None: `due`. Null for nearly all.
         Column("scheduled", BigInteger),
+        # Of the first run; `started` is that of the last one.
+        Column("first_started", BigInteger),
     ]
 
 
@@ -158,6 +160,8 @@ job: Final = Table(
     *_job_columns(),
     # Null for nearly all: it takes no room, and an end need not look for those that wait for it.
     Column("has_dependents", Boolean),
+    # How many outages have interrupted runs of the attempt; null for none.
+    Column("outages", Integer),
     PrimaryKeyConstraint("id", name="job_pkey"),
     postgresql_with=_vacuumed(fillfactor=70),
 )
@@ -353,6 +357,8 @@ event: Final = Table(
     Column("state", SmallInteger, nullable=False),
     Column("actor", Text, nullable=False, server_default=text("''")),
     Column("note", Text, nullable=False, server_default=text("''")),
+    # Of the run that was interrupted.
+    Column("started", BigInteger),
     PrimaryKeyConstraint("id", "at", "number", name="event_pkey"),
     Index("event_at", "at"),
     postgresql_partition_by="RANGE (at)",

@@ -77,6 +77,8 @@ async def _dispatched_jobs(
             expires=row["expires"],
             body=bodies[row["id"]] if row["body"] is None else row["body"],
             node=nodes.get(str(row["id"]), ""),
+            due=row["due"] if row["first_started"] is None else None,
+            outages=row["outages"] or 0,
         )
         for row in rows
     ]
@@ -105,6 +107,7 @@ def history_entries(rows: Iterable[Row]) -> list[HistoryEntry]:
             state=STATES[row["state"]],
             by=row["actor"],
             note=row["note"],
+            started=row["started"],
         )
         for row in rows
     ]
@@ -159,6 +162,7 @@ def _job_record(row: Row, text: dict[Kind, dict[int | None, str]]) -> JobRecord:
         dispatched=row["dispatched"],
         started=row["started"],
         finished=row.get("finished"),
+        first_started=row["first_started"],
         worker=text["worker"][row["worker"]],
         cancel_requested=row["cancel_requested"],
         body=row.get("body") or b"",

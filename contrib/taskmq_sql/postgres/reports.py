@@ -7,7 +7,15 @@ import msgspec
 
 from taskmq.contracts.jobs import AppliedReport, forgotten_end
 from taskmq.model.jobs.proofs import ReportKeys
-from taskmq.model.jobs.reports import Report, after_report, gave_way, goes_on
+from taskmq.model.jobs.reports import (
+    Report,
+    after_report,
+    goes_on,
+    interruption_of,
+    kept_error,
+    ran_again,
+    restart_note,
+)
 from taskmq.model.jobs.tokens import ends_forgotten_dispatch, is_forgotten, is_invented
 from taskmq.model.outcome import ErrorRecord
 from taskmq.model.states import TERMINAL, UNDERWAY, JobState
@@ -26,6 +34,7 @@ __all__ = ["Ending", "Note", "apply", "end", "note"]
 
 _NOW: Final = "select taskmq.now_ms()"
 _TENANT: Final = "select name from taskmq.tenant where id = $1"
+_WORKERS: Final = "select id, name from taskmq.worker where id = any($1::int[])"
 _ENDED: Final = """
 select distinct on (h.id) h.id, h.state, h.version, h.queue, h.token from taskmq.job_history h
 where h.id = any($1::uuid[]) order by h.id, h.ended desc"""
@@ -54,14 +63,21 @@ class Note(msgspec.Struct, frozen=True):
     state: JobState
     by: str = ""
     text: str = ""
+    started: int | None = None
 
 
 class _Step(msgspec.Struct, frozen=True, gc=False):
-    """What has become of a job."""
+    """What has become of a job.
+
+    Attributes:
+        started, worker: of the run that the store knew of before the report.
+    """
 
     state: JobState
     queue: int
     version: int
+    started: int | None = None
+    worker: int | None = None
     is_accepted: bool = True
     is_forgotten: bool = False
     is_invented: bool = False
@@ -77,6 +93,10 @@ async def apply(database: Database, reports: Sequence[Report], came_by: str) -> 
     if places and len(turns := _turns(reports, places)) == 1 and all(_is_end(reports[place]) for place in places):
         # The ordinary case: one statement is a transaction of its own.
         steps = await database.reports.run("statement", lambda connection: applying.end(connection, places))
+        if restarted := applying.restarted(steps):
+            await database.reports.run(
+                "transaction", lambda connection: applying.note_restarts(connection, restarted)
+            )
     else:
         turns = _turns(reports, places)
     if rest := [left for turn in turns if (left := [place for place in turn if place not in steps])]:
@@ -103,9 +123,21 @@ class _Applying:
             steps |= await self._again(connection, [place for place in turn if _is_again(self._reports[place])])
             if left := [place for place in turn if place not in steps]:
                 steps |= await self._settle(connection, left)
-            notes += [found for place in turn if (found := self._note(place, steps.get(place))) is not None]
+            notes += await self._notes(connection, {place: steps[place] for place in turn if place in steps})
         await note(connection, notes)
         return steps
+
+    def restarted(self, steps: Mapping[int, _Step]) -> dict[int, _Step]:
+        """Return those of jobs that ran again without an end of the run before."""
+        return {
+            place: step
+            for place, step in steps.items()
+            if step.is_accepted and ran_again(self._reports[place], step.started)
+        }
+
+    async def note_restarts(self, connection: Connection, restarted: Mapping[int, _Step]) -> None:
+        """Write the events of runs without an end."""
+        await note(connection, (await self._restarts(connection, restarted)).values())
 
     async def end(self, connection: Connection, places: Sequence[int]) -> dict[int, _Step]:
         """Those that ended their jobs."""
@@ -114,10 +146,7 @@ class _Applying:
         by_id = {self._reports[place].id: place for place in places}
         rows = await end(connection, [self._ending(self._reports[place]) for place in places])
         states = {place: after_report(self._reports[place].kind, cancel_requested=False) for place in places}
-        return {
-            (place := by_id[str(row[0])]): _Step(states[place], row[1], row[2], has_dependents=bool(row[3]))
-            for row in rows
-        }
+        return {(place := by_id[str(row[0])]): _step_of(row, states[place]) for row in rows}
 
     async def _start(self, connection: Connection, places: Sequence[int]) -> dict[int, _Step]:
         if not places:
@@ -131,13 +160,16 @@ class _Applying:
             [report.started for report in found],
         )
         by_id = {self._reports[place].id: place for place in places}
-        return {by_id[str(row["id"])]: _Step(JobState.RUNNING, row["queue"], row["version"]) for row in rows}
+        return {
+            by_id[str(row[0])]: _Step(JobState.RUNNING, row["queue"], row["version"], row["started"], row["worker"])
+            for row in rows
+        }
 
     async def _again(self, connection: Connection, places: Sequence[int]) -> dict[int, _Step]:
         if not places:
             return {}
         found = sorted((self._reports[place] for place in places), key=_by_id)
-        errors = [error_columns(_escaped(report.error if gave_way(report) is None else None)) for report in found]
+        errors = [error_columns(_escaped(kept_error(report))) for report in found]
         rows = await connection.fetch(
             AGAIN,
             [report.id for report in found],
@@ -148,9 +180,15 @@ class _Applying:
             [_end_of(report) for report in found],
             [report.delay for report in found],
             *([each[column] for each in errors] for column in range(3)),
+            [_is_outage(report) for report in found],
         )
         by_id = {self._reports[place].id: place for place in places}
-        return {by_id[str(row["id"])]: _Step(STATES[row["state"]], row["queue"], row["version"]) for row in rows}
+        return {
+            by_id[str(row[0])]: _Step(
+                STATES[row["state"]], row["queue"], row["version"], row["started"], row["worker"]
+            )
+            for row in rows
+        }
 
     async def _settle(self, connection: Connection, places: Sequence[int]) -> dict[int, _Step]:
         """Those that found their jobs otherwise: ended, with another token, or asked to end."""
@@ -164,7 +202,7 @@ class _Applying:
             endings = [self._ending(self._reports[place], JobState.CANCELLED) for place in cancelled]
             by_id = {self._reports[place].id: place for place in cancelled}
             for row in await end(connection, endings):
-                steps[by_id[str(row[0])]] = _Step(JobState.CANCELLED, row[1], row[2], has_dependents=bool(row[3]))
+                steps[by_id[str(row[0])]] = _step_of(row, JobState.CANCELLED)
         live = rows
         if gone := [job_id for job_id in wanted if job_id not in live]:
             rows = live | {str(row["id"]): row for row in await connection.fetch(_ENDED, gone)}
@@ -212,18 +250,51 @@ class _Applying:
         await drive(connection, note_audit(await connection.fetchval(_NOW), entries))
         return {place: msgspec.structs.replace(step, is_forgotten=True) for place, step in ended.items()}
 
-    def _note(self, place: int, step: _Step | None) -> Note | None:
+    async def _notes(self, connection: Connection, steps: Mapping[int, _Step]) -> list[Note]:
+        restarts = await self._restarts(connection, self.restarted(steps))
+        return [
+            found
+            for place, step in steps.items()
+            for found in (restarts.get(place), self._note(place, step))
+            if found is not None
+        ]
+
+    async def _restarts(self, connection: Connection, restarted: Mapping[int, _Step]) -> dict[int, Note]:
+        if not restarted:
+            return {}
+        workers = list({step.worker for step in restarted.values() if step.worker is not None})
+        names: dict[int | None, str] = dict(await connection.fetch(_WORKERS, workers))
+        return {
+            place: Note(
+                (report := self._reports[place]).id,
+                step.version,
+                "interrupted",
+                step.state,
+                names.get(step.worker, ""),
+                restart_note(report),
+                step.started,
+            )
+            for place, step in restarted.items()
+        }
+
+    def _note(self, place: int, step: _Step) -> Note | None:
         report = self._reports[place]
-        if step is None:
-            return None
         if step.is_forgotten or not step.is_accepted:
             kind: EventKind = "unknown_attempt" if step.is_forgotten else "superseded"
             return Note(report.id, step.version, kind, step.state, report.worker, report.kind)
         if report.kind == "refused":
             text = report.error.message if report.error is not None else ""
             return Note(report.id, step.version, "refused", step.state, report.worker, text)
-        if (why := gave_way(report)) is not None:
-            return Note(report.id, step.version, "preempted", step.state, report.worker, why)
+        if (interruption := interruption_of(report)) is not None:
+            return Note(
+                report.id,
+                step.version,
+                interruption.kind,
+                step.state,
+                report.worker,
+                interruption.reason,
+                report.started,
+            )
         if report.kind == "detached":
             return Note(report.id, step.version, "detached", step.state, report.worker)
         return None
@@ -240,7 +311,7 @@ class _Applying:
             finished=_end_of(report),
             content_type=storable(report.content_type) if is_success else None,
             result=report.result if is_success else None,
-            error=None if is_success else _escaped(report.error),
+            error=None if is_success else _escaped(kept_error(report)),
         )
 
     def _worker(self, report: Report) -> int | None:
@@ -265,9 +336,9 @@ async def end(connection: Connection, endings: Sequence[Ending]) -> Sequence[Row
     )
 
 
-async def note(connection: Connection, notes: Sequence[Note]) -> None:
+async def note(connection: Connection, found: Iterable[Note]) -> None:
     """Write the events down."""
-    if notes:
+    if notes := list(found):
         await connection.execute(
             EVENTS,
             [each.id for each in notes],
@@ -276,7 +347,18 @@ async def note(connection: Connection, notes: Sequence[Note]) -> None:
             [CODES[each.state] for each in notes],
             [storable(each.by) for each in notes],
             [storable(each.text) for each in notes],
+            [each.started for each in notes],
         )
+
+
+def _step_of(row: Row, state: JobState) -> _Step:
+    """Return the step of a job that has ended."""
+    return _Step(state, row[1], row[2], row[4], row[5], has_dependents=bool(row[3]))
+
+
+def _is_outage(report: Report) -> bool:
+    interruption = interruption_of(report)
+    return interruption is not None and interruption.is_outage
 
 
 def _turns(reports: Sequence[Report], places: Iterable[int]) -> list[list[int]]:

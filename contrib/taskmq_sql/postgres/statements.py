@@ -60,7 +60,7 @@ __all__ = [
 
 JOB_COLUMNS: Final = (
     "id, due, scheduled, token, expires, dispatched, started, tenant, queue, task, worker, version, attempt, "
-    "priority, state, key, cancel_requested, error_type, error_message, traceback, body"
+    "priority, state, key, cancel_requested, error_type, error_message, traceback, first_started, body"
 )
 _SHARD: Final = "(get_byte(uuid_send(id), 15) & 63)::smallint"
 
@@ -245,13 +245,15 @@ u as (update taskmq.job j set state = 2, version = j.version + 1, started = null
                 | ('x' || substr(gen_random_uuid()::text, 1, 8))::bit(32)::bigint
       where j.id = any(array(select id from gone)) and j.state = 1
         and (j.expires is null or j.expires > (select taskmq.now_ms()))
-      returning j.id, j.key, j.tenant, j.task, j.queue, j.priority, j.attempt, j.token, j.due, j.expires, j.body),
+      returning j.id, j.key, j.tenant, j.task, j.queue, j.priority, j.attempt, j.token, j.due, j.expires,
+                j.first_started, j.outages, j.body),
 x as (delete from taskmq.job j where j.id = any(array(select id from gone)) and j.state = 1
         and j.expires <= (select taskmq.now_ms())
         and (select count(*) from gone) > (select count(*) from u) returning j.*),
 h as (insert into taskmq.job_history ({JOB_COLUMNS}, ended, finished)
       select id, due, scheduled, token, expires, dispatched, started, tenant, queue, task, worker, version + 1,
-             attempt, priority, 8, key, cancel_requested, '', {over}, '', body, taskmq.now_ms(), taskmq.now_ms()
+             attempt, priority, 8, key, cancel_requested, '', {over}, '', first_started, body, taskmq.now_ms(),
+             taskmq.now_ms()
       from x),
 e as (insert into taskmq.upstream_end (id, state) select id, 8 from x where has_dependents),
 n as (insert into taskmq.event (id, at, number, version, kind, state, actor, note)
@@ -373,7 +375,7 @@ with {_FENCE.format(key="$1", epoch="$2")},
 b as (update taskmq.dispatch_batch set epoch = $2 where slot = $3 and epoch < $2 and exists (select from fence)
       returning id, confirmed, ids, tokens)
 select b.id as batch, b.confirmed, j.id, j.key, j.tenant, j.task, j.queue, j.priority, j.attempt, j.token, j.due,
-       j.expires, j.body
+       j.expires, j.first_started, j.outages, j.body
 from b cross join lateral unnest(b.ids, b.tokens) as i(id, token) left join lateral
   (select * from taskmq.job where id = i.id and token = i.token and state in (2, 3) offset 0) j on true"""
 
@@ -392,41 +394,51 @@ h as (insert into taskmq.job_history ({JOB_COLUMNS}, ended, finished, content_ty
              case when kind is null and outcome in (7, 8) and cancel_requested is not null then '' else kind end,
              case when kind is null and outcome in (7, 8) then cancel_requested else message end,
              case when kind is null and outcome in (7, 8) and cancel_requested is not null then '' else trace end,
-             body, now, coalesce(until, now), content_type, result
+             coalesce(first_started, began, started), body, now, coalesce(until, now), content_type, result
       from gone, (select taskmq.now_ms() as now) n)
-select id, queue, version + 1 as version, has_dependents from gone"""
+select id, queue, version + 1 as version, has_dependents, started, worker from gone"""
 """Ends by (id, token). No fence: a report's token decides, whichever scheduler applies it."""
 
-STARTED: Final = """
+_BEFORE: Final = """b as materialized (
+  select id, started, worker from taskmq.job where id = any($1::uuid[]) and state = 3)"""
+
+STARTED: Final = f"""
+with {_BEFORE}
 update taskmq.job j set state = 3, version = j.version + 1, started = coalesce(r.began, j.started),
-       worker = coalesce(r.ran_by, j.worker)
+       first_started = coalesce(j.first_started, r.began), worker = coalesce(r.ran_by, j.worker)
 from unnest($1::uuid[], $2::bigint[], $3::int[], $4::bigint[]) as r(id, token, ran_by, began)
+     left join b on b.id = r.id
 where j.id = any($1::uuid[]) and j.id = r.id and j.token = r.token and j.state in (2, 3)
-returning j.id, j.queue, j.version"""
+returning j.id, j.queue, j.version, b.started, b.worker"""
 
 AGAIN: Final = f"""
 with n as materialized (select taskmq.now_ms() as now),
+{_BEFORE},
 u as (
   update taskmq.job j set state = r.after, version = j.version + 1,
          due = case when r.after = 1 then j.due else (select now from n) + r.delay end,
          scheduled = case when r.after = 1 then j.scheduled else coalesce(j.scheduled, j.due) end,
          attempt = j.attempt + (r.after = 4)::int,
-         started = coalesce(r.began, j.started), worker = coalesce(r.ran_by, j.worker),
+         started = coalesce(r.began, j.started), first_started = coalesce(j.first_started, r.began, j.started),
+         outages = case when r.after = 4 then null
+                        when r.is_outage then coalesce(j.outages, 0) + 1 else j.outages end,
+         worker = coalesce(r.ran_by, j.worker),
          error_type = r.kind, error_message = r.message, traceback = r.trace
   from unnest($1::uuid[], $2::bigint[], $3::smallint[], $4::int[], $5::bigint[], $6::bigint[], $7::bigint[],
-              $8::text[], $9::text[], $10::text[])
-       as r(id, token, after, ran_by, began, until, delay, kind, message, trace)
+              $8::text[], $9::text[], $10::text[], $11::boolean[])
+       as r(id, token, after, ran_by, began, until, delay, kind, message, trace, is_outage)
+       left join b on b.id = r.id
   where j.id = any($1::uuid[]) and j.id = r.id and j.token = r.token and j.state in (2, 3)
     and j.cancel_requested is null
   returning j.id, j.due, j.tenant, j.queue, j.priority, j.version, j.attempt, j.state, r.ran_by, r.began, r.until,
-            r.kind, r.message, r.trace),
+            r.kind, r.message, r.trace, b.started as was_started, b.worker as was_run_by),
 q as (insert into taskmq.ready (queue, priority, tenant, due, id)
       select queue, priority, tenant, due, id from u where state = 1),
 t as (insert into taskmq.timer (shard, due, id) select {_SHARD}, due, id from u where state <> 1),
 a as (insert into taskmq.attempt (id, at, started, ended, attempt, worker, error_type, error_message, traceback)
       select id, now, began, coalesce(until, now), attempt - 1, ran_by, kind, message, trace
       from u, n where state = 4)
-select id, queue, version, state from u"""
+select id, queue, version, state, was_started as started, was_run_by as worker from u"""
 """Jobs that run again, by (id, token), unless their end was asked for."""
 
 UNDISPATCH: Final = f"""
@@ -481,10 +493,10 @@ where j.id = any($1::uuid[]) and j.id = r.id""",
 """Jobs, locked before, that were dispatched by tokens which are not written down: from now on they are."""
 
 EVENTS: Final = """
-insert into taskmq.event (id, at, number, version, kind, state, actor, note)
-select r.id, taskmq.now_ms(), nextval('taskmq.event_number'), r.version, r.kind, r.state, r.actor, r.note
-from unnest($1::uuid[], $2::int[], $3::smallint[], $4::smallint[], $5::text[], $6::text[])
-     as r(id, version, kind, state, actor, note)"""
+insert into taskmq.event (id, at, number, version, kind, state, actor, note, started)
+select r.id, taskmq.now_ms(), nextval('taskmq.event_number'), r.version, r.kind, r.state, r.actor, r.note, r.started
+from unnest($1::uuid[], $2::int[], $3::smallint[], $4::smallint[], $5::text[], $6::text[], $7::bigint[])
+     as r(id, version, kind, state, actor, note, started)"""
 
 DUE: Final = """
 select t.due, t.id, t.shard from unnest($1::smallint[]) as s(shard) cross join lateral
@@ -553,7 +565,7 @@ n as (insert into taskmq.event (id, at, number, version, kind, state, actor, not
       select id, taskmq.now_ms(), nextval('taskmq.event_number'), version + 1, 15, outcome, '', why from gone)
 insert into taskmq.job_history ({JOB_COLUMNS}, ended, finished)
 select id, due, scheduled, token, expires, dispatched, started, tenant, queue, task, worker, version + 1, attempt,
-       priority, outcome, key, cancel_requested, '', why, '', body, now, now
+       priority, outcome, key, cancel_requested, '', why, '', first_started, body, now, now
 from gone, (select taskmq.now_ms() as now) n"""
 """Ends of jobs that waited for what will not come."""
 

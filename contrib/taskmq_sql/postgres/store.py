@@ -76,10 +76,10 @@ _SHARE: Final = """
 update taskmq.setting set value = $1
 where name = 'sharing' and (value::json ->> 'version')::int = $2 returning name"""
 _EVENTS: Final = """
-select version, at, kind, state, actor, note from taskmq.event where id = $1 order by number"""
+select version, at, kind, state, actor, note, started from taskmq.event where id = $1 order by number"""
 # A job ends after what is done to it, but for a statement that waits for a lock: earlier days are not read.
 _ACTIONS: Final = """
-select e.id, e.version, e.at, e.kind, e.state, e.actor, e.note, j.key, j.tenant, j.task, j.queue
+select e.id, e.version, e.at, e.kind, e.state, e.actor, e.note, e.started, j.key, j.tenant, j.task, j.queue
 from (select * from taskmq.event where at >= $1 order by at desc, number desc limit $2) e cross join lateral
   (select key, tenant, task, queue from taskmq.job where id = e.id
    union all select key, tenant, task, queue from taskmq.job_history

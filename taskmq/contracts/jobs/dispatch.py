@@ -98,6 +98,8 @@ class DispatchedJob(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         token: of this dispatch; a report counts with it only.
         node: the host node that it was placed on; "": any worker of its queue may have it.
+        due: when it was to run, ms since the epoch; None where an earlier run of it has begun.
+        outages: how many outages have interrupted runs of this attempt.
     """
 
     id: str
@@ -111,6 +113,8 @@ class DispatchedJob(msgspec.Struct, frozen=True, kw_only=True):
     expires: int | None
     body: bytes
     node: str = ""
+    due: int | None = None
+    outages: int = 0
 
 
 class DispatchBatch(msgspec.Struct, frozen=True):
@@ -318,8 +322,9 @@ class DispatchStore(Protocol):
         alone, and so do those without a proof, which are `invented` (`taskmq.model.jobs.tokens`). Several reports of
         one job in one call count in their order. `started` counts for a job that runs already, too: its message was
         delivered again, to another worker perhaps. An `interrupted` job is ready at once, and its `due` is what it
-        was, or now. One that says why was preempted: that is an event, and no error of the job. `detached` and
-        `alive` are starts as well, and the store remembers a `detached` one as an event.
+        was, or now. Why a run was interrupted (`interruption_of`) is an event, and no error of the job. There is one,
+        too, if a run began under a token by which another one had begun (`ran_again`). `detached` and `alive` are
+        starts as well, and the store remembers a `detached` one as an event.
 
         Args:
             came_by: the reports queue by which they came: a proof is good for the queue of its invitation alone.

@@ -138,6 +138,7 @@ class JobRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         scheduled: when it was to run at first; None: `due`, which nothing has put off.
         submitted: when.
         dispatched, started, finished: when, of its last attempt.
+        first_started: when its first run began.
         worker: who ran it last.
         cancel_requested: why its worker is to stop it; None where that was not asked for.
         content_type, result: of one that succeeded.
@@ -162,6 +163,7 @@ class JobRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     dispatched: int | None = None
     started: int | None = None
     finished: int | None = None
+    first_started: int | None = None
     worker: str = ""
     cancel_requested: str | None = None
     body: bytes = b""
@@ -185,10 +187,12 @@ class HistoryEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
         at: ms since the epoch.
         kind: an operator's action, or what a worker's report or the scheduler has found. `ended`: the store has ended
             the job itself, and no worker reports the end: its time was over before it was dispatched, what it waited
-            for will not come, or it can never be run.
+            for will not come, or it can never be run. `interrupted`: a run ended without an outcome, by an outage, a
+            worker that stops or one that is lost; the attempt does not count.
         state: the job's afterwards.
         by: who has done it.
         note: why, or what was changed.
+        started: when the run began that was interrupted, or has given way.
     """
 
     version: int
@@ -196,10 +200,12 @@ class HistoryEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     kind: Literal[
         "change", "cancel", "cancel_requested", "hold", "release", "retry", "superseded", "lost", "refused",
         "undispatched", "unknown_attempt", "detached", "preempt_requested", "preempted", "ended",
+        "interrupted",
     ]  # fmt: skip
     state: JobState
     by: str = ""
     note: str = ""
+    started: int | None = None
 
 
 class JobAction(msgspec.Struct, frozen=True, kw_only=True):

@@ -20,19 +20,24 @@ from taskmq.model.outcome import ErrorRecord
 from taskmq.model.states import JobState
 
 __all__ = [
+    "INTERRUPTED",
     "LONGEST",
     "LONGEST_DELAY",
     "PREEMPTED",
+    "Interruption",
     "Report",
     "ReportKind",
     "UnreadReport",
     "after_report",
     "decode_reports",
     "encode_reports",
-    "gave_way",
     "goes_on",
+    "interruption_of",
     "invite",
+    "kept_error",
+    "ran_again",
     "read_reports",
+    "restart_note",
     "with_readable_result",
 ]
 
@@ -51,17 +56,20 @@ ReportKind = Literal[
 - `succeeded`: with its result;
 - `failed`: no further attempt is to follow, with the error;
 - `retry`: the attempt has failed, and another is to follow after `delay`: the task's own policy says so;
-- `snoozed`: it is to run again after `delay`, and the attempt does not count;
+- `snoozed`: it is to run again after `delay`, and the attempt does not count; if an outage has interrupted its run,
+  the message of the error says so;
 - `expired`, `cancelled`: it did not start, or was stopped;
 - `refused`: this worker cannot read it or does not know its task; after `delay` another one may;
-- `interrupted`: it goes back as if it had not begun, and the attempt does not count; where its run has given way, the
-  message of the error says to whom;
+- `interrupted`: it is to run again at once, and the attempt does not count; the message of the error says why its
+  run was stopped: its worker stops, or it has given way to others;
 - `detached`: it runs on without its message, which is acknowledged now: no broker gives it to another worker;
 - `alive`: so it does still. Sent every ten seconds; the scheduler keeps it in mind, and does not write it down.
 """
 
 PREEMPTED: Final = "Preempted"
 """The type of the error with which a run is reported that has given way to others."""
+INTERRUPTED: Final = "Interrupted"
+"""The same of a run that an outage, or the end of its worker, has interrupted."""
 
 _Instant = Annotated[int, msgspec.Meta(ge=0, le=LAST_INSTANT)]
 _Span = Annotated[int, msgspec.Meta(ge=0, le=LAST_INSTANT)]
@@ -136,9 +144,50 @@ def goes_on(kind: ReportKind) -> bool:
     return _AFTER[kind] is JobState.RUNNING
 
 
-def gave_way(report: Report) -> str | None:
-    """Why the run that is reported has given way to others; None: it has not."""
-    return report.error.message if report.kind == "interrupted" and report.error is not None else None
+class Interruption(NamedTuple):
+    """The end of a run that says nothing about its task.
+
+    Attributes:
+        kind: of the event in the job's history.
+        reason: for people.
+    """
+
+    kind: Literal["interrupted", "preempted"]
+    reason: str
+    is_outage: bool
+
+
+def interruption_of(report: Report) -> Interruption | None:
+    """Why the run that is reported was interrupted; None: it was not, or had not begun."""
+    if report.error is None:
+        return None
+    is_named = report.error.type_name == INTERRUPTED
+    if report.kind == "interrupted":
+        return Interruption("interrupted" if is_named else "preempted", report.error.message, is_outage=False)
+    if report.kind == "snoozed" and is_named:
+        return Interruption("interrupted", report.error.message, is_outage=True)
+    return None
+
+
+def kept_error(report: Report) -> ErrorRecord | None:
+    """Return the error that the job has from this report: the reason of an interruption is none."""
+    return None if interruption_of(report) is not None else report.error
+
+
+def ran_again(report: Report, started: int | None) -> bool:
+    """Whether the report is of a later run than the one that began at `started`, of which no end was reported.
+
+    The broker gave the message to a second worker: the first one has stopped, was killed, or has lost its connection.
+
+    Args:
+        started: when the dispatch's run began that the store knows of, ms since the epoch; None: it knows of none.
+    """
+    return report.started is not None and started is not None and report.started > started
+
+
+def restart_note(report: Report) -> str:
+    """Write the note of the event that a run had no end, and that the job ran again."""
+    return f"no end of this run was reported; the job ran again at {report.worker or 'another worker'}"
 
 
 def with_readable_result(report: Report) -> Report:

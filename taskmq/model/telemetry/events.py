@@ -83,7 +83,7 @@ JobEventName = Literal[
 - `snoozed`: the task runs later, after `delay`; no attempt is counted;
 - `dead`: the job is a dead letter, for `reason`;
 - `cancelled`: the job ends here, neither done nor failed;
-- `interrupted`: the job goes back to its queue; no attempt is counted;
+- `interrupted`: the job goes back to its queue, after `delay` if an outage has ended its run; no attempt is counted;
 - `parked`: no worker can run the message, which goes to `taskmq.parking`.
 """
 
@@ -113,8 +113,8 @@ class JobEvent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc
             was settled.
         waited: `started`, first attempt: seconds from the instant when it was due.
         seconds: an end: how long the attempt ran.
-        delay: `retried`, `snoozed`: seconds until it runs again.
-        error: `retried`, `dead`: the name of the exception's type.
+        delay: `retried`, `snoozed`, and `interrupted` by an outage: seconds until it runs again.
+        error: `retried`, `dead`, and `interrupted` by an outage: the name of the exception's type.
         reason: `dead`: why, a `DeadReason`; `cancelled`: `expired` where its time was over before it started.
         is_stored: true for a job of the store, which remembers its end itself.
     """

@@ -47,7 +47,15 @@ from taskmq.model.jobs.filters import EVERYTHING, JobFilter
 from taskmq.model.jobs.pools import Sharing
 from taskmq.model.jobs.proofs import ReportKeys, new_report_key
 from taskmq.model.jobs.quotas import KEPT_DAYS, QuotaBook, Quotas, QuotaUsage, usage_prefix
-from taskmq.model.jobs.reports import Report, after_report, gave_way, goes_on
+from taskmq.model.jobs.reports import (
+    Report,
+    after_report,
+    goes_on,
+    interruption_of,
+    kept_error,
+    ran_again,
+    restart_note,
+)
 from taskmq.model.jobs.tokens import ends_forgotten_dispatch, is_forgotten, is_invented, next_token
 from taskmq.model.jobs.uniqueness import KeyHolder, UniqueKey, availability
 from taskmq.model.states import TERMINAL, UNDERWAY, JobState, can_follow
@@ -125,6 +133,7 @@ class JobModel(Branching):
         # With numbers that tell the order of those of several jobs.
         self._events: defaultdict[str, list[tuple[int, HistoryEntry]]] = defaultdict(list)
         self._numbers = itertools.count()
+        self._outages: Counter[str] = Counter()
         self._attempts: defaultdict[str, list[AttemptRecord]] = defaultdict(list)
         self._batches: dict[int, _Batch] = {}
         self._last_batch = 0
@@ -303,6 +312,7 @@ class JobModel(Branching):
                 del self._keys[job.tenant, job.key]
             self._events.pop(job_id, None)
             self._attempts.pop(job_id, None)
+            self._outages.pop(job_id, None)
         self.history.forget_jobs(gone)
         self.nodes.forget(lambda one: one.job in gone)
         return len(gone)
@@ -354,7 +364,7 @@ class JobModel(Branching):
             else:
                 token = next_token(job.token, self._dice.getrandbits(32))
                 changed = self._set(job, JobState.DISPATCHED, token=token, dispatched=self.now, started=None)
-                jobs.append(handed_out(changed))
+                jobs.append(handed_out(changed, outages=self._outages[job.id]))
         if not jobs:
             return None
         self._last_batch += 1
@@ -412,7 +422,7 @@ class JobModel(Branching):
         for batch in [batch for batch in self._batches.values() if batch.slot == slot and batch.epoch < epoch]:
             batch.epoch = epoch
             held = [self.under_way(job_id, token) for job_id, token in batch.tokens.items()]
-            jobs = [handed_out(job) for job in held if job is not None]
+            jobs = [handed_out(job, outages=self._outages[job.id]) for job in held if job is not None]
             if jobs:
                 found.append(DispatchBatch(batch.id, batch.confirmed, jobs))
             else:
@@ -439,10 +449,16 @@ class JobModel(Branching):
                     error=changed.error,
                 )
             )
+        if ran_again(report, job.started):
+            self.note(changed, "interrupted", by=job.worker, note=storable(restart_note(report)), started=job.started)
         if report.kind == "detached":
             self.note(changed, "detached", by=report.worker)
-        if (why := gave_way(report)) is not None:
-            self.note(changed, "preempted", by=report.worker, note=storable(why))
+        if (interruption := interruption_of(report)) is not None:
+            note = storable(interruption.reason)
+            self.note(changed, interruption.kind, by=report.worker, note=note, started=report.started)
+            self._outages[job.id] += interruption.is_outage
+        if after is JobState.RETRYING:
+            self._outages.pop(job.id, None)
         if report.kind == "refused":
             self.note(changed, "refused", by=report.worker, note=changed.error.message if changed.error else "")
         has_dependents = after in TERMINAL and self.dependencies.has_dependents(job.id)
@@ -468,14 +484,16 @@ class JobModel(Branching):
         fields: dict[str, Any] = {"worker": report.worker or job.worker}
         if report.started is not None:
             fields["started"] = report.started
+            fields["first_started"] = report.started if job.first_started is None else job.first_started
         if goes_on(report.kind):
             return fields
-        fields["error"] = None if report.error is None or gave_way(report) is not None else escaped(report.error)
+        error = kept_error(report)
+        fields["error"] = None if error is None else escaped(error)
         if after in TERMINAL:
             fields["finished"] = self._end(report)
             if after is JobState.SUCCEEDED:
                 fields |= {"content_type": storable(report.content_type), "result": report.result, "error": None}
-            elif job.cancel_requested is not None and report.kind != "failed" and report.error is None:
+            elif job.cancel_requested is not None and report.kind != "failed" and error is None:
                 fields["error"] = reason_of(job.cancel_requested)
         elif after in _WAITS:
             fields |= {"due": self.now + report.delay, "scheduled": job.scheduled_for}
@@ -554,9 +572,11 @@ class JobModel(Branching):
         error = reason_of(why)
         self.note(self._set(job, after, error=error), "ended", note=error.message)
 
-    def note(self, job: JobRecord, kind: Any, *, by: str = "", note: str = "") -> None:
+    def note(self, job: JobRecord, kind: Any, *, by: str = "", note: str = "", started: int | None = None) -> None:
         """Write down what happened to the job, as it is now."""
-        entry = HistoryEntry(version=job.version, at=self.now, kind=kind, state=job.state, by=by, note=note)
+        entry = HistoryEntry(
+            version=job.version, at=self.now, kind=kind, state=job.state, by=by, note=note, started=started
+        )
         self._events[job.id].append((next(self._numbers), entry))
 
 

@@ -29,8 +29,12 @@ def reason_of(text: str) -> ErrorRecord:
     return escaped(ErrorRecord(type_name="", message=text, traceback=""))
 
 
-def handed_out(job: JobRecord) -> DispatchedJob:
-    """The job as schedulers are given it."""
+def handed_out(job: JobRecord, *, outages: int) -> DispatchedJob:
+    """The job as schedulers are given it.
+
+    Args:
+        outages: how many have interrupted runs of its attempt.
+    """
     return DispatchedJob(
         id=job.id,
         key=job.key,
@@ -42,4 +46,6 @@ def handed_out(job: JobRecord) -> DispatchedJob:
         token=job.token,
         expires=job.expires,
         body=job.body,
+        due=job.due if job.first_started is None else None,
+        outages=outages,
     )

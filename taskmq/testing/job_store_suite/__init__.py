@@ -30,7 +30,7 @@ from taskmq.testing.job_store_suite.nodes import AllocationCases, NodeCases, Pla
 from taskmq.testing.job_store_suite.quotas import QuotaCases
 from taskmq.testing.job_store_suite.races import Races
 from taskmq.testing.job_store_suite.repetition import Repetitions
-from taskmq.testing.job_store_suite.reports import ReportProofs, Reports, RestoredStores
+from taskmq.testing.job_store_suite.reports import Interruptions, ReportProofs, Reports, RestoredStores
 from taskmq.testing.job_store_suite.retention import Retention
 from taskmq.testing.job_store_suite.schedules import ScheduleFirings, ScheduleRows
 from taskmq.testing.job_store_suite.submissions import Submissions
@@ -51,6 +51,7 @@ class JobStoreSuite(
     Dispatches,
     Batches,
     Reports,
+    Interruptions,
     ReportProofs,
     Retention,
     Repetitions,

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from taskmq.contracts.broker import Delivery, is_revoked
 from taskmq.model.clock import Clock
-from taskmq.model.outcome import Outcome, Parked, Retried, Snoozed
+from taskmq.model.outcome import Interrupted, Outcome, Parked, Retried, Snoozed
 from taskmq.model.units import to_ms
 from taskmq.worker.attempt import Attempt
 
@@ -38,6 +38,7 @@ class _ShardFront(msgspec.Struct):
         attempt: which attempt the next run is.
         due: when that is to begin, ms.
         unknown: how often this worker did not know its task.
+        outages: how many outages have interrupted the attempt.
         waiting: what wakes its delivery, while that is held.
     """
 
@@ -46,6 +47,7 @@ class _ShardFront(msgspec.Struct):
     attempt: int | None = None
     due: int = 0
     unknown: int = 0
+    outages: int = 0
     waiting: "asyncio.Task[None] | None" = None
 
 
@@ -101,6 +103,7 @@ class OrderedShards:
             return None
         if front.attempt is not None:
             read.envelope = replace(read.envelope, attempt=front.attempt)
+            read.outages = front.outages
         return read
 
     def keep(self, attempt: Attempt, outcome: Outcome) -> bool:
@@ -111,7 +114,9 @@ class OrderedShards:
         front = self._front(attempt.delivery)
         match outcome:
             case Retried(delay):
-                front.attempt = attempt.envelope.attempt + 1
+                front.attempt, front.outages = attempt.envelope.attempt + 1, 0
+            case Interrupted(delay=timedelta() as delay):
+                front.attempt, front.outages = attempt.envelope.attempt, front.outages + 1
             # One that neither began nor was turned back came too early: it waits at the broker, and takes its place
             # when it is due.
             case Snoozed(delay) if attempt.started is not None or attempt.is_turned_back:

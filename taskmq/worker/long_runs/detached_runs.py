@@ -16,10 +16,14 @@ needed. What the worker does late has no effect then: the job has another token.
 import logging
 from typing import Final
 
+from msgspec.structs import replace
+
 from taskmq.contracts.broker import Delivery, is_revoked
 from taskmq.durable.lease_keeper import LeaseKeeper
 from taskmq.durable.task_set import TaskSet
 from taskmq.model.envelope import Invitation
+from taskmq.model.jobs.reports import INTERRUPTED
+from taskmq.model.outcome import STOPPED, ErrorRecord
 from taskmq.worker.attempt import Attempt
 from taskmq.worker.intake.slots import Slots
 from taskmq.worker.long_runs.leased_delivery import LeasedDelivery
@@ -93,6 +97,7 @@ class DetachedRuns:
 
     async def _give_back(self, attempt: Attempt, invitation: Invitation) -> None:
         """Have another worker run the job, at once or as soon as the scheduler has heard nothing for a minute."""
-        report = self._reports.about(attempt, invitation, "interrupted")
+        why = ErrorRecord(type_name=INTERRUPTED, message=STOPPED)
+        report = replace(self._reports.about(attempt, invitation, "interrupted"), error=why)
         if not await self._reports.send(invitation, report):
             _log.warning("job %s runs again when its scheduler misses it", attempt.job_id)

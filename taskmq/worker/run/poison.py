@@ -25,7 +25,7 @@ from typing import Any, Final
 
 from taskmq.contracts.broker import Delivery, is_revoked
 from taskmq.errors import WorkerLost
-from taskmq.model.outcome import Dead, Interrupted, Outcome, Retried
+from taskmq.model.outcome import STOPPED, Dead, Interrupted, Outcome, Retried
 from taskmq.worker.attempt import Attempt
 from taskmq.worker.run.crash_counter import CrashCounter
 from taskmq.worker.run.thread_runs import ThreadRuns
@@ -136,7 +136,7 @@ class Quarantine:
                 if attempt.task.plan.executor != "process" or not _is_lost(outcome):
                     return outcome
                 if self.is_stopping:
-                    return Interrupted()
+                    return Interrupted(STOPPED)
                 # Where the state does not count, this worker does for as long as it has the message.
                 started = max(await self._begin(attempt), started + 1)
                 if started >= self._most:

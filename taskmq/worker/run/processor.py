@@ -18,6 +18,7 @@ from taskmq.model import headers as header
 from taskmq.model.envelope import JSON, Envelope, Invitation, decode_envelope, new_job_id
 from taskmq.model.outcome import (
     EXPIRED,
+    STOPPED,
     Cancelled,
     Dead,
     ErrorRecord,
@@ -37,6 +38,7 @@ from taskmq.run.journal import DETACHED, JournalWriter
 from taskmq.worker.attempt import Attempt
 from taskmq.worker.config import WorkerConfig
 from taskmq.worker.settlement.error_text import substitute
+from taskmq.worker.settlement.outages import MOST_OUTAGES, count_outages
 from taskmq.worker.settlement.outcome_of_error import outcome_of_error
 
 __all__ = ["Processor", "is_same"]
@@ -146,8 +148,15 @@ class Processor:
         if isinstance(error, RunSuperseded) and is_revoked(attempt.delivery):
             # The run that took over has the message now; a copy of it would be one too many.
             return Interrupted()
-        policy = attempt.task.plan.retry
-        outcome = outcome_of_error(error, policy=policy, attempt=attempt.envelope.attempt, fraction=random.random)
+        plan = attempt.task.plan
+        outcome = outcome_of_error(
+            error,
+            policy=plan.retry,
+            attempt=attempt.envelope.attempt,
+            fraction=random.random,
+            # What is acknowledged before its run is not to run twice.
+            outages=MOST_OUTAGES if plan.ack == "early" else count_outages(attempt),
+        )
         if isinstance(outcome, Snoozed) and attempt.preempted is not None:
             return Interrupted(attempt.preempted)
         return outcome
@@ -166,7 +175,8 @@ class Processor:
             if attempt.preempted is not None:
                 return Interrupted(attempt.preempted)
             if self.is_interrupting:
-                return Interrupted()
+                # The scheduler must not dispatch again what was acknowledged before its run.
+                return Interrupted("" if attempt.task.plan.ack == "early" else STOPPED)
             # Not ours: the task cancelled itself, which is its failure.
         return self.failed(attempt, error)
 

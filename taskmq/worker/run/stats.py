@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Final
 
 from taskmq.contracts.broker import Delivery
+from taskmq.model import headers as header
 from taskmq.model.envelope import Envelope
 from taskmq.model.outcome import OUTCOME_NAMES, Outcome, Parked, Succeeded
 from taskmq.model.telemetry.metrics import Count
@@ -14,7 +15,7 @@ from taskmq.model.topology import logical_queue
 from taskmq.run.context import due_instant
 from taskmq.worker.attempt import Attempt
 
-__all__ = ["EndListener", "StartListener", "WorkerStats"]
+__all__ = ["EndListener", "StartListener", "WorkerStats", "first_wait"]
 
 StartListener = Callable[[Delivery, Envelope, str, int | None], None]
 """Called with each run that starts: its message, its job's id, and when that is (ms) where that is known."""
@@ -60,10 +61,10 @@ class WorkerStats:
         name, outcomes = OUTCOME_NAMES[type(outcome)], count.outcomes
         outcomes[name] = outcomes.get(name, 0) + 1
         count.run.add(seconds)
-        if attempt.started is not None and envelope.attempt == 1:
-            due = due_instant(envelope)
-            if due is not None:
-                count.waited.add((attempt.started - due) / 1000 if attempt.started > due else 0.0)
+        if attempt.started is not None:
+            waited = first_wait(attempt.delivery, envelope, started=attempt.started)
+            if waited is not None:
+                count.waited.add(waited)
         if self.on_end is not None:
             self.on_end(attempt.delivery, envelope, attempt.job_id, outcome, seconds)
 
@@ -101,6 +102,23 @@ class WorkerStats:
     def forget(self, attempt: Attempt) -> None:
         """Drop a run that was interrupted before it had an outcome."""
         self.running.pop(attempt, None)
+
+
+def first_wait(delivery: Delivery, envelope: Envelope, *, started: int) -> float | None:
+    """Return the seconds from when a job was due until its first start; None for a later one.
+
+    A message that was given out before, or that an outage has brought back, may be of a job that has begun already.
+
+    Args:
+        started: when this run began, ms since the epoch.
+    """
+    if envelope.attempt != 1 or delivery.redelivered:
+        return None
+    # Only what waited for its time can be a copy.
+    if envelope.eta is not None and header.OUTAGES in delivery.headers:
+        return None
+    due = due_instant(envelope)
+    return None if due is None else max(started - due, 0) / 1000
 
 
 # Those that hear of a plain success do not hear its value.

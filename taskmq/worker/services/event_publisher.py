@@ -15,7 +15,17 @@ from taskmq.contracts.broker import Broadcasting, Delivery
 from taskmq.durable.service import pause
 from taskmq.model.clock import Clock
 from taskmq.model.envelope import Envelope
-from taskmq.model.outcome import EXPIRED, OUTCOME_NAMES, Cancelled, Dead, Outcome, Parked, Retried, Snoozed
+from taskmq.model.outcome import (
+    EXPIRED,
+    OUTCOME_NAMES,
+    Cancelled,
+    Dead,
+    Interrupted,
+    Outcome,
+    Parked,
+    Retried,
+    Snoozed,
+)
 from taskmq.model.telemetry.events import (
     EXPIRED_REASON,
     Event,
@@ -29,8 +39,7 @@ from taskmq.model.telemetry.events import (
 )
 from taskmq.model.telemetry.worker_status import WorkerStatus
 from taskmq.model.topology import logical_queue
-from taskmq.run.context import due_instant
-from taskmq.worker.run.stats import WorkerStats
+from taskmq.worker.run.stats import WorkerStats, first_wait
 from taskmq.worker.services.error_words import ErrorWords
 
 __all__ = ["EventPublisher"]
@@ -205,7 +214,6 @@ class EventPublisher:
         if not (number := self._next_number()):
             return
         now = self._clock.now_ms() if at is None else at
-        due = due_instant(envelope) if envelope.attempt == 1 else None
         self._add(
             JobEvent(
                 event=_STARTED,
@@ -217,7 +225,7 @@ class EventPublisher:
                 attempt=envelope.attempt,
                 tenant=envelope.tenant or "",
                 is_stored=envelope.store is not None,
-                waited=None if due is None else max(now - due, 0) / 1000,
+                waited=first_wait(delivery, envelope, started=now),
             )
         )
 
@@ -234,6 +242,8 @@ class EventPublisher:
                 self._add_words(delivery, envelope, outcome, number=number, job_id=job_id, seconds=seconds)
         elif isinstance(outcome, Snoozed):
             delay = outcome.delay.total_seconds()
+        elif isinstance(outcome, Interrupted) and outcome.delay is not None:
+            delay, error = outcome.delay.total_seconds(), type(outcome.error).__name__
         elif isinstance(outcome, Cancelled) and outcome.reason == EXPIRED:
             reason = EXPIRED_REASON
         self._add(

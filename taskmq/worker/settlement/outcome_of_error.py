@@ -13,22 +13,29 @@ from taskmq.errors import (
     TaskTimeout,
     WorkerLost,
 )
-from taskmq.model.outcome import Cancelled, Dead, DeadReason, Outcome, Retried, Snoozed
+from taskmq.model.outcome import Cancelled, Dead, DeadReason, Interrupted, Outcome, Retried, Snoozed
 from taskmq.model.retry import RetryPolicy
 from taskmq.model.units import parse_duration
+from taskmq.worker.settlement.outages import MOST_OUTAGES, is_outage, pause_after
 
 __all__ = ["outcome_of_error"]
 
 
 def outcome_of_error(
-    error: BaseException, *, policy: RetryPolicy | None, attempt: int, fraction: Callable[[], float]
+    error: BaseException,
+    *,
+    policy: RetryPolicy | None,
+    attempt: int,
+    fraction: Callable[[], float],
+    outages: int = MOST_OUTAGES,
 ) -> Outcome:
     """How an attempt ends that raised `error`.
 
     Args:
         policy: the task's retry policy; None for no retries.
         attempt: from 1.
-        fraction: draws a random number from 0 to 1, for the policy's jitter.
+        fraction: draws a random number from 0 to 1, for the jitter of pauses.
+        outages: how many outages have interrupted the attempt; from `MOST_OUTAGES` on, the next one is a failure.
     """
     try:
         match error:
@@ -53,6 +60,8 @@ def outcome_of_error(
                 pass
     except InvalidOption as bad_delay:
         return Dead("error", bad_delay)
+    if outages < MOST_OUTAGES and is_outage(error) and not (policy is not None and isinstance(error, policy.never)):
+        return Interrupted(delay=pause_after(outages, fraction=fraction()), error=error)
     if policy is not None and policy.retries(error, attempt=attempt):
         return Retried(policy.delay(attempt, fraction=fraction()), error)
     return Dead(_reason(error), error)

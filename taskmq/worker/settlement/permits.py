@@ -32,7 +32,8 @@ async def release_permits(
         except (StateUnavailable, SendError) as error:
             _log.warning("job %s has not left what its guards have given it: %s", attempt.job_id, error)
             backoff = backoff or patience.backoff()
-            if isinstance(outcome, Interrupted) or not await patience.pause(backoff.next()):
+            is_giving_back = isinstance(outcome, Interrupted) and outcome.delay is None
+            if is_giving_back or not await patience.pause(backoff.next()):
                 attempt.permits = None
                 attempt.delivery.requeue()
                 return False

@@ -85,6 +85,10 @@ class FailureLog:
         """Say that an attempt failed and is followed by another, `wait` milliseconds later."""
         self._note(attempt, f"retry in {wait / 1000:g} s", error, has_traceback=False)
 
+    def note_outage(self, attempt: Attempt, wait: int, error: BaseException) -> None:
+        """Log that an outage has interrupted a run, and that the job runs again `wait` milliseconds later."""
+        self._note(attempt, f"interrupted, goes on in {wait / 1000:g} s", error, has_traceback=False)
+
     def note_death(self, attempt: Attempt, outcome: Dead) -> None:
         """Say that an attempt failed and is followed by none."""
         # Of what has another reason, the traceback is the worker's own.

@@ -8,7 +8,7 @@
     Dead          store the error if kept, publish to the dead-letter      ack
                   queue, wait for its confirm
     Cancelled     store it if results are kept                             ack
-    Interrupted   nothing                                                  requeue
+    Interrupted   nothing; by an outage, as Snoozed                        requeue
     Parked        publish to the parking queue, or back to its own with    ack
                   a delay; wait for its confirm
 
@@ -27,6 +27,7 @@ it is the first. Whatever else it came to has no effect: the worker that has the
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
+from datetime import timedelta
 from functools import partial
 from typing import Final, assert_never
 
@@ -68,6 +69,7 @@ from taskmq.worker.config import LogErrors, WorkerConfig
 from taskmq.worker.run_logs import RunLines
 from taskmq.worker.settlement.error_text import ERROR_LIMIT, ErrorTexts
 from taskmq.worker.settlement.last_resort import LastResort
+from taskmq.worker.settlement.outages import count_outages
 from taskmq.worker.settlement.patience import SettlingPatience
 from taskmq.worker.settlement.permits import release_permits
 from taskmq.worker.settlement.records import EndRecords, FailureLog
@@ -180,7 +182,7 @@ class Settler:
     async def settle(self, attempt: Attempt, outcome: Outcome) -> bool:
         """Make the outcome durable, then settle the delivery; whether it was taken off the broker."""
         delivery = attempt.delivery
-        if isinstance(outcome, Retried | Snoozed | Dead | Cancelled) and await _is_void(delivery):
+        if _has_effect(outcome) and await _is_void(delivery):
             # The worker that gets the message next decides what follows: a copy from here would be one too many.
             _log.warning(
                 "job %s of task %s: %s too late, the message was given to another worker",
@@ -193,7 +195,8 @@ class Settler:
         if isinstance(outcome, _GOES_ON) and not await self.release_permits(attempt, outcome):
             return False
         # A worker that stops gives back what runs, and says nothing of it.
-        if attempt.envelope.store is not None and (not isinstance(outcome, Interrupted) or outcome.reason):
+        is_silent = isinstance(outcome, Interrupted) and not outcome.reason and outcome.delay is None
+        if attempt.envelope.store is not None and not is_silent:
             return await self._stored_jobs.settle(attempt, attempt.envelope.store, outcome)
         return await self._settle(attempt, outcome)
 
@@ -218,8 +221,11 @@ class Settler:
                 self._failures.note_retry(attempt, wait, error)
                 return await self._run_later(attempt, copy)
             case Snoozed(delay):
-                copy = self._copy(attempt, attempt=attempt.envelope.attempt, delay=to_ms(delay), headers={})
-                return await self._run_later(attempt, copy)
+                return await self._run_later(attempt, self._copy_of_attempt(attempt, to_ms(delay)))
+            case Interrupted(delay=timedelta() as delay, error=BaseException() as error):
+                wait = coarse_delay(to_ms(delay))
+                self._failures.note_outage(attempt, wait, error)
+                return await self._run_later(attempt, self._copy_of_attempt(attempt, wait, new_outages=1))
             case Dead():
                 return await self._dead(attempt, outcome)
             case Cancelled(reason):
@@ -325,6 +331,12 @@ class Settler:
         )
         return await self._publish_and_ack(attempt.delivery, letter)
 
+    def _copy_of_attempt(self, attempt: Attempt, delay: int, *, new_outages: int = 0) -> Outgoing:
+        """Copy the message for a later run of the same attempt."""
+        outages = count_outages(attempt) + new_outages
+        headers: dict[str, HeaderValue] = {header.OUTAGES: outages} if outages else {}
+        return self._copy(attempt, attempt=attempt.envelope.attempt, delay=delay, headers=headers)
+
     def _copy(
         self,
         original: Attempt,
@@ -385,6 +397,13 @@ class Settler:
                 return True
         delivery.requeue()
         return False
+
+
+def _has_effect(outcome: Outcome) -> bool:
+    """Whether an outcome publishes something, or ends the job without success."""
+    if isinstance(outcome, Interrupted):
+        return outcome.delay is not None
+    return isinstance(outcome, Retried | Snoozed | Dead | Cancelled)
 
 
 def _invited(delivery: Delivery) -> Envelope | None:

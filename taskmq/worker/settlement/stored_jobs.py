@@ -1,6 +1,7 @@
 """Jobs of the store: their outcomes are reported, and acknowledged then. Nothing of them is stored or published."""
 
 import logging
+from datetime import timedelta
 from functools import partial
 from typing import Any, Final, assert_never
 
@@ -12,7 +13,7 @@ from taskmq.contracts.stores import ErrorRecord, ResultRecord
 from taskmq.errors import StateUnavailable
 from taskmq.model.clock import Clock
 from taskmq.model.envelope import Envelope, Invitation
-from taskmq.model.jobs.reports import PREEMPTED, Report, ReportKind
+from taskmq.model.jobs.reports import INTERRUPTED, PREEMPTED, Report, ReportKind
 from taskmq.model.outcome import (
     EXPIRED,
     AlreadyDone,
@@ -164,10 +165,15 @@ class StoredJobSettler:
                 return told(kind, error=why), ended(JobState.CANCELLED, error=why)
             case Parked():
                 return told("refused", delay=_refusal_delay(outcome), error=_refusal(outcome)), None
+            case Interrupted(delay=timedelta() as delay, error=BaseException() as error):
+                self._failures.note_outage(attempt, to_ms(delay), error)
+                outage = ErrorRecord(type_name=INTERRUPTED, message=f"outage: {self._texts.summary(error)}")
+                return told("snoozed", delay=to_ms(delay), error=outage), None
             case Interrupted(reason):
+                type_name = INTERRUPTED if attempt.preempted is None else PREEMPTED
                 # What has not begun has lost nothing.
-                gave_way = None if attempt.started is None else ErrorRecord(type_name=PREEMPTED, message=reason)
-                return told("interrupted", error=gave_way), None
+                stopped = None if attempt.started is None else ErrorRecord(type_name=type_name, message=reason)
+                return told("interrupted", error=stopped), None
             case _:
                 assert_never(outcome)
 

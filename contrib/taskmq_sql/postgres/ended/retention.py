@@ -25,7 +25,8 @@ select {JOB_COLUMNS.removesuffix(", body")}, finished, content_type, result, ret
        (select detail from taskmq.job_detail d where d.id = t.id) as detail
 from taskmq.job_history t where ended >= $1 and ended < $2 and id > $3 order by id limit $4"""
 _EVENTS: Final = """
-select id, version, at, kind, state, actor, note from taskmq.event where id = any($1::uuid[]) order by number"""
+select id, version, at, kind, state, actor, note, started from taskmq.event
+where id = any($1::uuid[]) order by number"""
 _ATTEMPTS: Final = """
 select id, attempt, started, ended, worker, error_type, error_message, traceback from taskmq.attempt
 where id = any($1::uuid[]) order by attempt, at"""

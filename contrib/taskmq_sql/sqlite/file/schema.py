@@ -308,6 +308,12 @@ ALTER TABLE job ADD COLUMN scheduled INTEGER;
 ALTER TABLE job_history ADD COLUMN scheduled INTEGER;
 ALTER TABLE job_history ADD COLUMN retried_as BLOB"""
 
+_INTERRUPTIONS: Final = """
+ALTER TABLE job ADD COLUMN first_started INTEGER;
+ALTER TABLE job ADD COLUMN outages INTEGER;
+ALTER TABLE job_history ADD COLUMN first_started INTEGER;
+ALTER TABLE event ADD COLUMN started INTEGER"""
+
 # One for each version, in their order. A step that was released never changes.
 _STEPS: Final = (
     _FIRST,
@@ -331,6 +337,7 @@ _STEPS: Final = (
     _NOTICES_IN_TURN,
     _REPORT_KEYS,
     _RETRIES,
+    _INTERRUPTIONS,
 )
 
 _KEYED: Final = _STEPS.index(_REPORT_KEYS) + 1

@@ -59,14 +59,15 @@ _LANES: Final = """
     SELECT queue, priority, tenant FROM lane WHERE queue IS NOT NULL
 """
 _FIRST: Final = """
-    SELECT j.id, r.due, j.key, j.task, j.attempt, j.token, j.expires, j.body
+    SELECT j.id, r.due, j.key, j.task, j.attempt, j.token, j.expires, j.body, j.first_started, j.outages
     FROM ready AS r CROSS JOIN job AS j ON j.id = r.id
     WHERE r.queue = ? AND r.priority = ? AND r.tenant = ? ORDER BY r.due, r.id LIMIT ?
 """
 # What was read above is all that lies before its last row: no other process writes meanwhile.
 _TAKE: Final = "DELETE FROM ready WHERE queue = ? AND priority = ? AND tenant = ? AND (due, id) <= (?, ?)"
 _ONE: Final = """
-    SELECT j.id, r.due, j.key, j.task, j.attempt, j.token, j.expires, j.body, r.queue, r.priority, r.tenant
+    SELECT j.id, r.due, j.key, j.task, j.attempt, j.token, j.expires, j.body, j.first_started, j.outages,
+        r.queue, r.priority, r.tenant
     FROM job AS j CROSS JOIN ready AS r ON r.queue = j.queue AND r.priority = j.priority AND r.tenant = j.tenant
         AND r.due = j.due AND r.id = j.id
     WHERE j.id = ?
@@ -78,7 +79,8 @@ _HAND_OUT: Final = """
 """
 _BATCHES: Final = "SELECT id, confirmed, jobs FROM dispatch_batch WHERE slot = ? AND epoch < ? ORDER BY id"
 _WHOLE: Final = """
-    SELECT id, tenant, queue, priority, key, task, attempt, token, expires, body, state FROM job WHERE id IN (@values)
+    SELECT id, tenant, queue, priority, key, task, attempt, token, expires, body, state, due, first_started, outages
+    FROM job WHERE id IN (@values)
 """
 _UNDER_WAY_RECORDS: Final = f"SELECT {LISTED} FROM job WHERE id IN (@values)"
 _TOKENS: Final = "SELECT id, token, state FROM job WHERE id IN (@values)"
@@ -285,7 +287,7 @@ class _Hand:
         note_ends(self._transaction, expired.values())
 
     def _hand_out(self, lane: Lane, row: Sequence[Any], number: int, node: str = "") -> None:
-        job_id, _, key, task, attempt, last_token, expires, body = row
+        job_id, due, key, task, attempt, last_token, expires, body, first_started, outages = row
         now = self._transaction.now
         if expires is not None and expires <= now:
             self._expired.append(job_id)
@@ -305,6 +307,8 @@ class _Hand:
                 expires=expires,
                 body=body,
                 node=node,
+                due=due if first_started is None else None,
+                outages=outages or 0,
             )
         )
 
@@ -327,7 +331,7 @@ def _withdraw(
 
 
 def _job(transaction: Transaction, row: Sequence[Any]) -> DispatchedJob:
-    job_id, tenant, queue, priority, key, task, attempt, token, expires, body, _ = row
+    job_id, tenant, queue, priority, key, task, attempt, token, expires, body, _, due, first_started, outages = row
     name, connection = transaction.names.name, transaction.connection
     return DispatchedJob(
         id=id_text(job_id),
@@ -340,4 +344,6 @@ def _job(transaction: Transaction, row: Sequence[Any]) -> DispatchedJob:
         token=token,
         expires=expires,
         body=body,
+        due=due if first_started is None else None,
+        outages=outages or 0,
     )

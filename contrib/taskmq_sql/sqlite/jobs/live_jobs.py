@@ -21,30 +21,32 @@ _WAITS_FOR_OTHERS: Final = frozenset({CODES[JobState.WAITING], CODES[JobState.HE
 
 _LOAD: Final = """
     SELECT id, state, version, attempt, token, tenant, queue, priority, due, expires, dispatched, started, worker,
-        cancel_requested, error_type, error, traceback, scheduled, has_dependents
+        cancel_requested, error_type, error, traceback, scheduled, first_started, outages, has_dependents
     FROM job WHERE id IN (@values)
 """
 _CHANGE: Final = """
     UPDATE job SET state = v.column2, version = v.column3, attempt = v.column4, token = v.column5, queue = v.column6,
         priority = v.column7, due = v.column8, expires = v.column9, dispatched = v.column10, started = v.column11,
         worker = v.column12, cancel_requested = v.column13, error_type = v.column14, error = v.column15,
-        traceback = v.column16, scheduled = v.column17
+        traceback = v.column16, scheduled = v.column17, first_started = v.column18, outages = v.column19
     FROM (VALUES @rows) AS v WHERE job.id = v.column1
 """
 _END: Final = """
     INSERT INTO job_history (id, state, version, attempt, token, queue, priority, due, expires, dispatched, started,
-        worker, cancel_requested, error_type, error, traceback, scheduled, finished, content_type, result, tenant,
+        worker, cancel_requested, error_type, error, traceback, scheduled, first_started, finished, content_type, result,
+        tenant,
         task, key, detail, body)
     SELECT v.*, j.tenant, j.task, j.key, j.detail, j.body
     FROM (VALUES @rows) AS v CROSS JOIN job AS j ON j.id = v.column1
 """
-_NOTE: Final = "INSERT INTO event (id, version, at, kind, state, by, note) VALUES @rows"
+_NOTE: Final = "INSERT INTO event (id, version, at, kind, state, by, note, started) VALUES @rows"
 
 
 class LiveJob(msgspec.Struct):
     """A row of `job`, without what a change copies unseen; times are ms since the epoch.
 
     Attributes:
+        outages: how many outages have interrupted runs of its attempt.
         has_dependents: others wait for its end, or have waited.
         finished, content_type, result: of its end, once it has ended.
     """
@@ -67,6 +69,8 @@ class LiveJob(msgspec.Struct):
     error: str | None
     traceback: str | None
     scheduled: int | None
+    first_started: int | None
+    outages: int | None
     has_dependents: int | None
     before: Sequence[Any] = ()
     finished: int | None = None
@@ -118,11 +122,11 @@ def save(transaction: Transaction, jobs: Iterable[LiveJob]) -> None:
     live = [job for job in changed if job.state not in ENDED]
     ended = [job for job in changed if job.state in ENDED]
     if ended:
-        run_each(transaction.connection, _END, [(*_values(job), *_end(job)) for job in ended])
+        run_each(transaction.connection, _END, [(*_values(job), job.first_started, *_end(job)) for job in ended])
         in_each(transaction.connection, "DELETE FROM job WHERE id IN (@values)", [job.id for job in ended])
         _settle_dependencies(transaction, ended)
     if live:
-        run_each(transaction.connection, _CHANGE, [_values(job) for job in live])
+        run_each(transaction.connection, _CHANGE, [(*_values(job), job.first_started, job.outages) for job in live])
         _take_places(transaction, live)
 
 
@@ -137,7 +141,16 @@ def _settle_dependencies(transaction: Transaction, ended: Sequence[LiveJob]) -> 
 def note_events(transaction: Transaction, events: Sequence[tuple[bytes, HistoryEntry]]) -> None:
     """Write down what is no ordinary step."""
     rows = [
-        (job_id, event.version, event.at, event.kind, CODES[event.state], storable(event.by), storable(event.note))
+        (
+            job_id,
+            event.version,
+            event.at,
+            event.kind,
+            CODES[event.state],
+            storable(event.by),
+            storable(event.note),
+            event.started,
+        )
         for job_id, event in events
     ]
     run_each(transaction.connection, _NOTE, rows)

@@ -14,7 +14,7 @@ __all__ = ["LISTED", "LISTED_ENDED", "actions", "attempts", "events", "get", "re
 
 _COMMON: Final = """
     id, tenant, key, task, queue, priority, state, version, attempt, token, due, expires, dispatched, started, worker,
-    cancel_requested, error_type, error, traceback, scheduled, detail"""
+    cancel_requested, error_type, error, traceback, scheduled, detail, first_started"""
 
 LISTED: Final = f"{_COMMON}, NULL, NULL, NULL, x'', NULL"
 """The columns of a live job in a list."""
@@ -31,7 +31,7 @@ _ACTIONS: Final = """
         SELECT rowid AS number, * FROM event INDEXED BY event_at WHERE at >= ? ORDER BY at DESC, rowid DESC LIMIT ?
     )
     SELECT e.id, coalesce(j.key, h.key), coalesce(j.tenant, h.tenant), coalesce(j.task, h.task),
-        coalesce(j.queue, h.queue), e.version, e.at, e.kind, e.state, e.by, e.note
+        coalesce(j.queue, h.queue), e.version, e.at, e.kind, e.state, e.by, e.note, e.started
     FROM e LEFT JOIN job AS j ON j.id = e.id LEFT JOIN job_history AS h ON h.id = e.id
     WHERE j.id IS NOT NULL OR h.id IS NOT NULL
     ORDER BY e.at, e.number
@@ -56,8 +56,8 @@ def record(transaction: Transaction, row: Sequence[Any]) -> JobRecord:
     """The job of a row with the columns of a list, or with body and result."""
     (
         job_id, tenant, key, task, queue, priority, state, version, attempt, token, due, expires, dispatched, started,
-        worker, cancel_requested, error_type, error, traceback, scheduled, detail, retried_as, finished, content_type,
-        body, result,
+        worker, cancel_requested, error_type, error, traceback, scheduled, detail, first_started, retried_as, finished,
+        content_type, body, result,
     ) = row  # fmt: skip
     return JobRecord(
         id=id_text(job_id),
@@ -78,6 +78,7 @@ def record(transaction: Transaction, row: Sequence[Any]) -> JobRecord:
         dispatched=dispatched,
         started=started,
         finished=finished,
+        first_started=first_started,
         worker=_name(transaction, worker),
         cancel_requested=cancel_requested,
         body=body,
@@ -92,7 +93,8 @@ def record(transaction: Transaction, row: Sequence[Any]) -> JobRecord:
 def events(transaction: Transaction, job_id: str) -> list[HistoryEntry]:
     """What happened to the job beside the ordinary steps, the earliest first."""
     rows = transaction.connection.execute(
-        "SELECT version, at, kind, state, by, note FROM event WHERE id = ? ORDER BY rowid", (id_bytes(job_id),)
+        "SELECT version, at, kind, state, by, note, started FROM event WHERE id = ? ORDER BY rowid",
+        (id_bytes(job_id),),
     ).fetchall()
     return [_entry(row) for row in rows]
 
@@ -115,8 +117,8 @@ def actions(transaction: Transaction, since: int, limit: int) -> list[JobAction]
 
 
 def _entry(row: Sequence[Any]) -> HistoryEntry:
-    version, at, kind, state, by, note = row
-    return HistoryEntry(version=version, at=at, kind=kind, state=STATES[state], by=by, note=note)
+    version, at, kind, state, by, note, started = row
+    return HistoryEntry(version=version, at=at, kind=kind, state=STATES[state], by=by, note=note, started=started)
 
 
 def attempts(transaction: Transaction, job_id: str) -> list[AttemptRecord]:

@@ -5,7 +5,15 @@ from typing import Any, Final, Literal
 
 from taskmq.contracts.jobs import AppliedReport, HistoryEntry, forgotten_end
 from taskmq.model.jobs.proofs import ReportKeys
-from taskmq.model.jobs.reports import Report, after_report, gave_way, goes_on
+from taskmq.model.jobs.reports import (
+    Report,
+    after_report,
+    goes_on,
+    interruption_of,
+    kept_error,
+    ran_again,
+    restart_note,
+)
 from taskmq.model.jobs.tokens import ends_forgotten_dispatch, is_forgotten, is_invented
 from taskmq.model.states import JobState
 from taskmq.model.units import storable
@@ -105,15 +113,18 @@ class _Reporting:
     def _take(self, job: LiveJob, report: Report) -> JobState:
         after = after_report(report.kind, cancel_requested=job.cancel_requested is not None)
         job.step(after, now=self._now)
+        if ran_again(report, job.started):
+            self._note_restart(job, after, report)
         if report.worker:
             job.worker = self._names.id(self._connection, report.worker)
         if report.started is not None:
             job.started = report.started
+            job.first_started = report.started if job.first_started is None else job.first_started
         if report.kind == "detached":
             self._note(job.id, after, job.version, "detached", by=report.worker, note="")
         if goes_on(report.kind):
             return after
-        job.fail_with(report.error if gave_way(report) is None else None)
+        job.fail_with(kept_error(report))
         if job.state in ENDED:
             self._end(job, report, after)
         elif after in _AGAIN:
@@ -121,8 +132,18 @@ class _Reporting:
         if after is JobState.RETRYING:
             self._keep_attempt(job, report)
             job.attempt += 1
-        if (why := gave_way(report)) is not None:
-            self._note(job.id, after, job.version, "preempted", by=report.worker, note=why)
+            job.outages = None
+        if (interruption := interruption_of(report)) is not None:
+            self._note(
+                job.id,
+                after,
+                job.version,
+                interruption.kind,
+                by=report.worker,
+                note=interruption.reason,
+                started=report.started,
+            )
+            job.outages = (job.outages or 0) + interruption.is_outage
         if report.kind == "refused":
             self._note(job.id, after, job.version, "refused", by=report.worker, note=job.error or "")
         return after
@@ -132,8 +153,14 @@ class _Reporting:
         if after is JobState.SUCCEEDED:
             job.fail_with(None)
             job.content_type, job.result = storable(report.content_type), report.result
-        elif job.cancel_requested is not None and report.kind != "failed" and report.error is None:
+        elif job.cancel_requested is not None and report.kind != "failed" and kept_error(report) is None:
             job.give_reason(job.cancel_requested)
+
+    def _note_restart(self, job: LiveJob, after: JobState, report: Report) -> None:
+        worker = "" if job.worker is None else self._names.name(self._connection, job.worker)
+        self._note(
+            job.id, after, job.version, "interrupted", by=worker, note=restart_note(report), started=job.started
+        )
 
     def _finished(self, report: Report) -> int:
         return self._now if report.started is None else report.started + report.ran
@@ -145,6 +172,16 @@ class _Reporting:
             (job.id, job.attempt, report.started, ended, worker, job.error_type, job.error, job.traceback)
         )
 
-    def _note(self, job_id: bytes, state: JobState, version: int, kind: Any, *, by: str, note: str) -> None:
-        event = HistoryEntry(version=version, at=self._now, kind=kind, state=state, by=by, note=note)
+    def _note(
+        self,
+        job_id: bytes,
+        state: JobState,
+        version: int,
+        kind: Any,
+        *,
+        by: str,
+        note: str,
+        started: int | None = None,
+    ) -> None:
+        event = HistoryEntry(version=version, at=self._now, kind=kind, state=state, by=by, note=note, started=started)
         self._events.append((job_id, event))

@@ -63,6 +63,7 @@ class Dispatches(JobStoreCase):
                 token=record.token,
                 expires=job.expires,
                 body=BODY,
+                due=job.due,
             )
         ]
         assert (record.state, record.version, record.attempt) == (JobState.DISPATCHED, 2, 1)

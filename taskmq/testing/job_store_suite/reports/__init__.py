@@ -1,7 +1,8 @@
 """Reports of workers, and forged ones of others who can publish."""
 
+from taskmq.testing.job_store_suite.reports.interruptions import Interruptions
 from taskmq.testing.job_store_suite.reports.outcomes import Reports
 from taskmq.testing.job_store_suite.reports.proofs import ReportProofs
 from taskmq.testing.job_store_suite.reports.restores import RestoredStores
 
-__all__ = ["ReportProofs", "Reports", "RestoredStores"]
+__all__ = ["Interruptions", "ReportProofs", "Reports", "RestoredStores"]

@@ -11,16 +11,23 @@ from hypothesis import strategies as st
 from taskmq.errors import EncodeError, MalformedMessage
 from taskmq.model.envelope import JSON, LAST_INSTANT, MSGPACK, Envelope, Invitation, decode_envelope, encode_envelope
 from taskmq.model.jobs.reports import (
+    INTERRUPTED,
     LONGEST,
     LONGEST_DELAY,
+    PREEMPTED,
+    Interruption,
     Report,
     ReportKind,
     after_report,
     decode_reports,
     encode_reports,
     goes_on,
+    interruption_of,
     invite,
+    kept_error,
+    ran_again,
     read_reports,
+    restart_note,
     with_readable_result,
 )
 from taskmq.model.outcome import ErrorRecord
@@ -276,3 +283,39 @@ def test_a_success_whose_result_cannot_be_read_has_failed(content_type: str, res
     assert read.error is not None
     assert said in read.error.message
     assert with_readable_result(_report(kind="failed", result=result)).error is None
+
+
+@pytest.mark.parametrize(
+    ("kind", "type_name", "expected"),
+    [
+        ("interrupted", INTERRUPTED, Interruption("interrupted", "why", is_outage=False)),
+        ("interrupted", PREEMPTED, Interruption("preempted", "why", is_outage=False)),
+        # A worker in another language may name the error as it likes.
+        ("interrupted", "", Interruption("preempted", "why", is_outage=False)),
+        ("snoozed", INTERRUPTED, Interruption("interrupted", "why", is_outage=True)),
+        ("snoozed", "ValueError", None),
+        ("failed", INTERRUPTED, None),
+    ],
+)
+def test_a_run_that_was_interrupted_says_why_and_leaves_no_error(
+    kind: ReportKind, type_name: str, expected: Interruption | None
+) -> None:
+    why = ErrorRecord(type_name=type_name, message="why")
+    report = _report(kind=kind, error=why)
+
+    assert interruption_of(report) == expected
+    assert kept_error(report) == (why if expected is None else None)
+
+
+@pytest.mark.parametrize("kind", _KINDS)
+def test_a_report_without_an_error_is_of_no_interruption(kind: ReportKind) -> None:
+    assert interruption_of(_report(kind=kind)) is None
+    assert kept_error(_report(kind=kind)) is None
+
+
+def test_a_later_start_by_one_token_is_another_run() -> None:
+    assert ran_again(_report(started=11), 10)
+    for reported, known in ((10, 10), (9, 10), (None, 10), (10, None)):
+        assert not ran_again(_report(started=reported), known)
+    assert restart_note(_report(worker="w2")).endswith("ran again at w2")
+    assert restart_note(_report()).endswith("ran again at another worker")

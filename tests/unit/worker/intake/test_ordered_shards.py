@@ -11,6 +11,7 @@ import pytest
 
 from taskmq import Context, RetryPolicy, Snooze, TaskMQ, WorkQueue
 from taskmq.contracts.broker import BrokerOptions, Delivery, Outgoing, QueueStats
+from taskmq.errors import StateUnavailable
 from taskmq.model.envelope import Envelope
 from taskmq.model.outcome import Snoozed
 from taskmq.model.states import JobState
@@ -33,7 +34,8 @@ class Shop:
     """An app with an ordered queue, and what its task has seen.
 
     Attributes:
-        fails: how often a job is still to fail, by its number; with `Snooze` where `snoozes` has it.
+        fails: how often a job is still to fail, by its number; with `Snooze` where `snoozes` has it, and with an
+            outage where `cut_off` has it.
     """
 
     def __init__(self, memory: str, clock: FakeClock) -> None:
@@ -41,6 +43,7 @@ class Shop:
         self.runs: list[tuple[str, int, int]] = []
         self.fails: dict[int, int] = {}
         self.snoozes: set[int] = set()
+        self.cut_off: set[int] = set()
         self.open = asyncio.Event()
         self.open.set()
         self.running: list[str] = []
@@ -62,6 +65,8 @@ class Shop:
                 self.fails[number] -= 1
                 if number in self.snoozes:
                     raise Snooze(60)
+                if number in self.cut_off:
+                    raise StateUnavailable("no answer")
                 raise RuntimeError(number)
             return number
 
@@ -176,6 +181,20 @@ async def test_a_job_that_snoozes_keeps_its_place_and_its_attempt(shop: Shop, /)
             await shop.wait(60)
 
     assert shop.runs == [*[(ONE, 0, 1)] * 5, (ONE, 1, 1)]
+
+
+@run_by(play)
+async def test_a_job_that_outages_interrupt_keeps_its_place_and_waits_longer_each_time(shop: Shop, /) -> None:
+    shop.fails, shop.cut_off = {0: 3}, {0}
+    await shop.step.asend_many([(ONE, 0), (ONE, 1)])
+
+    async with shop.working():
+        for runs, (too_soon, enough) in enumerate([(0.4, 1), (0.9, 2), (1.9, 4)], start=1):
+            await shop.wait(too_soon)
+            assert shop.runs == [(ONE, 0, 1)] * runs
+            await shop.wait(enough - too_soon)
+
+    assert shop.runs == [*[(ONE, 0, 1)] * 4, (ONE, 1, 1)]
 
 
 @run_by(play)

@@ -12,7 +12,7 @@ from taskmq.contracts.broker import BrokerOptions, Delivery
 from taskmq.contracts.stores import StartStore
 from taskmq.errors import BrokerUnavailable, InvalidOption, StateUnavailable, WorkerLost
 from taskmq.model.envelope import Envelope, decode_envelope
-from taskmq.model.outcome import Dead, Interrupted, Outcome, Retried, Succeeded
+from taskmq.model.outcome import STOPPED, Dead, Interrupted, Outcome, Retried, Succeeded
 from taskmq.model.states import JobState
 from taskmq.tasks.task import Task
 from taskmq.worker import Worker, WorkerConfig
@@ -385,7 +385,7 @@ async def test_processes_that_a_stopping_worker_ends_are_no_deaths() -> None:
             return Dead("worker_lost", WorkerLost("gone"))
 
         stage = process_stage(app, dies)
-        assert await stage.quarantine.run(stage.attempt()) == Interrupted()
+        assert await stage.quarantine.run(stage.attempt()) == Interrupted(STOPPED)
 
 
 async def test_a_message_that_comes_back_while_its_first_delivery_runs_here_is_not_counted() -> None:

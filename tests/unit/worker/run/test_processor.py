@@ -16,7 +16,7 @@ from taskmq.errors import InvalidArguments, InvalidOption, TaskTimeout
 from taskmq.middleware.chain import Middleware, Proceed
 from taskmq.model.envelope import MSGPACK
 from taskmq.model.headers import UNKNOWN
-from taskmq.model.outcome import Cancelled, Dead, Interrupted, Outcome, Parked, Retried, Snoozed, Succeeded
+from taskmq.model.outcome import STOPPED, Cancelled, Dead, Interrupted, Outcome, Parked, Retried, Snoozed, Succeeded
 from taskmq.run.execution import Execution
 from taskmq.worker import WorkerConfig
 from taskmq.worker.attempt import Attempt
@@ -308,7 +308,7 @@ async def test_a_run_that_is_cancelled_while_the_worker_interrupts_is_no_attempt
         it.processor.is_interrupting = True
         running.cancel()
 
-        assert await running == Interrupted()
+        assert await running == Interrupted(STOPPED)
         assert contexts[0].cancelled
 
 

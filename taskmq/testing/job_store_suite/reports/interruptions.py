@@ -1,0 +1,175 @@
+"""Runs that ended without an outcome, as the history of their jobs shows them."""
+
+from typing import Any, Final
+
+from taskmq.contracts.jobs import DispatchedJob, JobRecord
+from taskmq.model.jobs.reports import INTERRUPTED, PREEMPTED
+from taskmq.model.outcome import ErrorRecord
+from taskmq.model.states import JobState
+from taskmq.testing.job_store_suite.case import JobStoreCase
+from taskmq.testing.job_store_suite.driver import HOUR, JobDriver, error, report
+from taskmq.testing.runner import case
+
+__all__ = ["Interruptions"]
+
+_STOPPED: Final = ErrorRecord(type_name=INTERRUPTED, message="its worker stopped ☂")
+_OUTAGE: Final = ErrorRecord(type_name=INTERRUPTED, message="outage: StateUnavailable: no answer")
+
+
+class Interruptions(JobStoreCase):
+    """What becomes of jobs whose runs a drain, an outage or the loss of their worker has interrupted.
+
+    class TestMine(Interruptions): ...
+    """
+
+    @case
+    async def test_a_run_that_its_worker_gave_back_is_an_event_and_no_error(self) -> None:
+        driver = self.driver()
+        job, begun = await _running(driver)
+
+        record = await driver.accepted(job, "interrupted", worker="w1", started=begun, error=_STOPPED)
+
+        assert (record.state, record.attempt, record.error, record.worker) == (JobState.QUEUED, 1, None, "w1")
+        assert await _events(driver, record) == [("interrupted", JobState.QUEUED, "w1", "its worker stopped ☂")]
+        assert [event.started for event in await driver.store.events(job.id)] == [begun]
+        assert await driver.store.attempts(job.id) == []
+
+    @case
+    async def test_a_run_that_an_outage_has_interrupted_waits_and_is_counted_for_its_attempt(self) -> None:
+        driver = self.driver()
+        job, begun = await _running(driver)
+        assert job.outages == 0
+        for count in (1, 2):
+            record = await driver.accepted(job, "snoozed", delay=HOUR, started=begun, error=_OUTAGE)
+            assert (record.state, record.attempt, record.error) == (JobState.SCHEDULED, 1, None)
+            assert record.due >= await driver.store.now_ms() + HOUR // 2
+            job = await driver.again(job)
+            assert (job.outages, job.attempt) == (count, 1)
+        # Neither of these is an outage.
+        await driver.accepted(job, "snoozed", delay=1, started=begun)
+        job = await driver.again(job)
+        await driver.accepted(job, "interrupted", started=begun, error=_STOPPED)
+        job = await driver.again(job)
+        assert job.outages == 2
+
+        await driver.accepted(job, "retry", started=begun, error=error("no"))
+
+        job = await driver.again(job)
+        assert (job.outages, job.attempt) == (0, 2)
+        assert len(await _events(driver, await driver.read(job))) == 3
+
+    @case
+    async def test_a_scheduler_that_takes_over_is_told_of_outages_and_of_the_first_run(self) -> None:
+        driver = self.driver()
+        job, begun = await _running(driver)
+        await driver.accepted(job, "snoozed", delay=HOUR, started=begun, error=_OUTAGE)
+        sent, fresh = await driver.again(job), await driver.dispatched(queue="fresh")
+
+        taken: dict[str, DispatchedJob] = {}
+        for queue in (sent.queue, fresh.queue):
+            slot = driver.schedulers.slot_of(queue)
+            for batch in await driver.schedulers.take_over(slot, await driver.next_epoch(slot)):
+                taken |= {one.id: one for one in batch.jobs}
+
+        assert (taken[sent.id].outages, taken[sent.id].due) == (1, None)
+        assert (taken[fresh.id].outages, taken[fresh.id].due) == (0, fresh.due)
+
+    @case
+    async def test_a_job_knows_when_it_first_began_whatever_interrupts_it(self) -> None:
+        driver = self.driver()
+        job, begun = await _running(driver)
+        ways: tuple[tuple[Any, dict[str, Any]], ...] = (
+            ("interrupted", {"error": _STOPPED}),
+            ("snoozed", {"delay": HOUR, "error": _OUTAGE}),
+            ("retry", {"error": error("no")}),
+            ("interrupted", {"error": ErrorRecord(type_name=PREEMPTED, message="preempted by pool acme")}),
+        )
+        for number, (kind, fields) in enumerate(ways):
+            record = await driver.accepted(job, kind, started=begun + number * 1_000, **fields)
+            assert (record.first_started, record.started) == (begun, begun + number * 1_000), kind
+            job = await driver.again(job)
+            assert job.due is None
+            assert (await driver.read(job)).started is None
+
+        record = await driver.accepted(job, "succeeded", started=begun + 60_000)
+
+        assert (record.first_started, record.started) == (begun, begun + 60_000)
+
+    @case
+    async def test_a_job_that_never_began_or_ends_at_once_says_so_too(self) -> None:
+        driver = self.driver()
+        short, turned_back = await driver.dispatched(), await driver.dispatched(queue="limited")
+
+        record = await driver.accepted(short, "succeeded", started=1_000, ran=5)
+        waiting = await driver.accepted(turned_back, "snoozed", delay=1, limited=True)
+
+        assert (record.first_started, record.started) == (1_000, 1_000)
+        assert waiting.first_started is None
+        again = await driver.again(turned_back)
+        assert again.due == (await driver.read(again)).due
+
+    @case
+    async def test_a_second_start_of_one_dispatch_shows_that_the_first_run_had_no_end(self) -> None:
+        driver = self.driver()
+        for kind, state in (("started", JobState.RUNNING), ("retry", JobState.RETRYING), ("failed", JobState.FAILED)):
+            job, begun = await _running(driver, queue=f"restarted {kind}")
+
+            record = await driver.accepted(job, kind, worker="w2", started=begun + 1)  # type: ignore[arg-type]
+
+            assert (record.state, record.first_started, record.started) == (state, begun, begun + 1)
+            note = "no end of this run was reported; the job ran again at w2"
+            assert await _events(driver, record) == [("interrupted", state, "w1", note)]
+            assert [event.started for event in await driver.store.events(job.id)] == [begun]
+
+    @case
+    async def test_reports_of_one_run_are_no_restart(self) -> None:
+        driver = self.driver()
+        job, begun = await _running(driver)
+
+        await driver.accepted(job, "started", worker="w1", started=begun)
+        # Of another run, whose clock is behind: nothing is known of it for certain.
+        await driver.accepted(job, "started", worker="w2", started=begun - 1)
+        record = await driver.accepted(job, "succeeded", worker="w1", started=begun - 1)
+
+        assert await _events(driver, record) == []
+
+    @case
+    async def test_restarts_of_several_jobs_in_one_call_name_each_run_that_was_lost(self) -> None:
+        driver = self.driver()
+        jobs = [await _running(driver, queue=f"many {number}", worker=f"w{number}") for number in range(3)]
+        reports = [report(job, "succeeded", worker="new", started=begun + 1) for job, begun in jobs]
+
+        await driver.schedulers.apply(reports)
+
+        for number, (job, _) in enumerate(jobs):
+            ((kind, state, by, _),) = await _events(driver, await driver.read(job))
+            assert (kind, state, by) == ("interrupted", JobState.SUCCEEDED, f"w{number}")
+
+    @case
+    async def test_an_interrupted_job_whose_end_was_asked_for_ends_for_that_reason(self) -> None:
+        driver = self.driver()
+        for kind, fields in (("interrupted", {"error": _STOPPED}), ("snoozed", {"delay": HOUR, "error": _OUTAGE})):
+            job, begun = await _running(driver, queue=f"cancelled {kind}")
+            await driver.request_cancel(await driver.read(job), "not wanted")
+
+            record = await driver.accepted(job, kind, started=begun, **fields)  # type: ignore[arg-type]
+
+            assert record.state is JobState.CANCELLED
+            assert record.error == ErrorRecord(type_name="", message="not wanted")
+
+
+async def _running(driver: JobDriver, *, worker: str = "w1", **fields: Any) -> tuple[DispatchedJob, int]:
+    """Return a job that runs, and since when."""
+    job = await driver.dispatched(**fields)
+    begun = await driver.store.now_ms()
+    await driver.accepted(job, "started", worker=worker, started=begun)
+    return job, begun
+
+
+async def _events(driver: JobDriver, job: JobRecord) -> list[tuple[str, JobState, str, str]]:
+    """Return the interruptions that the job's history shows."""
+    return [
+        (event.kind, event.state, event.by, event.note)
+        for event in await driver.store.events(job.id)
+        if event.kind == "interrupted"
+    ]

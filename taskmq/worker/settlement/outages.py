@@ -1,0 +1,77 @@
+"""Outages of taskmq's own parts that end a run: no failure of the task. Pure.
+
+The state, the job store, the broker or the place of large values does not answer, and the task's function ends with
+the error that says so. The run is interrupted: no attempt is counted, and the job runs again after a pause, from its
+checkpoint. The class of the error decides, not who raised it. An error of the task's own that was raised from it is a
+failure, since the task has said so.
+
+An outage that never ends must not keep a job for ever: after `MOST_OUTAGES` interruptions in one attempt the error
+counts as any other.
+"""
+
+from collections.abc import Iterable
+from datetime import timedelta
+from typing import Final
+
+from taskmq.errors import (
+    AccessDenied,
+    BrokerBlocked,
+    BrokerUnavailable,
+    PartlySent,
+    PublishUnknown,
+    StateUnavailable,
+    StoreUnavailable,
+)
+from taskmq.model import headers as header
+from taskmq.model.backoff import backoff_pause
+from taskmq.worker.attempt import Attempt
+
+__all__ = ["MOST_OUTAGES", "count_outages", "is_outage", "pause_after"]
+
+MOST_OUTAGES: Final = 1_000
+"""Interruptions by outages in one attempt: at least eight hours of one outage."""
+
+_FIRST: Final = 1.0
+_LONGEST: Final = 60.0
+_OUTAGES: Final = (StateUnavailable, StoreUnavailable, BrokerUnavailable, BrokerBlocked, PublishUnknown)
+
+
+def is_outage(error: BaseException) -> bool:
+    """Whether an error says that a part of taskmq could not be reached.
+
+    A group is one if all its errors are, as `asyncio.TaskGroup` raises it; so is a `PartlySent` of which all failures
+    are. A broker that refuses this worker's user is none: it has answered.
+    """
+    if isinstance(error, BaseExceptionGroup):
+        return _are_outages(error.exceptions)
+    if isinstance(error, PartlySent):
+        return _are_outages(error.failures.values())
+    return isinstance(error, _OUTAGES) and not isinstance(error, AccessDenied)
+
+
+def pause_after(outages: int, *, fraction: float) -> timedelta:
+    """How long a job waits that was interrupted: up to a second at first, up to a minute later, at least half of it.
+
+    Args:
+        outages: how many outages have interrupted the attempt before this one.
+        fraction: a random number from 0 to 1.
+    """
+    longest = backoff_pause(outages + 1, first=_FIRST, longest=_LONGEST)
+    return timedelta(seconds=longest * (0.5 + fraction / 2))
+
+
+def count_outages(attempt: Attempt) -> int:
+    """Return how many outages have interrupted runs of this attempt.
+
+    The invitation says so of a job of the store, the header of any other; a shard counts for itself.
+    """
+    if attempt.envelope.store is not None:
+        return attempt.envelope.store.outages
+    count = attempt.delivery.headers.get(header.OUTAGES, 0)
+    # Any client may have written it.
+    return max(count if isinstance(count, int) else 0, attempt.outages)
+
+
+def _are_outages(errors: Iterable[BaseException]) -> bool:
+    found = tuple(errors)
+    return bool(found) and all(map(is_outage, found))

@@ -1,0 +1,70 @@
+"""Waits for first starts, as metrics and events have them."""
+
+from typing import Any
+
+import pytest
+
+from taskmq import TaskMQ
+from taskmq.model.envelope import Envelope, Invitation
+from taskmq.model.outcome import STOPPED, Interrupted, Succeeded
+from taskmq.worker.attempt import Attempt
+from taskmq.worker.run.stats import WorkerStats, first_wait
+from tests.unit.worker.staged import FakeDelivery
+
+_STARTED = 1_700_000_010_000
+_DUE = 1_700_000_000_000
+
+
+def _envelope(**facts: Any) -> Envelope:
+    return Envelope(task="job", **{"enqueued": _DUE, **facts})
+
+
+def _stored(**facts: Any) -> Envelope:
+    # The store keeps the call as it was submitted, perhaps long before it was due.
+    invitation = Invitation(id="1", token=7, reports="taskmq.reports.shop.0", **facts)
+    return _envelope(enqueued=_DUE - 3_600_000, store=invitation)
+
+
+@pytest.mark.parametrize(
+    ("envelope", "seconds"),
+    [
+        (_envelope(), 10.0),
+        (_envelope(enqueued=None), None),
+        (_envelope(eta=_DUE + 4_000), 6.0),
+        (_envelope(eta=_STARTED + 1), 0.0),
+        (_envelope(attempt=2), None),
+        (_stored(due=_DUE), 10.0),
+        (_stored(), None),
+    ],
+    ids=["sent", "undated", "delayed", "early", "retried", "stored", "stored and begun"],
+)
+def test_a_wait_lasts_from_when_a_job_was_due_until_its_first_start(
+    envelope: Envelope, seconds: float | None
+) -> None:
+    assert first_wait(FakeDelivery(b""), envelope, started=_STARTED) == seconds
+
+
+def test_a_message_that_has_come_back_may_be_of_a_job_that_has_begun() -> None:
+    returned = FakeDelivery(b"", redelivered=True)
+    interrupted = FakeDelivery(b"", headers={"x-taskmq-outages": 1})
+
+    assert first_wait(returned, _envelope(), started=_STARTED) is None
+    assert first_wait(interrupted, _envelope(eta=_DUE), started=_STARTED) is None
+
+
+def test_an_interrupted_job_is_counted_with_the_wait_for_its_first_start() -> None:
+    app, stats = TaskMQ("memory://stats"), WorkerStats()
+
+    @app.task(name="job")
+    async def job() -> None: ...
+
+    for due, started, outcome in (
+        (_DUE, _DUE + 10_000, Interrupted(STOPPED)),
+        (None, _DUE + 900_000, Succeeded(None)),
+    ):
+        attempt = Attempt(FakeDelivery(b""), _stored(due=due), app.tasks["job"], "1", started=started)
+        stats.start(attempt, now=0.0)
+        stats.end(attempt, outcome, now=1.0)
+
+    (count,) = stats.counts.values()
+    assert (sum(count.waited.counts), count.waited.total) == (1, 10.0)
