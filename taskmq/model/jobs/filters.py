@@ -27,7 +27,9 @@ class JobFilter(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         due_from, due_before: due at or after, and before.
         finished_from, finished_before: ended at or after, and before, by the clock of who has ended them.
         min_attempt: of which at least this is the attempt.
-        min_ran, min_waited: ms that its last run took, and from when it was due until it started.
+        min_ran: ms that its last run took, or has taken until now where it goes on.
+        min_waited: ms from when it was due until it first started, or until now where it waits for a worker. If a
+            retry or a pause has given it another time since, from that time until it started again.
         labels: that have all of these.
         ids: these.
         retried: whether another job repeats it: `yes`, `no`, or `any` of both. "": of the unsuccessful ends among

@@ -1,16 +1,21 @@
 """Whether a job fits a filter, read from its record. Pure."""
 
 from collections.abc import Mapping
+from typing import Final
 
 from taskmq.contracts.jobs import JobRecord
 from taskmq.model.jobs.filters import JobFilter
+from taskmq.model.states import JobState
 
 __all__ = ["fits"]
 
 
-def fits(which: JobFilter, job: JobRecord) -> bool:
-    """Whether the job fits all that the filter says."""
-    return _names_fit(which, job) and _times_fit(which, job) and _rest_fits(which, job)
+_WAITS_FOR_WORKER: Final = frozenset({JobState.QUEUED, JobState.DISPATCHED})
+
+
+def fits(which: JobFilter, job: JobRecord, *, now: int) -> bool:
+    """Whether the job fits all that the filter says, at this instant (ms)."""
+    return _names_fit(which, job) and _times_fit(which, job) and _rest_fits(which, job, now)
 
 
 def _names_fit(which: JobFilter, job: JobRecord) -> bool:
@@ -36,16 +41,21 @@ def _times_fit(which: JobFilter, job: JobRecord) -> bool:
     )
 
 
-def _rest_fits(which: JobFilter, job: JobRecord) -> bool:
+def _rest_fits(which: JobFilter, job: JobRecord, now: int) -> bool:
     labels: Mapping[str, str] = {} if job.detail is None else job.detail.labels
     return (
         (not which.errors or (job.error is not None and job.error.type_name in which.errors))
         and (which.min_attempt is None or job.attempt >= which.min_attempt)
-        and _is_at_least(which.min_ran, job.started, job.finished)
-        and _is_at_least(which.min_waited, job.due, job.started)
+        and _is_at_least(which.min_ran, job.started, now if job.state is JobState.RUNNING else job.finished)
+        and _is_at_least(which.min_waited, job.due, _end_of_wait(job, now))
         and all(labels.get(name) == value for name, value in which.labels)
         and which.wants_retried(job.state) in (None, bool(job.retried_as))
     )
+
+
+def _end_of_wait(job: JobRecord, now: int) -> int | None:
+    starts = (each for each in (job.first_started, job.started) if each is not None and each >= job.due)
+    return next(starts, now if job.state in _WAITS_FOR_WORKER else None)
 
 
 def _is_at_least(span: int | None, begin: int | None, end: int | None) -> bool:

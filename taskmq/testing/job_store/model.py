@@ -228,12 +228,14 @@ class JobModel(Branching):
         return None if known is None else known[0]
 
     def list_jobs(self, which: JobFilter = EVERYTHING, *, after: str | None = None, limit: int = 50) -> JobPage:
-        found = sorted((job for job in self.jobs.values() if fits(which, job)), key=_by_id, reverse=True)
+        found = sorted(
+            (job for job in self.jobs.values() if fits(which, job, now=self.now)), key=_by_id, reverse=True
+        )
         behind = [replace(job, body=b"", result=b"") for job in found if after is None or job.id < after]
         return JobPage(behind[:limit], behind[limit - 1].id if len(behind) > limit else None)
 
     def count_jobs(self, which: JobFilter = EVERYTHING, *, cap: int = 10_000) -> int:
-        return min(sum(fits(which, job) for job in self.jobs.values()), cap + 1)
+        return min(sum(fits(which, job, now=self.now) for job in self.jobs.values()), cap + 1)
 
     def update(self, update: JobUpdate) -> JobRecord | None:
         job = self.jobs.get(update.id)

@@ -7,6 +7,8 @@ from msgspec.structs import replace
 
 from taskmq.contracts.jobs import JobDetail, JobRecord
 from taskmq.model.jobs.filters import EVERYTHING, JobFilter
+from taskmq.model.jobs.reports import INTERRUPTED
+from taskmq.model.outcome import ErrorRecord
 from taskmq.model.states import TERMINAL, UNDERWAY, JobState
 from taskmq.testing.job_store.match import fits
 from taskmq.testing.job_store_suite.case import JobStoreCase
@@ -218,6 +220,63 @@ class Lists(JobStoreCase):
             assert await _found(driver, min_waited=least) == _set(expected), least
 
     @case
+    async def test_a_job_that_runs_has_run_until_now(self) -> None:
+        driver = self.driver()
+        now = await driver.store.now_ms()
+        jobs: list[JobRecord] = []
+        for ago in (0, 60_000, 2 * HOUR):
+            job = await driver.dispatched()
+            jobs.append(await driver.accepted(job, "started", started=now - ago))
+        again = await driver.dispatched()
+        await driver.accepted(again, "retry", started=now - 3 * HOUR, ran=10, delay=HOUR, error=error("again"))
+
+        for least, expected in ((0, jobs), (60_000, jobs[1:]), (2 * HOUR, jobs[2:]), (3 * HOUR, [])):
+            assert await _found(driver, min_ran=least) == _set(expected), least
+            assert await driver.store.count_jobs(replace(EVERYTHING, min_ran=least)) == len(expected), least
+        assert await _found(driver, min_ran=60_000, states=frozenset({JobState.RUNNING})) == _set(jobs[1:])
+
+    @case
+    async def test_a_job_that_waits_for_its_first_run_has_waited_until_now(self) -> None:
+        driver = self.driver()
+        now = await driver.store.now_ms()
+        overdue = await driver.updated(await driver.submit(), due=now - HOUR)
+        at_broker = await driver.dispatched(queue="paused")
+        late = await driver.updated(await driver.submit(queue="late"), due=now - 2 * HOUR)
+        begun = await driver.accepted(
+            (await driver.dispatch(queue="late")).jobs[0], "started", started=now - HOUR - 60_000
+        )
+        for elsewhere in (
+            await driver.submit(due=now + HOUR),
+            await driver.updated(await driver.submit(held=True), due=now - HOUR),
+            await driver.updated(await driver.submit(queue="withdrawn"), due=now - HOUR),
+        ):
+            if elsewhere.queue == "withdrawn":
+                await driver.updated(elsewhere, JobState.CANCELLED, kind="cancel")
+
+        assert late.id == begun.id
+        assert await _found(driver, min_waited=HOUR) == _set([overdue])
+        assert await _found(driver, min_waited=HOUR - 120_000) == _set([overdue, begun])
+        assert await _found(driver, min_waited=0) == _set([overdue, at_broker, begun])
+        assert await _found(driver, min_waited=2 * HOUR) == set()
+
+    @case
+    async def test_the_wait_of_a_job_that_was_interrupted_ends_at_its_first_start(self) -> None:
+        driver = self.driver()
+        now = await driver.store.now_ms()
+        await driver.updated(await driver.submit(), due=now - 3 * HOUR)
+        (job,) = (await driver.dispatch()).jobs
+        why = ErrorRecord(type_name=INTERRUPTED, message="its worker stopped")
+        await driver.accepted(job, "interrupted", started=now - 3 * HOUR + 10, error=why)
+        assert await _found(driver, min_waited=11) == set()
+        job = await driver.again(job)
+        assert await _found(driver, min_waited=11) == set()
+
+        record = await driver.accepted(job, "succeeded", started=now, ran=1)
+
+        assert await _found(driver, min_waited=11) == set()
+        assert await _found(driver, min_waited=10) == _set([record])
+
+    @case
     async def test_a_filter_by_labels_wants_all_of_them(self) -> None:
         driver = self.driver()
         red = await _live_and_ended(driver, detail=JobDetail(labels={"team": "red", "größe ☂": 'x "y"'}))
@@ -305,7 +364,8 @@ async def _found(driver: JobDriver, **fields: Any) -> set[str]:
 
 async def _agrees(driver: JobDriver, jobs: list[JobRecord], which: JobFilter) -> None:
     found = await _pages([driver], which, size=50)
-    assert found == sorted((job.id for job in jobs if fits(which, job)), reverse=True), which
+    now = await driver.store.now_ms()
+    assert found == sorted((job.id for job in jobs if fits(which, job, now=now)), reverse=True), which
 
 
 async def _pages(

@@ -33,6 +33,12 @@ BOUND: Final = 20_000
 """Rows that one scan looks at for one page."""
 _GLANCE: Final = 1_000
 _SUCCEEDED: Final = 5
+_RUNNING: Final = CODES[JobState.RUNNING]
+_WAITS_FOR_WORKER: Final = f"({CODES[JobState.QUEUED]}, {CODES[JobState.DISPATCHED]})"
+# A retry or a pause gives a job another time, which may be later than its first start.
+_STARTS: Final = "when first_started >= due then first_started when started >= due then started"
+# Once a statement, as its own plan node.
+_NOW: Final = f"(select {SCHEMA}.now_ms())"
 _ARRAYS: Final = {"tenant": "int[]", "state": "smallint[]"}
 _LAST_INSTANT: Final = 2**48 - 1
 # Those that both tables have.
@@ -254,9 +260,11 @@ def _row_conditions(which: JobFilter, *, is_history: bool) -> list[_Part]:
     if which.min_attempt is not None:
         found.append(("attempt >= {}", (which.min_attempt,)))
     if which.min_ran is not None:
-        found.append(("finished - started >= {}", (which.min_ran,)) if is_history else ("false", ()))
+        ran = "finished - started >= {}" if is_history else f"state = {_RUNNING} and {_NOW} - started >= {{}}"
+        found.append((ran, (which.min_ran,)))
     if which.min_waited is not None:
-        found.append(("started - due >= {}", (which.min_waited,)))
+        until_now = "" if is_history else f" when state in {_WAITS_FOR_WORKER} then {_NOW}"
+        found.append((f"case {_STARTS}{until_now} end - due >= {{}}", (which.min_waited,)))
     if is_history:
         found += _retried(which)
     if which.labels:

@@ -15,6 +15,12 @@ __all__ = ["count_jobs", "list_jobs"]
 
 _NOTHING: Final = "0"
 _SUCCEEDED: Final = CODES[JobState.SUCCEEDED]
+_RUNNING: Final = CODES[JobState.RUNNING]
+_WAITS_FOR_WORKER: Final = f"({CODES[JobState.QUEUED]}, {CODES[JobState.DISPATCHED]})"
+# A retry or a pause gives a job another time, which may be later than its first start.
+_STARTS: Final = "WHEN first_started >= due THEN first_started WHEN started >= due THEN started"
+_WAIT_ENDED: Final = f"CASE {_STARTS} END"
+_WAIT_ENDS: Final = f"CASE {_STARTS} WHEN state IN {_WAITS_FOR_WORKER} THEN ? END"
 
 
 def list_jobs(transaction: Transaction, which: JobFilter, after: str | None, limit: int) -> JobPage:
@@ -152,9 +158,12 @@ class _Condition:
             if self._is_history:
                 self._add("finished - started >= ?", which.min_ran)
             else:
-                self._add(_NOTHING)
+                self._add(f"state = {_RUNNING} AND ? - started >= ?", self._transaction.now, which.min_ran)
         if which.min_waited is not None:
-            self._add("started - due >= ?", which.min_waited)
+            if self._is_history:
+                self._add(f"{_WAIT_ENDED} - due >= ?", which.min_waited)
+            else:
+                self._add(f"{_WAIT_ENDS} - due >= ?", self._transaction.now, which.min_waited)
         for name, value in which.labels:
             self._add(
                 "id IN (SELECT l.id FROM label AS l WHERE l.name = ? AND l.value = ?)",
