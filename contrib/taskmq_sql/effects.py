@@ -1,10 +1,13 @@
 """Whether a transaction is the first of its key."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
-from typing import Any, cast
+from typing import Any, Final, cast
 
 from sqlalchemy import Connection, CursorResult, Engine, delete
 from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, AsyncSession
 from sqlalchemy.orm import Session
 from sqlalchemy.sql.dml import ReturningInsert
@@ -14,6 +17,8 @@ from taskmq.run.context import current_context
 from taskmq_sql.tables import LIMIT, metadata, once_keys
 
 __all__ = ["acreate_tables", "aforget", "aonce", "create_tables", "forget", "once"]
+
+_UNDEFINED_TABLE: Final = "42P01"
 
 _Insert = ReturningInsert[tuple[str]]
 
@@ -31,13 +36,14 @@ def once(session: Session | Connection, key: str | None = None, *, scope: str | 
 
     Raises:
         InvalidOption: there is no key, or it or the scope is too long.
-        UnsupportedFeature: neither PostgreSQL nor SQLite.
+        UnsupportedFeature: neither PostgreSQL nor SQLite, or the database has no table of such keys.
         sqlalchemy.exc.OperationalError: on PostgreSQL where the isolation is higher than READ COMMITTED and the other
             transaction has committed meanwhile; on SQLite where it has not ended within the timeout. Roll back, and
             have the job tried again.
     """
     bind = session.get_bind(clause=once_keys.insert()) if isinstance(session, Session) else session
-    return session.execute(_insert(bind.dialect.name, key, scope)).first() is not None
+    with _explains_missing_table():
+        return session.execute(_insert(bind.dialect.name, key, scope)).first() is not None
 
 
 async def aonce(session: AsyncSession | AsyncConnection, key: str | None = None, *, scope: str | None = None) -> bool:
@@ -46,18 +52,21 @@ async def aonce(session: AsyncSession | AsyncConnection, key: str | None = None,
         dialect = session.get_bind(clause=once_keys.insert()).dialect
     else:
         dialect = session.dialect
-    return (await session.execute(_insert(dialect.name, key, scope))).first() is not None
+    with _explains_missing_table():
+        return (await session.execute(_insert(dialect.name, key, scope))).first() is not None
 
 
 def forget(session: Session | Connection, *, older_than: timedelta) -> int:
     """Delete the keys of effects that are older; how many. A job that comes later than that has its effect again."""
-    result = session.execute(delete(once_keys).where(once_keys.c.done < datetime.now(UTC) - older_than))
+    with _explains_missing_table():
+        result = session.execute(delete(once_keys).where(once_keys.c.done < datetime.now(UTC) - older_than))
     return cast("CursorResult[Any]", result).rowcount
 
 
 async def aforget(session: AsyncSession | AsyncConnection, *, older_than: timedelta) -> int:
     """Do what `forget` does, without blocking the event loop."""
-    result = await session.execute(delete(once_keys).where(once_keys.c.done < datetime.now(UTC) - older_than))
+    with _explains_missing_table():
+        result = await session.execute(delete(once_keys).where(once_keys.c.done < datetime.now(UTC) - older_than))
     return cast("CursorResult[Any]", result).rowcount
 
 
@@ -73,6 +82,21 @@ async def acreate_tables(bind: AsyncEngine | AsyncConnection) -> None:
         return
     async with bind.begin() as connection:
         await connection.run_sync(metadata.create_all)
+
+
+@contextmanager
+def _explains_missing_table() -> Iterator[None]:
+    try:
+        yield
+    except DBAPIError as error:
+        words = str(error.orig)
+        is_missing = getattr(error.orig, "sqlstate", None) == _UNDEFINED_TABLE or "no such table" in words
+        if not is_missing or once_keys.name not in words:
+            raise
+        raise UnsupportedFeature(
+            f"the database has no table {once_keys.name}, which once() needs: call taskmq_sql.create_tables(engine), "
+            "or add taskmq_sql.metadata to your migrations; `taskmq store upgrade` makes the job store's tables only"
+        ) from error
 
 
 def _insert(dialect: str, key: str | None, scope: str | None) -> _Insert:

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 from sqlalchemy import Column as SqlColumn
-from sqlalchemy import Engine, MetaData, String, Table, create_engine, func, insert, select
-from sqlalchemy.exc import OperationalError
+from sqlalchemy import Engine, MetaData, String, Table, create_engine, func, insert, select, text
+from sqlalchemy.exc import DBAPIError, OperationalError
 from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 from sqlalchemy.orm import Session
 
@@ -60,6 +60,38 @@ def test_the_first_transaction_of_a_key_is_told_so_and_no_other(engine: Engine) 
         assert once(session, "pay:9")
         assert not once(session, "pay:9")
         assert once(session, "pay:9", scope="refunds")
+
+
+def test_a_database_without_the_table_says_how_to_create_it(url: str) -> None:
+    engine = create_engine(url)
+    calls = (lambda session: once(session, "pay:7"), lambda session: forget(session, older_than=timedelta(days=1)))
+    for call in calls:
+        with (
+            Session(engine) as session,
+            pytest.raises(UnsupportedFeature, match=r"no table taskmq_once.*create_tables"),
+        ):
+            call(session)
+    engine.dispose()
+
+
+@pytest.mark.real_time
+async def test_an_async_session_says_so_too(url: str) -> None:
+    engine = create_async_engine(url.replace("sqlite://", "sqlite+aiosqlite://").replace("+psycopg", "+asyncpg"))
+    async with AsyncSession(engine) as session:
+        with pytest.raises(UnsupportedFeature, match=r"no table taskmq_once.*create_tables"):
+            await aonce(session, "pay:7")
+        await session.rollback()
+        with pytest.raises(UnsupportedFeature, match=r"no table taskmq_once.*create_tables"):
+            await aforget(session, older_than=timedelta(days=1))
+    await engine.dispose()
+
+
+def test_other_errors_of_the_database_stay_what_they_are(engine: Engine) -> None:
+    with engine.begin() as connection:
+        connection.execute(text("alter table taskmq_once rename column done to ended"))
+
+    with Session(engine) as session, pytest.raises(DBAPIError, match=r"taskmq_once"):
+        once(session, "pay:7")
 
 
 def test_a_transaction_that_is_rolled_back_was_not_the_first(engine: Engine) -> None:
