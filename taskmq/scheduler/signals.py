@@ -70,34 +70,32 @@ class LiveWorkers:
         """A worker has sent an event."""
         # Two may have been given one name.
         name = f"{event.worker} {event.status.host}:{event.status.pid}"
-        if event.event in ("offline", "draining"):
-            self._heard.pop(name, None)
-        else:
-            # The one that was heard last is the last.
-            self._heard.pop(name, None)
+        # The one that was heard last is the last.
+        self._heard.pop(name, None)
+        if event.event != "offline":
             self._heard[name] = (_now(), event.status)
         while self._heard and _now() - next(iter(self._heard.values()))[0] > _FORGOTTEN:
             del self._heard[next(iter(self._heard))]
         self._counted = 0.0
 
     def slots_of(self, queue: str) -> int | None:
-        """The slots of the live workers that consume a queue; None where none is known."""
+        """The slots of the workers that take messages of a queue; None where none is known."""
         now = _now()
         if now - self._counted > 1.0 or not self._counted:
             self._slots = {}
-            for status in self._live():
+            for status in self._taking():
                 for name in status.queues:
                     self._slots[name] = self._slots.get(name, 0) + status.slots
             self._counted = now
         return self._slots.get(queue)
 
     def queues(self) -> set[str]:
-        """The queues that live workers consume."""
-        return {name for status in self._live() for name in status.queues}
+        """The queues that workers take messages of."""
+        return {name for status in self._taking() for name in status.queues}
 
     def count_of(self, queue: str) -> int:
-        """How many live workers consume a queue."""
-        return sum(queue in status.queues for status in self._live())
+        """How many workers take messages of a queue: one that drains takes none, and ends soon."""
+        return sum(queue in status.queues for status in self._taking())
 
     @property
     def knows_all(self) -> bool:
@@ -122,6 +120,9 @@ class LiveWorkers:
         if self._since is None or _now() - self._proven >= _DEAF:
             return None
         return _now() - self._since
+
+    def _taking(self) -> list[WorkerStatus]:
+        return [status for status in self._live() if status.state != "draining"]
 
     def _live(self) -> list[WorkerStatus]:
         oldest = _now() - _SILENT

@@ -149,6 +149,28 @@ async def test_workers_that_were_killed_are_forgotten_after_a_while(stage: Stage
 
 
 @run_by(play)
+async def test_a_worker_that_drains_takes_no_jobs_and_is_there_until_it_has_ended(stage: Stage, /) -> None:
+    workers = LiveWorkers()
+    workers.hears()
+    workers.hear(worker_event("online"))
+    assert (workers.count_of("work"), workers.slots_of("work")) == (1, 1)
+
+    # It says so at once, and with each beat until what it runs has ended.
+    for event in ("draining", "beat", "beat"):
+        workers.hear(worker_event(event, state="draining", in_hand={"work": 1}))
+
+        assert (workers.count_of("work"), workers.slots_of("work"), workers.queues()) == (0, None, set())
+        assert workers.have_in_hand("work")
+        await stage.pass_by(4)
+        workers.hears()
+        assert not workers.is_absent("player", seconds=3 if event == "draining" else 6)
+
+    workers.hear(worker_event("offline", state="draining"))
+    assert not workers.have_in_hand("work")
+    assert workers.is_absent("player", seconds=6)
+
+
+@run_by(play)
 async def test_a_detached_job_is_its_worker_s_for_as_long_as_that_says_so_and_a_minute(stage: Stage, /) -> None:
     process = stage.start()
     (job_id,) = await stage.submit()
