@@ -13,6 +13,7 @@ from litestar import Litestar
 from litestar.datastructures import State
 from litestar.di import Provide
 from litestar.handlers import HTTPRouteHandler
+from litestar.params import QueryParameter
 from litestar.routes import HTTPRoute
 
 from taskmq.app import TaskMQ
@@ -227,11 +228,19 @@ def _learn_names(handler: HTTPRouteHandler) -> None:
     handler.opt["choices"] = dict(_choices(hints.get("data")))
     handler.opt["fields"] = tuple(dict.fromkeys(_fields(hints.get("data"))))
     handler.opt["query"] = frozenset(
-        name for name in hints if name not in _NO_QUERY and not any(f"{{{name}:" in path for path in handler.paths)
+        _sent_name(name, hint)
+        for name, hint in hints.items()
+        if name not in _NO_QUERY and not any(f"{{{name}:" in path for path in handler.paths)
     )
 
 
 _NO_QUERY: Final = frozenset({"return", "data", "request", "state", "scope", "app", "caller", "jobs"})
+
+
+def _sent_name(name: str, hint: Any) -> str:
+    """Return the name by which requests give a parameter, where the handler may not have that one."""
+    given = (one.name for one in getattr(hint, "__metadata__", ()) if isinstance(one, QueryParameter))
+    return next(filter(None, given), name)
 
 
 def _fields(hint: Any) -> list[str]:

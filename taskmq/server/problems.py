@@ -33,6 +33,7 @@ NO_PATH: Final = "there is nothing at this path: /api/openapi.json lists what th
 """What a caller learns of a path that no handler serves."""
 _RETRY_SECONDS: Final = 5
 _UNKNOWN_WORD: Final = re.compile(r"Invalid enum value '(?P<word>[^']*)'")
+_MISSING_FIELD: Final = re.compile(r"Missing required (?P<place>\w+) parameter '(?P<field>[^']*)'")
 _UNKNOWN_FIELD: Final = re.compile(r"unknown field `(?P<field>[^`]*)`")
 _MOST_FIELDS: Final = 20
 # What Litestar says of a client that has closed the connection before its body was there.
@@ -151,12 +152,10 @@ def problem_response(request: Request[Any, Any, Any], error: Exception) -> Respo
             details = problem_of(error, request_id)
             headers = _time_to_wait(error)
         case ValidationException():
+            errors = _fields(request, error)
+            said = "the request has fields that cannot be read; `errors` names them"
             details = _details(
-                400,
-                "invalid_field",
-                "the request has fields that cannot be read; `errors` names them",
-                request_id=request_id,
-                errors=_fields(request, error),
+                400, "invalid_field", said if errors else error.detail, request_id=request_id, errors=errors
             )
         case HTTPException(status_code=status) if status < 500:
             code = _CODES.get(status, "bad_request")
@@ -209,6 +208,8 @@ def _detail_of(error: HTTPException, status: int) -> str:
 
 def _fields(request: Request[Any, Any, Any], error: ValidationException) -> list[FieldProblem]:
     """What is wrong with which fields, with a suggestion for those that do not exist."""
+    if (missing := _MISSING_FIELD.search(error.detail)) is not None:
+        return [FieldProblem(missing["field"], f"is missing: it is a {missing['place']} parameter that is required")]
     extra = cast("list[dict[str, str]]", error.extra if isinstance(error.extra, list) else [])
     found: list[FieldProblem] = []
     for one in extra:

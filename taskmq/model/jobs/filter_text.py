@@ -42,7 +42,6 @@ _FIELDS: Final = (
 )  # fmt: skip
 _RETRIED: Final[tuple[Retried, ...]] = ("any", "no", "yes")
 _OTHER_NAMES: Final = {
-    "state": "status",
     "submitted": "created",
     "name": "task",
     "ran": "duration",
@@ -337,6 +336,8 @@ def _time_text(instant: int) -> str:
 
 
 _READERS: Final[dict[str, Callable[[_Part, int], dict[str, Any]]]] = {
+    # As the API names it: there `status` has the documents' words.
+    "state": _read_status,
     "status": _read_status,
     **dict.fromkeys(_LISTS, _read_names),
     "tenant": _read_tenant,

@@ -1,6 +1,6 @@
 """`GET /jobs` and what there is to read of one job."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any, Final
 
 import msgspec
@@ -37,6 +37,7 @@ from taskmq.server.jobs.views import (
     payload_of,
     progress_view,
     retries_of,
+    state_named,
     states_of,
     status_words,
 )
@@ -69,7 +70,18 @@ async def list_jobs(
     filter: Annotated[  # noqa: A002 - the parameter's name
         str, QueryParameter(description="Such as `status:failed task:billing.*`.")
     ] = "",
-    status: Annotated[str | None, QueryParameter(description="In the documents' words or ours.")] = None,
+    status: Annotated[
+        str | None,
+        QueryParameter(
+            description="In the documents' words, of which `queued` is every state before a run; "
+            "other words are ours."
+        ),
+    ] = None,
+    # Litestar keeps the name without the suffix for itself.
+    state_: Annotated[
+        str | None,
+        QueryParameter(name="state", description="In ours, with commas between; `queued` is that state alone."),
+    ] = None,
     job_type: Annotated[str | None, QueryParameter(description="A task's name.")] = None,
     start_time: Annotated[Instant | None, QueryParameter(description="Scheduled at or after this instant.")] = None,
     end_time: Annotated[Instant | None, QueryParameter(description="Scheduled at or before this instant.")] = None,
@@ -83,7 +95,14 @@ async def list_jobs(
 
     Without `cursor` an array, with `Link` where there are more; with one an object with `items` and `next`.
     """
-    which = await _filter(jobs, filter, status=status, job_type=job_type, since=start_time, until=end_time)
+    states = None if status is None else _states(status, "status", states_of)
+    if state_ is not None:
+        exact = _states(state_, "state", state_named)
+        states = exact if states is None else states & exact
+        if not states:
+            # No state at all would be any.
+            return Response([] if cursor is None else ListPage(items=[], next=None, is_bounded=False))
+    which = await _filter(jobs, filter, states=states, job_type=job_type, since=start_time, until=end_time)
     expansions = _expansions(expand, _EXPANSIONS_OF_LISTS) | _fields_to_expand(fields, _EXPANSIONS_OF_LISTS)
     page = await jobs.list(which, after=cursor or None, limit=limit)
     progress = await jobs.progress(page.jobs) if expansions else None
@@ -208,11 +227,17 @@ async def _counted(jobs: TenantJobs, text: str) -> tuple[int, bool]:
 
 
 async def _filter(
-    jobs: TenantJobs, text: str, *, status: str | None, job_type: str | None, since: Any, until: Any
+    jobs: TenantJobs,
+    text: str,
+    *,
+    states: frozenset[JobState] | None,
+    job_type: str | None,
+    since: Any,
+    until: Any,
 ) -> JobFilter:
     further: dict[str, Any] = {}
-    if status is not None:
-        further["states"] = _states(status)
+    if states is not None:
+        further["states"] = states
     if job_type is not None:
         further["tasks"] = (job_type,)
     if since is not None:
@@ -222,13 +247,13 @@ async def _filter(
     return await jobs.filter(text, **further)
 
 
-def _states(status: str) -> frozenset[JobState]:
+def _states(text: str, field: str, read: Callable[[str], frozenset[JobState] | None]) -> frozenset[JobState]:
     found: frozenset[JobState] = frozenset()
-    for word in status.lower().split(","):
-        meant = states_of(word.strip())
+    for word in text.lower().split(","):
+        meant = read(word.strip())
         if meant is None:
             hint = did_you_mean(word, status_words())
-            raise Problem.about("status", f"there is no status {word[:80]!r}", hint)
+            raise Problem.about(field, f"there is no {field} {word[:80]!r}", hint)
         found |= meant
     return found
 

@@ -26,6 +26,7 @@ __all__ = [
     "history_view",
     "job_view",
     "progress_view",
+    "state_named",
     "states_of",
 ]
 
@@ -98,8 +99,11 @@ def states_of(word: str) -> frozenset[JobState] | None:
     meant = frozenset(
         state for state, status in _STATUSES.items() if status == word and state is not JobState.UNKNOWN
     )
-    if meant:
-        return meant
+    return meant or state_named(word)
+
+
+def state_named(word: str) -> frozenset[JobState] | None:
+    """Return the one state of that name; None where there is none."""
     return next((frozenset({state}) for state in _STATUSES if state == word and state is not JobState.UNKNOWN), None)
 
 

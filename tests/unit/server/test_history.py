@@ -165,6 +165,15 @@ def test_what_was_counted_is_reported_by_task_and_queue(site: Site, tmp_path: Pa
     assert site("GET", "/rollups?task=other").json()["items"] == []
 
 
+@pytest.mark.parametrize(("path", "field"), [("/metrics/get", "name"), ("/metrics/query?step=60", "metric")])
+def test_a_parameter_that_is_missing_is_named(site: Site, path: str, field: str) -> None:
+    answer = site("GET", path)
+
+    assert answer.status_code == 400
+    (error,) = answer.json()["errors"]
+    assert error == {"field": field, "message": "is missing: it is a query parameter that is required"}
+
+
 def test_figures_are_reported_over_time_also_in_the_document_s_words(site: Site, tmp_path: Path) -> None:
     _counted(tmp_path)
 

@@ -48,6 +48,20 @@ def test_a_thousand_jobs_are_submitted_at_once_and_no_more(site: Site) -> None:
     assert site("GET", "/jobs/count").json() == {"count": 1_000, "is_exact": True}
 
 
+def test_a_state_is_that_state_alone_where_a_status_is_the_documents_word(site: Site) -> None:
+    site.submit(job_id="ready", schedule_time=None)
+    site.submit(job_id="later", schedule_time="2099-01-01T00:00:00Z")
+
+    assert site.ids("?status=queued") == ["later", "ready"]
+    assert site.ids("?state=queued") == site.ids("?filter=state:queued") == ["ready"]
+    assert site.ids("?state=queued,scheduled") == ["later", "ready"]
+    assert site.ids("?state=scheduled&status=queued") == ["later"]
+    assert site.ids("?state=running&status=queued") == []
+    assert site("GET", "/jobs?state=running&status=queued&cursor=").json()["items"] == []
+    refused = site("GET", "/jobs?state=completed").json()
+    assert [error["field"] for error in refused["errors"]] == ["state"]
+
+
 def test_several_filters_are_counted_in_one_request(site: Site) -> None:
     for name, when in (("one", "2099-01-01T00:00:00Z"), ("two", "2099-01-01T00:00:00Z"), ("three", None)):
         site.submit(job_id=name, schedule_time=when)

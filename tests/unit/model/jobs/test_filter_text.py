@@ -106,6 +106,7 @@ def test_an_empty_text_means_everything(text: str) -> None:
     ("text", "expected"),
     [
         ("status:queued", {JobState.QUEUED}),
+        ("state:queued", {JobState.QUEUED}),
         ("status:QUEUED,Running", {JobState.QUEUED, JobState.RUNNING}),
         ("status:dead", {JobState.FAILED}),
         ("status:completed", {JobState.SUCCEEDED}),
@@ -167,7 +168,7 @@ def test_names_and_values_are_taken_to_the_letter_in_quotes(text: str, which: Jo
         ("billing", 1, "'billing' names no field: write for example task:billing"),
         ("status:failed billing", 15, "'billing' names no field"),
         ("staus:failed", 1, "there is no field 'staus': did you mean 'status'?"),
-        ("state:failed", 1, "did you mean 'status'?"),
+        ("status:failed state:failed", 15, "state is said twice"),
         (":x", 1, "there is no field ''"),
         ("status:faild", 8, "there is no status 'faild': did you mean 'failed'?"),
         ("status:failed,", 15, "has no value: write for example status:failed"),
