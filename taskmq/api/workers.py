@@ -85,10 +85,11 @@ class ControlBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     """What workers are to do. Say which: by `workers`, `host`, or `all`.
 
     Attributes:
-        command: `drain`: take nothing new, end what runs, and exit; `concurrency`: run `number` tasks at a time until
-            the process ends; `stacks`: tell where all threads and tasks are, by files, lines and functions.
+        command: `drain`: take nothing new, give what runs its grace, and exit; `concurrency`: run `number` tasks at a
+            time until the process ends; `stacks`: say where all threads and tasks are, by files, lines and functions
         workers: names.
         host: the workers of a host.
+        grace: of `drain`, seconds: what runs longer goes back to its queue; None: as each worker's `--grace` says.
     """
 
     command: Literal["drain", "concurrency", "stacks"]
@@ -96,6 +97,7 @@ class ControlBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     host: ShortText = ""
     all: bool = False
     number: Annotated[int, msgspec.Meta(ge=1, le=1_000_000)] | None = None
+    grace: Annotated[float, msgspec.Meta(ge=0, le=31_536_000)] | None = None
 
 
 class ControlledWorker(msgspec.Struct, frozen=True, kw_only=True):

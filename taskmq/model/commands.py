@@ -78,7 +78,7 @@ class Command(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         to: names of workers, `@HOST` for those of a host, or `*` for all.
         reply: the topic to answer on; "" for no answer.
         number: `concurrency`: how many slots.
-        seconds: `watch`: for how long.
+        seconds: `watch`: for how long; `drain`: the grace for what runs, in place of the worker's own.
         job_id: `revoke`: which job.
         reason: `revoke`: why a job of the store is to be stopped; "": the state knows.
         jobs: `preempt`: which.

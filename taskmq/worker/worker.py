@@ -116,6 +116,7 @@ class Worker:
         self.is_ready = asyncio.Event()
         self.left_behind = 0
         self.is_dismissed = False
+        self._grace = config.grace
 
     @property
     def queues(self) -> list[WorkQueue]:
@@ -190,10 +191,17 @@ class Worker:
         if is_first and self._events is not None:
             self._events.tell("draining")
 
-    def dismiss(self) -> None:
-        """Drain, and not be replaced by the supervisor."""
+    def dismiss(self, grace: float | None = None) -> float:
+        """Drain, and not be replaced by the supervisor; return the seconds that what runs has to end.
+
+        Args:
+            grace: those seconds, if the worker does not drain yet; None: as its configuration says.
+        """
         self.is_dismissed = True
+        if grace is not None and not self._is_draining.is_set():
+            self._grace = grace
         self.drain()
+        return self._grace
 
     def set_concurrency(self, concurrency: int) -> None:
         """Run so many tasks at a time from now on; runs beyond them go on to their end.
@@ -432,9 +440,9 @@ class Worker:
         await consumer.stop()
         dispatcher.give_back()
         if not dispatcher.is_finished:
-            _log.info("draining: %d running, %g s of grace", dispatcher.slots.running, self._config.grace)
+            _log.info("draining: %d running, %g s of grace", dispatcher.slots.running, self._grace)
             try:
-                await unless_set(self._is_hurried, dispatcher.finished(), timeout=self._config.grace)
+                await unless_set(self._is_hurried, dispatcher.finished(), timeout=self._grace)
             finally:
                 if not dispatcher.is_finished:
                     await dispatcher.interrupt()

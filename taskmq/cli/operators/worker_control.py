@@ -55,15 +55,21 @@ def status(*names: str, every: _Every = False, host: str | None = None, within: 
 
 @app.command
 @over_http("workers:drain")
-def drain(*names: str, every: _Every = False, host: str | None = None, within: str = _WITHIN) -> int:
-    """Have workers take nothing new, end what they run, and exit.
+def drain(
+    *names: str, grace: str | None = None, every: _Every = False, host: str | None = None, within: str = _WITHIN
+) -> int:
+    """Have workers take nothing new, wait for what they run, and exit.
 
-    They are not replaced: `taskmq worker` exits with its last process.
+    What still runs after the grace is interrupted and goes back to its queue: another worker runs it, in the same
+    attempt, from its checkpoint. The workers answer when they begin to drain, and are not replaced: `taskmq worker`
+    exits with its last process.
 
     Parameters
     ----------
     names
         Workers, by name.
+    grace
+        How long what runs may go on, such as 10m; by default as the worker's own --grace says.
     every
         All workers.
     host
@@ -71,7 +77,8 @@ def drain(*names: str, every: _Every = False, host: str | None = None, within: s
     within
         How long to wait for answers.
     """
-    return _tell(names, Command(id="", name="drain"), every=every, host=host, within=within)
+    command = Command(id="", name="drain", seconds=None if grace is None else seconds_of(grace, what="grace"))
+    return _tell(names, command, every=every, host=host, within=within)
 
 
 @app.command

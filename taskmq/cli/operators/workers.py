@@ -66,8 +66,8 @@ def at_app(ask: "Callable[[TaskMQ], Coroutine[Any, Any, T]]") -> T:
     return asyncio.run(run())
 
 
-def seconds_of(within: str) -> float:
-    return parse_duration(within, what="within").total_seconds()
+def seconds_of(text: str, *, what: str = "within") -> float:
+    return parse_duration(text, what=what).total_seconds()
 
 
 def describe(status: WorkerStatus) -> Mapping[str, Any]:

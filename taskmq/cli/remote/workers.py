@@ -44,9 +44,12 @@ def status(client: Client, *, names: Sequence[str], every: bool, host: str | Non
     return code_of(["done"] * len(answers), missing)
 
 
-def drain(client: Client, *, names: Sequence[str], every: bool, host: str | None, within: str) -> int:
+def drain(
+    client: Client, *, names: Sequence[str], grace: str | None, every: bool, host: str | None, within: str
+) -> int:
     addressed(names, host=host, every=every)
-    body = ControlBody(command="drain", workers=[*names], host=host or "", all=every)
+    seconds = None if grace is None else seconds_of(grace, what="grace")
+    body = ControlBody(command="drain", workers=[*names], host=host or "", all=every, grace=seconds)
     return _tell(client, body, within)
 
 

@@ -55,12 +55,14 @@ async def control_workers(
     """
     if (data.command == "concurrency") != (data.number is not None):
         raise Problem.about("number", "`concurrency` needs one, and nothing else takes one")
+    if data.grace is not None and data.command != "drain":
+        raise Problem.about("grace", "only `drain` takes one")
     if not (data.workers or data.host or data.all):
         raise Problem.about("workers", "which workers? Name them, or say `host` or `all`")
-    command = Command(id="", name=data.command, number=data.number)
+    command = Command(id="", name=data.command, number=data.number, seconds=data.grace)
     whom = "*" if data.all else ", ".join([*data.workers, *([f"@{data.host}"] if data.host else [])])
-    facts = None if data.number is None else {"number": data.number}
-    await caller.note_action(app, f"worker.{data.command}", subject=whom[:_LONGEST_SUBJECT], after=facts)
+    facts = {name: value for name, value in (("number", data.number), ("grace", data.grace)) if value is not None}
+    await caller.note_action(app, f"worker.{data.command}", subject=whom[:_LONGEST_SUBJECT], after=facts or None)
     told = await tell_workers(app, command, data.workers, host=data.host or None, every=data.all, within=within)
     return ControlledWorkers([_answer(answer) for answer in told.answers], [*told.missing])
 

@@ -5,6 +5,7 @@ A command is obeyed on the worker's loop. Where user code holds up the loop, no 
 
 import asyncio
 import logging
+import math
 import socket
 from collections.abc import Callable, Sequence
 from typing import Final, Protocol
@@ -44,7 +45,7 @@ class CommandTarget(Protocol):
 
     def status(self) -> WorkerStatus: ...
 
-    def dismiss(self) -> None: ...
+    def dismiss(self, grace: float | None = None) -> float: ...
 
     def set_concurrency(self, concurrency: int) -> None:
         """Raises:
@@ -152,9 +153,7 @@ class CommandService:
             case "watch":
                 return self._turn_on(command.seconds)
             case "drain":
-                _log.warning("draining on operator command")
-                self._worker.dismiss()
-                return "done", "", ""
+                return self._drain(command.seconds)
             case "concurrency":
                 return self._resize(command.number)
             case "stacks":
@@ -180,6 +179,15 @@ class CommandService:
             return "refused", "seconds: more than 0", ""
         self._watch(seconds)
         return "done", "", ""
+
+    def _drain(self, grace: float | None) -> _Reply:
+        if grace is not None and not 0 <= grace < math.inf:
+            return "refused", "seconds: 0 or more", ""
+        seconds = self._worker.dismiss(grace)
+        _log.warning("draining on operator command, %g s of grace", seconds)
+        if not (running := self._worker.status().running):
+            return "done", "nothing runs", ""
+        return "done", f"{running} running: after {seconds:g} s what still runs goes back to its queue", ""
 
     def _resize(self, number: int | None) -> _Reply:
         before = self._worker.status().slots

@@ -47,6 +47,10 @@ def shop(url: str) -> TaskMQ:
     @app.task(queue="images")
     async def quick() -> None: ...
 
+    @app.task(queue="images", name="long")
+    async def long() -> None:
+        await asyncio.get_running_loop().create_future()
+
     return app
 
 
@@ -94,6 +98,23 @@ async def test_a_worker_drains_when_it_is_told_by_its_name_and_another_does_not(
         assert other.is_dismissed
         assert not one.is_dismissed
         assert one.status().state == "running"
+
+
+@run_by(run)
+async def test_a_drain_says_how_long_what_runs_may_go_on_and_gives_it_back_then(operator: TaskMQ, /) -> None:
+    async with working(operator, "a", grace=3600) as worker:
+        await shop(operator.sessions.url).tasks.by_name["long"].asend()
+        while not worker.status().running:
+            await asyncio.sleep(0)
+        (refused,) = await tell(operator, "drain", "a", seconds=-1.0)
+        (answer,) = await tell(operator, "drain", "a", seconds=0.2)
+        # What drains already keeps the grace that it was given.
+        (again,) = await tell(operator, "drain", "a", seconds=60.0)
+
+    assert (refused.verdict, refused.detail) == ("refused", "seconds: 0 or more")
+    said = "1 running: after 0.2 s what still runs goes back to its queue"
+    assert [(each.verdict, each.detail) for each in (answer, again)] == [("done", said)] * 2
+    assert worker.stats.counts["long", "images"].outcomes == {"interrupted": 1}
 
 
 @run_by(run)
@@ -175,7 +196,7 @@ class _Worker:
     def status(self) -> WorkerStatus:
         return STATUS
 
-    def dismiss(self) -> None:
+    def dismiss(self, grace: float | None = None) -> float:
         raise RuntimeError("a bug")
 
     def set_concurrency(self, concurrency: int) -> None:
