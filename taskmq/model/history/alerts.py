@@ -53,7 +53,7 @@ METRICS: Final[Mapping[str, str]] = {
     "depth": "messages that wait in a queue",
     "age": "seconds for which the longest waiting job of a queue in the store has been due",
     "dead_letters": "dead letters of a queue",
-    "workers": "live workers of a queue; with `below`: too few of them",
+    "workers": "live workers of a queue that take its jobs, so none that drains; with `below`: too few of them",
     "unschedulable": "jobs that wait for a node, and no node that is known could ever run them",
     "schedules_late": "seconds for which the latest schedule has been due",
     "broker_alarm": "1 while RabbitMQ takes no messages as it is short of memory or disk, else 0",
