@@ -152,9 +152,9 @@ class _CountsTheLastOfACall(JobModel):
 
 
 class _RepeatsWithoutAMark(JobModel):
-    def note(self, job: JobRecord, kind: Any, *, by: str = "", note: str = "") -> None:
+    def note(self, job: JobRecord, kind: Any, *, by: str = "", note: str = "", started: int | None = None) -> None:
         self.jobs[job.id] = replace(job, retried_as="")
-        super().note(job, kind, by=by, note=note)
+        super().note(job, kind, by=by, note=note, started=started)
 
 
 class _ForgetsCancellations(JobModel):

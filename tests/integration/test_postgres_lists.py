@@ -171,7 +171,7 @@ async def test_random_filters_find_what_fits_over_all_their_pages(job_store_url:
         assert len(jobs) > _SOME
         for _ in range(_FILTERS):
             which = _filter_at_random(dice, ids, now=now)
-            expected = [job.id for job in jobs if fits(which, job)]
+            expected = [job.id for job in jobs if fits(which, job, now=now)]
             found: list[str] = []
             page: JobPage | None = None
             size = dice.choice((3, 20, 500))

@@ -2,7 +2,7 @@
 
 import asyncio
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import timedelta
 from pathlib import Path
 
@@ -64,7 +64,10 @@ def test_the_first_transaction_of_a_key_is_told_so_and_no_other(engine: Engine) 
 
 def test_a_database_without_the_table_says_how_to_create_it(url: str) -> None:
     engine = create_engine(url)
-    calls = (lambda session: once(session, "pay:7"), lambda session: forget(session, older_than=timedelta(days=1)))
+    calls: list[Callable[[Session], object]] = [
+        lambda session: once(session, "pay:7"),
+        lambda session: forget(session, older_than=timedelta(days=1)),
+    ]
     for call in calls:
         with (
             Session(engine) as session,

@@ -256,7 +256,7 @@ class Lists(JobStoreCase):
         assert late.id == begun.id
         assert await _found(driver, min_waited=HOUR) == _set([overdue])
         assert await _found(driver, min_waited=HOUR - 120_000) == _set([overdue, begun])
-        assert await _found(driver, min_waited=0) == _set([overdue, at_broker, begun])
+        assert await _found(driver, min_waited=0) == _set([overdue, begun]) | {at_broker.id}
         assert await _found(driver, min_waited=2 * HOUR) == set()
 
     @case

@@ -33,9 +33,8 @@ _CHANGE: Final = """
 """
 _END: Final = """
     INSERT INTO job_history (id, state, version, attempt, token, queue, priority, due, expires, dispatched, started,
-        worker, cancel_requested, error_type, error, traceback, scheduled, first_started, finished, content_type, result,
-        tenant,
-        task, key, detail, body)
+        worker, cancel_requested, error_type, error, traceback, scheduled, first_started, finished, content_type,
+        result, tenant, task, key, detail, body)
     SELECT v.*, j.tenant, j.task, j.key, j.detail, j.body
     FROM (VALUES @rows) AS v CROSS JOIN job AS j ON j.id = v.column1
 """

@@ -56,8 +56,8 @@ def record(transaction: Transaction, row: Sequence[Any]) -> JobRecord:
     """The job of a row with the columns of a list, or with body and result."""
     (
         job_id, tenant, key, task, queue, priority, state, version, attempt, token, due, expires, dispatched, started,
-        worker, cancel_requested, error_type, error, traceback, scheduled, detail, first_started, retried_as, finished,
-        content_type, body, result,
+        worker, cancel_requested, error_type, error, traceback, scheduled, detail, first_started, retried_as,
+        finished, content_type, body, result,
     ) = row  # fmt: skip
     return JobRecord(
         id=id_text(job_id),
