@@ -21,6 +21,7 @@ __all__ = [
     "Retried",
     "Snoozed",
     "Succeeded",
+    "error_line",
 ]
 
 EXPIRED: Final = "expired before it started"
@@ -49,6 +50,13 @@ class ErrorRecord(msgspec.Struct, frozen=True, kw_only=True):
     type_name: str
     message: str
     traceback: str = ""
+
+
+def error_line(type_name: str, message: str, *, longest: int = 200) -> str:
+    """An error in one line for lists: its type and the first line of what it said, cut after `longest` characters."""
+    first = message.strip().partition("\n")[0].rstrip()
+    text = ": ".join(filter(None, (type_name, first)))
+    return text if len(text) <= longest else f"{text[: longest - 1]}…"
 
 
 class Succeeded(msgspec.Struct, frozen=True):

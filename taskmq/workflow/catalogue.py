@@ -52,6 +52,7 @@ class WorkflowLine(msgspec.Struct, frozen=True, kw_only=True):
         started: when it was sent, in ms.
         nodes: of its graph, what only waits for others among them; the calls of maps and batches count.
         unfinished: how many of them have not ended.
+        failed: of one that has failed, how many of them have; a map or batch counts as one.
     """
 
     id: str
@@ -61,6 +62,7 @@ class WorkflowLine(msgspec.Struct, frozen=True, kw_only=True):
     started: int
     nodes: int
     unfinished: int
+    failed: int = 0
 
 
 class WorkflowPage(NamedTuple):
@@ -175,6 +177,7 @@ def _line(entry: FlowEntry) -> WorkflowLine:
         started=record.started,
         nodes=entry.nodes,
         unfinished=record.unfinished,
+        failed=len(entry.failed),
     )
 
 

@@ -50,12 +50,12 @@ class Operator:
 
 
 def _failed_and_why(by: Operator) -> None:
-    by.tile("Failed, last 24 h")
+    by.tile("Failed in the store, last 24 h")
     by.eyes.see("CardDeclined: no funds")
 
 
 def _retry_those_of_a_tenant(by: Operator) -> None:
-    by.tile("Failed, last 24 h")
+    by.tile("Failed in the store, last 24 h")
     by.eyes.settle()
     by.page.keyboard.press("/")
     by.page.keyboard.press("End")
@@ -100,7 +100,7 @@ def _drain_a_node(by: Operator) -> None:
 
 
 def _run_again_with_other_arguments(by: Operator) -> None:
-    by.tile("Failed, last 24 h")
+    by.tile("Failed in the store, last 24 h")
     by.click("failed-other")
     by.click("Edit and run")
     by.page.get_by_role("textbox", name="Arguments by name").fill('{"account": "eve", "cents": 7}')

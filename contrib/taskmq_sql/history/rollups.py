@@ -64,6 +64,10 @@ class SqlRollups:
         texts = (which.task, which.queue, which.tenant, which.job, which.error)
         if not all(can_be_kept(text or "") for text in texts):
             return FailurePage([], None)
+        if which.jobs is not None:
+            which = msgspec.structs.replace(which, jobs=frozenset(filter(can_be_kept, which.jobs)))
+            if not which.jobs:
+                return FailurePage([], None)
         return await self._runner.read(partial(_failures, which=which, after=after, limit=limit))
 
     async def forget(self, *, before: int, limit: int = 1_000) -> int:
@@ -140,6 +144,8 @@ def _failures(now: int, *, which: FailureFilter, after: int | None, limit: int) 
         ("error", which.error),
     ):
         conditions.equal(column, value)
+    if which.jobs is not None:
+        conditions.demand("job in ({})", *sorted(which.jobs))
     for condition, bound in (("at >= {}", which.since), ("at < {}", which.until), ("number < {}", after)):
         if bound is not None:
             conditions.demand(condition, bound)

@@ -1,11 +1,15 @@
-"""What was counted: rollups, figures over time, failures of the broker lane."""
+"""What was counted: rollups, figures over time; and what has failed."""
+
+from typing import Literal
 
 import msgspec
 
 __all__ = [
+    "FailureLane",
     "FailureList",
     "FailureView",
     "MetricList",
+    "MissingSource",
     "PointView",
     "RollupList",
     "RollupView",
@@ -67,16 +71,40 @@ class RollupList(msgspec.Struct, frozen=True, kw_only=True):
     items: list[RollupView]
 
 
+FailureLane = Literal["store", "broker", "workflow"]
+"""Of what has failed: submitted to the store, sent to the broker, or sent as a workflow."""
+
+
+class MissingSource(msgspec.Struct, frozen=True):
+    """A source that could not be asked for failures, or not to its end, and why."""
+
+    source: Literal["jobs", "failures", "dead letters", "workflows"]
+    why: str
+
+
 class FailureView(msgspec.Struct, frozen=True, kw_only=True):
-    """A job of the broker lane that ended badly.
+    """A job or a workflow that has failed.
 
     Attributes:
-        event: `dead`, or `parked`: no worker knew what to do with its message.
+        lane: `store` of a job that was submitted, `broker` of one that was sent, `workflow`.
+        job_id: what the caller calls the job, or the workflow.
+        name: of a workflow.
+        at: when it ended; of a workflow, which does not know that, when it was sent; None where nobody knows.
+        event: of the store the job's state; of what was sent `dead`, or `parked`: no worker knew what to do with its
+            message.
+        error: the type's name.
         message: what the error said, redacted; "" where workers keep it to themselves, or where too many failed.
+        summary: both in one line of at most 200 characters.
+        letter: the queue among whose dead letters it is; None where it is in none, or none could be looked at.
+        remedy: what runs it again: `retry`, `replay`, `redrive`; "" where nothing is left that could.
+        is_handled: whether it was retried since, or its dead letter was sent again or deleted; None: unknown.
+        retried_as: the job that is its repetition.
         traceback: the end of its traceback, redacted; None unless it is asked for.
     """
 
+    lane: FailureLane
     job_id: str
+    name: str
     at: str | None
     event: str
     task: str
@@ -88,11 +116,22 @@ class FailureView(msgspec.Struct, frozen=True, kw_only=True):
     error: str
     reason: str
     message: str = ""
+    summary: str = ""
+    letter: str | None = None
+    remedy: Literal["", "retry", "replay", "redrive"] = ""
+    is_handled: bool | None = None
+    retried_as: str = ""
     traceback: str | None = None
 
 
 class FailureList(msgspec.Struct, frozen=True):
-    """Failures, the last one first; `next` is what to say as `cursor` for the next page."""
+    """Failures, the last one first.
+
+    Attributes:
+        next: what to say as `cursor` for the next page.
+        missing: whose failures may be missing.
+    """
 
     items: list[FailureView]
     next: str | None
+    missing: list[MissingSource]

@@ -1,6 +1,6 @@
-"""`taskmq failures`: jobs of the broker lane that ended badly."""
+"""`taskmq failures`: what has failed, in one list."""
 
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 from cyclopts import Parameter
 from cyclopts.validators import Number
@@ -13,11 +13,11 @@ from taskmq.model.units import parse_seconds
 
 if TYPE_CHECKING:
     from taskmq.app import TaskMQ
-    from taskmq.model.history.rollups import RunFailure
+    from taskmq.operations.history import FailureLine
 
-__all__ = ["FAILURE_COLUMNS", "failures"]
+__all__ = ["FAILURE_COLUMNS", "failures", "note_more", "remedy_text"]
 
-FAILURE_COLUMNS: Final = ("at", "job", "task", "queue", "attempt", "event", "error", "message")
+FAILURE_COLUMNS: Final = ("at", "lane", "tenant", "job", "task", "queue", "attempt", "event", "summary", "then")
 
 
 @over_http("alerts:failures")
@@ -25,68 +25,103 @@ def failures(
     job: str | None = None,
     /,
     *,
-    since: str = "1h",
+    since: str = "12h",
+    until: str = "0s",
+    lane: Literal["store", "broker", "workflow"] | None = None,
     task: str | None = None,
     queue: str | None = None,
     tenant: str | None = None,
     error: str | None = None,
     limit: Annotated[int, Parameter(validator=Number(gte=1))] = 50,
 ) -> int:
-    """List jobs of the broker lane that ended badly, the last one first; or show one with its traceback.
+    """List what has failed, the last one first, and what runs it again; or show one job that was sent.
 
-    A scheduler keeps what workers report, unless it runs with `--no-history`. Jobs of the store are in `job list`.
+    Jobs of the store that have failed, expired, or waited for one that did; jobs that were sent, by what a scheduler
+    keeps of their workers' reports (unless it runs with `--no-history`) and by their dead letters; workflows, at the
+    time they were sent. What could not be asked is said, and the rest is listed.
 
     Parameters
     ----------
     job
-        The id of one job: its last failure, whenever it was. Ends with 3 where there is none.
+        The id of one job that was sent: its last failure, with its traceback. Ends with 3 where there is none.
     since
         Of the last so long, such as 2h.
+    until
+        Up to so long ago.
+    lane
+        Jobs that were submitted to the store, jobs that were sent to the broker, or workflows alone.
     task
-        Of this task alone.
+        Of this task alone; workflows have none.
     queue
-        Of this queue alone.
+        Of this queue alone; workflows have none.
     tenant
-        Of this tenant alone.
+        Of this tenant alone; '' what has none.
 
     Error:
         With an error of this type alone.
     limit
         How many at most.
     """
-    span = parse_seconds(since, what="since")
+    begin, end = parse_seconds(since, what="since"), parse_seconds(until, what="until")
 
     async def run(target: "TaskMQ") -> int:
-        from taskmq.contracts.history import FailureFilter
-        from taskmq.operations.history import TenantFigures
+        from taskmq.operations.history import FailureChoice, TenantFailures
 
-        begin = await target.sessions.store().now_ms() - round(span * 1000)
-        which = FailureFilter(
-            task=task, queue=queue, error=error, job=job, since=None if job is not None else max(begin, 0)
+        now = target.sessions.clock.now_ms()
+        which = FailureChoice(
+            lane=lane,
+            task=task,
+            queue=queue,
+            error=error,
+            job=job,
+            since=None if job is not None else max(now - round(begin * 1000), 0),
+            until=None if not end else max(now - round(end * 1000), 0),
         )
-        page = await TenantFigures(target, tenant).failures(which, limit=limit if job is None else 1)
+        page = await TenantFailures(target, tenant).page(which, limit=limit if job is None else 1)
+        for gap in page.gaps:
+            note(f"{gap.source} may be missing: {gap.why}")
         if job is None:
-            print_rows(FAILURE_COLUMNS, [_row(one) for one in page.failures])
+            print_rows(FAILURE_COLUMNS, [_row(one) for one in page.lines])
+            note_more(is_more=page.after is not None)
             return OK
-        if not page.failures:
-            note(f"no failure of job {job!r} is kept")
+        if not page.lines:
+            note(f"no failure of job {job!r} is kept, and it has no dead letter; one of the store: taskmq job show")
             return NOT_FOUND
-        (one,) = page.failures
-        facts = {"worker": one.worker, "seconds": one.seconds, "reason": one.reason, "tenant": one.tenant}
+        (one,) = page.lines
+        facts = {"worker": one.worker, "seconds": one.seconds, "reason": one.reason}
         print_record({**_row(one), **facts, "traceback": one.traceback})
         return OK
 
     return run_with_app(run)
 
 
-def _row(one: "RunFailure") -> dict[str, Any]:
+def note_more(*, is_more: bool) -> None:
+    """Say that the list goes on."""
+    if is_more:
+        note("there are more: say a larger --limit, or a shorter --since")
+
+
+def remedy_text(remedy: str, letter: str | None, *, is_handled: bool | None, retried_as: str) -> str:
+    """What can be done about a failure, or what was done."""
+    if retried_as:
+        return f"retried as {retried_as}"
+    if remedy == "replay":
+        return f"replay {letter}"
+    return remedy or ("handled" if is_handled else "")
+
+
+def _row(one: "FailureLine") -> dict[str, Any]:
     return {
         "at": when(one.at),
-        "job": one.job,
-        "task": one.task,
+        "lane": one.lane,
+        "tenant": one.tenant,
+        "job": one.id,
+        "task": one.task or one.name,
         "queue": one.queue,
-        "attempt": one.attempt,
+        "attempt": one.attempt or None,
         "event": one.event,
+        "summary": one.summary,
+        "then": remedy_text(one.remedy, one.letter, is_handled=one.is_handled, retried_as=one.retried_as),
         "error": one.error,
         "message": one.message,
     }

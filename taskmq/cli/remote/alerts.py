@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from taskmq.api.history.alerts import AlertView, NoticeView, RuleBody, RuleView, SilenceView
-from taskmq.api.history.figures import FailureView, RollupView
+from taskmq.api.history.figures import FailureLane, FailureView, RollupView
 from taskmq.cli.exits import FAILED, NOT_FOUND, OK
 from taskmq.cli.history.alert import (
     ALERT_COLUMNS,
@@ -17,7 +17,7 @@ from taskmq.cli.history.alert import (
     SILENCE_COLUMNS,
     rules_of,
 )
-from taskmq.cli.history.failures import FAILURE_COLUMNS
+from taskmq.cli.history.failures import FAILURE_COLUMNS, note_more, remedy_text
 from taskmq.cli.history.stats import FIGURE_COLUMNS, rounded
 from taskmq.cli.output import note, print_rows
 from taskmq.cli.server_link import show_record, show_rows, text_of_instant
@@ -41,6 +41,9 @@ __all__ = [
     "tell_test",
     "unsilence",
 ]
+
+
+_PAGE = 200
 
 
 def list_alerts(client: Client, *, resolved: bool) -> int:
@@ -183,37 +186,59 @@ def failures(
     *,
     job: str | None,
     since: str,
+    until: str,
+    lane: FailureLane | None,
     task: str | None,
     queue: str | None,
     tenant: str | None,
     error: str | None,
     limit: int,
 ) -> int:
-    span = timedelta(seconds=parse_seconds(since, what="since"))
+    begin, end = (
+        to_datetime(SystemClock().now_ms()) - timedelta(seconds=parse_seconds(text, what=what))
+        for text, what in ((since, "since"), (until, "until"))
+    )
     own = client if tenant is None else client.for_tenant(tenant)
-    if job is not None:
-        found = own.figures.failures(task=task, queue=queue, job_id=job, error=error, limit=1, traceback=True).items
+    which: dict[str, Any] = {"lane": lane, "task": task, "queue": queue, "error": error}
+    which |= {"job_id": job} if job is not None else {"since": begin}
+    which |= {"until": end} if parse_seconds(until, what="until") else {}
+    found: list[FailureView] = []
+    cursor: str | None = None
+    while True:
+        left = 1 if job is not None else min(limit - len(found), _PAGE)
+        page = own.figures.failures(**which, limit=left, cursor=cursor, traceback=job is not None)
         if not found:
-            note(f"no failure of job {job!r} is kept")
-            return NOT_FOUND
-        (one,) = found
-        facts = {"worker": one.worker, "seconds": one.seconds, "reason": one.reason, "tenant": one.tenant}
-        show_record(one, lambda: {**_failure_row(one), **facts, "traceback": one.traceback})
+            for gap in page.missing:
+                note(f"{gap.source} may be missing: {gap.why}")
+        found += page.items
+        cursor = page.next
+        if cursor is None or job is not None or len(found) >= limit:
+            break
+    if job is None:
+        show_rows(FAILURE_COLUMNS, found, _failure_row)
+        note_more(is_more=cursor is not None)
         return OK
-    begin = to_datetime(SystemClock().now_ms()) - span
-    page = own.figures.failures(task=task, queue=queue, error=error, since=begin, limit=limit)
-    show_rows(FAILURE_COLUMNS, page.items, _failure_row)
+    if not found:
+        note(f"no failure of job {job!r} is kept, and it has no dead letter; one of the store: taskmq job show")
+        return NOT_FOUND
+    (one,) = found
+    facts = {"worker": one.worker, "seconds": one.seconds, "reason": one.reason}
+    show_record(one, lambda: {**_failure_row(one), **facts, "traceback": one.traceback})
     return OK
 
 
 def _failure_row(one: FailureView) -> dict[str, Any]:
     return {
         "at": text_of_instant(one.at),
+        "lane": one.lane,
+        "tenant": one.tenant,
         "job": one.job_id,
-        "task": one.task,
+        "task": one.task or one.name,
         "queue": one.queue,
-        "attempt": one.attempt,
+        "attempt": one.attempt or None,
         "event": one.event,
+        "summary": one.summary,
+        "then": remedy_text(one.remedy, one.letter, is_handled=one.is_handled, retried_as=one.retried_as),
         "error": one.error,
         "message": one.message,
     }

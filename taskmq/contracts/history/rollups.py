@@ -30,12 +30,17 @@ class RollupFilter(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FailureFilter(msgspec.Struct, frozen=True, kw_only=True):
-    """Which failures: what is not said does not matter; `since` and `until` as for figures."""
+    """Which failures: what is not said does not matter; `since` and `until` as for figures.
+
+    Attributes:
+        jobs: those of any of these jobs; None: of any.
+    """
 
     task: str | None = None
     queue: str | None = None
     tenant: str | None = None
     job: str | None = None
+    jobs: frozenset[str] | None = None
     error: str | None = None
     since: int | None = None
     until: int | None = None

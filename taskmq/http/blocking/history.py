@@ -17,7 +17,7 @@ from taskmq.api.history.alerts import (
     SilenceView,
     TestedView,
 )
-from taskmq.api.history.figures import FailureList, MetricList, RollupList, SeriesView
+from taskmq.api.history.figures import FailureLane, FailureList, MetricList, RollupList, SeriesView
 from taskmq.api.history.logs import LineList
 from taskmq.http.blocking.connection import HttpConnection
 
@@ -73,7 +73,7 @@ class LogCalls:
 
 
 class FigureCalls:
-    """What was counted of runs, and those of the broker lane that ended badly."""
+    """What was counted of runs, and what has failed."""
 
     def __init__(self, connection: HttpConnection) -> None:
         self._connection = connection
@@ -116,6 +116,7 @@ class FigureCalls:
     def failures(
         self,
         *,
+        lane: FailureLane | None = None,
         task: str | None = None,
         queue: str | None = None,
         job_id: str | None = None,
@@ -126,12 +127,15 @@ class FigureCalls:
         cursor: str | None = None,
         traceback: bool = False,
     ) -> FailureList:
-        """Jobs of the broker lane that ended badly, the last one first.
+        """What has failed, the last one first: jobs of the store, jobs that were sent, dead letters, workflows.
 
         Args:
+            lane: those of one lane alone: `store`, `broker` or `workflow`.
+            job_id: of one job that was sent.
             traceback: with the ends of their tracebacks.
         """
         query = {
+            "lane": lane,
             "task": task,
             "queue": queue,
             "job_id": job_id,

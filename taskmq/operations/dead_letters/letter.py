@@ -37,6 +37,7 @@ class DeadLetter:
         starts: of a job whose worker ended each time: how often it was started.
         priority: the broker's, in a queue that leaves the order to it.
         replayed: how often it was sent again before.
+        is_stored: whether it is of a job of the store, which ends there, whatever becomes of its message.
         headers: as they came, without the broker's own.
     """
 
@@ -57,6 +58,7 @@ class DeadLetter:
     priority: int | None
     replayed: int
     root: str | None
+    is_stored: bool
     headers: Mapping[str, object]
     body: bytes
     content_type: str | None
@@ -142,6 +144,7 @@ def read_letter(delivery: Delivery) -> DeadLetter:
         priority=number(header.PRIORITY),
         replayed=max(number(header.REPLAYED) or 0, 0),
         root=envelope.root if envelope else None,
+        is_stored=envelope is not None and envelope.store is not None,
         headers=headers,
         body=delivery.body,
         content_type=delivery.content_type,

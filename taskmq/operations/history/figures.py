@@ -1,13 +1,11 @@
-"""Figures over time, and failures of the broker lane, as one caller may see them."""
+"""Figures over time, as one caller may see them."""
 
 import asyncio
 from collections.abc import Sequence
 from typing import Final
 
-from msgspec.structs import replace
-
 from taskmq.app import TaskMQ
-from taskmq.contracts.history import FailureFilter, FailurePage, RollupFilter, RollupStore, history_of
+from taskmq.contracts.history import RollupFilter, RollupStore, history_of
 from taskmq.errors import InvalidOption
 from taskmq.model.history.figures import Series, check_names, check_parts, check_size, check_step, series_of
 from taskmq.model.history.rollups import QUARTER, Rollup, minute_of, spans, summed
@@ -76,12 +74,6 @@ class TenantFigures:
         check_size(rollups, by, each=1)
         whole = await asyncio.to_thread(summed, rollups, step=max(until, 1) * 2, by=by)
         return since, until, list(whole.values())
-
-    async def failures(self, which: FailureFilter, *, after: int | None = None, limit: int = 50) -> FailurePage:
-        """Jobs of the broker lane that have ended badly, the last one first."""
-        if self._tenant is not None:
-            which = replace(which, tenant=self._tenant)
-        return await self._store.failures(which, after=after, limit=limit)
 
     async def _time(self, since: int | None, until: int | None) -> tuple[int, int]:
         if until is None:

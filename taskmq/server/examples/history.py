@@ -116,7 +116,9 @@ HISTORY: Final[Mapping[str, Example]] = {
             200: {
                 "items": [
                     {
+                        "lane": "broker",
                         "job_id": SOME_ID,
+                        "name": "",
                         "at": "2027-01-30T17:12:01.250Z",
                         "event": "dead",
                         "task": "billing.charge",
@@ -128,10 +130,16 @@ HISTORY: Final[Mapping[str, Example]] = {
                         "error": "ConnectionError",
                         "reason": "error",
                         "message": "no answer from bank.example.com",
+                        "summary": "ConnectionError: no answer from bank.example.com",
+                        "letter": "billing",
+                        "remedy": "replay",
+                        "is_handled": False,
+                        "retried_as": "",
                         "traceback": None,
                     }
                 ],
                 "next": None,
+                "missing": [],
             }
         },
     ),

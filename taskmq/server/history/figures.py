@@ -1,34 +1,29 @@
-"""`/rollups`, `/metrics/query` and `/failures`: what workers have reported of their runs."""
+"""`/rollups` and `/metrics/query`: what was counted of runs."""
 
 from typing import Annotated, Any, Final
 
 from litestar import get
 from litestar.datastructures import State
-from litestar.params import FromQuery, QueryParameter
+from litestar.params import QueryParameter
 
 from taskmq.api.history.figures import (
-    FailureList,
-    FailureView,
     MetricList,
     PointView,
     RollupList,
     RollupView,
     SeriesView,
 )
-from taskmq.contracts.history import FailureFilter
 from taskmq.model.history.figures import FIGURES, Series
-from taskmq.model.history.rollups import Rollup, RunFailure
+from taskmq.model.history.rollups import Rollup
 from taskmq.model.identity import Permission
 from taskmq.operations.history import TenantFigures
-from taskmq.server.history.inputs import By, Since, Until, ms, number_of, parts
-from taskmq.server.inputs import CallerGiven, Cursor, Limit, ServedApp, instant_text, rendered
+from taskmq.server.history.inputs import By, OfQueue, OfTask, Since, Until, ms, parts
+from taskmq.server.inputs import CallerGiven, ServedApp, instant_text, rendered
 from taskmq.server.live.samples import MaxAge, shared_look
 from taskmq.server.settings import API
 
 __all__ = ["FIGURE_HANDLERS"]
 
-OfTask = Annotated[str | None, QueryParameter(description="Of this task alone.")]
-OfQueue = Annotated[str | None, QueryParameter(description="Of this queue alone.")]
 Step = Annotated[int, QueryParameter(ge=60, le=7 * 86_400, description="Seconds of one point, whole minutes.")]
 
 
@@ -106,35 +101,7 @@ async def get_metrics(
     return await _queried(figures, name, ms(start_time), ms(end_time), step, None, None, "")
 
 
-@get(
-    f"{API}/failures",
-    permission=Permission.JOBS_READ,
-    operation_id="listFailures",
-    summary="Jobs of the broker lane that ended badly",
-    tags=["history"],
-)
-async def list_failures(
-    app: ServedApp,
-    caller: CallerGiven,
-    task: OfTask = None,
-    queue: OfQueue = None,
-    job_id: FromQuery[str | None] = None,
-    error: Annotated[str | None, QueryParameter(description="The type of the error.")] = None,
-    since: Since = None,
-    until: Until = None,
-    limit: Limit = 50,
-    cursor: Cursor = None,
-    *,
-    traceback: Annotated[bool, QueryParameter(description="With the ends of tracebacks.")] = False,
-) -> FailureList:
-    """What plain `task.send` jobs have come to, the last one first; jobs of the store are in `/jobs`."""
-    which = FailureFilter(task=task, queue=queue, job=job_id, error=error, since=ms(since), until=ms(until))
-    page = await TenantFigures(app, caller.tenant).failures(which, after=number_of(cursor), limit=limit)
-    after = None if page.after is None else str(page.after)
-    return FailureList(rendered(lambda one: _failure(one, has_traceback=traceback), page.failures), after)
-
-
-FIGURE_HANDLERS: Final[tuple[Any, ...]] = (list_rollups, query_metrics, get_metrics, list_failures)
+FIGURE_HANDLERS: Final[tuple[Any, ...]] = (list_rollups, query_metrics, get_metrics)
 
 
 async def _queried(
@@ -173,22 +140,4 @@ def _rollup(one: Rollup) -> RollupView:
         run_p95=one.ran.quantile(0.95),
         run_p99=one.ran.quantile(0.99),
         run_total=round(one.ran.total, 6),
-    )
-
-
-def _failure(one: RunFailure, *, has_traceback: bool) -> FailureView:
-    return FailureView(
-        job_id=one.job,
-        at=instant_text(one.at),
-        event=one.event,
-        task=one.task,
-        queue=one.queue,
-        tenant=one.tenant,
-        worker=one.worker,
-        attempt=one.attempt,
-        seconds=one.seconds,
-        error=one.error,
-        reason=one.reason,
-        message=one.message,
-        traceback=one.traceback if has_traceback else None,
     )

@@ -8,9 +8,11 @@ from litestar.params import QueryParameter
 from taskmq.server.inputs import Instant, milliseconds_of
 from taskmq.server.problems import Problem
 
-__all__ = ["By", "Since", "Until", "ms", "number_of", "parts"]
+__all__ = ["By", "OfQueue", "OfTask", "Since", "Until", "ms", "number_of", "parts"]
 
 Since = Annotated[Instant | None, QueryParameter(description="From this instant on.")]
+OfTask = Annotated[str | None, QueryParameter(description="Of this task alone.")]
+OfQueue = Annotated[str | None, QueryParameter(description="Of this queue alone.")]
 Until = Annotated[Instant | None, QueryParameter(description="Before this instant.")]
 By = Annotated[str, QueryParameter(description="Figures for each of task, queue, tenant; with commas between.")]
 

@@ -167,6 +167,7 @@ class _MemoryRollups:
             and which.queue in (None, one.queue)
             and which.tenant in (None, one.tenant)
             and which.job in (None, one.job)
+            and (which.jobs is None or one.job in which.jobs)
             and which.error in (None, one.error)
             and _is_within(one.at, which.since, which.until)
             and (after is None or one.number < after)

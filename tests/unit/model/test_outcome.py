@@ -17,6 +17,7 @@ from taskmq.model.outcome import (
     Retried,
     Snoozed,
     Succeeded,
+    error_line,
 )
 
 _ERROR = ValueError("no")
@@ -61,3 +62,19 @@ def test_an_outcome_without_an_error_travels_between_processes() -> None:
 
 def test_the_reasons_of_a_death_are_words() -> None:
     assert all(reason.replace("_", "").isalpha() for reason in get_args(DeadReason))
+
+
+@pytest.mark.parametrize(
+    ("type_name", "message", "line"),
+    [
+        ("ValueError", "no\nand more", "ValueError: no"),
+        ("ValueError", "  \n no \n", "ValueError: no"),
+        ("ValueError", "", "ValueError"),
+        ("", "because", "because"),
+        ("", "", ""),
+        ("E", "x" * 200, f"E: {'x' * 196}…"),
+    ],
+)
+def test_an_error_is_one_line_of_bounded_length(type_name: str, message: str, line: str) -> None:
+    assert error_line(type_name, message) == line
+    assert len(error_line(type_name, message)) <= 200

@@ -133,6 +133,8 @@ class RollupCases(HistoryCase):
         assert (found.message, found.traceback) == (whole.message, whole.traceback)
         for which, expected in (
             (FailureFilter(tenant="acme"), 1),
+            (FailureFilter(jobs=frozenset({"j ☂", "absent"})), 1),
+            (FailureFilter(jobs=frozenset({"\0"})), 0),
             (FailureFilter(error="OSError", task="t", queue="q"), 1),
             (FailureFilter(task="other"), 0),
             (FailureFilter(error="\0"), 0),

@@ -26,6 +26,7 @@ def letter(**fields: Any) -> DeadLetter:
         "priority": None,
         "replayed": 0,
         "root": None,
+        "is_stored": False,
         "headers": {},
         "body": b"{}",
         "content_type": "application/json",

@@ -28,10 +28,12 @@ export default function Message({ rest, query }) {
   const workers = useData(may("workers.read") ? "workers" : null, { max_age: 3 }, ["job", "worker"]);
   const queues = useData(may("dead_letters.read") ? "dead-letters" : null);
   const runs = (workers.data?.items ?? []).flatMap((/** @type {any} */ one) => one.jobs.filter((/** @type {any} */ run) => run.job_id === id).map((/** @type {any} */ run) => ({ ...run, worker: one.name })));
-  const failed = failures.data?.items ?? [];
-  const where = query.queue || (failed[0]?.event === "parked" ? PARKING : failed[0]?.queue) || runs[0]?.queue;
+  const known = failures.data?.items ?? [];
+  const where = query.queue || known[0]?.letter || (known[0]?.event === "parked" ? PARKING : known[0]?.queue) || runs[0]?.queue;
   const dead = useData(queues.data?.items.includes(where) ? `dead-letters/${part(where)}` : null, { job: id });
   const letters = dead.data?.items ?? [];
+  // What is known by its letter alone is shown as that.
+  const failed = known.filter((/** @type {any} */ one) => !letters.some((/** @type {any} */ letter) => letter.died === one.at));
   const again = async () => {
     const done = await send(`dead-letters/${part(where)}/replay`, { job: id });
     notify(done.replayed ? "It was sent again." : "It stays a dead letter: it was sent again too often, or no queue takes it.");

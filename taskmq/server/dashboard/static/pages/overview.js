@@ -14,8 +14,8 @@ const TILES = [
   ["Late by a minute", "status:queued,scheduled,dispatched due:<-1m", "warn"],
   ["Retrying", "status:retrying", "warn"],
   ["Scheduled or held", "status:scheduled,held,waiting", ""],
-  ["Failed, last 24 h", "status:failed,expired,upstream_failed ended:>-24h", "bad"],
-  ["Succeeded, last 24 h", "status:succeeded ended:>-24h", "good"],
+  ["Failed in the store, last 24 h", "status:failed,expired,upstream_failed ended:>-24h", "bad"],
+  ["Succeeded in the store, last 24 h", "status:succeeded ended:>-24h", "good"],
 ];
 
 const FIRST = `from taskmq import TaskMQ

@@ -1,0 +1,124 @@
+"""`/failures`: what has failed, in one list."""
+
+from typing import Annotated, Any, Final
+
+from litestar import get
+from litestar.datastructures import State
+from litestar.params import QueryParameter
+
+from taskmq.api.history.figures import FailureList, FailureView, MissingSource
+from taskmq.errors import InvalidOption
+from taskmq.model.identity import Permission, scope_for
+from taskmq.operations.history import (
+    FailureChoice,
+    FailureLane,
+    FailureLine,
+    FailureSource,
+    LettersLook,
+    TenantFailures,
+    look_at_letters,
+)
+from taskmq.server.access import Caller
+from taskmq.server.history.inputs import OfQueue, OfTask, Since, Until, ms
+from taskmq.server.inputs import CallerGiven, Cursor, Limit, ServedApp, instant_text, rendered
+from taskmq.server.live.samples import MaxAge, shared_look
+from taskmq.server.problems import Problem
+from taskmq.server.settings import API
+
+__all__ = ["FAILURE_HANDLERS"]
+
+_NEEDS: Final[dict[FailureSource, Permission]] = {
+    "jobs": Permission.JOBS_READ,
+    "failures": Permission.JOBS_READ,
+    "dead letters": Permission.DEAD_LETTERS_READ,
+    "workflows": Permission.WORKFLOWS_READ,
+}
+
+
+@get(
+    f"{API}/failures",
+    permission=Permission.JOBS_READ,
+    operation_id="listFailures",
+    summary="What has failed",
+    tags=["history"],
+)
+async def list_failures(
+    state: State,
+    app: ServedApp,
+    caller: CallerGiven,
+    lane: Annotated[FailureLane | None, QueryParameter(description="Of this lane alone.")] = None,
+    task: OfTask = None,
+    queue: OfQueue = None,
+    job_id: Annotated[str | None, QueryParameter(description="Of this job alone, which was sent.")] = None,
+    error: Annotated[str | None, QueryParameter(description="The type of the error.")] = None,
+    since: Since = None,
+    until: Until = None,
+    limit: Limit = 50,
+    cursor: Cursor = None,
+    max_age: MaxAge = 0,
+    *,
+    traceback: Annotated[bool, QueryParameter(description="With the ends of tracebacks.")] = False,
+) -> FailureList:
+    """Jobs of the store, jobs that were sent, dead letters and workflows that have failed, the last one first.
+
+    A workflow counts at the time it was sent; it has no task, queue and error. Of each queue the oldest 1,000 dead
+    letters are looked at. What could not be asked is in `missing`, and the rest is shown. `max_age` is about dead
+    letters.
+    """
+
+    async def letters() -> LettersLook:
+        return await shared_look(state, "letters", max_age, lambda: look_at_letters(app))
+
+    which = FailureChoice(
+        lane=lane, task=task, queue=queue, job=job_id, error=error, since=ms(since), until=ms(until)
+    )
+    failures = TenantFailures(app, caller.tenant, sources=_sources(caller), letters=letters)
+    try:
+        page = await failures.page(which, after=cursor or None, limit=limit)
+    except InvalidOption as refused:
+        raise Problem.about(
+            "cursor", f"{(cursor or '')[:40]!r} is no cursor", "`next` of the page before"
+        ) from refused
+    return FailureList(
+        items=rendered(lambda line: _view(line, has_traceback=traceback), page.lines),
+        next=page.after,
+        missing=[MissingSource(gap.source, gap.why) for gap in page.gaps],
+    )
+
+
+FAILURE_HANDLERS: Final[tuple[Any, ...]] = (list_failures,)
+
+
+def _sources(caller: Caller) -> set[FailureSource]:
+    """What the caller may read, of the tenant that the call is about."""
+    scopes = {needs: scope_for(caller.identity, needs) for needs in set(_NEEDS.values())}
+    return {
+        source
+        for source, needs in _NEEDS.items()
+        if (scopes[needs].tenants is None if caller.tenant is None else scopes[needs].has(caller.tenant))
+    }
+
+
+def _view(line: FailureLine, *, has_traceback: bool) -> FailureView:
+    return FailureView(
+        lane=line.lane,
+        job_id=line.id,
+        name=line.name,
+        at=instant_text(line.at),
+        event=line.event,
+        task=line.task,
+        queue=line.queue,
+        tenant=line.tenant,
+        worker=line.worker,
+        attempt=line.attempt,
+        seconds=line.seconds,
+        error=line.error,
+        reason=line.reason,
+        message=line.message,
+        summary=line.summary,
+        letter=line.letter,
+        remedy=line.remedy,
+        is_handled=line.is_handled,
+        retried_as=line.retried_as,
+        traceback=line.traceback if has_traceback else None,
+    )

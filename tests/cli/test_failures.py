@@ -1,0 +1,104 @@
+"""`taskmq failures`, here and through a server."""
+
+import json
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.cli.kit import Here, bury, declare, names_in, run_process
+
+_SHOP = """
+from taskmq import TaskMQ
+
+app = TaskMQ("local://.taskmq", store="sqlite:///jobs.db", state="local://.taskmq")
+
+
+@app.task(name="report", queue="images")
+def report(number: int) -> None: ...
+"""
+
+
+@pytest.fixture
+def broken(home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Two dead letters of one tenant, of which one is of yesterday, and one of another."""
+    (home / "shop.py").write_text(_SHOP)
+    declare("images")
+    assert run_process(home, "store", "upgrade", "--app", "shop:app").code == 0
+    now = round(time.time() * 1000)
+    headers: dict[str, str | int] = {
+        "x-taskmq-reason": "error",
+        "x-taskmq-error": "OSError: full",
+        "x-taskmq-died": now - 60_000,
+    }
+    for name, tenant in (("a", "acme"), ("b", "globex")):
+        bury("images.dlq", [name], tenant=tenant, headers={**headers, "x-taskmq-origin": "images"})
+    bury("images.dlq", ["old"], tenant="acme", headers={**headers, "x-taskmq-died": now - 90_000_000})
+    monkeypatch.setenv("TASKMQ_APP", "shop:app")
+    return home
+
+
+def _jobs(taskmq: Here, *tokens: str) -> list[str]:
+    return [row["job"] for row in taskmq("failures", *tokens, "-o", "json").data]
+
+
+@pytest.mark.usefixtures("broken")
+def test_what_failed_last_night_is_one_list_with_what_runs_it_again(taskmq: Here) -> None:
+    listed = taskmq("failures", "-o", "json")
+
+    assert {row["job"]: (row["lane"], row["tenant"], row["then"]) for row in listed.data} == {
+        "a": ("broker", "acme", "replay images"),
+        "b": ("broker", "globex", "replay images"),
+    }
+    assert listed.data[0]["summary"] == "OSError: full"
+    assert listed.err == ""
+
+
+@pytest.mark.usefixtures("broken")
+def test_failures_are_chosen_by_tenant_time_lane_and_task(taskmq: Here) -> None:
+    assert _jobs(taskmq, "--tenant", "acme") == ["a"]
+    assert _jobs(taskmq, "--tenant", "acme", "--since", "30h") == ["a", "old"]
+    assert _jobs(taskmq, "--since", "30h", "--until", "12h") == ["old"]
+    assert _jobs(taskmq, "--lane", "store") == []
+    assert _jobs(taskmq, "--task", "absent") == []
+    assert taskmq("failures", "--lane", "nowhere").code == 2
+
+
+@pytest.mark.usefixtures("broken")
+def test_a_list_that_is_cut_says_that_there_are_more(taskmq: Here) -> None:
+    cut = taskmq("failures", "--limit", "1", "-o", "json")
+
+    assert (len(cut.data), "there are more" in cut.err) == (1, True)
+
+
+@pytest.mark.usefixtures("broken")
+def test_one_job_is_shown_by_its_letter_and_is_found_whenever_it_was(taskmq: Here) -> None:
+    shown = taskmq("failures", "old", "-o", "json")
+    absent = taskmq("failures", "absent")
+
+    assert (shown.code, shown.data["tenant"], shown.data["then"]) == (0, "acme", "replay images")
+    assert absent.code == 3
+    assert "taskmq job show" in absent.err
+
+
+def test_without_a_store_what_is_missing_is_said_and_the_rest_is_listed(
+    home: Path, taskmq: Here, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    app = 'from taskmq import TaskMQ, WorkQueue\n\napp = TaskMQ("local://.taskmq", queues=[WorkQueue("images")])\n'
+    (home / "plain.py").write_text(app)
+    declare("images")
+    bury("images.dlq", ["a"], headers={"x-taskmq-died": round(time.time() * 1000)})
+    monkeypatch.setenv("TASKMQ_APP", "plain:app")
+
+    listed = taskmq("failures", "-o", "json")
+
+    assert [row["job"] for row in listed.data] == ["a"]
+    assert listed.err.splitlines()[0].startswith("jobs may be missing: ")
+    assert names_in("images.dlq") == ["a"]
+
+
+@pytest.mark.usefixtures("broken")
+def test_every_row_of_json_has_the_error_in_parts_too(taskmq: Here) -> None:
+    (row,) = [json.loads(line) for line in taskmq("failures", "--tenant", "acme", "-o", "jsonl").out.splitlines()]
+
+    assert (row["error"], row["message"], row["attempt"], row["event"]) == ("OSError", "full", 3, "dead")

@@ -1,0 +1,335 @@
+"""What has failed, in one list over store, broker and state."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from taskmq import TaskMQ, WorkQueue
+from taskmq.contracts.broker import Broker, Outgoing
+from taskmq.contracts.history import history_of
+from taskmq.errors import BrokerUnavailable, InvalidOption, StoreUnavailable
+from taskmq.model.history.rollups import RunFailure
+from taskmq.model.outcome import ErrorRecord
+from taskmq.operations.history import FailureChoice, FailureLine, FailuresPage, TenantFailures, look_at_letters
+from taskmq.operations.history.failures import LettersLook
+from taskmq.testing.job_store_suite.driver import JobDriver
+from taskmq.worker import Worker, WorkerConfig
+from tests.unit.app_kit import new_url
+
+pytestmark = pytest.mark.real_time
+
+_DAY = 86_400_000
+
+
+def _app(folder: Path, *, store: bool = True) -> TaskMQ:
+    where = f"sqlite:///{folder}/jobs.db" if store else None
+    app = TaskMQ(new_url(), queues=[WorkQueue("work"), WorkQueue("other")], store=where)
+
+    @app.task(name="fail", queue="work", retry=None)
+    def fail() -> None:
+        raise ValueError("no\nand more")
+
+    return app
+
+
+async def _stored(app: TaskMQ, at: int, *, tenant: str = "acme", key: str = "", task: str = "t") -> str:
+    """A job of the store that failed at that instant."""
+    driver = JobDriver(app.sessions.store())
+    job = await driver.dispatched(tenant=tenant, key=key or None, queue="work", task=task)
+    error = ErrorRecord(type_name="OSError", message="full\nof 3", traceback="T")
+    await driver.accepted(job, "failed", error=error, started=at - 500, ran=500)
+    return key or job.id
+
+
+async def _reported(
+    app: TaskMQ, at: int, job: str, *, tenant: str = "acme", task: str = "t", event: str = "dead"
+) -> None:
+    """A job that was sent, and whose worker has reported its death."""
+    failure = RunFailure(
+        at=at,
+        job=job,
+        event=event,
+        task=task,
+        queue="work",
+        tenant=tenant,
+        error="KeyError",
+        message="'k'",
+        traceback="T",
+    )
+    await history_of(app.sessions.store()).rollups.add([], [failure])
+
+
+async def _bury(
+    app: TaskMQ, at: int | None, job: str, *, tenant: str = "acme", task: str = "t", stored: bool = False
+) -> None:
+    """A dead letter in `work.dlq`."""
+    body: dict[str, Any] = {"id": job, "task": task, "tenant": tenant, "attempt": 2}
+    if stored:
+        body["store"] = {"id": job, "token": 1, "reports": "taskmq.reports.app.0"}
+    broker = app.sessions.current().broker
+    await broker.declare([WorkQueue("work")])
+    died = {} if at is None else {"x-taskmq-died": at}
+    letter = Outgoing(
+        queue="work.dlq",
+        body=json.dumps(body).encode(),
+        content_type="application/json",
+        job_id=job,
+        task=task,
+        headers={"x-taskmq-reason": "error", "x-taskmq-error": "KeyError: 'k'", "x-taskmq-origin": "work", **died},
+    )
+    await broker.publish(letter, timeout=10)
+
+
+def _ids(lines: Sequence[FailureLine]) -> list[str]:
+    return [line.id for line in lines]
+
+
+async def _all(failures: TenantFailures, which: FailureChoice, *, limit: int) -> list[FailureLine]:
+    """The whole list, page by page."""
+    found: list[FailureLine] = []
+    after: str | None = None
+    while True:
+        page = await failures.page(which, after=after, limit=limit)
+        assert len(page.lines) <= limit
+        found += page.lines
+        if (after := page.after) is None:
+            return found
+
+
+async def test_failures_of_all_lanes_are_one_list_the_last_one_first(tmp_path: Path) -> None:
+    async with _app(tmp_path) as app:
+        now = app.sessions.clock.now_ms()
+        await app.tasks["fail"].s().asend(flow_id="close", tenant="acme")
+        await Worker(app, WorkerConfig(burst=True)).run()
+        await _stored(app, now - 3_000, key="stored")
+        await _reported(app, now - 2_000, "reported")
+        await _bury(app, now - 1_000, "buried")
+
+        page = await TenantFailures(app, None).page(FailureChoice())
+
+    by_id = {line.id: line for line in page.lines}
+    flow = by_id.pop("@acme:close")
+    (step,) = [by_id.pop(name) for name in list(by_id) if name not in {"@acme:stored", "reported", "buried"}]
+    assert _ids([line for line in page.lines if line.id in by_id]) == ["buried", "reported", "@acme:stored"]
+    assert (page.after, page.gaps) == (None, [])
+    assert [(one.lane, one.remedy, one.summary) for one in by_id.values()] == [
+        ("broker", "replay", "KeyError: 'k'"),
+        ("broker", "", "KeyError: 'k'"),
+        ("store", "retry", "OSError: full"),
+    ]
+    assert (flow.lane, flow.remedy, flow.tenant, flow.summary) == (
+        "workflow", "redrive", "acme", "1 of its 1 steps failed",
+    )  # fmt: skip
+    assert (step.task, step.letter, step.summary) == ("fail", "work", "ValueError: no")
+    assert (by_id["buried"].letter, by_id["buried"].is_handled) == ("work", False)
+    assert by_id["reported"].is_handled is True
+
+
+async def test_a_reported_job_and_its_letter_are_one_line_that_can_be_replayed(tmp_path: Path) -> None:
+    async with _app(tmp_path) as app:
+        now = app.sessions.clock.now_ms()
+        await _reported(app, now - 2_000, "both")
+        await _bury(app, now - 2_001, "both")
+
+        page = await TenantFailures(app, None).page(FailureChoice())
+
+    (line,) = page.lines
+    assert (line.at, line.letter, line.remedy, line.is_handled, line.traceback) == (
+        now - 2_000, "work", "replay", False, "T",
+    )  # fmt: skip
+
+
+async def test_a_letter_of_a_job_of_the_store_is_no_line_of_its_own(tmp_path: Path) -> None:
+    async with _app(tmp_path) as app:
+        await _bury(app, app.sessions.clock.now_ms(), "01890000-0000-7000-8000-000000000000", stored=True)
+
+        page = await TenantFailures(app, None).page(FailureChoice())
+
+    assert page.lines == []
+
+
+@pytest.mark.parametrize("limit", [1, 2, 3, 7, 50])
+async def test_pages_have_each_failure_once_whatever_comes_meanwhile(tmp_path: Path, limit: int) -> None:
+    async with _app(tmp_path) as app:
+        now = app.sessions.clock.now_ms()
+        # Several of one instant, of many days, and of no time at all.
+        for number, age in enumerate((0, 1, 1, 1, _DAY, 3 * _DAY, 30 * _DAY, 300 * _DAY)):
+            await _stored(app, now - 10_000 - age, key=f"s{number}")
+            await _reported(app, now - 10_000 - age, f"r{number}")
+            await _bury(app, now - 10_000 - age, f"b{number}")
+        await _bury(app, None, "timeless")
+        failures = TenantFailures(app, "acme")
+
+        whole = await _all(failures, FailureChoice(), limit=200)
+        first = await failures.page(FailureChoice(), limit=limit)
+        await _stored(app, now, key="late")
+        await _reported(app, now, "late too")
+        paged = [*first.lines]
+        after = first.after
+        while after is not None:
+            page = await failures.page(FailureChoice(), after=after, limit=limit)
+            paged, after = [*paged, *page.lines], page.after
+
+    assert len(whole) == 25
+    assert [line.at or 0 for line in whole] == sorted((line.at or 0 for line in whole), reverse=True)
+    assert _ids(paged) == _ids(whole)
+    assert (whole[-1].id, whole[-1].at) == ("timeless", None)
+
+
+async def test_more_failures_of_one_time_than_a_window_has_are_all_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("taskmq.operations.history.failures._MOST", 3)
+    monkeypatch.setattr("taskmq.operations.history.failures._PAGE", 2)
+    async with _app(tmp_path) as app:
+        now = app.sessions.clock.now_ms()
+        for number in range(12):
+            await _reported(app, now - 10_000 - number // 5, f"r{number}")
+            await _stored(app, now - 10_000 - number // 5, key=f"s{number}")
+
+        found = await _all(TenantFailures(app, "acme"), FailureChoice(), limit=5)
+
+    assert sorted(_ids(found)) == sorted(f"{kind}{number}" for kind in "rs" for number in range(12))
+    assert [line.at for line in found] == sorted((line.at or 0 for line in found), reverse=True)
+
+
+@pytest.mark.parametrize(
+    ("which", "wanted"),
+    [
+        (FailureChoice(lane="store"), {"s0", "s1"}),
+        (FailureChoice(lane="broker"), {"r0", "b0", "b1"}),
+        (FailureChoice(lane="workflow"), {"close"}),
+        (FailureChoice(task="special"), {"s1", "b1"}),
+        (FailureChoice(queue="work"), {"s0", "s1", "r0", "b0", "b1"}),
+        (FailureChoice(queue="other"), set[str]()),
+        (FailureChoice(error="OSError"), {"s0", "s1"}),
+        (FailureChoice(error="KeyError"), {"r0", "b0", "b1"}),
+        (FailureChoice(job="r0"), {"r0"}),
+        (FailureChoice(job="b1"), {"b1"}),
+    ],
+    ids=["store", "broker", "workflow", "task", "queue", "other queue", "error", "another error", "job", "letter"],
+)
+async def test_a_choice_holds_in_every_source(tmp_path: Path, which: FailureChoice, wanted: set[str]) -> None:
+    async with _app(tmp_path) as app:
+        now = app.sessions.clock.now_ms()
+        await app.tasks["fail"].s().asend(flow_id="close", tenant="acme")
+        await Worker(app, WorkerConfig(burst=True)).run()
+        for tenant in ("acme", "globex"):
+            mark = "" if tenant == "acme" else "-foreign"
+            await _stored(app, now, key="s0", tenant=tenant)
+            await _stored(app, now, key="s1", tenant=tenant, task="special")
+            await _reported(app, now, f"r0{mark}", tenant=tenant)
+            await _bury(app, now, f"b0{mark}", tenant=tenant)
+            await _bury(app, now, f"b1{mark}", tenant=tenant, task="special")
+
+        page = await TenantFailures(app, "acme").page(which)
+
+    step = {line.id for line in page.lines if line.task == "fail"}
+    assert set(_ids(page.lines)) - step == wanted
+    assert {line.tenant for line in page.lines} <= {"acme"}
+
+
+async def test_failures_of_a_time_are_those_from_its_first_instant_to_before_its_last(tmp_path: Path) -> None:
+    async with _app(tmp_path) as app:
+        now = app.sessions.clock.now_ms() - 100_000
+        for offset in range(4):
+            await _stored(app, now + offset, key=f"s{offset}")
+            await _reported(app, now + offset, f"r{offset}")
+            await _bury(app, now + offset, f"b{offset}")
+
+        page = await TenantFailures(app, None).page(FailureChoice(since=now + 1, until=now + 3))
+
+    assert {line.at for line in page.lines} == {now + 1, now + 2}
+    assert len(page.lines) == 6
+
+
+async def test_what_a_caller_may_not_see_is_said_and_not_shown(tmp_path: Path) -> None:
+    async with _app(tmp_path) as app:
+        now = app.sessions.clock.now_ms()
+        await _stored(app, now, key="s0")
+        await _reported(app, now, "r0")
+        await _bury(app, now, "b0")
+
+        page = await TenantFailures(app, "acme", sources={"jobs", "failures"}).page(FailureChoice())
+
+    assert sorted(_ids(page.lines)) == ["r0", "s0"]
+    assert {line.is_handled for line in page.lines if line.lane == "broker"} == {None}
+    assert [gap.source for gap in page.gaps] == ["dead letters", "workflows"]
+
+
+async def test_an_app_without_a_store_lists_its_dead_letters_and_says_what_is_missing(tmp_path: Path) -> None:
+    async with _app(tmp_path, store=False) as app:
+        await _bury(app, app.sessions.clock.now_ms(), "b0")
+
+        page = await TenantFailures(app, None).page(FailureChoice())
+
+    assert _ids(page.lines) == ["b0"]
+    assert [gap.source for gap in page.gaps] == ["jobs", "failures"]
+    assert all("store" in gap.why for gap in page.gaps)
+
+
+async def test_a_source_that_cannot_be_reached_leaves_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with _app(tmp_path) as app:
+        now = app.sessions.clock.now_ms()
+        await _stored(app, now, key="s0")
+        await _bury(app, now, "b0")
+
+        async def lost() -> LettersLook:
+            raise BrokerUnavailable("the broker is away")
+
+        no_broker = await TenantFailures(app, "acme", letters=lost).page(FailureChoice())
+
+        def refuse(*_: Any, **__: Any) -> Any:
+            raise StoreUnavailable("the store is away")
+
+        monkeypatch.setattr(type(app.sessions.store()), "list_jobs", refuse)
+        no_store = await TenantFailures(app, "acme").page(FailureChoice())
+
+    assert (_ids(no_broker.lines), no_broker.gaps[0].why) == (["s0"], "the broker is away")
+    assert (_ids(no_store.lines), no_store.gaps[0].why) == (["b0"], "the store is away")
+
+
+async def test_a_long_queue_of_letters_is_looked_at_in_part_which_is_said(tmp_path: Path) -> None:
+    async with _app(tmp_path) as app:
+        now = app.sessions.clock.now_ms()
+        for number in range(4):
+            await _bury(app, now - number, f"b{number}")
+        await _reported(app, now, "may be further on")
+
+        async def look() -> LettersLook:
+            return await look_at_letters(app, depth=2)
+
+        page: FailuresPage = await TenantFailures(app, None, letters=look).page(FailureChoice())
+
+    assert page.gaps[0].source == "dead letters"
+    assert "work" in page.gaps[0].why
+    assert {line.id: line.is_handled for line in page.lines}["may be further on"] is None
+
+
+@pytest.mark.parametrize("cursor", ["", "1", "x.y", f"{10**16}.{0:027x}", f"1.{'A' * 27}", "1.01234"])
+async def test_a_cursor_that_is_no_place_in_the_list_is_refused(tmp_path: Path, cursor: str) -> None:
+    async with _app(tmp_path) as app:
+        failures = TenantFailures(app, None)
+        if cursor:
+            with pytest.raises(InvalidOption, match="no place in the list of failures"):
+                await failures.page(FailureChoice(), after=cursor)
+        else:
+            assert (await failures.page(FailureChoice(), after=cursor)).lines == []
+
+
+async def test_a_look_at_letters_leaves_them_where_they_are(tmp_path: Path) -> None:
+    async with _app(tmp_path) as app:
+        for name in ("a", "b"):
+            await _bury(app, None, name)
+
+        first, second = await look_at_letters(app), await look_at_letters(app)
+        broker: Broker = app.sessions.current().broker
+        (stats,) = await broker.stats(["work.dlq"])
+
+    assert _ids(first.lines) == _ids(second.lines) == ["a", "b"]
+    assert stats.ready == 2
