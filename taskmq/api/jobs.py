@@ -82,6 +82,7 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         version: grows with every change; the ETag.
         cancel_requested: why its worker is to stop it.
         owner: who submitted it.
+        summary: type and first line of the error, cut after 200 characters.
         retry_of: the job that it is a repetition of.
         retried_as: the one that repeats it since it has ended; "" where it was not retried so.
         progress: with `expand=progress`, how far it is; None where its task has said nothing (of late), or the state
@@ -117,6 +118,7 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     depends_on: list[JobDependency]
     first_start_time: str | None = None
     progress: ProgressView | None = None
+    summary: str = ""
 
 
 class JobLogEntry(msgspec.Struct, frozen=True, kw_only=True):

@@ -31,6 +31,10 @@ __all__ = [
 # Characters of a line of a table, and of a column that is folded.
 _LINE: Final = 118
 _NARROWEST: Final = 24
+# On a terminal each of these is one line: what an error says is cut to the room that there is, and ids where that is
+# not enough.
+_ERRORS: Final = frozenset({"error", "message", "summary"})
+_IDS: Final = frozenset({"job", "id", "sample"})
 
 
 def print_rows(columns: Sequence[str], rows: Sequence[Mapping[str, Any]], *, folded: Collection[str] = ()) -> None:
@@ -124,12 +128,28 @@ def _print_table(columns: Sequence[str], rows: Sequence[Mapping[str, Any]], *, f
     table = Table(box=None, header_style="bold", pad_edge=False)
     # Beside sentences a long name goes on in a further line: else it takes their room.
     most = max(console.width // 4, _NARROWEST) if folded else None
+    # As Text: a str would be read as rich's markup, and "list[int]" is data.
+    cells = [[Text(_cell(column, row.get(column))) for column in columns] for row in rows]
+    widths = [max(len(column), *(line[place].cell_len for line in cells), 0) for place, column in enumerate(columns)]
+    errors = _ERRORS.intersection(columns) - {*folded}
+    taken = sum(width + 2 for column, width in zip(columns, widths, strict=True) if column not in errors)
+    left = max((console.width - taken) // max(len(errors), 1) - 2, _NARROWEST)
     for column in columns:
-        table.add_column(column, overflow="fold", max_width=None if column in folded else most)
-    for row in rows:
-        # As Text: a str would be read as rich's markup, and "list[int]" is data.
-        table.add_row(*(Text(printable(row.get(column))) for column in columns))
+        if column in errors:
+            table.add_column(column, no_wrap=True, overflow="ellipsis", max_width=left)
+        elif column in _IDS and column not in folded:
+            table.add_column(column, no_wrap=True, overflow="ellipsis", max_width=most)
+        else:
+            table.add_column(column, overflow="fold", max_width=None if column in folded else most)
+    for line in cells:
+        table.add_row(*line)
     console.print(table)
+
+
+def _cell(column: str, value: object) -> str:
+    """A value in a table on a terminal; of an error its first line."""
+    text = printable(value)
+    return text.strip().partition("\n")[0] if column in _ERRORS else text
 
 
 def write_plain(columns: Sequence[str], rows: Sequence[Mapping[str, Any]], *, folded: Collection[str] = ()) -> None:

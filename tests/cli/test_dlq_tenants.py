@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from taskmq.model.topology import QueueKind, WorkQueue
-from tests.cli.kit import PATIENCE, Here, Started, bury, declare, names_in
+from tests.cli.kit import PATIENCE, Here, Started, bury, declare, names_in, run_on_terminal
 from tests.servers import eventually
 
 _NAMES = [f"{tenant}-{number:03}" for number in range(60) for tenant in ("acme", "other")]
@@ -52,6 +52,19 @@ def test_letters_of_one_tenant_are_replayed_and_purged_from_among_the_others(tas
     assert (purged.code, purged.err) == (0, "1 dead letters deleted\n")
     assert names_in("images") == _ACME[:3]
     assert names_in("images.dlq") == _OTHER[:3]
+
+
+@pytest.mark.usefixtures("shared")
+def test_an_error_of_many_words_is_one_line_of_a_table_on_a_terminal(home: Path) -> None:
+    bury("images.dlq", ["01a20c55-0b1e-7a3c-8f43-d1c2a7b9e001"], error=f"OSError: {'long ' * 100}\nsecond line")
+
+    result = run_on_terminal(home, "dlq", "list", "images", columns=150)
+
+    lines = result.out.splitlines()
+    assert (len(lines), max(map(len, lines)) <= 150) == (9, True)
+    assert "01a20c55-0b1e-7a3c-8f43-d1c2a7b9e001" in lines[-1]
+    assert "long…" in lines[-1].replace(" …", "…")
+    assert "second line" not in result.out
 
 
 @pytest.mark.rabbitmq

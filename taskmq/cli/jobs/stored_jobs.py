@@ -40,6 +40,7 @@ __all__ = [
 
 LIST_COLUMNS: Final = (
     "job",
+    "tenant",
     "task",
     "queue",
     "state",

@@ -13,7 +13,7 @@ from taskmq.client.progress import JobProgress
 from taskmq.contracts.jobs import AttemptRecord, HistoryEntry, JobRecord
 from taskmq.errors import MalformedMessage
 from taskmq.model.envelope import decode_envelope
-from taskmq.model.outcome import ErrorRecord
+from taskmq.model.outcome import ErrorRecord, error_line
 from taskmq.model.states import JobState
 from taskmq.server.inputs import instant_text
 
@@ -85,6 +85,7 @@ def job_view(record: JobRecord, name: str, *, words: str | None = None) -> JobVi
         worker=record.worker,
         cancel_requested=record.cancel_requested,
         error=_error(record.error),
+        summary="" if record.error is None else error_line(record.error.type_name, record.error.message),
         description="" if detail is None else detail.description,
         owner="" if detail is None else detail.owner,
         labels={} if detail is None else dict(detail.labels),
