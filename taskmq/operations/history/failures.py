@@ -258,6 +258,8 @@ class TenantFailures:
     async def _stored(self, which: FailureChoice, place: _Place | None, limit: int) -> list[FailureLine]:
         fixed = JobFilter(
             states=_FAILED,
+            # Those that were retried are marked, and not left out.
+            retried="any",
             tasks=() if which.task is None else (which.task,),
             queues=() if which.queue is None else (which.queue,),
             errors=() if which.error is None else (which.error,),
@@ -373,8 +375,9 @@ class TenantFailures:
             message=message,
             summary=error_line(type_name, message),
             traceback="" if error is None else error.traceback,
-            remedy="retry",
-            is_handled=False,
+            remedy="" if record.retried_as else "retry",
+            is_handled=bool(record.retried_as),
+            retried_as=record.retried_as,
         )
 
     def _of_workflow(self, line: WorkflowLine) -> FailureLine:

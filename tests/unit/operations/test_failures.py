@@ -142,6 +142,21 @@ async def test_a_reported_job_and_its_letter_are_one_line_that_can_be_replayed(t
     )  # fmt: skip
 
 
+async def test_a_job_that_was_retried_since_is_marked_and_names_its_repetition(tmp_path: Path) -> None:
+    async with _app(tmp_path) as app:
+        now = app.sessions.clock.now_ms()
+        for key in ("retried", "left"):
+            await _stored(app, now, key=key, task="fail")
+        again = await app.jobs.aretry("@acme:retried")
+
+        page = await TenantFailures(app, "acme").page(FailureChoice())
+
+    assert {line.id: (line.retried_as, line.is_handled, line.remedy) for line in page.lines} == {
+        "retried": (again.id, True, ""),
+        "left": ("", False, "retry"),
+    }
+
+
 async def test_a_letter_of_a_job_of_the_store_is_no_line_of_its_own(tmp_path: Path) -> None:
     async with _app(tmp_path) as app:
         await _bury(app, app.sessions.clock.now_ms(), "01890000-0000-7000-8000-000000000000", stored=True)
