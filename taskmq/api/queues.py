@@ -12,6 +12,7 @@ __all__ = [
     "PauseBody",
     "PurgeBody",
     "PurgedView",
+    "QueueGroup",
     "QueueLine",
     "QueueLines",
     "QueuePauseView",
@@ -38,11 +39,36 @@ class QueueLine(msgspec.Struct, frozen=True, kw_only=True):
     is_paused: bool | None
 
 
+class QueueGroup(msgspec.Struct, frozen=True, kw_only=True):
+    """A queue as people name it, with all that it is made of at the broker.
+
+    Attributes:
+        ready, in_hand, delayed, consumers, is_paused: as of a queue at the broker, of all that have jobs together.
+        dead: its dead letters, which no worker takes; of the two queues of lost messages all that is in them.
+        parts: what it is made of: lanes, priority classes, jobs of the store, dead letters.
+    """
+
+    queue: str
+    ready: int
+    in_hand: int | None
+    delayed: int | None
+    consumers: int
+    is_paused: bool | None
+    dead: int
+    parts: list[str]
+
+
 class QueueLines(msgspec.Struct, frozen=True, kw_only=True):
-    """Queues, and how many jobs and retries wait for their time in all of them; None where that is not known."""
+    """Queues, and how many jobs and retries wait for their time in all of them; None where that is not known.
+
+    Attributes:
+        items: each queue at the broker.
+        queues: one for each queue that people name.
+    """
 
     items: list[QueueLine]
     delayed: int | None
+    queues: list[QueueGroup]
 
 
 class QueuePauseView(msgspec.Struct, frozen=True, kw_only=True):

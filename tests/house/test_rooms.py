@@ -31,7 +31,6 @@ _SHORT = {
     "taskmq/contracts/history/logs.py",
     "taskmq/server/examples/example.py",
     "taskmq/scheduler/history/retention.py",
-    "taskmq/server/history/inputs.py",
     "taskmq/server/nodes/amounts.py",
     "contrib/taskmq_sql/location.py",
     "contrib/taskmq_sql/migrations/versions/r0005_unique_keys.py",

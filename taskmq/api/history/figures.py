@@ -89,7 +89,7 @@ class FailureView(msgspec.Struct, frozen=True, kw_only=True):
         lane: `store` of a job that was submitted, `broker` of one that was sent, `workflow`.
         job_id: what the caller calls the job, or the workflow.
         name: of a workflow.
-        at: when it ended; of a workflow, which does not know that, when it was sent; None where nobody knows.
+        at: when it ended; of a workflow, which does not know that, when it was sent; None where that is unknown.
         event: of the store the job's state; of what was sent `dead`, or `parked`: no worker knew what to do with its
             message.
         error: the type's name.

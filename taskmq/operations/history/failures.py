@@ -81,12 +81,12 @@ class FailureChoice(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FailureLine(msgspec.Struct, frozen=True, kw_only=True):
-    """Something that has failed.
+    """A job or a workflow that has failed.
 
     Attributes:
         id: what the caller calls the job, or the workflow.
         name: of a workflow.
-        at: when it ended (ms); of a workflow, which does not know that, when it was sent; None where nobody knows.
+        at: when it ended (ms); of a workflow, which does not know that, when it was sent; None where that is unknown.
         event: the job's state; of what was sent `dead`, or `parked` where no worker knew what to do with it.
         attempt: the one that was the last; 0 of workflows.
         error: the type's name.

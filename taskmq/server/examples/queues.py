@@ -76,6 +76,18 @@ QUEUES: Final[Mapping[str, Example]] = {
                     {"queue": "images", "ready": 12, "in_hand": 4, "delayed": 0, "consumers": 2, "is_paused": False}
                 ],
                 "delayed": 3,
+                "queues": [
+                    {
+                        "queue": "images",
+                        "ready": 12,
+                        "in_hand": 4,
+                        "delayed": 0,
+                        "consumers": 2,
+                        "is_paused": False,
+                        "dead": 1,
+                        "parts": ["images", "images.dlq"],
+                    }
+                ],
             }
         }
     ),

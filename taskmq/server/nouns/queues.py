@@ -1,5 +1,6 @@
 """`/queues`: what is in them, pausing, resuming, moving and emptying them."""
 
+from collections.abc import Container, Iterable, Sequence
 from typing import Annotated, Any, Final
 
 from litestar import get, post
@@ -12,6 +13,7 @@ from taskmq.api.queues import (
     PauseBody,
     PurgeBody,
     PurgedView,
+    QueueGroup,
     QueueLine,
     QueueLines,
     QueuePauseView,
@@ -21,6 +23,7 @@ from taskmq.api.queues import (
 from taskmq.client.queues import QueuePause
 from taskmq.contracts.broker import QueueStats
 from taskmq.model.identity import Permission
+from taskmq.model.topology import PARKING, UNROUTABLE, dead_letter_queue, logical_queue
 from taskmq.operations.queue_moves import move_messages
 from taskmq.operations.queues import (
     find_pauses,
@@ -49,12 +52,13 @@ Within = Annotated[float, QueryParameter(ge=0.01, le=5, description="Seconds tha
     tags=["queues"],
 )
 async def get_queues(app: ServedApp, state: State, within: Within = 1.0, max_age: MaxAge = 0) -> QueueLines:
-    """The app's queues in all their priority classes, and their dead-letter queues."""
+    """The app's queues, and each of their lanes, priority classes and dead-letter queues at the broker."""
 
     async def look() -> QueueLines:
         found = await list_queues(app, within=within)
         pauses = await find_pauses(app)
-        return QueueLines(items=rendered(lambda each: _line(each, pauses), found.queues), delayed=found.delayed)
+        lines = rendered(lambda each: _line(each, pauses), found.queues)
+        return QueueLines(items=lines, delayed=found.delayed, queues=_groups(lines, pauses))
 
     return await shared_look(state, f"queues:{within}", max_age, look)
 
@@ -167,6 +171,35 @@ def check_typed_name(typed: str, name: str) -> None:
     """
     if typed != name:
         raise Problem.about("name", f"it names {typed!r}, and the path {name!r}: nothing was done")
+
+
+def _groups(lines: Sequence[QueueLine], pauses: Container[str] | None) -> list[QueueGroup]:
+    """The queues that people name, in the order of their first parts."""
+    parts: dict[str, list[QueueLine]] = {}
+    for line in lines:
+        parts.setdefault(logical_queue(line.queue), []).append(line)
+    return [_group(name, found, pauses) for name, found in parts.items()]
+
+
+def _group(name: str, lines: Sequence[QueueLine], pauses: Container[str] | None) -> QueueGroup:
+    letters = [line for line in lines if line.queue in (PARKING, UNROUTABLE, dead_letter_queue(name))]
+    work = [line for line in lines if line not in letters]
+    return QueueGroup(
+        queue=name,
+        ready=sum(line.ready for line in work),
+        in_hand=_sum(line.in_hand for line in work),
+        delayed=_sum(line.delayed for line in work),
+        consumers=sum(line.consumers for line in work),
+        is_paused=name in pauses if work and pauses is not None else None,
+        dead=sum(line.ready for line in letters),
+        parts=[line.queue for line in lines],
+    )
+
+
+def _sum(counts: Iterable[int | None]) -> int | None:
+    """None where one of them is not known."""
+    known = list(counts)
+    return None if None in known else sum(count or 0 for count in known)
 
 
 def _line(found: QueueStats, pauses: dict[str, QueuePause] | None) -> QueueLine:

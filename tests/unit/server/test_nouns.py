@@ -56,6 +56,21 @@ def test_queues_are_listed_and_shown(filled: Site) -> None:
     assert filled("GET", "/queues/nowhere?within=0.01", by="all-viewer").json()["code"] == "queue_not_found"
 
 
+def test_a_queue_is_one_row_with_its_parts_and_its_letters_want_no_worker(filled: Site) -> None:
+    filled("POST", "/queues/work/pause", {}, by="all-operator")
+
+    listed = filled("GET", "/queues?within=0.01", by="all-viewer").json()
+
+    rows = {one["queue"]: one for one in listed["queues"]}
+    assert {"work", "billing"} <= rows.keys()
+    assert not [name for name in rows if name.endswith((".dlq", ".p.high", ".p.low", ".jobs"))]
+    assert (rows["work"]["ready"], rows["work"]["dead"], rows["work"]["is_paused"]) == (2, 3, True)
+    assert {"work", "work.dlq"} <= {*rows["work"]["parts"]}
+    assert sorted(part for one in rows.values() for part in one["parts"]) == sorted(
+        one["queue"] for one in listed["items"]
+    )
+
+
 def test_a_queue_is_paused_and_resumed_and_the_audit_says_by_whom(filled: Site) -> None:
     paused = filled("POST", "/queues/work/pause", {"note": "inventory"}, by="all-operator")
     shown = filled("GET", "/queues/work?within=0.01", by="all-viewer").json()

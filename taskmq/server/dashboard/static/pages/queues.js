@@ -32,13 +32,17 @@ function Queue({ name }) {
     ${open && html`<${Confirm} title=${`Purge ${name}`} verb="Delete the messages" typed=${name} close=${() => show(false)} act=${purge}><p>The ${count(queue.ready)} messages that wait are deleted for good.</p><//>`}`}<//>`;
 }
 
+/** Whether jobs wait and no worker takes them; dead letters and lost messages wait for people.
+ * @param {any} one */
+const wantsWorker = (one) => one.ready > 0 && !one.consumers && !one.queue.endsWith(".dlq") && !one.queue.startsWith("taskmq.");
+
 function List() {
   const loaded = useData("queues", { max_age: 3 }, ["worker", "job"]);
   return html`<${Head} title="Queues" sub=${loaded.data?.delayed != null ? `${count(loaded.data.delayed)} jobs and retries wait for their time` : ""} />
     <${Shown} loaded=${loaded}>${(/** @type {any} */ { items }) => items.length
-      ? html`<${Table} label="Queues" columns=${["Queue", "Wait", "In hand", "Consumers", "State", ""]}>${items.map((/** @type {any} */ one) => html`<tr key=${one.queue} data-row class=${one.ready > 0 && !one.consumers ? "is-late" : ""}>
+      ? html`<${Table} label="Queues" columns=${["Queue", "Wait", "In hand", "Consumers", "State", ""]}>${items.map((/** @type {any} */ one) => html`<tr key=${one.queue} data-row class=${wantsWorker(one) ? "is-late" : ""}>
           <td><a href=${to(["queues", one.queue])}>${one.queue}</a></td><td class="number">${count(one.ready)}</td><td class="number">${count(one.in_hand)}</td><td class="number">${count(one.consumers)}</td>
-          <td>${one.is_paused ? html`<span class="state s-held"><span aria-hidden="true">‖</span> paused</span>` : one.ready > 0 && !one.consumers ? html`<span class="state s-retrying"><span aria-hidden="true">⚠</span> no worker</span>` : "open"}</td>
+          <td>${one.is_paused ? html`<span class="state s-held"><span aria-hidden="true">‖</span> paused</span>` : wantsWorker(one) ? html`<span class="state s-retrying"><span aria-hidden="true">⚠</span> no worker</span>` : "open"}</td>
           <td><div class="actions">${one.queue.endsWith(".dlq") ? null : html`<${PauseAction} name=${one.queue} isPaused=${one.is_paused} reload=${loaded.reload} />`}</div></td></tr>`)}<//>`
       : html`<${Empty} title="There are no queues yet"><p>Workers make those of their tasks when they start:</p><${Code} label="Command" text="taskmq worker MODULE:APP" /><//>`}<//>`;
 }
