@@ -26,6 +26,7 @@ from taskmq.model.envelope import JSON, MSGPACK
 from taskmq.model.keys import tenant_key
 from taskmq.model.topology import DEFAULT_QUEUE, WorkQueue
 from taskmq.model.units import Duration, Size
+from taskmq.model.values.celery_words import CeleryHints
 from taskmq.options.task_options import TaskOptions
 from taskmq.run.context import Context
 from taskmq.run.locks import Lock
@@ -53,7 +54,7 @@ _CONTENT_TYPES: Final = {"json": JSON, "msgpack": MSGPACK}
 _AnyTask = TypeVar("_AnyTask", bound=Task[..., Any])
 
 
-class TaskMQ:
+class TaskMQ(CeleryHints):
     """An app: tasks, their queues, and where they are sent.
 
     Args:

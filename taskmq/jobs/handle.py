@@ -22,6 +22,7 @@ from taskmq.jobs.watch import JobNews, watch
 from taskmq.model.codec import ReturnType
 from taskmq.model.states import Cancellation, JobState
 from taskmq.model.units import Duration, parse_duration
+from taskmq.model.values.celery_words import CeleryHints
 
 __all__ = ["AsCompleted", "Job", "as_completed"]
 
@@ -30,7 +31,7 @@ R = TypeVar("R")
 T = TypeVar("T")
 
 
-class Job(Generic[R_co]):
+class Job(CeleryHints, Generic[R_co]):
     """A handle for a job: waits for its result, shows its state, cancels and reschedules it.
 
     Attributes:

@@ -17,6 +17,7 @@ from taskmq.model.retry import RetryPolicy
 from taskmq.model.telemetry.plain_text import check_line
 from taskmq.model.topology import DEFAULT_QUEUE, check_order_key, check_queue_name, class_of
 from taskmq.model.units import Duration, did_you_mean, parse_duration, to_ms
+from taskmq.model.values.celery_words import celery_hint
 from taskmq.options.keys import KeyMaker, check_key, read_key_maker
 from taskmq.options.limits import Concurrency, Limit, RateLimit, read_limits
 from taskmq.options.uniqueness import (
@@ -376,7 +377,7 @@ _READERS: Final[Mapping[str, Callable[[Any, CallPlan], dict[str, Any]]]] = {
 def _refuse_unknown(options: Mapping[str, Any], known: Collection[str]) -> None:
     for key in options:
         if key not in known:
-            raise InvalidOption(f"unknown option {key!r}; {did_you_mean(key, known)}")
+            raise InvalidOption(f"unknown option {key!r}; {celery_hint('option', key) or did_you_mean(key, known)}")
 
 
 def _one_of(option: str, value: str, choices: tuple[str, ...]) -> str:

@@ -16,6 +16,7 @@ from taskmq.errors import EncodeError, UnsupportedFeature
 from taskmq.model.envelope import Envelope, Invitation
 from taskmq.model.resources import Grant
 from taskmq.model.units import Duration, to_datetime
+from taskmq.model.values.celery_words import CeleryHints
 from taskmq.run.journal import CHECKPOINT, DETACHED, HEARTBEAT, JournalWriter, RunJournal, SavedStep, read_value
 from taskmq.run.locks import Lock, LockService
 
@@ -66,7 +67,7 @@ _NOTHING: Final = Grant(MappingProxyType({}))
 _opening: Final = threading.RLock()
 
 
-class Context(msgspec.Struct, eq=False):
+class Context(CeleryHints, msgspec.Struct, eq=False):
     """One attempt of one job. Injected into a task's parameter that is annotated with this class.
 
     Attributes:

@@ -45,6 +45,7 @@ from taskmq.model.codec import ReturnType, Signature
 from taskmq.model.envelope import JSON
 from taskmq.model.keys import tenant_key, unique_key
 from taskmq.model.units import Duration
+from taskmq.model.values.celery_words import CeleryHints
 from taskmq.options.keys import ArgumentKey, OrderKey
 from taskmq.options.limits import TaskLimit, bind_limits
 from taskmq.options.task_options import CallPlan, TaskPlan, plan_call
@@ -85,7 +86,7 @@ class _TakesOne(Protocol[A_contra, R_co]):
     def send(self, first: A_contra, /) -> Job[R_co]: ...
 
 
-class Call(Generic[P, R_co]):
+class Call(CeleryHints, Generic[P, R_co]):
     """A task with options for its calls."""
 
     def __init__(self, task: "Task[P, R_co]", plan: CallPlan, job_plan: JobPlan | None = None) -> None:

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from taskmq.contracts.stores.flows import Rule
 from taskmq.errors import InvalidOption
 from taskmq.model.units import Duration, parse_duration
+from taskmq.model.values.celery_words import CeleryHints
 from taskmq.workflow.handle import Flow, check_flow_id
 from taskmq.workflow.model.calls import Graph, Source
 from taskmq.workflow.model.graph_builder import GraphBuilder, Placed
@@ -28,7 +29,7 @@ _WIDTH: Final = 10_000
 _LONGEST_NAME: Final = 128
 
 
-class Workflow(ABC, Generic[R_co]):
+class Workflow(CeleryHints, ABC, Generic[R_co]):
     """A chain, group, chord, graph or batch of calls, which is sent as a whole and comes to a value."""
 
     __slots__ = ()
@@ -323,10 +324,14 @@ def group(*members: Any) -> Group[Any]:
     return Group(tuple(check_part(member) for member in given))
 
 
-def chord(
-    header: Iterable[OpenStep[Any, A] | Workflow[A]] | Group[A], body: OpenStep[list[A], B] | Workflow[B]
-) -> Chain[B]:
-    """`body` once all of `header` have succeeded, with the list of their values: `group(header) | body`."""
+@overload
+def chord(header: Iterable[OpenStep[Any, A] | Workflow[A]] | Group[A], body: OpenStep[list[A], B]) -> Chain[B]: ...
+@overload
+def chord(header: Iterable[OpenStep[Any, A] | Workflow[A]] | Group[A], body: Workflow[B]) -> Chain[B]: ...
+def chord(header: Any, body: Any = None) -> Chain[Any]:
+    """Call `body` once all of `header` have succeeded, with the list of their values: `group(header) | body`."""
+    if body is None:
+        raise InvalidOption("chord(header)(body) is Celery's way; in taskmq it is chord(header, body), then send()")
     return (header if isinstance(header, Group) else group(header)).then(body)
 
 

@@ -37,7 +37,9 @@ async def connection_of(given: Any) -> Connection:
         return cast("Connection", given)
     raise UnsupportedFeature(
         f"connection={type(given).__name__}: jobs are submitted in the transaction of an AsyncSession, an "
-        "AsyncConnection or a connection of asyncpg to the store's database"
+        "AsyncConnection or a connection of asyncpg to the store's database. A synchronous Session, psycopg and "
+        "Django's connection cannot be used: submit once the transaction has committed (transaction.on_commit in "
+        "Django), or write an outbox, see docs/web.md"
     )
 
 
