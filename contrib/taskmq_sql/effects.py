@@ -1,6 +1,6 @@
 """Whether a transaction is the first of its key."""
 
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, cast
@@ -85,7 +85,7 @@ async def acreate_tables(bind: AsyncEngine | AsyncConnection) -> None:
 
 
 @contextmanager
-def _explains_missing_table() -> Iterator[None]:
+def _explains_missing_table() -> Generator[None]:
     try:
         yield
     except DBAPIError as error:

@@ -11,7 +11,7 @@ counts as any other.
 
 from collections.abc import Iterable
 from datetime import timedelta
-from typing import Final
+from typing import Final, cast
 
 from taskmq.errors import (
     AccessDenied,
@@ -43,7 +43,7 @@ def is_outage(error: BaseException) -> bool:
     are. A broker that refuses this worker's user is none: it has answered.
     """
     if isinstance(error, BaseExceptionGroup):
-        return _are_outages(error.exceptions)
+        return _are_outages(cast("BaseExceptionGroup[BaseException]", error).exceptions)
     if isinstance(error, PartlySent):
         return _are_outages(error.failures.values())
     return isinstance(error, _OUTAGES) and not isinstance(error, AccessDenied)
