@@ -336,14 +336,15 @@ class JobConflict(TaskMQError):
     """The job is not what the caller takes it for; nothing was changed.
 
     Attributes:
-        state: the job's.
-        version: the job's.
+        state, version: the job's.
+        waits_for: the id of a job that it waited for, and that has to be retried first; "": it is not about that.
     """
 
-    def __init__(self, message: str, *, state: str = "", version: int = 0) -> None:
+    def __init__(self, message: str, *, state: str = "", version: int = 0, waits_for: str = "") -> None:
         super().__init__(message)
         self.state = state
         self.version = version
+        self.waits_for = waits_for
 
 
 class OccurrenceConflict(JobConflict):

@@ -5,6 +5,7 @@ from typing import Annotated, Any
 import msgspec
 
 from taskmq.api.values import MOST_ITEMS, Instant, Note, PriorityLevel, ShortText
+from taskmq.model.jobs.changes import RetryMode
 from taskmq.model.jobs.dependencies import MOST_UPSTREAM, DependencyCondition
 from taskmq.operations.bulks import BulkAction
 
@@ -105,10 +106,14 @@ class RetryBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     """How a job is run again.
 
     Attributes:
-        again: also where it was retried before.
+        mode: of one that has ended: `resume`: it goes on, under its id, with its next attempt; `new`: another job
+            repeats it. Default: it goes on where its submitter chose its id and it neither has succeeded nor was
+            cancelled while it ran.
+        again: also where another job repeats it already.
         note: why; for its history.
     """
 
+    mode: RetryMode | None = None
     again: bool = False
     note: Note = ""
 
@@ -139,6 +144,7 @@ class BeginBulkBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
         action: cancel, hold, release, retry or change.
         filter: as in the list of jobs; what it says of times counts from now. `everything` where it is to be all.
         schedule_time, delay, priority: what `change` makes different.
+        mode: of a retry, as for one job.
         again: `retry` is of jobs that were retried before, too.
         rate: to so many jobs a second; default: as fast as it goes.
         note: why; for the jobs' histories and the audit.
@@ -150,6 +156,7 @@ class BeginBulkBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     schedule_time: Instant | None = None
     delay: ShortText | float | None = None
     priority: PriorityLevel | None = None
+    mode: RetryMode | None = None
     again: bool = False
     rate: Annotated[float, msgspec.Meta(ge=0.01, le=1e6)] | None = None
     note: Note = ""
@@ -165,6 +172,7 @@ class BulkBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         limit: to so many in this request.
         cursor: the `next` of the request before.
         schedule_time, delay, priority: what `change` makes different.
+        mode: of a retry, as for one job.
         again: `retry` is of jobs that were retried before, too.
         note: why; for the jobs' histories and the audit.
     """
@@ -178,5 +186,6 @@ class BulkBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     schedule_time: Instant | None = None
     delay: ShortText | float | None = None
     priority: PriorityLevel | None = None
+    mode: RetryMode | None = None
     again: bool = False
     note: Note = ""

@@ -37,9 +37,11 @@ class Job(CeleryHints, Generic[R_co]):
     Attributes:
         id: its id, the same in every attempt.
         task: its task's name; empty for a handle made from an id alone.
+        existing: of a submission to the store that made no job, since there was this one: the state in which it was.
+            One that has failed stays so: `app.jobs.retry(job.id)` lets it go on. None of any other handle.
     """
 
-    __slots__ = ("_jobs", "_keeps_result", "_returns", "_was_sent", "id", "task")
+    __slots__ = ("_jobs", "_keeps_result", "_returns", "_was_sent", "existing", "id", "task")
 
     def __init__(
         self,
@@ -53,6 +55,7 @@ class Job(CeleryHints, Generic[R_co]):
     ) -> None:
         self.id: str = job_id
         self.task: str = task
+        self.existing: JobState | None = None
         self._jobs = jobs
         self._returns = returns
         self._keeps_result = keeps_result

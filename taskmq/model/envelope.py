@@ -112,6 +112,7 @@ class Envelope(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc
         store: of a job of the store, whose worker reports what becomes of it.
         blob: where the arguments are, if they are not here.
         preemptible: whether its run may be stopped for others, of a job of the store; None: its task says so.
+        earlier: attempts before a job of the store, which had ended, was let go on: its task's retries count anew.
     """
 
     v: int = 0
@@ -135,6 +136,7 @@ class Envelope(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc
     store: Invitation | None = None
     blob: BlobReference | None = None
     preemptible: bool | None = None
+    earlier: Annotated[int, msgspec.Meta(ge=0)] = 0
 
 
 _json_encoder = msgspec.json.Encoder()

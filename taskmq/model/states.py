@@ -8,13 +8,14 @@ A job that is sent starts `scheduled` (its time has not come) or `queued`. One t
 start `waiting` for others or `held` by an operator as well, and is `dispatched` while its message is at the broker;
 without a store that is unknown, and `queued` is all of it. A job ends in exactly one terminal state. An end is
 final, but for two of jobs that were sent: a `failed` one that is replayed, and a `cancelled` one that is sent again
-under its id, is `queued` again. In the store an ended job never changes: to run it again is another job.
+under its id, is `queued` again. In the store an end is final as well, until an operator has the same job go on
+(`RESUMABLE`).
 """
 
 from enum import StrEnum
 from typing import Self
 
-__all__ = ["CHANGEABLE", "TERMINAL", "TRANSITIONS", "UNDERWAY", "Cancellation", "JobState", "can_follow"]
+__all__ = ["CHANGEABLE", "RESUMABLE", "TERMINAL", "TRANSITIONS", "UNDERWAY", "Cancellation", "JobState", "can_follow"]
 
 
 class JobState(StrEnum):
@@ -94,6 +95,9 @@ CHANGEABLE = frozenset(
     {JobState.WAITING, JobState.HELD, JobState.SCHEDULED, JobState.QUEUED, JobState.RETRYING},
 )
 """Those in which only the store has a job of the store: it can be changed, and cancelled for good."""
+
+RESUMABLE = TERMINAL - {JobState.SUCCEEDED}
+"""Ends of a job of the store after which an operator may have the same job go on."""
 
 UNDERWAY = frozenset({JobState.DISPATCHED, JobState.RUNNING})
 """Those in which a worker has a job of the store, or may have it."""

@@ -18,6 +18,7 @@ from taskmq.contracts.identity import Actor
 from taskmq.contracts.jobs import AttemptRecord, HistoryEntry, JobPage, JobRecord
 from taskmq.errors import EncodeError, InvalidOption, JobNotFound, NotPermitted, TaskMQError, UnsupportedFeature
 from taskmq.model.history.logs import LogFilter, LogPage
+from taskmq.model.jobs.changes import RetryMode
 from taskmq.model.jobs.dependencies import DependencyCondition, generations
 from taskmq.model.jobs.filter_text import may_have_times, parse_filter
 from taskmq.model.jobs.filters import JobFilter
@@ -30,6 +31,7 @@ from taskmq.model.values.wire_form import encode_json
 from taskmq.operations.jobs import progress_of_jobs
 from taskmq.options.task_options import CallOptions
 from taskmq.submission.explain import Explanation, explain_job
+from taskmq.submission.new_jobs import mode_of
 from taskmq.submission.stored import JobRef
 from taskmq.tasks.job_options import JobPlan, detail_of
 
@@ -354,18 +356,26 @@ class TenantJobs:
         job: JobRef,
         *,
         version: int | None = None,
+        mode: RetryMode | None = None,
         again: bool = False,
-        new_id: str | None = None,
+        key: str | None = None,
         note: str = "",
     ) -> JobRecord:
         """Run a job now, see `taskmq.submission.Jobs.retry`; the job that runs.
+
+        Args:
+            key: of the request: where another job repeats it, that has this id.
 
         Raises:
             NotPermitted: the caller may not call its task.
         """
         record = await self._read(job)
         self._check_task(record.task)
-        ran = await self._jobs.aretry(record, version=version, again=again, new_id=new_id, by=self._by, note=note)
+        mode = mode or mode_of(record)
+        new_id = key if mode == "new" else None
+        ran = await self._jobs.aretry(
+            record, version=version, mode=mode, again=again, new_id=new_id, by=self._by, note=note
+        )
         return await self._jobs.aget(ran.id)
 
     async def clone(

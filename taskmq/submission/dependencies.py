@@ -3,10 +3,11 @@
 from collections.abc import Awaitable, Callable, Iterable
 
 from taskmq.contracts.jobs import JobRecord, Submitted
-from taskmq.errors import InvalidOption, JobNotFound
-from taskmq.model.jobs.dependencies import DependencyCondition, JobDependency
+from taskmq.errors import InvalidOption, JobConflict, JobNotFound
+from taskmq.model.jobs.dependencies import DependencyCondition, JobDependency, after_upstream
+from taskmq.model.states import JobState
 
-__all__ = ["check_refusal", "upstream_of"]
+__all__ = ["check_refusal", "upstream_again", "upstream_of"]
 
 
 async def upstream_of(
@@ -29,6 +30,51 @@ async def upstream_of(
             raise InvalidOption(f"depends_on: job {name!r} is there twice")
         found[record.id] = JobDependency(record.id, condition)
     return tuple(found.values())
+
+
+async def upstream_again(
+    record: JobRecord, get: Callable[[str], Awaitable[JobRecord | None]]
+) -> tuple[JobDependency, ...]:
+    """What a job that has ended waits for when it is run again: what it waited for before, or what repeats that.
+
+    One that has run waits only for those that run again themselves.
+
+    Args:
+        get: the job of that id.
+
+    Raises:
+        JobConflict: it never ran, since another one has not ended as it had to, and that one was not retried.
+    """
+    depends_on = () if record.detail is None else record.detail.depends_on
+    has_run = record.state not in (JobState.UPSTREAM_FAILED, JobState.SKIPPED)
+    found: dict[str, JobDependency] = {}
+    for each in depends_on:
+        other = await get(each.id)
+        while other is not None and other.retried_as:
+            other = await get(other.retried_as)
+        if other is not None and not other.state.is_final:
+            found[other.id] = JobDependency(other.id, each.condition)
+        elif not has_run:
+            _check_end(record, each, other)
+    return tuple(found.values())
+
+
+def _check_end(record: JobRecord, dependency: JobDependency, other: JobRecord | None) -> None:
+    name = record.key or record.id
+    if other is None:
+        raise JobConflict(
+            f"job {name} waited for job {dependency.id}, which is not kept any more: clone it to run it without that",
+            state=str(record.state),
+            version=record.version,
+        )
+    if after_upstream(dependency.condition, other.state) is not None:
+        raise JobConflict(
+            f"job {name} waited for job {other.key or other.id}, which was to be {dependency.condition}, and is "
+            f"{other.state}: retry that one first, or clone this one to run it without",
+            state=str(record.state),
+            version=record.version,
+            waits_for=other.id,
+        )
 
 
 def check_refusal(answer: Submitted, name: str) -> None:

@@ -12,12 +12,13 @@ from taskmq.errors import InvalidOption
 from taskmq.jobs.handle import Job
 from taskmq.model.codec import ReturnType
 from taskmq.model.envelope import LAST_INSTANT
-from taskmq.model.jobs.changes import Action
+from taskmq.model.jobs.changes import Action, RetryMode
 from taskmq.model.keys import check_chosen_id
 from taskmq.model.topology import check_queue_name, class_of
 from taskmq.model.units import Duration, parse_duration, to_ms
+from taskmq.submission.dependencies import upstream_again
 from taskmq.submission.job_queries import JobQueries
-from taskmq.submission.new_jobs import cloned, name_of
+from taskmq.submission.new_jobs import cloned, mode_of, name_of
 from taskmq.submission.stored import NOTHING, By, Change, JobRef, id_of, instant_ms
 from taskmq.tasks.registry import TaskRegistry
 from taskmq.tasks.task import Task
@@ -156,24 +157,31 @@ class JobChanges(JobQueries):
         job: JobRef,
         *,
         version: int | None = None,
+        mode: RetryMode | None = None,
         again: bool = False,
         new_id: str | None = None,
         by: By = "",
         note: str = "",
     ) -> Job[Any]:
-        """Run a job now: one that waits at once; one that has ended again, as another job that is linked to it.
+        """Run a job now: one that waits at once; one that has ended again. Of several who do so, one does.
 
-        Of several who retry one job at the same time, one does.
+        It waits first for what it waited for before, as far as that runs again.
 
         Args:
-            again: also one that was retried before.
-            new_id: of the job that repeats it; default: one of the store's. The same id once more is the same job.
+            mode: how one that has ended is run again. `resume`: the same job goes on, under its id, with its next
+                attempt and what its runs have saved, and its retries count anew. `new`: another job repeats it from
+                the beginning, and each names the other. Default: a job goes on whose submitter chose its id and that
+                neither has succeeded nor was cancelled while it ran; of others there is a new one.
+            again: also one that another job repeats already.
+            new_id: of the job that repeats it (mode `new`); default: one of the store's. The same id once more is
+                the same job.
 
         Raises:
-            JobConflict: another job repeats it already; names that one.
-            QuotaExceeded: its tenant or owner has submitted as much as it may.
+            JobConflict: another job repeats it already, which is named; it cannot go on; or it has not run since a
+                job that it waited for has failed, and that one was not retried.
+            QuotaExceeded: its tenant or owner has submitted as much as it may. One that goes on counts for none.
         """
-        call = self.aretry(job, version=version, again=again, new_id=new_id, by=by, note=note)
+        call = self.aretry(job, version=version, mode=mode, again=again, new_id=new_id, by=by, note=note)
         return self.sessions.run_sync(call, instead="aretry")
 
     async def aretry(
@@ -181,6 +189,7 @@ class JobChanges(JobQueries):
         job: JobRef,
         *,
         version: int | None = None,
+        mode: RetryMode | None = None,
         again: bool = False,
         new_id: str | None = None,
         by: By = "",
@@ -191,10 +200,18 @@ class JobChanges(JobQueries):
         if not record.state.is_final:
             await self._do("retry", record, version=version, by=by, note=note)
             return self._handle_of(record)
+        if mode is None:
+            mode = mode_of(record) if new_id is None else "new"
+        if mode == "resume":
+            if new_id is not None:
+                raise InvalidOption(f"new_id={new_id!r}: the job goes on under its own id with mode='resume'")
+            await self._store.resume(record, version=version, again=again, by=by, note=note)
+            return self._handle_of(record)
         if new_id is not None:
             check_chosen_id(new_id, tenant=record.tenant, what="new_id")
         now = self.sessions.clock.now_ms()
-        copy = cloned(record, job_id=new_id, now=now, due=now)
+        upstream = await upstream_again(record, self.sessions.store().get)
+        copy = cloned(record, job_id=new_id, now=now, due=now, depends_on=upstream)
         await self._store.repeat(record, copy, version=version, again=again, by=by, note=note)
         return Job(name_of(copy), task=copy.task, jobs=self, returns=self._returns(copy.task))
 

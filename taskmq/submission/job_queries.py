@@ -213,8 +213,12 @@ class JobQueries(JobService):
                     # The store has the end all the same; from now on it alone is asked.
                     results = None
                     continue
-                if early is not None:
+                # It is of an earlier run where the job has gone on since: from now on the store alone is asked.
+                if early is not None and early.attempt >= first.attempt:
                     return early
+                if early is not None:
+                    results = None
+                    continue
             found = await self._store.find(job_id)
             record = None if found is None else result_of(found)
         return await self._store.redeemed(record)

@@ -14,6 +14,8 @@ from taskmq.contracts.stores import ResultRecord
 from taskmq.errors import InvalidOption
 from taskmq.middleware.chain import Sending, Submission
 from taskmq.model.envelope import VERSION, Envelope, decode_envelope, encode_envelope, new_job_id
+from taskmq.model.jobs.changes import RetryMode, retry_mode
+from taskmq.model.jobs.dependencies import JobDependency
 from taskmq.model.jobs.uniqueness import UniqueKey
 from taskmq.model.keys import check_reachable, is_derived_id, tenant_key
 from taskmq.model.nodes import JobNeeds
@@ -23,7 +25,7 @@ from taskmq.model.topology import WorkQueue
 from taskmq.options.uniqueness import UniqueCall
 from taskmq.tasks.job_options import check_text
 
-__all__ = ["cloned", "name_of", "new_job", "result_of", "under_derived_id"]
+__all__ = ["cloned", "mode_of", "name_of", "new_job", "result_of", "resumed_body", "under_derived_id"]
 
 _MIDDLE: Final = 4
 # `/jobs/count` and `/jobs/counts` are paths of their own.
@@ -97,10 +99,11 @@ def cloned(
     owner: str | None = None,
     call: tuple[msgspec.Raw, msgspec.Raw] | None = None,
     priority: int | None = None,
+    depends_on: tuple[JobDependency, ...] = (),
 ) -> NewJob:
     """Another job of the same task, which knows whose repetition it is.
 
-    It neither expires, nor takes a unique key, nor waits for those that the first one has waited for.
+    It neither expires, nor takes a unique key, nor waits for others than those that are given.
 
     Args:
         now, due: ms since the epoch.
@@ -111,11 +114,11 @@ def cloned(
     Raises:
         InvalidOption: an id or an owner that cannot be.
     """
-    detail = replace(record.detail or JobDetail(), retry_of=record.id, depends_on=())
+    detail = replace(record.detail or JobDetail(), retry_of=record.id, depends_on=depends_on)
     fresh = new_job_id(now, os.urandom(10))
     key = None if job_id is None else _key(job_id)
     name = fresh if key is None else tenant_key(record.tenant or None, key)
-    envelope = replace(decode_envelope(record.body), id=name, enqueued=now, expires=None)
+    envelope = replace(decode_envelope(record.body), id=name, enqueued=now, expires=None, earlier=0)
     if call is not None:
         envelope = replace(envelope, v=VERSION, args=call[0], kwargs=call[1], blob=None)
     if priority is not None:
@@ -130,6 +133,21 @@ def cloned(
         detail=detail if owner is None else replace(detail, owner=check_text("owner", owner, 255)),
         held=False,
     )
+
+
+def mode_of(record: JobRecord) -> RetryMode:
+    """How a job that has ended is run again unless a mode is named."""
+    return retry_mode(
+        record.state,
+        is_named=record.key is not None and not is_derived_id(record.key),
+        was_asked_to_end=record.cancel_requested is not None,
+    )
+
+
+def resumed_body(record: JobRecord) -> bytes:
+    """The message of a job that goes on: its attempts up to now do not count, and it does not expire."""
+    earlier = record.attempt if record.dispatched is not None else record.attempt - 1
+    return encode_envelope(replace(decode_envelope(record.body), earlier=earlier, expires=None))
 
 
 def name_of(job: NewJob | JobRecord) -> str:

@@ -244,8 +244,8 @@ class Jobs(JobChanges):
             )
         sending = called.submission(*args, **kwargs)
         with self._producer.opened(sending):
-            await self.submit_sending(sending)
-        return called.handle(sending.envelope.id)
+            answer = await self._keep(sending)
+        return _handle(called, sending, answer)
 
     async def named(self, name: str, *, tenant: str | None = None) -> NamedCall:
         """What a name refers to: a task of the app, a registered one, or a definition of the tenant.
@@ -279,7 +279,7 @@ class Jobs(JobChanges):
             under_derived_id(sending, derived_id)
         with self._producer.opened(sending):
             answer = await self._keep(sending)
-        return named.handle(sending.envelope.id), answer
+        return _handle(named, sending, answer), answer
 
     def submit_many(
         self,
@@ -421,3 +421,10 @@ def _wait_for(sending: Sending, upstream: tuple[JobDependency, ...]) -> None:
         told = sending.submission or Submission()
         detail = replace(told.detail or JobDetail(), depends_on=upstream)
         sending.submission = replace(told, detail=detail, depends_on=())
+
+
+def _handle(called: "Call[..., R] | NamedCall", sending: Sending, answer: Submitted) -> Job[R]:
+    """The handle of a job that was submitted, or was there before."""
+    job: Job[R] = called.handle(sending.envelope.id)
+    job.existing = None if answer.is_new else answer.state
+    return job

@@ -29,15 +29,15 @@ from taskmq.middleware.chain import Sending
 from taskmq.model.codec import Signature
 from taskmq.model.envelope import JSON, LAST_INSTANT, VERSION, decode_envelope, encode_envelope
 from taskmq.model.identity import AuditEntry
-from taskmq.model.jobs.changes import Action, Decision, Refusal, decide, needs_time
+from taskmq.model.jobs.changes import Action, Decision, Refusal, decide, needs_time, resumption_refusal
 from taskmq.model.jobs.dependencies import DependencyCondition, JobDependency
 from taskmq.model.jobs.quotas import QuotaExcess
 from taskmq.model.keys import split_tenant_key
 from taskmq.model.states import JobState
-from taskmq.submission.dependencies import check_refusal, upstream_of
+from taskmq.submission.dependencies import check_refusal, upstream_again, upstream_of
 from taskmq.submission.group_commit import GroupCommit
 from taskmq.submission.lane_announcer import LaneAnnouncer
-from taskmq.submission.new_jobs import name_of
+from taskmq.submission.new_jobs import name_of, resumed_body
 from taskmq.submission.task_catalogue import RegisteredSignature
 
 __all__ = ["NOTHING", "By", "Change", "JobRef", "StoredJobs", "check_cursor", "id_of", "instant_ms", "require_taken"]
@@ -314,12 +314,9 @@ class StoredJobs:
         copy = await self._light(copy)
         self._check_sizes([copy])
         for _ in range(_TRIES):
-            if record.retried_as and not again:
-                if copy.key is not None and await store.find_key(copy.tenant, copy.key) == record.retried_as:
-                    return
-                raise _conflict(record, await self._retried(record.retried_as))
-            if version is not None and record.version != version:
-                raise _conflict(record, f"has version {record.version} and not {version}: look at it again")
+            if record.retried_as and not again and await self._is_same(copy, record.retried_as):
+                return
+            await self._check_open(record, version=version, again=again)
             update = JobUpdate(
                 id=record.id,
                 before=record.state,
@@ -328,9 +325,10 @@ class StoredJobs:
                 kind="retry",
                 by=_user(by),
                 note=note,
-                audit=None if isinstance(by, str) else _repeated(record, copy, by=by, note=note),
+                audit=None if isinstance(by, str) else _retried(record, {"retried_as": copy.id}, by=by, note=note),
             )
             if (answer := await store.retry(copy, update)) is not None:
+                check_refusal(answer, name_of(copy))
                 if require_taken(copy, answer).is_new:
                     self._ways().lanes.ready(self._lanes_of([copy]))
                 return
@@ -338,7 +336,65 @@ class StoredJobs:
             record = await self.get(record.id)
         raise _conflict(record, "changes faster than it can be retried; try again")
 
-    async def _retried(self, job_id: str) -> str:
+    async def _is_same(self, copy: NewJob, job_id: str) -> bool:
+        """Whether the job of this id was made by the same request."""
+        if copy.key is None:
+            return False
+        return await self._sessions.store().find_key(copy.tenant, copy.key) == job_id
+
+    async def resume(self, record: JobRecord, *, version: int | None, again: bool, by: By, note: str) -> JobRecord:
+        """Let a job go on that has ended; the job afterwards. One that lives by now is to run now.
+
+        Args:
+            version: that it must have; None: whichever it has.
+            again: also where another job repeats it already.
+
+        Raises:
+            JobConflict: it cannot go on, its version is another one, another job repeats it, or what it waited for
+                was not retried.
+        """
+        store = self._sessions.store()
+        for _ in range(_TRIES):
+            if not record.state.is_final:
+                return await self.edit(record, "retry", version=version, by=by, note=note)
+            await self._check_open(record, version=version, again=again)
+            refusal = resumption_refusal(record.state, was_asked_to_end=record.cancel_requested is not None)
+            if refusal is not None:
+                raise _conflict(record, refusal.reason)
+            now = await store.now_ms()
+            update = JobUpdate(
+                id=record.id,
+                before=record.state,
+                version=record.version,
+                after=JobState.QUEUED,
+                due=now,
+                body=await self._lightened(resumed_body(record), job_id=record.id, due=now),
+                depends_on=await upstream_again(record, store.get),
+                kind="retry",
+                by=_user(by),
+                note=note,
+                audit=None if isinstance(by, str) else _retried(record, {"mode": "resume"}, by=by, note=note),
+            )
+            if (after := await store.update(update)) is not None:
+                if after.state is JobState.QUEUED:
+                    self._ways().lanes.ready([Lane(after.queue, after.priority, after.tenant)])
+                return after
+            # It has changed, or has since the caller read it.
+            record = await self.get(record.id)
+        raise _conflict(record, "changes faster than it can be retried; try again")
+
+    async def _check_open(self, record: JobRecord, *, version: int | None, again: bool) -> None:
+        """See that a job that has ended may be retried.
+
+        Raises:
+            JobConflict: another job repeats it, or its version is not this one.
+        """
+        if record.retried_as and not again:
+            raise _conflict(record, await self._repetition(record.retried_as))
+        if version is not None and record.version != version:
+            raise _conflict(record, f"has version {record.version} and not {version}: look at it again")
+
+    async def _repetition(self, job_id: str) -> str:
         """Why a job is not retried which this one repeats, as the end of a sentence that begins with the job."""
         found = await self._sessions.store().get(job_id)
         known = "which is not kept any more" if found is None else f"which is {found.state}"
@@ -460,15 +516,15 @@ def _entry(
     )
 
 
-def _repeated(record: JobRecord, copy: NewJob, *, by: Actor, note: str) -> AuditEntry:
-    """The audit's entry of a job that another one repeats."""
+def _retried(record: JobRecord, after: Mapping[str, Any], *, by: Actor, note: str) -> AuditEntry:
+    """The audit's entry of a job that has ended and is run again."""
     return msgspec.structs.replace(by, note=note or by.note).entry(
         "job.retry",
         kind="job",
         subject=record.id,
         tenant=record.tenant,
         before={"state": str(record.state), "version": record.version},
-        after={"retried_as": copy.id},
+        after=dict(after),
     )
 
 

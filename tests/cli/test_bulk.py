@@ -77,7 +77,7 @@ def test_a_bulk_that_is_awaited_leaves_other_open_bulks_to_servers(shop: Shop) -
 
 def test_failed_jobs_are_retried_once_by_however_many_commands(shop: Shop, taskmq: Here) -> None:
     shop("begin", "cancel", "task:report", "--wait", "--yes")
-    command = ("begin", "retry", "status:cancelled", "--wait", "--yes", "-o", "json")
+    command = ("begin", "retry", "status:cancelled", "--mode", "new", "--wait", "--yes", "-o", "json")
 
     first, second, third = shop(*command), shop(*command), shop(*command, "--again")
 

@@ -42,7 +42,6 @@ _SHORT = {
     "contrib/taskmq_sql/migrations/versions/r0019_seals_in_order.py",
     "contrib/taskmq_sql/migrations/versions/r0020_retries.py",
     "contrib/taskmq_sql/migrations/versions/r0021_interruptions.py",
-    "contrib/taskmq_sql/sqlite/repetition.py",
     "taskmq/testing/job_store/repetition.py",
     "contrib/taskmq_sql/migrations/versions/r0010_notices_of_tenants.py",
     "contrib/taskmq_sql/migrations/versions/r0011_bulks.py",

@@ -91,7 +91,7 @@ def test_no_derived_id_is_taken_through_any_door(site: Site, job_id: str) -> Non
         site("POST", "/jobs", {**call, "job_id": f"@acme:{job_id}"}, by="all-admin"),
         site("POST", "/jobs/first/clone", {"job_id": job_id}),
         site("POST", "/jobs/first/clone", {}, headers=one),
-        site("POST", f"{several}/retry", {}, headers=one),
+        site("POST", f"{several}/retry", {"mode": "new"}, headers=one),
     ):
         assert (answer.status_code, answer.json()["code"]) == (400, "invalid_option"), answer.text
     many = site("POST", "/jobs", [{**call, "job_id": job_id}]).json()

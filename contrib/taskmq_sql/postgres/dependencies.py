@@ -31,7 +31,7 @@ from taskmq_sql.postgres.statements import (
     WAITING_JOBS,
 )
 
-__all__ = ["Unmet", "Upstream", "find_upstream", "release", "repair", "unmet", "wait"]
+__all__ = ["Unmet", "Upstream", "depend", "find_upstream", "release", "repair", "unmet", "wait"]
 
 Unmet = Sequence[tuple[JobDependency, JobState]]
 """What a job has to wait for, and the states of those jobs."""
@@ -125,10 +125,15 @@ async def wait(
     if not jobs:
         return
     await connection.execute(_WAIT, [job.id for job, _ in jobs if not job.held])
+    await depend(connection, [(job.id, unmet) for job, unmet in jobs])
+
+
+async def depend(connection: Connection, jobs: Sequence[tuple[str, Unmet]]) -> None:
+    """Write down what jobs of these ids wait for, whose rows say already that they do."""
     live = {each.id for _, unmet in jobs for each, state in unmet if state not in TERMINAL}
     if live:
         await connection.execute(_MARK, sorted(live))
-    edges = [(each.id, job.id, CONDITION_CODES[each.condition]) for job, unmet in jobs for each, _ in unmet]
+    edges = [(each.id, job_id, CONDITION_CODES[each.condition]) for job_id, unmet in jobs for each, _ in unmet]
     await connection.execute(_DEPEND, *([edge[column] for edge in edges] for column in range(3)))
     ended = {each.id: CODES[state] for _, unmet in jobs for each, state in unmet if state in TERMINAL}
     if ended:

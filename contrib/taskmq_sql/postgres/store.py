@@ -25,6 +25,7 @@ from taskmq.model.jobs.dependencies import JobDependency
 from taskmq.model.jobs.filters import EVERYTHING, JobFilter
 from taskmq.model.jobs.pools import Sharing, read_sharing
 from taskmq.model.jobs.quotas import Quotas, QuotaUsage
+from taskmq.model.states import TERMINAL
 from taskmq_sql.bulks import SqlBulks
 from taskmq_sql.history import SqlHistory
 from taskmq_sql.identity import SqlIdentities
@@ -39,7 +40,7 @@ from taskmq_sql.postgres.dependencies import unmet
 from taskmq_sql.postgres.dispatch import PostgresDispatch
 from taskmq_sql.postgres.ended import retention
 from taskmq_sql.postgres.ended.history import LIVE_JOBS
-from taskmq_sql.postgres.ended.repetition import retry
+from taskmq_sql.postgres.ended.repetition import resume, retry
 from taskmq_sql.postgres.lists import Known, Scan, Statement, page_of, scans
 from taskmq_sql.postgres.nodes import PostgresPlacements
 from taskmq_sql.postgres.quotas import KnownQuotas
@@ -206,7 +207,7 @@ class PostgresJobStore:
         return total
 
     async def update(self, update: JobUpdate) -> JobRecord | None:
-        return await change(self._database, update)
+        return await (resume if update.before in TERMINAL else change)(self._database, update)
 
     async def retry(self, job: NewJob, update: JobUpdate) -> Submitted | None:
         return await retry(self._database, job, update, quotas=await self._quotas.current())

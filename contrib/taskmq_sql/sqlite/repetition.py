@@ -1,37 +1,90 @@
-"""Jobs that have ended and are repeated: the new one is made, and the old one says so, in one transaction."""
+"""Jobs that have ended and are run again: by another one, or by themselves."""
 
 from typing import Final
 
-from taskmq.contracts.jobs import HistoryEntry, JobUpdate, NewJob, Submitted
-from taskmq.model.states import TERMINAL
+from msgspec import UNSET
+
+from taskmq.contracts.jobs import HistoryEntry, JobRecord, JobUpdate, NewJob, Submitted
+from taskmq.model.states import RESUMABLE, TERMINAL, JobState
 from taskmq_sql.sqlite.file.connection import Transaction
 from taskmq_sql.sqlite.jobs.codes import CODES, id_bytes
+from taskmq_sql.sqlite.jobs.dependencies import Upstream
+from taskmq_sql.sqlite.jobs.records import get
 from taskmq_sql.sqlite.jobs.submissions import submit
 from taskmq_sql.sqlite.jobs.updates import write_down
 
-__all__ = ["retry"]
+__all__ = ["resume", "retry"]
 
-_AS_IT_WAS: Final = "SELECT 1 FROM job_history WHERE id = ? AND state = ? AND version = ?"
+_AS_IT_WAS: Final = "SELECT tenant FROM job_history WHERE id = ? AND state = ? AND version = ?"
 _REPEATED: Final = "UPDATE job_history SET retried_as = ?, version = version + 1 WHERE id = ?"
+_ATTEMPT: Final = """
+    INSERT INTO attempt (id, attempt, started, ended, worker, error_type, error, traceback)
+    SELECT id, attempt, started, finished, worker, error_type, error, traceback FROM job_history
+    WHERE id = ? AND dispatched IS NOT NULL
+"""
+_RESUME: Final = f"""
+    INSERT INTO job (id, state, version, attempt, token, tenant, queue, task, priority, due, dispatched, started,
+        worker, error_type, error, traceback, scheduled, first_started, key, detail, body,
+        has_dependents)
+    SELECT id, ?1, version + 1, attempt + (dispatched IS NOT NULL), token, tenant, queue, task, priority,
+        coalesce(?2, due), dispatched, started, worker, iif(state = {CODES[JobState.FAILED]}, error_type, NULL),
+        iif(state = {CODES[JobState.FAILED]}, error, NULL), iif(state = {CODES[JobState.FAILED]}, traceback, NULL),
+        iif(?2 IS NULL, scheduled, coalesce(scheduled, due)), first_started, key, detail, coalesce(?3, body),
+        nullif(EXISTS (SELECT 1 FROM dependency WHERE upstream = ?4), 0)
+    FROM job_history WHERE id = ?4
+"""
+_READY: Final = """
+    INSERT INTO ready (queue, priority, tenant, due, id) SELECT queue, priority, tenant, due, id FROM job WHERE id = ?
+"""
 
 
 def retry(transaction: Transaction, job: NewJob, change: JobUpdate) -> Submitted | None:
     """Keep a job that repeats one which has ended, and note there that it does."""
-    if change.before not in TERMINAL:
-        return None
-    given = (id_bytes(change.id), CODES[change.before], change.version)
-    if transaction.connection.execute(_AS_IT_WAS, given).fetchone() is None:
+    if _tenant(transaction, change) is None:
         return None
     (answer,) = submit(transaction, [job])
     if answer.is_new:
         transaction.connection.execute(_REPEATED, (id_bytes(job.id), id_bytes(change.id)))
-        event = HistoryEntry(
-            version=change.version + 1,
-            at=transaction.now,
-            kind=change.kind,
-            state=change.before,
-            by=change.by,
-            note=change.note,
-        )
-        write_down(transaction, change, event)
+        write_down(transaction, change, _event(transaction, change, change.before))
     return answer
+
+
+def resume(transaction: Transaction, change: JobUpdate) -> JobRecord | None:
+    """Let a job go on that has ended; the job afterwards, None where it is not as the change says."""
+    if change.kind != "retry" or change.after is not JobState.QUEUED or change.before not in RESUMABLE:
+        return None
+    upstream = Upstream(transaction, change.depends_on)
+    tenant, job_id = _tenant(transaction, change), id_bytes(change.id)
+    if tenant is None or job_id is None or upstream.refusal(tenant) is not None:
+        return None
+    state = JobState.WAITING if upstream.add(job_id) else JobState.QUEUED
+    due = None if change.due is UNSET else change.due
+    body = None if change.body is UNSET else change.body
+    connection = transaction.connection
+    connection.execute(_ATTEMPT, (job_id,))
+    connection.execute(_RESUME, (CODES[state], due, body, job_id))
+    connection.execute("DELETE FROM job_history WHERE id = ?", (job_id,))
+    if state is JobState.QUEUED:
+        connection.execute(_READY, (job_id,))
+    write_down(transaction, change, _event(transaction, change, state))
+    return get(transaction, change.id)
+
+
+def _tenant(transaction: Transaction, change: JobUpdate) -> int | None:
+    """The number of the tenant of the job that has ended; None where it is not as the change says."""
+    if change.before not in TERMINAL:
+        return None
+    given = (id_bytes(change.id), CODES[change.before], change.version)
+    row = transaction.connection.execute(_AS_IT_WAS, given).fetchone()
+    return None if row is None else int(row[0])
+
+
+def _event(transaction: Transaction, change: JobUpdate, state: JobState) -> HistoryEntry:
+    return HistoryEntry(
+        version=change.version + 1,
+        at=transaction.now,
+        kind=change.kind,
+        state=state,
+        by=change.by,
+        note=change.note,
+    )

@@ -39,6 +39,7 @@ from taskmq.model.jobs.pools import Sharing
 from taskmq.model.jobs.proofs import ReportKey
 from taskmq.model.jobs.quotas import Quotas, QuotaUsage
 from taskmq.model.jobs.reports import Report
+from taskmq.model.states import TERMINAL
 from taskmq_sql.bulks import SqlBulks
 from taskmq_sql.history import SqlHistory
 from taskmq_sql.identity import SqlIdentities
@@ -64,7 +65,7 @@ from taskmq_sql.sqlite.placements import SqlitePlacements
 from taskmq_sql.sqlite.quota_dispatch import dispatch_within
 from taskmq_sql.sqlite.quotas import drop_usage, limit, usage_of
 from taskmq_sql.sqlite.quotas import quotas as read_quotas
-from taskmq_sql.sqlite.repetition import retry
+from taskmq_sql.sqlite.repetition import resume, retry
 from taskmq_sql.sqlite.schedules import SqliteSchedules
 
 __all__ = ["SqliteJobStore"]
@@ -182,7 +183,8 @@ class SqliteJobStore:
         return await self._reader.call(partial(lists.count_jobs, which=which, cap=cap), care=Care.READ)
 
     async def update(self, update: JobUpdate) -> JobRecord | None:
-        return await self._writer.call(partial(updates.update, change=update), care=Care.DURABLE)
+        work = resume if update.before in TERMINAL else updates.update
+        return await self._writer.call(partial(work, change=update), care=Care.DURABLE)
 
     async def retry(self, job: NewJob, update: JobUpdate) -> Submitted | None:
         return await self._writer.call(partial(retry, job=job, change=update), care=Care.DURABLE)

@@ -14,6 +14,7 @@ from taskmq.cli.server_link import over_http
 from taskmq.cli.typed_values import instant_of
 from taskmq.errors import InvalidOption
 from taskmq.model.jobs.bulks import BulkAction, BulkState
+from taskmq.model.jobs.changes import RetryMode
 
 if TYPE_CHECKING:
     from taskmq.app import TaskMQ
@@ -43,6 +44,7 @@ def begin(
     at: str | None = None,
     delay: str | None = None,
     priority: int | None = None,
+    mode: RetryMode | None = None,
     again: Annotated[bool, Parameter(negative="")] = False,
     rate: float | None = None,
     because: Annotated[str, Parameter(name="--note")] = "",
@@ -69,6 +71,8 @@ def begin(
         Of a change: when they are to run from now.
     priority
         Of a change.
+    mode
+        Of a retry: resume or new, as of `job retry`.
     again
         Retry also jobs that were retried before; without it they are left out.
     rate
@@ -93,7 +97,9 @@ def begin(
     if not confirm(f"{action} {count} jobs?", yes=yes):
         return FAILED
     moment = None if at is None else instant_of("--at", at)
-    order = BulkOrder(action, where, at=moment, delay=delay, priority=priority, again=again, rate=rate, note=because)
+    order = BulkOrder(
+        action, where, at=moment, delay=delay, priority=priority, mode=mode, again=again, rate=rate, note=because
+    )
     bulk = run_with_app(lambda target: _begin(target, order, is_awaited=wait))
     _print(bulk)
     return code_of(bulk.state, bulk.refused)

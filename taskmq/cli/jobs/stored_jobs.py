@@ -20,6 +20,7 @@ from taskmq.cli.typed_values import (
     user_name,
 )
 from taskmq.errors import InvalidOption, JobConflict, JobNotFound
+from taskmq.model.jobs.changes import RetryMode
 from taskmq.model.keys import tenant_key
 from taskmq.model.states import JobState
 
@@ -284,9 +285,13 @@ def release(*jobs: str, note: _Note = "", by: _By = None) -> int:
 
 @over_http("jobs:retry")
 def retry(
-    *jobs: str, again: Annotated[bool, Parameter(negative="")] = False, note: _Note = "", by: _By = None
+    *jobs: str,
+    mode: RetryMode | None = None,
+    again: Annotated[bool, Parameter(negative="")] = False,
+    note: _Note = "",
+    by: _By = None,
 ) -> int:
-    """Run jobs now: one that waits at once; one that has ended again, as a new job with a new id.
+    """Run jobs now: one that waits at once; one that has ended again.
 
     For all jobs of a filter use `taskmq bulk begin retry FILTER`.
 
@@ -294,14 +299,19 @@ def retry(
     ----------
     jobs
         Their ids.
+    mode
+        How one that has ended is run again. resume: it goes on, under its id, with its next attempt, and what its
+        runs have saved. new: another job repeats it from the beginning. Default: it goes on where its submitter chose
+        its id and it neither has succeeded nor was cancelled while it ran.
     again
-        Also those that were retried before; without it they stay, and that ends with 6.
+        Also those that another job repeats already; without it they stay, and that ends with 6.
     """
 
     async def one(target: "TaskMQ", job: str) -> str:
         before = await target.jobs.aget(job)
-        after = await target.jobs.aretry(job, again=again, by=user_name(by), note=note)
-        return f"queued as {after.id}" if before.state.is_final else "queued"
+        after = await target.jobs.aretry(before, mode=mode, again=again, by=user_name(by), note=note)
+        record = await target.jobs.aget(after.id)
+        return record.state if record.id == before.id else f"{record.state} as {after.id}"
 
     return _act("retry", one, jobs)
 

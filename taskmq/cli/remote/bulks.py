@@ -13,6 +13,7 @@ from taskmq.cli.typed_values import instant_of
 from taskmq.errors import RequestRefused
 from taskmq.http import Client
 from taskmq.model.jobs.bulks import BulkAction
+from taskmq.model.jobs.changes import RetryMode
 
 __all__ = ["abort", "begin", "list_bulks", "show"]
 
@@ -28,6 +29,7 @@ def begin(
     at: str | None,
     delay: str | None,
     priority: int | None,
+    mode: RetryMode | None,
     again: bool,
     rate: float | None,
     because: str,
@@ -50,6 +52,7 @@ def begin(
         at=moment,
         delay=delay,
         priority=priority,
+        mode=mode,
         again=again,
         rate=rate,
         note=because,

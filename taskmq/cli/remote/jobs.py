@@ -23,6 +23,7 @@ from taskmq.cli.server_link import only_here, show_record, show_rows, text_of_in
 from taskmq.cli.typed_values import array_of, instant_of, label_of, node_labels_of, object_of, upstream_from
 from taskmq.errors import JobConflict, JobNotFound
 from taskmq.http import Client
+from taskmq.model.jobs.changes import RetryMode
 from taskmq.model.states import Cancellation, JobState
 
 __all__ = [
@@ -152,9 +153,11 @@ def release(client: Client, *, jobs: Sequence[str], note: str, by: str | None) -
     return _act("release", lambda job: client.jobs.release(job, note=note), jobs)
 
 
-def retry(client: Client, *, jobs: Sequence[str], again: bool, note: str, by: str | None) -> int:
+def retry(
+    client: Client, *, jobs: Sequence[str], mode: RetryMode | None, again: bool, note: str, by: str | None
+) -> int:
     only_here(by=by)
-    return _act("retry", lambda job: client.jobs.retry(job, again=again, note=note), jobs)
+    return _act("retry", lambda job: client.jobs.retry(job, mode=mode, again=again, note=note), jobs)
 
 
 def clone(
@@ -244,7 +247,7 @@ def _act(what: str, one: Callable[[str], ChangedJob], jobs: Sequence[str]) -> in
         try:
             after = one(job)
             is_another = what == "retry" and job not in (after.id, after.job_id)
-            state = f"queued as {after.job_id}" if is_another else "queued" if what == "retry" else after.state
+            state = f"{after.state} as {after.job_id}" if is_another else after.state
             rows.append({"job": job, "state": state, "refused": ""})
             told.append(after)
         except JobNotFound as error:

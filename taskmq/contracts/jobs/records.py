@@ -242,6 +242,7 @@ class JobUpdate(msgspec.Struct, frozen=True, kw_only=True):
         version: the version that it must have.
         after: its state afterwards; the same where only its fields change.
         due, expires: ms since the epoch. A `change` of `due` says anew when the job was to run at first.
+        depends_on: of a job that has ended and is to go on: what it waits for first, of the same tenant.
         cancel_requested: why its worker is to stop it.
         error: of the end that the change is.
         kind, by, note: of the event that is written.
@@ -257,6 +258,7 @@ class JobUpdate(msgspec.Struct, frozen=True, kw_only=True):
     priority: int | msgspec.UnsetType = msgspec.UNSET
     queue: str | msgspec.UnsetType = msgspec.UNSET
     body: bytes | msgspec.UnsetType = msgspec.UNSET
+    depends_on: tuple[JobDependency, ...] = ()
     cancel_requested: str | msgspec.UnsetType = msgspec.UNSET
     error: ErrorRecord | msgspec.UnsetType = msgspec.UNSET
     kind: Literal["change", "cancel", "cancel_requested", "hold", "release", "retry", "preempt_requested"]

@@ -113,7 +113,15 @@ class JobStore(Protocol):
         """Change one live job, and write down the event; the job afterwards, as `get` returns it.
 
         A terminal `after` ends it. A job that waits for others does not run before they have ended: where `after`
-        says that it is queued or scheduled, it is waiting. None, and nothing is changed, where it is not in that
+        says that it is queued or scheduled, it is waiting.
+
+        A `retry` whose `after` is queued lets a job go on that has ended in one of `RESUMABLE`: under its id, with
+        `due` and `body` as they are given, and without its request to end and its time to expire. It keeps its token,
+        so that reports of the dispatch before change nothing. Where it was dispatched, its next attempt begins: the
+        one before is kept among its attempts, and so is the error where it has failed. It waits for `depends_on`
+        first.
+
+        None, and nothing is changed, where it is not in that
         state and version, or where `after` is another state that may not follow it (`taskmq.model.states`).
         """
         ...

@@ -11,6 +11,7 @@ from taskmq.api.values import PriorityLevel
 from taskmq.http.aio.connection import AsyncHttpConnection, every
 from taskmq.http.bodies import new_key
 from taskmq.http.retries import seconds_of_duration
+from taskmq.model.jobs.changes import RetryMode
 from taskmq.model.units import Duration
 from taskmq.operations.bulks import BulkAction
 
@@ -34,6 +35,7 @@ class AsyncBulkCalls:
         at: datetime | None = None,
         delay: Duration | None = None,
         priority: PriorityLevel | None = None,
+        mode: RetryMode | None = None,
         again: bool = False,
         rate: float | None = None,
         note: str = "",
@@ -44,6 +46,7 @@ class AsyncBulkCalls:
         Args:
             everything: all of them are meant, where there is no filter.
             at, delay, priority: what `change` makes different.
+            mode: of a retry, see `jobs.retry`.
             again: `retry` is of jobs that were retried before, too.
             rate: to so many jobs a second.
             key: the same again under it is the same operation. Default: one of this call, which is sent again where
@@ -59,6 +62,7 @@ class AsyncBulkCalls:
             schedule_time=at,
             delay=None if delay is None else seconds_of_duration(delay, "delay"),
             priority=priority,
+            mode=mode,
             again=again,
             rate=rate,
             note=note,

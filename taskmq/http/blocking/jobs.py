@@ -27,6 +27,7 @@ from taskmq.api.values import PriorityLevel
 from taskmq.http.blocking.connection import HttpConnection, every
 from taskmq.http.bodies import change_body, items_of, named_bodies, new_key, query_of_jobs, result_of, submit_body
 from taskmq.http.retries import JobWaits, seconds_of_duration
+from taskmq.model.jobs.changes import RetryMode
 from taskmq.model.units import Duration
 from taskmq.operations.bulks import BulkAction
 from taskmq.submission.explain import Explanation
@@ -190,21 +191,25 @@ class JobCalls:
         job_id: str,
         *,
         version: int | None = None,
+        mode: RetryMode | None = None,
         again: bool = False,
         note: str = "",
         new_id: str | None = None,
     ) -> ChangedJob:
-        """Run a job now: one that waits at once; one that has ended again, as another job.
+        """Run a job now: one that waits at once; one that has ended again.
 
         Args:
-            again: also one that was retried before.
+            mode: of one that has ended: `resume`: it goes on, under its id, with its next attempt; `new`: another job
+                repeats it. Default: `new` with a `new_id`; else it goes on where its submitter chose its id and it
+                neither has succeeded nor was cancelled while it ran.
+            again: also one that another job repeats already.
             new_id: of that other job.
 
         Raises:
             JobConflict: another job repeats it already; names that one.
         """
         path = {"job_id": job_id}
-        body = RetryBody(again=again, note=note)
+        body = RetryBody(mode=mode or (None if new_id is None else "new"), again=again, note=note)
         key = new_id or new_key()
         return self._connection.ask("retryJob", ChangedJob, path=path, body=body, version=version, key=key)
 
@@ -285,6 +290,7 @@ class JobCalls:
         at: datetime | None = None,
         delay: Duration | None = None,
         priority: PriorityLevel | None = None,
+        mode: RetryMode | None = None,
         again: bool = False,
         note: str = "",
     ) -> BulkView:
@@ -294,6 +300,7 @@ class JobCalls:
             everything: all of them are meant, where there is no filter.
             dry_run: only say how many there are.
             at, delay, priority: what `change` makes different.
+            mode: of a retry, see there.
             again: `retry` is of jobs that were retried before, too.
         """
         body = BulkBody(
@@ -306,6 +313,7 @@ class JobCalls:
             schedule_time=at,
             delay=None if delay is None else seconds_of_duration(delay, "delay"),
             priority=priority,
+            mode=mode,
             again=again,
             note=note,
         )

@@ -6,9 +6,11 @@ from typing import Final, Literal
 
 import msgspec
 
+from taskmq.model.jobs.changes import RetryMode
 from taskmq.model.jobs.filters import JobFilter
 
 __all__ = [
+    "MOST_DEFERRED",
     "MOST_REFUSALS",
     "Bulk",
     "BulkAction",
@@ -24,6 +26,10 @@ BulkState = Literal["running", "done", "aborted"]
 
 MOST_REFUSALS: Final = 100
 """Of so many jobs that stayed as they were it is kept why, and of so many others which job repeats them."""
+
+
+MOST_DEFERRED: Final = 10_000
+"""So many jobs may wait until others were retried."""
 
 
 class BulkRefused(msgspec.Struct, frozen=True):
@@ -55,6 +61,7 @@ class Bulk(msgspec.Struct, frozen=True, kw_only=True):
         filter: as people write it; what it says of times counts from `began`.
         at: of a change: when the jobs are to run, in ms; None: as before.
         priority: of a change; None: as before.
+        mode: of a retry: how jobs that have ended are run again; None: each as suits it.
         again: of a retry: also jobs that were retried before.
         rate: to so many jobs a second; None: as fast as it goes.
         matched: how many jobs there were when it began, counted up to a cap.
@@ -66,6 +73,8 @@ class Bulk(msgspec.Struct, frozen=True, kw_only=True):
         pending: ids of the jobs that a runner is at, or was when it died.
         after: the cursor behind those; None before the first page.
         is_listed: there are none behind those.
+        deferred: ids of jobs that wait for others which are to be retried first, the earliest first.
+        fruitless: so many of them in a row were tried since the last one that it was done to.
         due: not before this instant (ms) it goes on.
         holder: who is at it, until `lease_until` (ms).
         version: grows with every change.
@@ -79,6 +88,7 @@ class Bulk(msgspec.Struct, frozen=True, kw_only=True):
     filter: str
     at: int | None = None
     priority: int | None = None
+    mode: RetryMode | None = None
     again: bool = False
     note: str = ""
     rate: float | None = None
@@ -97,6 +107,8 @@ class Bulk(msgspec.Struct, frozen=True, kw_only=True):
     pending: tuple[str, ...] = ()
     after: str | None = None
     is_listed: bool = False
+    deferred: tuple[str, ...] = ()
+    fruitless: int = 0
     due: int = 0
     holder: str = ""
     lease_until: int = 0
@@ -108,6 +120,18 @@ class Bulk(msgspec.Struct, frozen=True, kw_only=True):
     def unique_key(self) -> str | None:
         """What no other bulk may have: its key, with the tenant's name; None without a key."""
         return msgspec.json.encode([self.tenant, self.key]).decode() if self.key else None
+
+    @property
+    def has_more(self) -> bool:
+        """Whether it is to be done to further jobs than the pending ones."""
+        return not self.is_listed or bool(self.deferred)
+
+    @property
+    def may_defer(self) -> bool:
+        """Whether a job that waits for others may have its turn later, since that may help."""
+        if not self.is_listed:
+            return len(self.deferred) < MOST_DEFERRED
+        return self.fruitless < len(self.deferred) + len(self.pending)
 
     @property
     def mark(self) -> str:
@@ -131,7 +155,13 @@ def wanted(which: JobFilter, action: BulkAction, *, again: bool) -> JobFilter:
 
 
 def add_outcomes(
-    bulk: Bulk, *, done: int, refusals: Sequence[BulkRefused], due: int, repeated: Sequence[BulkRepeated] = ()
+    bulk: Bulk,
+    *,
+    done: int,
+    refusals: Sequence[BulkRefused],
+    due: int,
+    repeated: Sequence[BulkRepeated] = (),
+    deferred: Sequence[str] = (),
 ) -> Bulk:
     """The bulk after its pending jobs: no runner is at them, and it goes on at `due` where it has not ended."""
     return msgspec.structs.replace(
@@ -140,6 +170,9 @@ def add_outcomes(
         refused=bulk.refused + len(refusals),
         refusals=(*bulk.refusals, *refusals)[:MOST_REFUSALS],
         repeated=(*bulk.repeated, *repeated)[:MOST_REFUSALS],
+        # The list has the newest first, and those that wait come behind those that they wait for.
+        deferred=(*bulk.deferred, *deferred) if bulk.is_listed else (*reversed(deferred), *bulk.deferred),
+        fruitless=0 if done or not bulk.is_listed else bulk.fruitless + len(deferred),
         pending=(),
         due=due,
     )

@@ -5,9 +5,19 @@ from typing import Final, Literal
 
 import msgspec
 
-from taskmq.model.states import CHANGEABLE, TERMINAL, JobState
+from taskmq.model.states import CHANGEABLE, RESUMABLE, TERMINAL, JobState
 
-__all__ = ["Action", "Decision", "Refusal", "decide", "needs_time", "ready_state"]
+__all__ = [
+    "Action",
+    "Decision",
+    "Refusal",
+    "RetryMode",
+    "decide",
+    "needs_time",
+    "ready_state",
+    "resumption_refusal",
+    "retry_mode",
+]
 
 Action = Literal["change", "cancel", "hold", "release", "retry"]
 """What an operator asks for:
@@ -17,6 +27,14 @@ Action = Literal["change", "cancel", "hold", "release", "retry"]
 - `hold`: it is not to run until it is released;
 - `release`: it may;
 - `retry`: it waits for its time or its next attempt, and is to run now.
+"""
+
+
+RetryMode = Literal["new", "resume"]
+"""How a job that has ended is run again:
+
+- `new`: another job repeats it from the beginning, and each names the other;
+- `resume`: the same job goes on, under its id, with its next attempt, and with what its runs have saved.
 """
 
 
@@ -55,6 +73,27 @@ def needs_time(action: Action, *, is_moved: bool) -> bool:
         is_moved: the job is to have another time.
     """
     return is_moved or action in ("release", "retry")
+
+
+def retry_mode(state: JobState, *, is_named: bool, was_asked_to_end: bool) -> RetryMode:
+    """How a job that has ended is run again unless a mode is named.
+
+    Args:
+        state: its end.
+        is_named: its submitter chose its id, by which others look for it.
+        was_asked_to_end: a worker was asked to stop it.
+    """
+    return "resume" if is_named and resumption_refusal(state, was_asked_to_end=was_asked_to_end) is None else "new"
+
+
+def resumption_refusal(state: JobState, *, was_asked_to_end: bool) -> Refusal | None:
+    """Why a job that has ended cannot go on; None where it can. See `retry_mode`."""
+    if state not in RESUMABLE:
+        return Refusal(f"is {state}, so that it cannot go on: let another job repeat it (mode new)")
+    if was_asked_to_end:
+        # The request is remembered for a week, and would stop the next run.
+        return Refusal("was cancelled while it ran, so that it cannot go on: let another job repeat it (mode new)")
+    return None
 
 
 def decide(action: Action, state: JobState, *, due: int, now: int | None) -> Decision | Refusal:

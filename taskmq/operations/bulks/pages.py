@@ -13,6 +13,7 @@ from typing import Any, Final, NamedTuple
 from taskmq.contracts.jobs import JobRecord
 from taskmq.errors import InvalidOption, TaskMQError
 from taskmq.model.jobs.bulks import BulkAction, wanted
+from taskmq.model.jobs.changes import RetryMode
 from taskmq.model.jobs.filters import JobFilter
 from taskmq.model.topology import class_of
 from taskmq.model.units import Duration, parse_duration
@@ -28,12 +29,14 @@ class BulkChange(NamedTuple):
     """How it is done: what `change` makes different, where what is None stays; and what `retry` is of.
 
     Attributes:
+        mode: how a retry runs jobs again that have ended; None: each as suits it.
         again: of jobs that were retried before, too.
     """
 
     at: datetime | None = None
     delay: Duration | None = None
     priority: int | None = None
+    mode: RetryMode | None = None
     again: bool = False
 
 
@@ -99,10 +102,10 @@ def check_change(action: BulkAction, change: BulkChange) -> None:
         InvalidOption: a change that changes nothing, one to what cannot be, or another action with a change.
     """
     if action != "change":
-        if change._replace(again=False) != BulkChange():
+        if change._replace(mode=None, again=False) != BulkChange():
             raise InvalidOption(f"{action}: only a change has a time, a delay or a priority")
-        if change.again and action != "retry":
-            raise InvalidOption(f"{action}: only a retry is done again to what was retried")
+        if (change.mode or change.again) and action != "retry":
+            raise InvalidOption(f"{action}: only a retry has a mode, and is done again to what was retried")
         return
     if change == BulkChange():
         raise InvalidOption("nothing to change: give a time, a delay or a priority")
@@ -128,6 +131,6 @@ def _action(
         given: dict[str, Any] = {"at": change.at, "delay": change.delay, "priority": change.priority}
         return lambda record: jobs.change(record.id, note=note, **given)
     if action == "retry":
-        return lambda record: jobs.retry(record.id, again=change.again, note=note)
+        return lambda record: jobs.retry(record.id, mode=change.mode, again=change.again, note=note)
     method: Callable[..., Awaitable[object]] = getattr(jobs, action)
     return lambda record: method(record.id, note=note)

@@ -7,7 +7,7 @@ done compares the job's version, so that of two who are at the same piece, since
 
 import asyncio
 import logging
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from msgspec.structs import replace
 
@@ -121,12 +121,14 @@ class BulkRunner:
         bulks = self._app.sessions.store().bulks
         jobs = TenantJobs(self._app, bulk.tenant, by=bulk.user, allows=bulk.allows)
         was_begun = bool(bulk.pending)
+        size = _PIECE if bulk.rate is None else max(1, min(_PIECE, int(bulk.rate)))
         if not was_begun and not bulk.is_listed:
-            size = _PIECE if bulk.rate is None else max(1, min(_PIECE, int(bulk.rate)))
             which = wanted(parse_filter(bulk.filter, bulk.began), bulk.action, again=bulk.again)
             page = await jobs.list(which, after=bulk.after, limit=size)
             ids = tuple(record.id for record in page.jobs)
             bulk = replace(bulk, pending=ids, after=page.after, is_listed=page.after is None)
+        elif not was_begun:
+            bulk = replace(bulk, pending=bulk.deferred[:size], deferred=bulk.deferred[size:])
         claimed = await bulks.write(replace(bulk, holder=self._me, lease_until=now + _LEASE_MS))
         if claimed is None:
             # Another one was faster.
@@ -138,12 +140,15 @@ class BulkRunner:
         for error in errors:
             if isinstance(error, StoreUnavailable):
                 raise error
+        deferred = [one.job_id for one in outcomes if isinstance(one, _Deferred)]
         refusals = [one for one in outcomes if isinstance(one, BulkRefused)]
         repeated = [one for one in outcomes if isinstance(one, BulkRepeated)]
         wait = 0 if claimed.rate is None else round(len(outcomes) / claimed.rate * 1000)
         done = outcomes.count(None) + len(repeated)
-        after = add_outcomes(claimed, done=done, refusals=refusals, due=now + wait, repeated=repeated)
-        if after.is_listed and not errors:
+        after = add_outcomes(
+            claimed, done=done, refusals=refusals, due=now + wait, repeated=repeated, deferred=deferred
+        )
+        if not after.has_more and not errors:
             ended = replace(after, state="done", ended=await self._app.sessions.store().now_ms())
             written = await bulks.write(ended, audit=bulk_entry(ended))
         else:
@@ -158,6 +163,12 @@ class BulkRunner:
         return after.due
 
 
+class _Deferred(NamedTuple):
+    """A job that waits for another one which is to be retried first, by the store's id."""
+
+    job_id: str
+
+
 class _Act:
     """Does to one job what a bulk is about."""
 
@@ -166,8 +177,8 @@ class _Act:
         self._bulk = bulk
         self._note = f"{bulk.note} ({bulk.mark})" if bulk.note else bulk.mark
 
-    async def __call__(self, job_id: str, *, may_be_done: bool) -> BulkRefused | BulkRepeated | None:
-        """Why it stays as it is, or the job that repeats it; None where something else was done to it.
+    async def __call__(self, job_id: str, *, may_be_done: bool) -> "BulkRefused | BulkRepeated | _Deferred | None":
+        """Why it stays as it is for now, or the job that repeats it; None where something else was done to it.
 
         Args:
             may_be_done: another runner was at it.
@@ -181,7 +192,9 @@ class _Act:
                     return await self._repeated(name, record.retried_as)
                 try:
                     after = await self._do(record)
-                except JobConflict:
+                except JobConflict as error:
+                    if error.waits_for and self._bulk.may_defer:
+                        return _Deferred(job_id)
                     before, record = record, await self._jobs.get(job_id)
                     may_be_done = True
                     if record.version == before.version and not await self._is_done(record):
@@ -206,7 +219,7 @@ class _Act:
                 at = None if bulk.at is None else to_datetime(bulk.at)
                 return await self._jobs.change(record, at=at, priority=bulk.priority, **given)
             case "retry":
-                return await self._jobs.retry(record, again=bulk.again, **given)
+                return await self._jobs.retry(record, mode=bulk.mode, again=bulk.again, **given)
             case "cancel":
                 return await self._jobs.cancel(record, **given)
             case "hold":

@@ -14,6 +14,7 @@ from taskmq.errors import InvalidOption, JobConflict
 from taskmq.model.envelope import LAST_INSTANT, new_job_id
 from taskmq.model.identity import AuditEntry
 from taskmq.model.jobs.bulks import Bulk, BulkAction, wanted
+from taskmq.model.jobs.changes import RetryMode
 from taskmq.model.units import Duration, parse_duration, to_ms
 from taskmq.operations.bulks.pages import BulkChange, check_change
 from taskmq.operations.tenant_jobs import TenantJobs
@@ -32,7 +33,7 @@ class BulkOrder(NamedTuple):
     Attributes:
         filter: as in the list of jobs.
         at, delay, priority: what a change makes different; a delay counts from now.
-        again: a retry is of jobs that were retried before, too.
+        mode, again: of a retry, see `Bulk`.
         rate: to so many jobs a second.
         tasks: see `Bulk`.
     """
@@ -42,6 +43,7 @@ class BulkOrder(NamedTuple):
     at: datetime | None = None
     delay: Duration | None = None
     priority: int | None = None
+    mode: RetryMode | None = None
     again: bool = False
     rate: float | None = None
     note: str = ""
@@ -79,7 +81,7 @@ class TenantBulks:
             JobConflict: another order was given under the key.
             InvalidOption: see `check_change`; or a rate that is none.
         """
-        check_change(order.action, BulkChange(order.at, order.delay, order.priority, order.again))
+        check_change(order.action, BulkChange(order.at, order.delay, order.priority, order.mode, order.again))
         if order.rate is not None and not _LEAST_RATE <= order.rate <= _MOST_RATE:
             raise InvalidOption(f"rate={order.rate}: {_LEAST_RATE} to {_MOST_RATE:,.0f} jobs a second")
         store = self._app.sessions.store()
@@ -97,6 +99,7 @@ class TenantBulks:
             filter=order.filter,
             at=at,
             priority=order.priority,
+            mode=order.mode,
             again=order.again,
             note=order.note,
             rate=order.rate,
@@ -152,7 +155,7 @@ def _fingerprint(order: BulkOrder) -> str:
     delay = None if order.delay is None else to_ms(parse_duration(order.delay, what="delay"))
     said = (order.action, order.filter, at, delay, order.priority, order.rate, order.note)
     # Only where it is said: so an order from before it could be said is the same one still.
-    more = ("again",) if order.again else ()
+    more = (order.mode, order.again) if order.mode or order.again else ()
     return hashlib.sha256(msgspec.json.encode((*said, *more))).hexdigest()
 
 

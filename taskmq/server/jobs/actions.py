@@ -63,15 +63,15 @@ async def retry_job(
     jobs: OwnJobs,
     data: JSONBody[RetryBody | None] = None,
 ) -> Response[ChangedJob]:
-    """Run a job now: one that waits at once (200); one that has ended again, as another job (201).
+    """Run a job now: one that waits at once; one that has ended again: it goes on (200), or another repeats it (201).
 
-    One that was retried so before is 409, unless `again` is said: `retried_as` names the job that repeats it.
+    One that another job repeats already is 409, unless `again` is said: its `retried_as` names that one.
     """
     before = await jobs.get(job_id)
     body = data or RetryBody()
-    new_id = idempotency_key(request.headers)
+    key = idempotency_key(request.headers)
     with matched_version(request.headers) as version:
-        after = await jobs.retry(before, version=version, again=body.again, new_id=new_id, note=body.note)
+        after = await jobs.retry(before, version=version, mode=body.mode, again=body.again, key=key, note=body.note)
     return changed("retried", after, jobs, code=200 if after.id == before.id else 201)
 
 

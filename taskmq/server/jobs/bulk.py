@@ -40,7 +40,7 @@ async def act_on_jobs(
     request was answered for is done, whatever becomes of this server.
     """
     check_filter(data.filter, everything=data.everything)
-    change = BulkChange(data.schedule_time, data.delay, priority_number(data.priority), data.again)
+    change = BulkChange(data.schedule_time, data.delay, priority_number(data.priority), data.mode, data.again)
     check_change(data.action, change)
     if data.dry_run:
         async with answered_in_time(state["settings"]):

@@ -58,6 +58,7 @@ async def begin_bulk(
         at=data.schedule_time,
         delay=data.delay,
         priority=priority_number(data.priority),
+        mode=data.mode,
         again=data.again,
         rate=data.rate,
         note=data.note,

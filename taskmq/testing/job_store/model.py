@@ -58,7 +58,7 @@ from taskmq.model.jobs.reports import (
 )
 from taskmq.model.jobs.tokens import ends_forgotten_dispatch, is_forgotten, is_invented, next_token
 from taskmq.model.jobs.uniqueness import KeyHolder, UniqueKey, availability
-from taskmq.model.states import TERMINAL, UNDERWAY, JobState, can_follow
+from taskmq.model.states import RESUMABLE, TERMINAL, UNDERWAY, JobState, can_follow
 from taskmq.model.units import storable
 from taskmq.testing.caller_transactions import Branching
 from taskmq.testing.job_store.catalogue import CatalogueModel
@@ -69,7 +69,18 @@ from taskmq.testing.job_store.leases import LeaseModel
 from taskmq.testing.job_store.match import fits
 from taskmq.testing.job_store.nodes import NodeModel
 from taskmq.testing.job_store.schedules import ScheduleModel
-from taskmq.testing.job_store.values import escaped, handed_out, lane_of, reason_of, shard_of
+from taskmq.testing.job_store.values import (
+    attempt_of,
+    by_due,
+    by_id,
+    escaped,
+    handed_out,
+    lane_of,
+    last_attempt,
+    reason_of,
+    resumed,
+    shard_of,
+)
 
 __all__ = ["JobModel"]
 
@@ -228,9 +239,7 @@ class JobModel(Branching):
         return None if known is None else known[0]
 
     def list_jobs(self, which: JobFilter = EVERYTHING, *, after: str | None = None, limit: int = 50) -> JobPage:
-        found = sorted(
-            (job for job in self.jobs.values() if fits(which, job, now=self.now)), key=_by_id, reverse=True
-        )
+        found = sorted((job for job in self.jobs.values() if fits(which, job, now=self.now)), key=by_id, reverse=True)
         behind = [replace(job, body=b"", result=b"") for job in found if after is None or job.id < after]
         return JobPage(behind[:limit], behind[limit - 1].id if len(behind) > limit else None)
 
@@ -239,8 +248,10 @@ class JobModel(Branching):
 
     def update(self, update: JobUpdate) -> JobRecord | None:
         job = self.jobs.get(update.id)
-        if job is None or (job.state, job.version) != (update.before, update.version) or job.state in TERMINAL:
+        if job is None or (job.state, job.version) != (update.before, update.version):
             return None
+        if job.state in TERMINAL:
+            return self._resume(job, update)
         if update.after is not update.before and not can_follow(update.before, update.after):
             return None
         after = update.after
@@ -257,6 +268,22 @@ class JobModel(Branching):
         if update.audit is not None:
             self.identity.note(self.now, [update.audit])
         return changed
+
+    def _resume(self, job: JobRecord, update: JobUpdate) -> JobRecord | None:
+        """Let a job go on that has ended."""
+        is_meant = update.kind == "retry" and update.after is JobState.QUEUED and job.state in RESUMABLE
+        found = [(each, self.jobs.get(each.id)) for each in update.depends_on]
+        upstream = [(each, other.state) for each, other in found if other is not None and other.tenant == job.tenant]
+        if not is_meant or len(upstream) < len(found):
+            return None
+        if job.dispatched is not None:
+            self._attempts[job.id].append(last_attempt(job))
+        self._outages.pop(job.id, None)
+        live = self.jobs[job.id] = resumed(job, update, waits=self.dependencies.add(job.id, upstream))
+        self.note(live, update.kind, by=update.by, note=update.note)
+        if update.audit is not None:
+            self.identity.note(self.now, [update.audit])
+        return live
 
     def events(self, job_id: str) -> list[HistoryEntry]:
         return [entry for _, entry in self._events.get(job_id, ())]
@@ -302,7 +329,7 @@ class JobModel(Branching):
         ]
         return [
             KeptJob(job=job, events=self.events(job.id), attempts=self.attempts(job.id))
-            for job in sorted(found, key=_by_id)
+            for job in sorted(found, key=by_id)
             if after is None or job.id > after
         ][:limit]
 
@@ -342,7 +369,7 @@ class JobModel(Branching):
 
     def ready(self, lane: Lane) -> list[JobRecord]:
         """Those of the lane that can be dispatched, in their order."""
-        return sorted((job for job in self._in_lanes() if lane_of(job) == lane), key=_by_due)
+        return sorted((job for job in self._in_lanes() if lane_of(job) == lane), key=by_due)
 
     def heads(self, queues: Sequence[str]) -> dict[Lane, LaneHead]:
         lanes = {lane_of(job) for job in self._in_lanes() if job.queue in queues}
@@ -442,15 +469,8 @@ class JobModel(Branching):
         after = after_report(report.kind, cancel_requested=job.cancel_requested is not None)
         changed = self._set(job, after, **self._reported(job, report, after))
         if after is JobState.RETRYING:
-            self._attempts[job.id].append(
-                AttemptRecord(
-                    attempt=job.attempt,
-                    started=report.started,
-                    ended=self._end(report),
-                    worker=report.worker,
-                    error=changed.error,
-                )
-            )
+            self._attempts[job.id].append(attempt_of(job, report, ended=self._end(report), error=changed.error))
+            self._outages.pop(job.id, None)
         if ran_again(report, job.started):
             self.note(changed, "interrupted", by=job.worker, note=storable(restart_note(report)), started=job.started)
         if report.kind == "detached":
@@ -459,8 +479,6 @@ class JobModel(Branching):
             note = storable(interruption.reason)
             self.note(changed, interruption.kind, by=report.worker, note=note, started=report.started)
             self._outages[job.id] += interruption.is_outage
-        if after is JobState.RETRYING:
-            self._outages.pop(job.id, None)
         if report.kind == "refused":
             self.note(changed, "refused", by=report.worker, note=changed.error.message if changed.error else "")
         has_dependents = after in TERMINAL and self.dependencies.has_dependents(job.id)
@@ -543,7 +561,7 @@ class JobModel(Branching):
             for job in self.jobs.values()
             if job.state in UNDERWAY and self.slot_of(job.queue) == slot and (job.dispatched or 0) < dispatched_before
         ]
-        return sorted(found, key=_by_id)
+        return sorted(found, key=by_id)
 
     def set_token(self, batch: int, job_id: str, token: int) -> None:
         """Let the job's dispatch have the token that another store has given it."""
@@ -580,11 +598,3 @@ class JobModel(Branching):
             version=job.version, at=self.now, kind=kind, state=job.state, by=by, note=note, started=started
         )
         self._events[job.id].append((next(self._numbers), entry))
-
-
-def _by_id(job: JobRecord) -> str:
-    return job.id
-
-
-def _by_due(job: JobRecord) -> tuple[int, str]:
-    return job.due, job.id

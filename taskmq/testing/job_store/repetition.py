@@ -1,4 +1,4 @@
-"""Jobs of a `JobModel` that have ended and are repeated."""
+"""Jobs of a `JobModel` that have ended and are repeated by others."""
 
 from msgspec.structs import replace
 

@@ -1,10 +1,26 @@
 """Jobs of a `JobModel` as values: where they wait, what schedulers get of them, and how their errors are kept."""
 
-from taskmq.contracts.jobs import DispatchedJob, JobRecord, Lane
+from msgspec import UNSET
+from msgspec.structs import replace
+
+from taskmq.contracts.jobs import AttemptRecord, DispatchedJob, JobRecord, JobUpdate, Lane
+from taskmq.model.jobs.reports import Report
 from taskmq.model.outcome import ErrorRecord
+from taskmq.model.states import JobState
 from taskmq.model.units import storable
 
-__all__ = ["escaped", "handed_out", "lane_of", "reason_of", "shard_of"]
+__all__ = [
+    "attempt_of",
+    "by_due",
+    "by_id",
+    "escaped",
+    "handed_out",
+    "lane_of",
+    "last_attempt",
+    "reason_of",
+    "resumed",
+    "shard_of",
+]
 
 
 def shard_of(job_id: str) -> int:
@@ -49,3 +65,47 @@ def handed_out(job: JobRecord, *, outages: int) -> DispatchedJob:
         due=job.due if job.first_started is None else None,
         outages=outages,
     )
+
+
+def resumed(job: JobRecord, update: JobUpdate, *, waits: bool) -> JobRecord:
+    """A job that had ended, as it goes on.
+
+    Args:
+        waits: for other jobs.
+    """
+    return replace(
+        job,
+        state=JobState.WAITING if waits else JobState.QUEUED,
+        version=job.version + 1,
+        attempt=job.attempt + (job.dispatched is not None),
+        due=job.due if update.due is UNSET else update.due,
+        scheduled=job.scheduled if update.due is UNSET else job.scheduled_for,
+        expires=None,
+        finished=None,
+        cancel_requested=None,
+        body=job.body if update.body is UNSET else update.body,
+        error=job.error if job.state is JobState.FAILED else None,
+        retried_as="",
+    )
+
+
+def attempt_of(job: JobRecord, report: Report, *, ended: int, error: ErrorRecord | None) -> AttemptRecord:
+    """The attempt of which a report says that another one follows it."""
+    return AttemptRecord(attempt=job.attempt, started=report.started, ended=ended, worker=report.worker, error=error)
+
+
+def last_attempt(job: JobRecord) -> AttemptRecord:
+    """The attempt that has ended a job, as it is kept once the job goes on."""
+    return AttemptRecord(
+        attempt=job.attempt, started=job.started, ended=job.finished or 0, worker=job.worker, error=job.error
+    )
+
+
+def by_id(job: JobRecord) -> str:
+    """The order of submission."""
+    return job.id
+
+
+def by_due(job: JobRecord) -> tuple[int, str]:
+    """The order within a lane."""
+    return job.due, job.id

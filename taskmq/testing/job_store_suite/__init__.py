@@ -31,6 +31,7 @@ from taskmq.testing.job_store_suite.quotas import QuotaCases
 from taskmq.testing.job_store_suite.races import Races
 from taskmq.testing.job_store_suite.repetition import Repetitions
 from taskmq.testing.job_store_suite.reports import Interruptions, ReportProofs, Reports, RestoredStores
+from taskmq.testing.job_store_suite.resumption import Resumptions
 from taskmq.testing.job_store_suite.retention import Retention
 from taskmq.testing.job_store_suite.schedules import ScheduleFirings, ScheduleRows
 from taskmq.testing.job_store_suite.submissions import Submissions
@@ -55,6 +56,7 @@ class JobStoreSuite(
     ReportProofs,
     Retention,
     Repetitions,
+    Resumptions,
     Timers,
     ScheduleRows,
     ScheduleFirings,

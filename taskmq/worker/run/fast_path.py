@@ -180,7 +180,7 @@ class FastPath:
         context = Context(
             envelope,
             job_id=envelope.id,
-            max_attempts=plain.max_attempts,
+            max_attempts=envelope.earlier + plain.max_attempts,
             queue=plain.queue,
             redelivered=False,
             _deadline=None if plain.timeout is None else started / 1000 + plain.timeout,

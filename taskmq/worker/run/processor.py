@@ -152,7 +152,7 @@ class Processor:
         outcome = outcome_of_error(
             error,
             policy=plan.retry,
-            attempt=attempt.envelope.attempt,
+            attempt=attempt.envelope.attempt - attempt.envelope.earlier,
             fraction=random.random,
             # What is acknowledged before its run is not to run twice.
             outages=MOST_OUTAGES if plan.ack == "early" else count_outages(attempt),
@@ -200,7 +200,7 @@ class Processor:
         context = Context(
             envelope,
             job_id=attempt.job_id,
-            max_attempts=plan.retry.max_attempts if plan.retry else 1,
+            max_attempts=envelope.earlier + (plan.retry.max_attempts if plan.retry else 1),
             queue=logical_queue(attempt.delivery.queue),
             redelivered=attempt.delivery.redelivered,
             _deadline=None if plan.timeout is None else started / 1000 + plan.timeout,

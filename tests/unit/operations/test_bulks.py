@@ -1,6 +1,7 @@
 """Bulks that the store keeps: carried out in pieces, by whoever is there, and each job at most once."""
 
 import asyncio
+import itertools
 from collections import Counter
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -12,11 +13,13 @@ from taskmq import TaskMQ
 from taskmq.client.session import Session
 from taskmq.contracts.broker import BrokerOptions
 from taskmq.contracts.identity import Actor, AuditFilter
-from taskmq.contracts.jobs import JobRecord, JobUpdate, NewJob, Submitted
+from taskmq.contracts.jobs import JobDetail, JobRecord, JobUpdate, NewJob, Submitted
 from taskmq.errors import InvalidFilter, InvalidOption, StoreUnavailable
 from taskmq.model.envelope import LAST_INSTANT
 from taskmq.model.identity import EVERYTHING_OF_ALL
 from taskmq.model.jobs.bulks import Bulk
+from taskmq.model.jobs.changes import RetryMode
+from taskmq.model.jobs.dependencies import JobDependency
 from taskmq.model.states import JobState
 from taskmq.operations.bulks import BulkOrder, BulkRunner, TenantBulks
 from taskmq.testing.job_store import MemoryJobStore
@@ -172,9 +175,45 @@ async def test_what_was_retried_is_not_retried_by_a_second_bulk_unless_that_says
 
 
 @run_by(play)
-async def test_only_a_retry_is_done_again(stage: Stage, /) -> None:
-    with pytest.raises(InvalidOption, match="only a retry is done again"):
-        await _bulks(stage).begin(BulkOrder("cancel", "", again=True))
+async def test_only_a_retry_is_done_again_and_has_a_mode(stage: Stage, /) -> None:
+    for order in (BulkOrder("cancel", "", again=True), BulkOrder("cancel", "", mode="new")):
+        with pytest.raises(InvalidOption, match="only a retry has a mode, and is done again"):
+            await _bulks(stage).begin(order)
+
+
+@pytest.mark.parametrize("mode", ["new", "resume"])
+@run_by(play)
+async def test_a_failed_graph_is_retried_in_the_order_in_which_its_jobs_wait(
+    stage: Stage, /, mode: RetryMode
+) -> None:
+    (first,) = await _jobs(stage, 1)
+    upstream, ids = first, [first]
+    for _ in range(30):
+        (upstream,) = await _jobs(stage, 1, detail=JobDetail(depends_on=(JobDependency(upstream),)))
+        ids.append(upstream)
+    (alone,) = await _jobs(stage, 1, detail=JobDetail(depends_on=(JobDependency(first),)), tenant="")
+    async with stage.running(BulkRunner(_app(stage), me="a")):
+        await _bulks(stage).begin(BulkOrder("cancel", f"id:{first}"))
+        await stage.pass_by(2)
+        while stage.model.release_dependents().is_more:
+            pass
+        assert {stage.job(job_id).state for job_id in ids[1:]} == {JobState.UPSTREAM_FAILED}
+        # Without the one that was cancelled none of them has anything to wait for.
+        refused = await _bulks(stage).begin(BulkOrder("retry", "status:upstream_failed", mode=mode))
+        await stage.pass_by(10)
+        bulk = await _bulks(stage).begin(BulkOrder("retry", "status:cancelled,upstream_failed", mode=mode))
+        await stage.pass_by(40)
+
+    ended = await _ended(stage, refused)
+    assert (ended.matched, ended.done, ended.refused) == (31, 0, 31)
+    assert {each.error for each in ended.refusals} == {"JobConflict"}
+    ended = await _ended(stage, bulk)
+    assert (ended.matched, ended.done, ended.refused, ended.deferred) == (32, 32, 0, ())
+    again = {job_id: stage.job(job_id).retried_as or job_id for job_id in (*ids, alone)}
+    assert stage.job(again[first]).state is JobState.QUEUED
+    assert {stage.job(again[job_id]).state for job_id in (*ids[1:], alone)} == {JobState.WAITING}
+    for before, job_id in itertools.pairwise(ids):
+        assert [each.id for each in stage.model.unmet(again[job_id])] == [again[before]]
 
 
 @run_by(play)

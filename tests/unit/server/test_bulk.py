@@ -58,8 +58,8 @@ def test_ended_jobs_are_repeated_once_each(site: Site) -> None:
         site.submit(job_id=f"j{number}")
         site("DELETE", f"/jobs/j{number}")
 
-    first = _bulk(site, "retry", "task:data_*", limit=2)
-    second = _bulk(site, "retry", "task:data_*", limit=2, cursor=first["next"])
+    first = _bulk(site, "retry", "task:data_*", limit=2, mode="new")
+    second = _bulk(site, "retry", "task:data_*", limit=2, mode="new", cursor=first["next"])
 
     assert (first["done"], second["done"], second["next"]) == (2, 1, None)
     assert site("GET", "/jobs/count").json()["count"] == 6

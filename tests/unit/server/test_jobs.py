@@ -207,8 +207,8 @@ def test_an_ended_job_is_retried_as_another_one(site: Site) -> None:
     site.submit()
     site("DELETE", "/jobs/order-17")
 
-    first = site("POST", "/jobs/order-17/retry", headers={"Idempotency-Key": "second"})
-    again = site("POST", "/jobs/order-17/retry", headers={"Idempotency-Key": "second"})
+    first = site("POST", "/jobs/order-17/retry", {"mode": "new"}, headers={"Idempotency-Key": "second"})
+    again = site("POST", "/jobs/order-17/retry", {"mode": "new"}, headers={"Idempotency-Key": "second"})
 
     assert (first.status_code, first.json()["job_id"]) == (201, "second")
     assert again.json()["id"] == first.json()["id"]
@@ -322,7 +322,7 @@ def test_running_again_what_has_ended_is_in_the_audit(site: Site) -> None:
     site("DELETE", "/jobs/order-17")
     job = site("GET", "/jobs/order-17").json()["id"]
 
-    site("POST", "/jobs/order-17/retry", {"note": "once more"})
+    site("POST", "/jobs/order-17/retry", {"note": "once more", "mode": "new"})
     site("POST", "/jobs/order-17/clone", {"job_id": "copy"})
 
     entries = site("GET", "/audit?action=job.").json()["items"]
@@ -337,9 +337,9 @@ def test_a_job_is_retried_once_unless_another_run_is_asked_for(site: Site) -> No
     site.submit()
     site("DELETE", "/jobs/order-17")
 
-    made = site("POST", "/jobs/order-17/retry", {})
-    refused = site("POST", "/jobs/order-17/retry", {})
-    again = site("POST", "/jobs/order-17/retry", {"again": True})
+    made = site("POST", "/jobs/order-17/retry", {"mode": "new"})
+    refused = site("POST", "/jobs/order-17/retry", {"mode": "new"})
+    again = site("POST", "/jobs/order-17/retry", {"mode": "new", "again": True})
 
     assert (made.status_code, refused.status_code, again.status_code) == (201, 409, 201)
     assert made.json()["id"] in refused.json()["detail"]
@@ -349,13 +349,28 @@ def test_a_job_is_retried_once_unless_another_run_is_asked_for(site: Site) -> No
     assert site("GET", "/jobs/count?filter=status:cancelled+retried:yes").json()["count"] == 1
 
 
+def test_a_job_with_an_id_of_its_submitters_goes_on_under_it(site: Site) -> None:
+    site.submit()
+    site("DELETE", "/jobs/order-17")
+    job = site("GET", "/jobs/order-17").json()["id"]
+
+    made = site("POST", "/jobs/order-17/retry", {"note": "once more"})
+
+    assert (made.status_code, made.json()["id"], made.json()["state"]) == (200, job, "queued")
+    (*_, entry) = site("GET", "/jobs/order-17/history").json()["items"]
+    assert (entry["kind"], entry["by"], entry["note"]) == ("retry", "acme-admin", "once more")
+    assert site("GET", "/audit?action=job.retry").json()["items"][0]["after"] == {"mode": "resume"}
+    assert site("GET", "/jobs/count").json()["count"] == 1
+    assert site("POST", "/jobs/order-17/retry", {"mode": "sideways"}).status_code == 400
+
+
 def test_the_same_request_for_a_retry_is_the_same_retry(site: Site) -> None:
     site.submit()
     site("DELETE", "/jobs/order-17")
     version = site("GET", "/jobs/order-17").headers["ETag"]
     headers = {"Idempotency-Key": "once", "If-Match": version}
 
-    first, second = (site("POST", "/jobs/order-17/retry", {}, headers=headers) for _ in range(2))
+    first, second = (site("POST", "/jobs/order-17/retry", {"mode": "new"}, headers=headers) for _ in range(2))
 
     assert (first.status_code, first.json()) == (second.status_code, second.json())
     assert site("GET", "/jobs/count").json()["count"] == 2

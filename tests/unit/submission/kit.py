@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 
-from taskmq import Ignore, Reject, Retry, RetryPolicy, Snooze, TaskMQ
+from taskmq import Context, Ignore, Reject, Retry, RetryPolicy, Snooze, TaskMQ
 from taskmq.client.session import Session
 from taskmq.contracts.broker import BrokerOptions
 from taskmq.submission import Jobs
@@ -59,6 +59,17 @@ def define(app: TaskMQ) -> None:
     async def sleep(seconds: float) -> str:
         await asyncio.sleep(seconds)
         return "slept"
+
+    @app.task(name="counted", queue="work", retry=None)
+    async def counted(context: Context, until: int) -> list[int]:
+        await context.resume()
+        found: list[int] = [*(context.last_checkpoint or [])]
+        while len(found) < until:
+            found.append(len(found) + 1)
+            await context.acheckpoint(found)
+            if len(found) == until - 1:
+                raise ValueError("not yet")
+        return found
 
     @app.task(name="kept", queue="work", lane="store", retry=RETRY)
     async def kept(number: int) -> int:

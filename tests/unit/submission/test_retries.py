@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from taskmq.contracts.identity import Actor, AuditFilter
-from taskmq.errors import JobConflict
+from taskmq.errors import InvalidOption, JobConflict
 from taskmq.model.identity import EVERYTHING_OF_ALL
 from taskmq.model.jobs.filters import JobFilter
 from taskmq.model.states import JobState
@@ -87,3 +87,102 @@ async def test_a_retry_needs_the_version_that_it_names(shop: Shop, /) -> None:
     await shop.jobs.aretry(record, version=record.version)
 
     assert await shop.jobs.acount() == 2
+
+
+@run_by(in_shop)
+async def test_a_failed_job_goes_on_under_the_id_that_its_submitter_chose(shop: Shop, /) -> None:
+    job = await shop.jobs.asubmit("fail", "no", job_id="order-17")
+    await job.aoutcome(timeout=60)
+    failed = await shop.jobs.aget("order-17")
+    assert (failed.state, failed.attempt) == (JobState.FAILED, 3)
+
+    again = await shop.jobs.aretry("order-17", by="ann")
+
+    assert again.id == job.id
+    assert (await shop.jobs.aget("order-17")).state is JobState.QUEUED
+    # Its old end does not answer who waits for the new one, and three further attempts are made.
+    outcome = await again.aoutcome(timeout=60)
+    ended = await shop.jobs.aget("order-17")
+    assert (ended.state, ended.attempt, ended.id) == (JobState.FAILED, 6, failed.id)
+    assert outcome.error is not None
+    assert [one.attempt for one in await shop.jobs.aattempts("order-17")] == [1, 2, 3, 4, 5]
+    assert [(one.kind, one.by) for one in await shop.jobs.ahistory("order-17")] == [("retry", "ann")]
+    assert await shop.jobs.acount() == 1
+
+
+@run_by(in_shop)
+async def test_a_job_goes_on_from_its_checkpoint(shop: Shop, /) -> None:
+    job = await shop.jobs.asubmit("counted", 3, job_id="archive")
+    await job.aoutcome(timeout=60)
+    await shop.jobs.aretry("archive")
+
+    assert await job.aresult(timeout=60) == [1, 2, 3]
+
+
+@run_by(in_shop)
+async def test_a_submission_under_the_id_of_a_failed_job_says_that_it_has_failed(shop: Shop, /) -> None:
+    first = await shop.jobs.asubmit("end", "reject", job_id="order-17")
+    await first.aoutcome(timeout=5)
+
+    second = await shop.jobs.asubmit("end", "reject", job_id="order-17")
+
+    assert (first.existing, second.existing) == (None, JobState.FAILED)
+    assert second.id == first.id
+    assert (await shop.jobs.aget("order-17")).state is JobState.FAILED
+
+
+@pytest.mark.parametrize(
+    ("how", "is_named", "mode"),
+    [("reject", True, "resume"), ("reject", False, "new"), ("done", True, "new"), ("done", False, "new")],
+)
+@run_by(in_shop)
+async def test_a_job_goes_on_or_is_repeated_as_suits_it(shop: Shop, /, how: str, is_named: bool, mode: str) -> None:
+    job = await shop.jobs.asubmit("end", how, job_id="order-17" if is_named else None)
+    await job.aoutcome(timeout=5)
+
+    again = await shop.jobs.aretry(job.id)
+
+    assert ("resume" if again.id == job.id else "new") == mode
+
+
+@run_by(in_shop)
+async def test_a_job_that_cannot_go_on_is_left_as_it_is(shop: Shop, /) -> None:
+    done = await shop.jobs.asubmit("double", 1)
+    await done.aresult(timeout=5)
+    with pytest.raises(JobConflict, match="is succeeded, so that it cannot go on"):
+        await shop.jobs.aretry(done.id, mode="resume")
+
+    stopped = await shop.jobs.asubmit("sleep", 600, job_id="long")
+    while (await shop.jobs.aget("long")).state is not JobState.RUNNING:
+        await asyncio.sleep(0.1)
+    await shop.jobs.acancel("long")
+    await stopped.aoutcome(timeout=60)
+    with pytest.raises(JobConflict, match="was cancelled while it ran"):
+        await shop.jobs.aretry("long", mode="resume")
+    with pytest.raises(InvalidOption, match="goes on under its own id"):
+        await shop.jobs.aretry("long", mode="resume", new_id="other")
+    assert (await shop.jobs.aretry("long")).id != "long"
+
+
+@run_by(in_shop)
+async def test_what_waited_runs_again_behind_what_it_waited_for(shop: Shop, /) -> None:
+    first = await shop.jobs.asubmit("end", "reject", job_id="first")
+    second = await shop.jobs.asubmit("double", 1, job_id="second", depends_on=[first])
+    third = await shop.jobs.asubmit("double", 2, depends_on=[second])
+    await asyncio.gather(*(job.aoutcome(timeout=60) for job in (first, second, third)))
+
+    for job in (second, third):
+        with pytest.raises(JobConflict, match="retry that one first, or clone this one") as caught:
+            await shop.jobs.aretry(job.id)
+        assert caught.value.waits_for
+    # With another call the first one may succeed; those behind it wait for the new one.
+    again = await shop.jobs.aretry("first", mode="new")
+    await shop.jobs.ahold(again.id)
+    await shop.jobs.achange(again.id, args=["done"])
+    await shop.jobs.aretry("second")
+    repeated = await shop.jobs.aretry(third.id)
+    states = [(await shop.jobs.aget(name)).state for name in ("second", repeated.id)]
+    assert states == [JobState.WAITING, JobState.WAITING]
+    await shop.jobs.arelease(again.id)
+
+    assert await asyncio.gather(*(job.aresult(timeout=60) for job in (again, second, repeated))) == ["done", 2, 4]

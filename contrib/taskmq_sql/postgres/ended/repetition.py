@@ -1,30 +1,66 @@
-"""Jobs that have ended and are repeated: the new one is made, and the old one says so, in one transaction."""
+"""Jobs that have ended and are run again: by another one, or by themselves; all of it in one transaction."""
 
 from typing import Final
 
-from taskmq.contracts.jobs import JobUpdate, NewJob, Submitted
+from msgspec import UNSET
+
+from taskmq.contracts.jobs import JobRecord, JobUpdate, NewJob, Submitted
 from taskmq.model.envelope import submitted_at
 from taskmq.model.jobs.quotas import Quotas
-from taskmq.model.states import TERMINAL
+from taskmq.model.states import RESUMABLE, TERMINAL, JobState
 from taskmq_sql.identity import note as note_audit
 from taskmq_sql.jobs.codes import CODES
 from taskmq_sql.jobs.partitions import DAY
+from taskmq_sql.jobs.tables import LONGEST_BODY
 from taskmq_sql.jobs.values import is_job_id
-from taskmq_sql.postgres.connections import Connection
+from taskmq_sql.postgres.connections import Connection, Row
 from taskmq_sql.postgres.database import Database
+from taskmq_sql.postgres.dependencies import depend, find_upstream
+from taskmq_sql.postgres.records import job_records
 from taskmq_sql.postgres.reports import Note, note
+from taskmq_sql.postgres.statements import JOB_COLUMNS
 from taskmq_sql.postgres.submission import insert_within, numbers_of
 from taskmq_sql.postgres.transactions import drive
 
-__all__ = ["retry"]
+__all__ = ["resume", "retry"]
 
 # Who comes later waits here, and finds another version.
 _LOCK: Final = """
-select ended from taskmq.job_history
+select ended, tenant from taskmq.job_history
 where id = $1 and ended >= $2 and version = $3 and state = $4::smallint for no key update"""
 _MARK: Final = """
 update taskmq.job_history set version = version + 1, retried_as = $3 where id = $1 and ended = $2"""
 _NOW: Final = "select taskmq.now_ms()"
+_COLUMNS: Final = {name: name for name in JOB_COLUMNS.split(", ")}
+_AGAIN: Final = _COLUMNS | {
+    "due": "coalesce($4::bigint, due)",
+    "scheduled": "case when $4::bigint is null then scheduled else coalesce(scheduled, due) end",
+    "expires": "null",
+    "version": "version + 1",
+    "attempt": "attempt + (dispatched is not null)::int",
+    "state": "$3::smallint",
+    "cancel_requested": "null",
+    "body": "case when $5::boolean then $6::bytea else body end",
+    **{name: f"case when state = 6 then {name} end" for name in ("error_type", "error_message", "traceback")},
+}
+_RESUME: Final = f"""
+with gone as (delete from taskmq.job_history where id = $1 and ended = $2 returning *),
+a as (insert into taskmq.attempt (id, at, started, ended, attempt, worker, error_type, error_message, traceback)
+      select id, taskmq.now_ms(), started, finished, attempt, worker, error_type, error_message, traceback
+      from gone where dispatched is not null),
+u as (insert into taskmq.job ({JOB_COLUMNS}, has_dependents)
+      select {", ".join(_AGAIN.values())}, nullif(exists (select from taskmq.dependency where upstream = $1), false)
+      from gone returning *),
+q as (insert into taskmq.ready (queue, priority, tenant, due, id)
+      select queue, priority, tenant, due, id from u where state = 1),
+n as (delete from taskmq.job_body where id = $1 and $5::boolean and $7::bytea is null),
+b as (insert into taskmq.job_body (id, body) select id, $7::bytea from u where $7::bytea is not null
+      on conflict (id) do update set body = excluded.body)
+select {JOB_COLUMNS.removesuffix(", body")},
+  coalesce(body, $7::bytea, (select body from taskmq.job_body b where b.id = u.id)) as body,
+  (select detail from taskmq.job_detail d where d.id = u.id) as detail
+from u"""
+"""The job goes on under its token, so that what comes of the dispatch before is superseded."""
 
 
 async def retry(database: Database, job: NewJob, update: JobUpdate, *, quotas: Quotas) -> Submitted | None:
@@ -34,21 +70,57 @@ async def retry(database: Database, job: NewJob, update: JobUpdate, *, quotas: Q
     numbers = await numbers_of(database.names, [job])
 
     async def work(connection: Connection) -> Submitted | None:
-        earliest = submitted_at(update.id) - DAY
-        given = (update.version, CODES[update.before])
-        # A clock that is a day ahead of ours has made the id of what only the second look finds.
-        ended = await connection.fetchval(_LOCK, update.id, earliest, *given)
-        if ended is None and (ended := await connection.fetchval(_LOCK, update.id, 0, *given)) is None:
+        if (row := await _locked(connection, update)) is None:
             return None
         (answer,) = await insert_within(connection, [job], numbers, quotas)
         if answer.is_new:
-            await connection.execute(_MARK, update.id, ended, job.id)
-            await note(
-                connection,
-                [Note(update.id, update.version + 1, update.kind, update.before, update.by, update.note)],
-            )
-            if update.audit is not None:
-                await drive(connection, note_audit(await connection.fetchval(_NOW), [update.audit]))
+            await connection.execute(_MARK, update.id, row["ended"], job.id)
+            await _write_down(connection, update, update.before)
         return answer
 
     return await database.changes.run("transaction", work)
+
+
+async def resume(database: Database, update: JobUpdate) -> JobRecord | None:
+    """Let a job go on that has ended, as `JobStore.update` does."""
+    is_meant = update.kind == "retry" and update.after is JobState.QUEUED and update.before in RESUMABLE
+    if not is_meant or not is_job_id(update.id):
+        return None
+    due = None if update.due is UNSET else update.due
+    body = None if update.body is UNSET else update.body
+    is_large = body is not None and len(body) > LONGEST_BODY
+    bodies = (body is not None, None if is_large else body, body if is_large else None)
+
+    async def work(connection: Connection) -> Row | None:
+        if (row := await _locked(connection, update)) is None:
+            return None
+        upstream = await find_upstream(connection, [each.id for each in update.depends_on])
+        if upstream.refusal(update.depends_on, row["tenant"]) is not None:
+            return None
+        unmet = upstream.unmet(update.depends_on)
+        state = JobState.WAITING if unmet else JobState.QUEUED
+        found = await connection.fetchrow(_RESUME, update.id, row["ended"], CODES[state], due, *bodies)
+        if unmet:
+            await depend(connection, [(update.id, unmet)])
+        await _write_down(connection, update, state)
+        return found
+
+    row = await database.changes.run("transaction", work)
+    return None if row is None else (await job_records([row], database.names))[0]
+
+
+async def _locked(connection: Connection, update: JobUpdate) -> Row | None:
+    """The row of the job that has ended, locked; None where it is not as the change says."""
+    given = (update.version, CODES[update.before])
+    earliest = submitted_at(update.id) - DAY
+    # A clock that is a day ahead of ours has made the id of what only the second look finds.
+    return await connection.fetchrow(_LOCK, update.id, earliest, *given) or await connection.fetchrow(
+        _LOCK, update.id, 0, *given
+    )
+
+
+async def _write_down(connection: Connection, update: JobUpdate, state: JobState) -> None:
+    """Note the change in the job's history, and in the audit where that is to have it."""
+    await note(connection, [Note(update.id, update.version + 1, update.kind, state, update.by, update.note)])
+    if update.audit is not None:
+        await drive(connection, note_audit(await connection.fetchval(_NOW), [update.audit]))

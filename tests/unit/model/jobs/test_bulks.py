@@ -6,6 +6,7 @@ import msgspec
 import pytest
 
 from taskmq.model.jobs.bulks import (
+    MOST_DEFERRED,
     MOST_REFUSALS,
     Bulk,
     BulkAction,
@@ -80,3 +81,24 @@ def test_a_retry_of_many_leaves_out_what_was_retried_before(
     action: BulkAction, said: Retried, again: bool, meant: str
 ) -> None:
     assert wanted(JobFilter(retried=said), action, again=again) == JobFilter(retried=meant)  # type: ignore[arg-type]
+
+
+def test_jobs_that_wait_have_their_turn_behind_others_until_none_helps() -> None:
+    listing = add_outcomes(_BULK, done=0, refusals=(), due=9, deferred=["c", "b"])
+    listed = add_outcomes(msgspec.structs.replace(listing, is_listed=True), done=1, refusals=(), due=9)
+    once = add_outcomes(
+        msgspec.structs.replace(listed, deferred=(), pending=("b", "c")),
+        done=0,
+        refusals=(),
+        due=9,
+        deferred=["b", "c"],
+    )
+    helped = add_outcomes(msgspec.structs.replace(once, deferred=("c",)), done=1, refusals=(), due=9)
+
+    assert (listing.deferred, listing.has_more, listing.may_defer) == (("b", "c"), True, True)
+    assert (listed.has_more, listed.may_defer, listed.fruitless) == (True, True, 0)
+    assert (once.deferred, once.fruitless, once.may_defer) == (("b", "c"), 2, False)
+    assert (helped.fruitless, helped.may_defer) == (0, True)
+    assert not msgspec.structs.replace(helped, deferred=()).has_more
+    full = msgspec.structs.replace(_BULK, deferred=("a",) * MOST_DEFERRED)
+    assert not full.may_defer

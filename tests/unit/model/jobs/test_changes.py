@@ -2,7 +2,16 @@ import itertools
 
 import pytest
 
-from taskmq.model.jobs.changes import Action, Decision, Refusal, decide, needs_time, ready_state
+from taskmq.model.jobs.changes import (
+    Action,
+    Decision,
+    Refusal,
+    decide,
+    needs_time,
+    ready_state,
+    resumption_refusal,
+    retry_mode,
+)
 from taskmq.model.states import CHANGEABLE, TERMINAL, UNDERWAY, JobState, can_follow
 
 _NOW = 1_000
@@ -102,3 +111,22 @@ def test_a_job_that_waits_for_others_is_not_retried() -> None:
 
     assert isinstance(refusal, Refusal)
     assert "waits for other jobs" in refusal.reason
+
+
+@pytest.mark.parametrize(
+    ("state", "is_named", "was_asked_to_end", "mode"),
+    [
+        (JobState.FAILED, True, False, "resume"),
+        (JobState.UPSTREAM_FAILED, True, False, "resume"),
+        (JobState.CANCELLED, True, False, "resume"),
+        (JobState.CANCELLED, True, True, "new"),
+        (JobState.FAILED, False, False, "new"),
+        (JobState.SUCCEEDED, True, False, "new"),
+    ],
+)
+def test_a_job_whose_id_others_know_goes_on_under_it(
+    state: JobState, is_named: bool, was_asked_to_end: bool, mode: str
+) -> None:
+    assert retry_mode(state, is_named=is_named, was_asked_to_end=was_asked_to_end) == mode
+    refusal = resumption_refusal(state, was_asked_to_end=was_asked_to_end)
+    assert (refusal is None) == (state is not JobState.SUCCEEDED and not was_asked_to_end)
