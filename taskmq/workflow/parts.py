@@ -328,7 +328,7 @@ def group(*members: Any) -> Group[Any]:
 def chord(header: Iterable[OpenStep[Any, A] | Workflow[A]] | Group[A], body: OpenStep[list[A], B]) -> Chain[B]: ...
 @overload
 def chord(header: Iterable[OpenStep[Any, A] | Workflow[A]] | Group[A], body: Workflow[B]) -> Chain[B]: ...
-def chord(header: Any, body: Any = None) -> Chain[Any]:
+def chord(header: "Iterable[Part] | Group[Any]", body: Any = None) -> Chain[Any]:
     """Call `body` once all of `header` have succeeded, with the list of their values: `group(header) | body`."""
     if body is None:
         raise InvalidOption("chord(header)(body) is Celery's way; in taskmq it is chord(header, body), then send()")
