@@ -5,7 +5,7 @@ import sys
 from collections.abc import Collection, Mapping, Sequence
 from itertools import zip_longest
 from textwrap import wrap
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import msgspec
 
@@ -183,8 +183,9 @@ def _texts_of(value: object) -> list[str] | None:
     """The items of a list of texts; None for everything else."""
     if not isinstance(value, list | tuple):
         return None
-    items: Sequence[object] = value
-    return [one for one in items if isinstance(one, str)] if all(isinstance(one, str) for one in items) else None
+    items = cast("Sequence[object]", value)
+    texts = [one for one in items if isinstance(one, str)]
+    return texts if len(texts) == len(items) else None
 
 
 def write_json(value: object, *, is_pretty: bool = False) -> None:

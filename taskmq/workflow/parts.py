@@ -332,7 +332,9 @@ def chord(header: "Iterable[Part] | Group[Any]", body: Any = None) -> Chain[Any]
     """Call `body` once all of `header` have succeeded, with the list of their values: `group(header) | body`."""
     if body is None:
         raise InvalidOption("chord(header)(body) is Celery's way; in taskmq it is chord(header, body), then send()")
-    return (header if isinstance(header, Group) else group(header)).then(body)
+    members: Any = header if isinstance(header, Group) else group(header)
+    chain: Chain[Any] = members.then(body)
+    return chain
 
 
 def _links(part: Part) -> tuple[Part, ...]:
