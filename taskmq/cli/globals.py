@@ -28,6 +28,8 @@ class Globals:
     Attributes:
         server: the URL of the server that commands go through, in place of app, broker, state and store.
         is_insecure: whether a token may go to a server on another machine without TLS.
+        by: who runs the command; None: the system's user.
+        tenant: whose things the command is about, through a server; None: the token's.
     """
 
     app: str | None = None
@@ -38,6 +40,8 @@ class Globals:
     log_level: int = logging.INFO
     server: str | None = None
     is_insecure: bool = False
+    by: str | None = None
+    tenant: str | None = None
 
 
 _current: ContextVar[Globals | None] = ContextVar("taskmq_cli_globals", default=None)

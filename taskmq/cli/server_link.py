@@ -66,7 +66,8 @@ def _client() -> "Client":
         raise UnsupportedFeature(f"--server needs {error.name}: pip install 'taskmq[client]'") from error
 
     options = current_globals()
-    return Client(options.server, insecure=options.is_insecure)
+    client = Client(options.server, insecure=options.is_insecure)
+    return client if options.tenant is None else client.for_tenant(options.tenant)
 
 
 def only_here(**given: Any) -> None:

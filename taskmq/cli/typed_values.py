@@ -1,6 +1,5 @@
 """What people type at a command: texts that stand for values."""
 
-import getpass
 from collections.abc import Sequence
 from datetime import datetime
 from typing import Any, Final, get_args
@@ -18,7 +17,6 @@ __all__ = [
     "node_labels_of",
     "object_of",
     "upstream_from",
-    "user_name",
 ]
 
 _CONDITIONS: Final[tuple[DependencyCondition, ...]] = get_args(DependencyCondition)
@@ -97,13 +95,3 @@ def upstream_from(text: str) -> tuple[str, DependencyCondition]:
         if text.startswith(f"{condition}="):
             return text.removeprefix(f"{condition}="), condition
     return text, "succeeded"
-
-
-def user_name(given: str | None) -> str:
-    """Who is at work, for the history of what is changed; the user of the process where no name is given."""
-    if given is not None:
-        return given
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):
-        return ""

@@ -15,6 +15,7 @@ from taskmq.contracts.stores import ResultRecord, Stores, WaitingMessage
 from taskmq.errors import JobNotFound, MalformedMessage, StateUnavailable, UnsupportedFeature
 from taskmq.model.envelope import Envelope, decode_envelope
 from taskmq.model.jobs.dependencies import JobDependency
+from taskmq.model.jobs.filters import JobFilter
 from taskmq.model.states import JobState
 from taskmq.model.topology import PARKING, UNROUTABLE, logical_queue
 from taskmq.model.units import Duration, to_datetime
@@ -22,11 +23,12 @@ from taskmq.operations.dead_letters import DeadLetter, LetterSelection, browse, 
 from taskmq.operations.workers import list_workers
 from taskmq.submission.new_jobs import name_of
 
-__all__ = ["JobLetter", "JobReport", "find_stored", "progress_of_jobs", "report_job"]
+__all__ = ["JobLetter", "JobReport", "find_stored", "look_elsewhere", "progress_of_jobs", "report_job"]
 
 _log = logging.getLogger("taskmq.jobs")
 
 _PAGE = 1_000
+_NAMED = 3
 
 
 class JobLetter(msgspec.Struct, frozen=True, kw_only=True):
@@ -147,6 +149,27 @@ async def find_stored(app: TaskMQ, job_id: str) -> JobRecord | None:
         return await app.jobs.aget(job_id)
     except JobNotFound:
         return None
+
+
+async def look_elsewhere(app: TaskMQ, job_id: str) -> str:
+    """Say where a job is that the store has none of by that name, as a sentence; "" where nothing is known.
+
+    It may be a tenant's, whose mark the name lacks, or one that was sent: then a dead letter or the state knows it.
+
+    Raises:
+        BrokerUnavailable, StateUnavailable, StoreUnavailable: one of them could not be reached.
+    """
+    if app.sessions.current().store is not None:
+        page = await app.jobs.alist(JobFilter(keys=(job_id,)), limit=_NAMED)
+        if names := " and ".join(repr(name_of(job)) for job in page.jobs):
+            return f"there is {names}: give the whole name, or --tenant"
+    report = await report_job(app, job_id)
+    if report.letters:
+        queue = report.letters[0].queue
+        return f"it was sent, and is a dead letter: `taskmq dlq replay {queue} --job {job_id}` runs it again"
+    if report.is_known:
+        return f"it was sent to the broker: see `taskmq job show {job_id}`, and its worker's log"
+    return ""
 
 
 async def progress_of_jobs(app: TaskMQ, jobs: Iterable[JobRecord]) -> dict[str, JobProgress]:

@@ -30,6 +30,7 @@ from taskmq.model.identity import (
     scope_for,
 )
 from taskmq.model.units import did_you_mean
+from taskmq.operations.audit.actions import note_action
 from taskmq.server.edge import fact_of
 from taskmq.server.problems import NO_PATH, Problem
 from taskmq.server.rates import RequestLimits
@@ -94,11 +95,7 @@ class Caller(msgspec.Struct, frozen=True, kw_only=True):
         Raises:
             StoreUnavailable: the store could not be reached, so it is not to be done.
         """
-        if app.sessions.current().store is None:
-            return
-        kind, tenant = action.partition(".")[0], self.tenant or ""
-        entry = self.actor(note).entry(action, kind=kind, subject=subject, tenant=tenant, after=after)
-        await app.sessions.store().identity.audit.add([entry])
+        await note_action(app, self.actor(note), action, subject=subject, tenant=self.tenant or "", after=after)
 
     def may(self, permission: Permission, tenant: str) -> bool:
         """Whether the caller has another permission, in that tenant."""

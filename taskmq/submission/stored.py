@@ -34,6 +34,7 @@ from taskmq.model.jobs.dependencies import DependencyCondition, JobDependency
 from taskmq.model.jobs.quotas import QuotaExcess
 from taskmq.model.keys import split_tenant_key
 from taskmq.model.states import JobState
+from taskmq.model.units import to_datetime
 from taskmq.submission.dependencies import check_refusal, upstream_again, upstream_of
 from taskmq.submission.group_commit import GroupCommit
 from taskmq.submission.lane_announcer import LaneAnnouncer
@@ -68,9 +69,19 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
     queue: str | msgspec.UnsetType = msgspec.UNSET
     call: tuple[Any, Any] | msgspec.UnsetType = msgspec.UNSET
 
-    def words(self) -> str:
-        """Which fields it changes, and never to what: arguments are for the task alone."""
-        return ", ".join(name for name in self.__struct_fields__ if getattr(self, name) is not msgspec.UNSET)
+    def words(self, record: JobRecord) -> str:
+        """Each field that it changes, from and to what; of arguments only that they are others."""
+        changed = [
+            f"{name} {_shown(name, getattr(record, name))} -> {_shown(name, after)}"
+            for name in ("due", "expires", "priority", "queue")
+            if (after := getattr(self, name)) is not msgspec.UNSET
+        ]
+        return ", ".join(changed if self.call is msgspec.UNSET else [*changed, "arguments"])
+
+
+def _shown(name: str, value: Any) -> str:
+    is_instant = name in ("due", "expires") and value is not None
+    return to_datetime(value).isoformat(timespec="seconds") if is_instant else str(value)
 
 
 NOTHING: Final = Change()
@@ -449,7 +460,7 @@ class StoredJobs:
             error=ErrorRecord(type_name="JobCancelled", message=reason, traceback="") if is_end else msgspec.UNSET,
             kind="cancel_requested" if decision.is_request else action,
             by=_user(by),
-            note=note or (change.words() if action == "change" else ""),
+            note=note or (change.words(record) if action == "change" else ""),
             audit=None if isinstance(by, str) else _entry(record, decision, action, change, by=by, note=note),
         )
 
@@ -505,7 +516,7 @@ def _entry(
     """Of the audit: never with arguments, which are for the task alone."""
     after: dict[str, Any] = {"state": str(decision.state)}
     if action == "change":
-        after["changed"] = change.words()
+        after["changed"] = change.words(record)
     return msgspec.structs.replace(by, note=note or by.note).entry(
         f"job.{action}",
         kind="job",

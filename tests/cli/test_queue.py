@@ -118,14 +118,14 @@ def test_purging_asks_on_a_terminal(home: Path, answer: str, is_done: bool) -> N
 def test_a_paused_queue_says_since_when_and_why_until_it_is_resumed(shop: Path, taskmq: Here) -> None:
     declare("images", "ticks")
 
-    paused = taskmq("--app", "shop:app", "queue", "pause", "images", "--note", "the printer is broken")
+    paused = taskmq("--app", "shop:app", "queue", "pause", "images", "--note", "the printer is broken", "--by", "ann")
     table = taskmq("--app", "shop:app", "queue", "list").out
     rows = {row["queue"]: row["paused"] for row in taskmq("--app", "shop:app", "queue", "list", "-o", "json").data}
     resumed = taskmq("--app", "shop:app", "queue", "resume", "images", "ticks")
 
     assert paused.code == resumed.code == 0
     assert paused.err.startswith("queue images is paused since 20")
-    assert paused.err.endswith("Z (the printer is broken)\n")
+    assert paused.err.endswith("Z by ann (the printer is broken)\n")
     assert table.count("(the printer is broken)") == 4
     assert "paused" in table.splitlines()[0]
     assert rows["images"]["note"] == rows["images.p.low"]["note"] == "the printer is broken"

@@ -40,6 +40,7 @@ def test_a_schedule_is_added_listed_and_removed(taskmq: Here) -> None:
     listed = taskmq("-o", "json", "--app", "ops:app", "schedule", "list")
     assert {row["schedule"]: row["task"] for row in listed.data} == {"nightly": "say", "tick": "tick"}
 
+    assert taskmq("--app", "ops:app", "schedule", "explain", "nightly").code == 0
     assert taskmq("--app", "ops:app", "schedule", "remove", "nightly").code == 0
     listed = taskmq("-o", "json", "--app", "ops:app", "schedule", "list")
     assert [row["schedule"] for row in listed.data] == ["tick"]

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.kit import Here, Result, run_on_terminal
+from tests.cli.kit import Here, Result, bury, declare, run_on_terminal
 
 _APP = """\
 from taskmq import TaskMQ
@@ -180,6 +180,63 @@ def test_many_jobs_are_done_at_once_and_what_is_refused_is_said_of_each(shop: Sh
 def test_what_the_store_does_not_know_may_be_known_to_others(shop: Shop) -> None:
     assert shop("show", "nobody").code == 3
     assert shop("explain", "nobody").code == 3
+
+
+def test_a_name_without_its_tenant_s_mark_is_answered_with_the_whole_name(shop: Shop) -> None:
+    shop.submit("--job-id", "render-2", "--tenant", "acme", "--delay", "2h")
+
+    for words in (
+        ("show",),
+        ("explain",),
+        ("history",),
+        ("attempts",),
+        ("logs",),
+        ("clone",),
+        ("change", "--priority", "3"),
+    ):
+        result = shop(words[0], "render-2", *words[1:])
+        assert (result.code, "there is '@acme:render-2'" in result.err) == (3, True), (words, result.err)
+    (held,) = shop("hold", "render-2").data
+    assert held["refused"].endswith("there is '@acme:render-2': give the whole name, or --tenant")
+
+    assert shop("show", "render-2", "--tenant", "acme").data["state"] == "scheduled"
+    assert [row["state"] for row in shop("hold", "render-2", "--tenant", "acme").data] == ["held"]
+    assert shop("history", "render-2", "--tenant", "acme").data[0]["kind"] == "hold"
+    assert shop("show", "render-2", "--tenant", "zeta").code == 3
+
+
+def test_a_sent_job_is_answered_with_the_command_that_is_for_it(shop: Shop) -> None:
+    declare("reports")
+    bury("reports.dlq", ["sent-1"], task="report")
+
+    (retried,) = shop("retry", "sent-1").data
+    logs = shop("logs", "sent-1")
+
+    hint = "it was sent, and is a dead letter: `taskmq dlq replay reports --job sent-1` runs it again"
+    assert retried["refused"].endswith(hint)
+    assert (logs.code, hint in logs.err) == (3, True)
+
+
+def test_the_audit_of_a_job_is_found_by_its_own_name(shop: Shop, taskmq: Here) -> None:
+    shop.submit("--job-id", "arch-1", "--tenant", "acme", "--delay", "2h")
+    assert shop("cancel", "@acme:arch-1", "--by", "ann").code == 0
+
+    found = [
+        taskmq("--app", "shop:app", "-o", "json", "audit", "list", *words).data
+        for words in (
+            ("--subject", "@acme:arch-1"),
+            ("--subject", "arch-1", "--tenant", "acme"),
+            ("--subject", "arch-1"),
+            ("--subject", "@acme:arch-1", "--kind", "queue"),
+        )
+    ]
+
+    assert [[(row["action"], row["user"]) for row in rows] for rows in found] == [
+        [("job.cancel", "ann")],
+        [("job.cancel", "ann")],
+        [],
+        [],
+    ]
 
 
 def test_without_a_store_the_commands_say_what_is_missing(taskmq: Here, home: Path) -> None:

@@ -236,6 +236,7 @@ _ADMINISTRATION: list[tuple[str, ...]] = [
     ("alert", "remove", "none"),
     ("alert", "remove", "charges-fail"),
     ("stats", "--since", "2h", "--task", "report"),
+    ("stats", "--since", "2h", "--by", "tenant"),
     ("stats", "--since", "soon"),
     ("failures", "--since", "2h", "--task", "report"),
     ("failures", "--since", "soon"),

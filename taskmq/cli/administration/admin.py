@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 from cyclopts import App, Parameter
 
+from taskmq.cli.actor import me
 from taskmq.cli.administration.roles import app as role
-from taskmq.cli.administration.store import administer, at_store, me, read_password
+from taskmq.cli.administration.store import administer, at_store, read_password
 from taskmq.cli.administration.tenants import app as tenant
 from taskmq.cli.administration.tokens import app as token
 from taskmq.cli.administration.users import app as user

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import msgspec
 from cyclopts import App, Parameter
 
+from taskmq.cli.actor import me
 from taskmq.cli.administration.store import at_store, user_named
 from taskmq.cli.exits import FAILED, OK
-from taskmq.cli.globals import current_globals
+from taskmq.cli.globals import current_globals, run_with_app
 from taskmq.cli.output import note, print_record, print_rows, when, write_json
 from taskmq.cli.server_link import over_http
 from taskmq.contracts.identity import AuditFilter
@@ -17,6 +18,7 @@ from taskmq.model.identity import EVERYTHING_OF_ALL, AuditRecord, Scope
 from taskmq.operations.audit import ChainReport, chain_head, entries, exported, verify_chain
 
 if TYPE_CHECKING:
+    from taskmq.app import TaskMQ
     from taskmq.contracts.identity import IdentityStore
 
 __all__ = ["AUDIT_COLUMNS", "app"]
@@ -54,7 +56,7 @@ def list_entries(
     kind
         To what kind of thing: user, token, tenant, queue, job, ...
     subject
-        To which one: its id or name.
+        To which one: its id or name, also a job's own, such as @acme:order-17.
     tenant
         Whose.
     since
@@ -66,18 +68,23 @@ def list_entries(
     """
     scope = EVERYTHING_OF_ALL if tenant is None else Scope(frozenset({tenant}))
 
-    async def run(store: "IdentityStore") -> list[AuditRecord]:
+    async def run(target: "TaskMQ") -> list[AuditRecord]:
+        from taskmq.operations.audit.actions import audit_subject
+        from taskmq.operations.tenant_jobs import TenantJobs
+
+        await target.sessions.store().check()
+        store, jobs = target.sessions.store().identity, TenantJobs(target, tenant, by=me())
         which = AuditFilter(
             action=action,
             user_id="" if user is None else (await user_named(store, user)).id,
             kind=kind,
-            subject=subject,
+            subject=await audit_subject(jobs, subject, kind=kind),
             since=_instant(since),
             until=_instant(until),
         )
         return [record async for record in entries(store.audit, scope, which, limit=limit)]
 
-    print_rows(AUDIT_COLUMNS, [_described(record) for record in at_store(run)])
+    print_rows(AUDIT_COLUMNS, [_described(record) for record in run_with_app(run)])
 
 
 @app.command

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 from cyclopts import App, Parameter
 
+from taskmq.cli.actor import audited, change_with_app
 from taskmq.cli.exits import OK
 from taskmq.cli.globals import run_with_app
 from taskmq.cli.output import note, print_record, print_rows
@@ -45,6 +46,7 @@ def list_quotas() -> None:
 
 
 @app.command(name="set")
+@audited
 @over_http("pools:set_quota")
 def set_quota(
     tenant: str,
@@ -82,24 +84,27 @@ def set_quota(
     on_limit
         What becomes of a job beyond the rate: it is refused, or waits until the rate lets it go.
     """
-    quota = run_with_app(
-        lambda target: target.pools.aset_quota(
-            tenant,
-            user,
-            queued=queued,
-            a_day=a_day,
-            bytes=size,
-            rate=rate,
-            burst=burst,
-            running=running,
-            on_limit=on_limit,
-        )
+    limits: dict[str, Any] = {
+        "queued": queued,
+        "a_day": a_day,
+        "bytes": size,
+        "rate": rate,
+        "burst": burst,
+        "running": running,
+        "on_limit": on_limit,
+    }
+    quota = change_with_app(
+        lambda target: target.pools.aset_quota(tenant, user, **limits),
+        "quota.change",
+        [_subject(tenant, user)],
+        after=limits,
     )
     print_record(_row(quota))
     return OK
 
 
 @app.command
+@audited
 @over_http("pools:remove_quota")
 def remove(tenant: str, /, *, user: str | None = None) -> int:
     """Take a quota away.
@@ -111,9 +116,13 @@ def remove(tenant: str, /, *, user: str | None = None) -> int:
     user
         Of which user, where it is not that of the tenant.
     """
-    run_with_app(lambda target: target.pools.aremove_quota(tenant, user))
+    change_with_app(lambda target: target.pools.aremove_quota(tenant, user), "quota.remove", [_subject(tenant, user)])
     note(f"{tenant} has no quota {'' if user is None else f'for user {user} '}any more")
     return OK
+
+
+def _subject(tenant: str, user: str | None) -> str:
+    return tenant if user is None else f"{tenant}/{user}"
 
 
 def _row(quota: "Quota") -> dict[str, Any]:

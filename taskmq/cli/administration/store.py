@@ -1,14 +1,12 @@
 """What the commands of administration have in common: the store, who they are, and secrets that no argument holds."""
 
 import getpass
-import os
-import socket
 import sys
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from taskmq.cli.globals import run_with_app
-from taskmq.contracts.identity import Actor, IdentityStore
+from taskmq.contracts.identity import IdentityStore
 from taskmq.errors import IdentityNotFound, InvalidOption
 
 if TYPE_CHECKING:
@@ -16,7 +14,7 @@ if TYPE_CHECKING:
     from taskmq.app import TaskMQ
     from taskmq.contracts.identity import User
 
-__all__ = ["administer", "at_store", "me", "read_own_password", "read_password", "user_named"]
+__all__ = ["administer", "at_store", "read_own_password", "read_password", "user_named"]
 
 T = TypeVar("T")
 
@@ -40,16 +38,6 @@ def administer(use: "Callable[[IdentityStore, IdentityAdministration], Coroutine
         return await use(store, IdentityAdministration(store, hasher=PasswordHasher()))
 
     return at_store(run)
-
-
-def me() -> Actor:
-    """Who the audit says that ran the command: the system's user, and its host."""
-    try:
-        name = getpass.getuser()
-    except (OSError, KeyError):
-        # A container's user may have no name.
-        name = str(os.getuid())
-    return Actor(user=name, address=socket.gethostname())
 
 
 async def user_named(store: IdentityStore, name: str) -> "User":

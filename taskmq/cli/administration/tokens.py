@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import msgspec
 from cyclopts import App, Parameter
 
-from taskmq.cli.administration.store import administer, at_store, me, user_named
+from taskmq.cli.actor import me
+from taskmq.cli.administration.store import administer, at_store, user_named
 from taskmq.cli.globals import current_globals
 from taskmq.cli.output import note, print_record, print_rows, when
 from taskmq.cli.server_link import over_http

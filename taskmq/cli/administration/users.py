@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import msgspec
 from cyclopts import App, Parameter
 
-from taskmq.cli.administration.store import administer, at_store, me, read_password, user_named
+from taskmq.cli.actor import me
+from taskmq.cli.administration.store import administer, at_store, read_password, user_named
 from taskmq.cli.exits import FAILED, OK
 from taskmq.cli.globals import current_globals
 from taskmq.cli.output import confirm, note, print_record, print_rows, when

@@ -1,12 +1,12 @@
 """`taskmq alert`: what is wrong, when that is said, and to whom it is not."""
 
-import getpass
 import tomllib
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, cast
 
 from cyclopts import App, Parameter
 
+from taskmq.cli.actor import audited, me
 from taskmq.cli.exits import FAILED, NOT_FOUND, OK
 from taskmq.cli.globals import current_globals, run_with_app
 from taskmq.cli.output import note, print_record, print_rows, when
@@ -104,6 +104,7 @@ def rules() -> int:
 
 
 @app.command
+@audited
 @over_http("alerts:apply")
 def apply(file: Path, /, *, prune: Annotated[bool, Parameter(negative="")] = False) -> int:
     """Make the rules of a file, and change those that are there.
@@ -141,6 +142,7 @@ def apply(file: Path, /, *, prune: Annotated[bool, Parameter(negative="")] = Fal
 
 
 @app.command
+@audited
 @over_http("alerts:remove")
 def remove(name: str, /, *, tenant: _Tenant = "") -> int:
     """Remove a rule and its alerts."""
@@ -172,6 +174,7 @@ def tell_test(name: str, /, *, tenant: _Tenant = "") -> int:
 
 
 @app.command
+@audited
 @over_http("alerts:silence")
 def silence(seconds: str, /, *, rule: str = "", subject: str = "", tenant: _Tenant = "", why: str = "") -> int:
     """Send no notices of some alerts for a while.
@@ -223,6 +226,7 @@ def silences() -> int:
 
 
 @app.command
+@audited
 @over_http("alerts:unsilence")
 def unsilence(silence_id: str, /) -> int:
     """End a silence before its time."""
@@ -280,10 +284,9 @@ def rules_of(file: Path) -> "list[AlertRule]":
 
 
 def _book(target: "TaskMQ", tenant: str | None) -> "TenantAlerts":
-    from taskmq.contracts.identity import Actor
     from taskmq.operations.history import TenantAlerts
 
-    return TenantAlerts(target, tenant, by=Actor(user=getpass.getuser(), via="cli"))
+    return TenantAlerts(target, tenant, by=me())
 
 
 def _instant(at: int | None) -> Any:

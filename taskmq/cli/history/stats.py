@@ -11,11 +11,9 @@ from taskmq.model.units import parse_seconds
 if TYPE_CHECKING:
     from taskmq.app import TaskMQ
 
-__all__ = ["FIGURE_COLUMNS", "rounded", "stats"]
+__all__ = ["FIGURE_COLUMNS", "parts_of", "rounded", "stats"]
 
 FIGURE_COLUMNS: Final = (
-    "task",
-    "queue",
     "ended",
     "failed",
     "failure_rate",
@@ -27,8 +25,15 @@ FIGURE_COLUMNS: Final = (
 
 
 @over_http("alerts:stats")
-def stats(*, since: str = "1h", task: str | None = None, queue: str | None = None, tenant: str | None = None) -> int:
-    """Show what was counted of runs, by task and queue: throughput, failures, waits and run times in seconds.
+def stats(
+    *,
+    since: str = "1h",
+    task: str | None = None,
+    queue: str | None = None,
+    tenant: str | None = None,
+    by: str = "task,queue",
+) -> int:
+    """Show what was counted of runs: throughput, failures, waits and run times in seconds.
 
     A scheduler counts what workers report, of both lanes, unless it runs with `--no-history`.
 
@@ -42,6 +47,8 @@ def stats(*, since: str = "1h", task: str | None = None, queue: str | None = Non
         Of this queue alone.
     tenant
         Of this tenant alone.
+    by
+        A line for each of these: task, queue, tenant, with commas between.
     """
     span = parse_seconds(since, what="since")
 
@@ -49,11 +56,11 @@ def stats(*, since: str = "1h", task: str | None = None, queue: str | None = Non
         from taskmq.operations.history import TenantFigures
 
         begin = await target.sessions.store().now_ms() - round(span * 1000)
-        _, _, found = await TenantFigures(target, tenant).totals(since=max(begin, 0), task=task, queue=queue)
+        figures = TenantFigures(target, tenant)
+        _, _, found = await figures.totals(since=max(begin, 0), task=task, queue=queue, by=parts_of(by))
         rows: list[dict[str, Any]] = [
             {
-                "task": one.key.task,
-                "queue": one.key.queue,
+                **{part: getattr(one.key, part) for part in parts_of(by)},
                 "ended": one.ended,
                 "failed": one.failed,
                 "failure_rate": rounded(one.failure_rate),
@@ -64,10 +71,15 @@ def stats(*, since: str = "1h", task: str | None = None, queue: str | None = Non
             }
             for one in found
         ]
-        print_rows(FIGURE_COLUMNS, rows)
+        print_rows((*parts_of(by), *FIGURE_COLUMNS), rows)
         return OK
 
     return run_with_app(run)
+
+
+def parts_of(by: str) -> tuple[str, ...]:
+    """The parts by which figures are grouped, as `--by` says them."""
+    return tuple(part.strip() for part in by.split(","))
 
 
 def rounded(value: float | None) -> float | None:

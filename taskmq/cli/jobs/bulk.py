@@ -1,12 +1,12 @@
 """`taskmq bulk`."""
 
 import asyncio
-import getpass
 import uuid
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 from cyclopts import App, Parameter
 
+from taskmq.cli.actor import audited, me
 from taskmq.cli.exits import CONFLICT, FAILED, NOT_FOUND, OK
 from taskmq.cli.globals import current_globals, run_with_app
 from taskmq.cli.output import confirm, note, print_record, print_rows, when
@@ -34,6 +34,7 @@ _LOOK: Final = 0.05
 
 
 @app.command
+@audited
 @over_http("bulks:begin")
 def begin(
     action: BulkAction,
@@ -134,6 +135,7 @@ def show(bulk: str, /) -> int:
 
 
 @app.command
+@audited
 @over_http("bulks:abort")
 def abort(bulk: str, /) -> int:
     """Have it be done to no more jobs; up to 20 may be under way.
@@ -194,15 +196,14 @@ async def _count(target: "TaskMQ", action: "BulkAction", where: str, *, again: b
     from taskmq.model.jobs.bulks import wanted
     from taskmq.operations.tenant_jobs import TenantJobs
 
-    jobs = TenantJobs(target, None, by=getpass.getuser())
+    jobs = TenantJobs(target, None, by=me().user)
     return await jobs.count(wanted(await jobs.filter(where), action, again=again))
 
 
 def _own(target: "TaskMQ") -> "TenantBulks":
-    from taskmq.contracts.identity import Actor
     from taskmq.operations.bulks import TenantBulks
 
-    return TenantBulks(target, None, by=Actor(user=getpass.getuser(), via="cli"))
+    return TenantBulks(target, None, by=me())
 
 
 def _told(name: str, bulk: "Bulk | None") -> int:

@@ -4,11 +4,12 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 from cyclopts import App, Parameter
 
+from taskmq.cli.actor import audited, change_with_app, me
 from taskmq.cli.exits import FAILED, OK
 from taskmq.cli.globals import run_with_app
 from taskmq.cli.output import confirm, note, print_record, print_rows, when
 from taskmq.cli.server_link import over_http
-from taskmq.cli.typed_values import array_of, label_of, object_of, user_name
+from taskmq.cli.typed_values import array_of, label_of, object_of
 
 if TYPE_CHECKING:
     from taskmq.model.jobs.definitions import Definition
@@ -28,6 +29,7 @@ _Version = Annotated[int | None, Parameter(help="End with 6 where it has another
 
 
 @app.command
+@audited
 @over_http("templates:put")
 def put(
     name: str,
@@ -44,7 +46,6 @@ def put(
     owner: str = "",
     tenant: _Tenant = "",
     version: _Version = None,
-    by: Annotated[str | None, Parameter(help="Who does so. Default: the user.")] = None,
 ) -> int:
     """Make a version of a definition, unless the last one says the same; print the last one.
 
@@ -67,7 +68,7 @@ def put(
     """
     positional, named = array_of("--args", args), object_of("--kwargs", kwargs)
     labels = dict(map(label_of, label))
-    made = run_with_app(
+    made = change_with_app(
         lambda target: target.definitions.aput(
             name,
             task,
@@ -81,8 +82,12 @@ def put(
             owner=owner,
             tenant=tenant,
             version=version,
-            by=user_name(by),
-        )
+            by=me().user,
+        ),
+        "definition.put",
+        [name],
+        tenant=tenant,
+        after={"task": task},
     )
     print_record(_record(made))
     return OK
@@ -149,6 +154,7 @@ def versions(name: str, /, *, tenant: _Tenant = "", limit: int = 50, before: int
 
 
 @app.command
+@audited
 @over_http("templates:delete")
 def delete(
     name: str,
@@ -167,7 +173,12 @@ def delete(
     """
     if not confirm(f"delete definition {name}?", yes=yes):
         return FAILED
-    run_with_app(lambda target: target.definitions.adelete(name, tenant=tenant, version=version))
+    change_with_app(
+        lambda target: target.definitions.adelete(name, tenant=tenant, version=version),
+        "definition.delete",
+        [name],
+        tenant=tenant,
+    )
     note(f"definition {name} is deleted: `taskmq definition versions {name}` shows what it was")
     return OK
 

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
 
 from cyclopts import App, Parameter
 
+from taskmq.cli.actor import audited, change_with_app, me, note_change, of_tenant
 from taskmq.cli.exits import NOT_FOUND, OK
 from taskmq.cli.globals import current_globals, run_with_app
 from taskmq.cli.jobs.logs import logs
@@ -12,9 +13,9 @@ from taskmq.cli.jobs.stored_jobs import COMMANDS, done_text
 from taskmq.cli.operators.workers import seconds_of
 from taskmq.cli.output import note, print_record, print_rows, when
 from taskmq.cli.server_link import over_http
-from taskmq.cli.typed_values import instant_of, user_name
+from taskmq.cli.typed_values import instant_of
 from taskmq.model.states import Cancellation
-from taskmq.operations.jobs import JobLetter, JobReport, find_stored, report_job
+from taskmq.operations.jobs import JobLetter, JobReport, find_stored, look_elsewhere, report_job
 
 if TYPE_CHECKING:
     from taskmq.app import TaskMQ
@@ -46,6 +47,7 @@ _COLUMNS: Final = ("job", "task", "queue", "due", "enqueued")
 
 
 @app.command
+@of_tenant
 @over_http("jobs:show")
 def show(
     job: str,
@@ -72,16 +74,19 @@ def show(
         How long to wait for the answers of workers.
     """
 
-    async def run(target: "TaskMQ") -> "tuple[JobReport, Any]":
+    async def run(target: "TaskMQ") -> "tuple[JobReport, str, Any]":
         report = await report_job(target, job, within=seconds_of(within), depth=depth)
+        if not report.is_known:
+            return report, await look_elsewhere(target, job), None
         has_value = values and report.has_value
-        return report, await target.job(job).aresult(timeout=_VALUE_SECONDS) if has_value else None
+        return report, "", await target.job(job).aresult(timeout=_VALUE_SECONDS) if has_value else None
 
-    report, value = run_with_app(run)
+    report, hint, value = run_with_app(run)
     if not report.is_known:
         note(
             f"job {job} is not known: neither the state nor the dead letters nor a worker that answers has it. It "
             "may wait at the broker, or be over and forgotten, or never have been sent"
+            + (f"; {hint}" if hint else "")
         )
         return NOT_FOUND
     record = _facts(report)
@@ -117,6 +122,8 @@ def waiting(*, task: str | None = None, queue: str | None = None, limit: int = 5
 
 
 @app.command
+@audited
+@of_tenant
 @over_http("jobs:cancel")
 def cancel(job: str, /, *, reason: str = "cancelled by an operator", remember: str = "7d") -> int:
     """Cancel a job, whether it waits or runs; a caller that awaits its result gets the cancellation.
@@ -135,10 +142,11 @@ def cancel(job: str, /, *, reason: str = "cancelled by an operator", remember: s
 
     async def run(target: "TaskMQ") -> Cancellation:
         if (record := await find_stored(target, job)) is None:
+            await note_change(target, "job.cancel", job, why=reason)
             return await target.job(job).acancel(reason, remember=remember)
         if record.state.is_final:
             return Cancellation.ENDED
-        after = await target.jobs.acancel(job, by=user_name(None), note=reason)
+        after = await target.jobs.acancel(job, by=me(), note=reason)
         return Cancellation.CANCELLED if after.state.is_final else Cancellation.REQUESTED
 
     cancellation = run_with_app(run)
@@ -147,6 +155,7 @@ def cancel(job: str, /, *, reason: str = "cancelled by an operator", remember: s
 
 
 @app.command
+@audited
 def reschedule(
     job: str,
     /,
@@ -164,7 +173,12 @@ def reschedule(
         Run this long from now, such as 5m.
     """
     instant = None if eta is None else instant_of("--eta", eta)
-    is_done = run_with_app(lambda target: target.job(job).areschedule(delay=delay, eta=instant))
+    is_done = change_with_app(
+        lambda target: target.job(job).areschedule(delay=delay, eta=instant),
+        "job.reschedule",
+        [job],
+        after={"delay": delay, "eta": eta},
+    )
     return _outcome(job, "rescheduled", is_done=is_done)
 
 

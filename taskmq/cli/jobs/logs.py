@@ -4,8 +4,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
+from taskmq.cli.actor import of_tenant
 from taskmq.cli.exits import OK
-from taskmq.cli.globals import current_globals, run_with_app
+from taskmq.cli.globals import current_globals
+from taskmq.cli.jobs.hints import run_about
 from taskmq.cli.output import note, print_line, print_rows, when
 from taskmq.cli.server_link import over_http
 
@@ -16,6 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["logs"]
 
 
+@of_tenant
 @over_http("logs:logs")
 def logs(
     job: str,
@@ -66,7 +69,7 @@ def logs(
             note(f"there are more: --limit {limit * 10}")
         return OK
 
-    return run_with_app(run)
+    return run_about(job, run)
 
 
 def _print(line: "StoredLine") -> None:

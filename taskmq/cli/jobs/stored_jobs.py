@@ -6,8 +6,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import msgspec
 from cyclopts import Parameter
 
+from taskmq.cli.actor import audited, me, note_change, of_tenant
 from taskmq.cli.exits import CONFLICT, NOT_FOUND, OK
 from taskmq.cli.globals import run_with_app
+from taskmq.cli.jobs.hints import hinted, run_about
 from taskmq.cli.output import note, print_record, print_rows, when
 from taskmq.cli.server_link import over_http
 from taskmq.cli.typed_values import (
@@ -17,7 +19,6 @@ from taskmq.cli.typed_values import (
     node_labels_of,
     object_of,
     upstream_from,
-    user_name,
 )
 from taskmq.errors import InvalidOption, JobConflict, JobNotFound
 from taskmq.model.jobs.changes import RetryMode
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from taskmq.app import TaskMQ
     from taskmq.client.progress import JobProgress
     from taskmq.contracts.jobs import JobDetail, JobRecord
+    from taskmq.jobs.handle import Job
 
 __all__ = [
     "ACTED_COLUMNS",
@@ -58,7 +60,6 @@ ATTEMPT_COLUMNS: Final = ("attempt", "started", "ended", "worker", "error")
 ACTED_COLUMNS: Final = ("job", "state", "refused")
 
 _Note = Annotated[str, Parameter(help="Why; for the job's history.")]
-_By = Annotated[str | None, Parameter(help="Who; for the job's history. Default: the user.")]
 _At = Annotated[str | None, Parameter(help="At this instant, such as 2027-01-31T09:00+01:00.")]
 _Delay = Annotated[str | None, Parameter(help="This long from now, such as 10m.")]
 _NewArgs = Annotated[str | None, Parameter(help="All its positional arguments anew, a JSON array.")]
@@ -198,6 +199,8 @@ def list_jobs(
     return run_with_app(run)
 
 
+@audited
+@of_tenant
 @over_http("jobs:change")
 def change(
     job: str,
@@ -212,7 +215,6 @@ def change(
     kwargs: _NewKwargs = None,
     version: Annotated[int | None, Parameter(help="End with 6 where it has another version.")] = None,
     because: Annotated[str, Parameter(name="--note", help="Why; for the job's history.")] = "",
-    by: _By = None,
 ) -> int:
     """Change a job that no worker has yet. What is not given stays as it is.
 
@@ -239,16 +241,18 @@ def change(
             expires=None if expires is None else instant_of("--expires", expires),
             args=positional,
             kwargs=named,
-            by=user_name(by),
+            by=me(),
             note=because,
         )
 
-    print_record(_row(run_with_app(run)))
+    print_record(_row(run_about(job, run)))
     return OK
 
 
+@audited
+@of_tenant
 @over_http("jobs:hold")
-def hold(*jobs: str, note: _Note = "", by: _By = None) -> int:
+def hold(*jobs: str, note: _Note = "") -> int:
     """Have jobs that wait not run until they are released.
 
     For all jobs of a filter use `taskmq bulk begin hold FILTER`.
@@ -260,13 +264,15 @@ def hold(*jobs: str, note: _Note = "", by: _By = None) -> int:
     """
 
     async def one(target: "TaskMQ", job: str) -> str:
-        return (await target.jobs.ahold(job, by=user_name(by), note=note)).state
+        return (await target.jobs.ahold(job, by=me(), note=note)).state
 
     return _act("hold", one, jobs)
 
 
+@audited
+@of_tenant
 @over_http("jobs:release")
-def release(*jobs: str, note: _Note = "", by: _By = None) -> int:
+def release(*jobs: str, note: _Note = "") -> int:
     """Let held jobs run, each at its time.
 
     For all jobs of a filter use `taskmq bulk begin release FILTER`.
@@ -278,18 +284,19 @@ def release(*jobs: str, note: _Note = "", by: _By = None) -> int:
     """
 
     async def one(target: "TaskMQ", job: str) -> str:
-        return (await target.jobs.arelease(job, by=user_name(by), note=note)).state
+        return (await target.jobs.arelease(job, by=me(), note=note)).state
 
     return _act("release", one, jobs)
 
 
+@audited
+@of_tenant
 @over_http("jobs:retry")
 def retry(
     *jobs: str,
     mode: RetryMode | None = None,
     again: Annotated[bool, Parameter(negative="")] = False,
     note: _Note = "",
-    by: _By = None,
 ) -> int:
     """Run jobs now: one that waits at once; one that has ended again.
 
@@ -309,13 +316,15 @@ def retry(
 
     async def one(target: "TaskMQ", job: str) -> str:
         before = await target.jobs.aget(job)
-        after = await target.jobs.aretry(before, mode=mode, again=again, by=user_name(by), note=note)
+        after = await target.jobs.aretry(before, mode=mode, again=again, by=me(), note=note)
         record = await target.jobs.aget(after.id)
         return record.state if record.id == before.id else f"{record.state} as {after.id}"
 
     return _act("retry", one, jobs)
 
 
+@audited
+@of_tenant
 @over_http("jobs:clone")
 def clone(
     job: str,
@@ -343,15 +352,20 @@ def clone(
     instant = None if at is None else instant_of("--at", at)
     positional = None if args is None else array_of("--args", args)
     named = None if kwargs is None else object_of("--kwargs", kwargs)
-    made = run_with_app(
-        lambda target: target.jobs.aclone(
-            job, new_id=new_id, at=instant, args=positional, kwargs=named, priority=priority
+
+    async def run(target: "TaskMQ") -> "Job[Any]":
+        before = await target.jobs.aget(job)
+        await note_change(target, "job.clone", before.id, tenant=before.tenant)
+        return await target.jobs.aclone(
+            before, new_id=new_id, at=instant, args=positional, kwargs=named, priority=priority
         )
-    )
+
+    made = run_about(job, run)
     print_record({"job": made.id, "retry_of": job})
     return OK
 
 
+@of_tenant
 @over_http("jobs:explain")
 def explain(job: str, /) -> int:
     """Say what a job of the store waits for.
@@ -361,11 +375,12 @@ def explain(job: str, /) -> int:
     job
         The job's id.
     """
-    explanation = run_with_app(lambda target: target.jobs.aexplain(job))
+    explanation = run_about(job, lambda target: target.jobs.aexplain(job))
     print_record({"job": job, "state": explanation.state, "reasons": explanation.reasons})
     return OK
 
 
+@of_tenant
 @over_http("jobs:history")
 def history(job: str, /) -> int:
     """List what happened to a job beside the ordinary steps: by whom, and why.
@@ -375,12 +390,13 @@ def history(job: str, /) -> int:
     job
         The job's id.
     """
-    entries = run_with_app(lambda target: target.jobs.ahistory(job))
+    entries = run_about(job, lambda target: target.jobs.ahistory(job))
     rows = [{**msgspec.to_builtins(entry), "at": when(entry.at), "state": entry.state} for entry in entries]
     print_rows(HISTORY_COLUMNS, rows)
     return OK
 
 
+@of_tenant
 @over_http("jobs:attempts")
 def attempts(job: str, /) -> int:
     """List the attempts of a job that did not end it; the last one is in `job show`.
@@ -390,7 +406,7 @@ def attempts(job: str, /) -> int:
     job
         The job's id.
     """
-    found = run_with_app(lambda target: target.jobs.aattempts(job))
+    found = run_about(job, lambda target: target.jobs.aattempts(job))
     rows = [
         {
             "attempt": one.attempt,
@@ -441,7 +457,8 @@ def _act(what: str, one: "Callable[[TaskMQ, str], Awaitable[str]]", jobs: Sequen
                 rows.append({"job": job, "state": await one(target, job), "refused": ""})
             except JobNotFound as error:
                 codes.add(NOT_FOUND)
-                rows.append({"job": job, "state": JobState.UNKNOWN, "refused": str(error)})
+                refused = str(await hinted(target, job, error))
+                rows.append({"job": job, "state": JobState.UNKNOWN, "refused": refused})
             except JobConflict as error:
                 codes.add(CONFLICT)
                 rows.append({"job": job, "state": error.state, "refused": str(error)})

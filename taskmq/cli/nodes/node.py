@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from cyclopts import App
 
+from taskmq.cli.actor import audited, change_with_app
 from taskmq.cli.exits import NOT_FOUND, OK
 from taskmq.cli.globals import run_with_app
 from taskmq.cli.output import confirm, note, print_record, print_rows, when
@@ -49,6 +50,7 @@ def show(node: str, /) -> int:
 
 
 @app.command
+@audited
 @over_http("nodes:drain")
 def drain(node: str, /) -> int:
     """Have a node get no more jobs that are placed; what runs there goes on.
@@ -60,10 +62,11 @@ def drain(node: str, /) -> int:
     """
     from taskmq.operations import nodes as operations
 
-    return _told(node, run_with_app(lambda target: operations.drain_node(target, node)))
+    return _told(node, change_with_app(lambda target: operations.drain_node(target, node), "node.drain", [node]))
 
 
 @app.command
+@audited
 @over_http("nodes:resume")
 def resume(node: str, /) -> int:
     """Have a node that was drained get jobs again.
@@ -75,10 +78,13 @@ def resume(node: str, /) -> int:
     """
     from taskmq.operations import nodes as operations
 
-    return _told(node, run_with_app(lambda target: operations.drain_node(target, node, drains=False)))
+    return _told(
+        node, change_with_app(lambda target: operations.drain_node(target, node, drains=False), "node.resume", [node])
+    )
 
 
 @app.command
+@audited
 @over_http("nodes:remove")
 def remove(node: str, /, *, yes: bool = False) -> int:
     """Forget a node and end its allocations; one whose workers run comes back.
@@ -94,7 +100,7 @@ def remove(node: str, /, *, yes: bool = False) -> int:
 
     if not confirm(f"Forget node {node} and its allocations?", yes=yes):
         return OK
-    return _told(node, run_with_app(lambda target: operations.remove_node(target, node)))
+    return _told(node, change_with_app(lambda target: operations.remove_node(target, node), "node.remove", [node]))
 
 
 @app.command

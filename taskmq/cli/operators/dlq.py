@@ -1,6 +1,7 @@
 """`taskmq dlq`."""
 
 import asyncio
+import dataclasses
 import os
 import sys
 from collections.abc import Callable, Coroutine, Generator, Iterable
@@ -11,6 +12,7 @@ from typing import Annotated, Any, BinaryIO, Final, TypeVar
 from cyclopts import App, Parameter
 from cyclopts.validators import Number
 
+from taskmq.cli.actor import audited, note_change
 from taskmq.cli.exits import FAILED, NOT_FOUND
 from taskmq.cli.globals import open_app
 from taskmq.cli.operators.letters import COLUMNS, Filters, TerminalProgress, letter_row, parse_rate
@@ -167,6 +169,7 @@ def show(queue: Queue, job: str, /, *, tenant: str | None = None, depth: Count |
 
 
 @app.command(name="replay")
+@audited
 @over_http("letters:replay")
 def replay_letters(
     queue: Queue,
@@ -230,7 +233,7 @@ def replay_letters(
         )
 
     try:
-        done = _at_broker(run, filters, "replay")
+        done = _at_broker(run, filters, "replay", change=(queue, {"limit": limit, "to": to}))
     except PartlyReplayed as error:
         note(f"{error.replayed} replayed")
         raise
@@ -244,6 +247,7 @@ def replay_letters(
 
 
 @app.command(name="purge")
+@audited
 @over_http("letters:purge")
 def purge_letters(
     queue: Queue,
@@ -272,7 +276,7 @@ def purge_letters(
     async def run(broker: Broker, choose: Choose | None, progress: TerminalProgress) -> int:
         return await purge(broker, queue, choose=choose, limit=limit, depth=filters.depth, progress=progress)
 
-    count = _at_broker(run, filters, "purge")
+    count = _at_broker(run, filters, "purge", change=(queue, {"limit": limit}))
     note(f"{count} dead letters deleted")
     return NOT_FOUND if filters.job and not count else 0
 
@@ -413,13 +417,20 @@ def _at_broker(
     use: Callable[[Broker, Choose | None, TerminalProgress], Coroutine[Any, Any, _Result]],
     filters: Filters,
     what: str,
+    *,
+    change: tuple[str, dict[str, Any]] | None = None,
 ) -> _Result:
+    """Do something at the broker; `change` is the queue that it changes, and facts for the audit."""
     target = open_app()
     choose = filters.choose(target.sessions.clock.now_ms())
     progress = TerminalProgress(what)
 
     async def run() -> _Result:
         async with target:
+            if change is not None:
+                queue, facts = change
+                given = {name: value for name, value in dataclasses.asdict(filters).items() if value is not None}
+                await note_change(target, f"dead_letters.{what}", queue, after={**given, **facts})
             return await use(target.sessions.current().broker, choose, progress)
 
     try:

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 from cyclopts import App, Parameter
 
+from taskmq.cli.actor import audited, change_with_app
 from taskmq.cli.exits import NOT_FOUND, OK
 from taskmq.cli.globals import current_globals, run_with_app
 from taskmq.cli.output import note, print_record, print_rows
@@ -65,6 +66,7 @@ def show(pool: str, /) -> int:
 
 
 @app.command(name="set")
+@audited
 @over_http("pools:set_pool")
 def set_pool(
     pool: str,
@@ -99,11 +101,13 @@ def set_pool(
         changes["min"] = pool_amounts(least, what="--min")
     if most is not None:
         changes["max"] = pool_amounts(most, what="--max")
-    print_record(_row(run_with_app(lambda target: target.pools.aset(pool, **changes))))
+    made = change_with_app(lambda target: target.pools.aset(pool, **changes), "pool.change", [pool], after=changes)
+    print_record(_row(made))
     return OK
 
 
 @app.command
+@audited
 @over_http("pools:remove")
 def remove(pool: str, /) -> int:
     """Take a pool's description away: its tenant has weight 1 again.
@@ -113,12 +117,13 @@ def remove(pool: str, /) -> int:
     pool
         Its name.
     """
-    run_with_app(lambda target: target.pools.aremove(pool))
+    change_with_app(lambda target: target.pools.aremove(pool), "pool.remove", [pool])
     note(f"pool {pool} is not described any more")
     return OK
 
 
 @app.command
+@audited
 @over_http("pools:policy")
 def policy(
     queue: str,
@@ -147,6 +152,8 @@ def policy(
     preempt_most
         So often in a row a job gives way; 0: never.
     """
+    import msgspec
+
     from taskmq.model.jobs.pools import QueuePolicy
 
     chosen = policy_named(policy)
@@ -159,7 +166,8 @@ def policy(
             preempt_grace=preempt_grace,
             preempt_most=preempt_most,
         )
-    run_with_app(lambda target: target.pools.aset_policy(queue, wanted))
+    facts = None if wanted is None else msgspec.to_builtins(wanted)
+    change_with_app(lambda target: target.pools.aset_policy(queue, wanted), "queue.policy", [queue], after=facts)
     note(f"queue {queue} goes by {'what the app says' if wanted is None else policy}")
     return OK
 

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 from cyclopts import App, Parameter
 
+from taskmq.cli.actor import audited, change_with_app, me
 from taskmq.cli.exits import FAILED, OK
 from taskmq.cli.globals import current_globals, run_with_app
 from taskmq.cli.operators.workers import seconds_of
@@ -105,6 +106,7 @@ def show(queue: str, /, *, within: str = "1s") -> None:
 
 
 @app.command
+@audited
 @over_http("queues:purge")
 def purge(queue: str, /, *, yes: Annotated[bool, Parameter(negative="")] = False) -> int:
     """Delete the waiting messages of a queue, in all its priority classes or shards.
@@ -120,11 +122,13 @@ def purge(queue: str, /, *, yes: Annotated[bool, Parameter(negative="")] = False
     """
     if not confirm(f"Delete all waiting messages of {queue!r}?", yes=yes):
         return FAILED
-    note(f"{run_with_app(lambda target: operations.purge_queue(target, queue))} messages deleted")
+    count = change_with_app(lambda target: operations.purge_queue(target, queue), "queue.purge", [queue])
+    note(f"{count} messages deleted")
     return OK
 
 
 @app.command
+@audited
 @over_http("queues:move")
 def move(
     queue: str,
@@ -156,12 +160,18 @@ def move(
 
     if not confirm(f"Move waiting messages of {queue!r} to {to!r}?", yes=yes):
         return FAILED
-    moved, stayed = run_with_app(lambda target: move_messages(target, queue, to, count=count, task=task))
+    moved, stayed = change_with_app(
+        lambda target: move_messages(target, queue, to, count=count, task=task),
+        "queue.move",
+        [queue],
+        after={"to": to, "count": count, "task": task},
+    )
     note(f"{moved} messages moved, {stayed} stayed: {to} cannot take them" if stayed else f"{moved} messages moved")
     return OK
 
 
 @app.command
+@audited
 @over_http("queues:pause")
 def pause(*queues: str, reason: Annotated[str, Parameter(name="--note")] = "") -> int:
     """Have no worker start anything of queues until they are resumed; it survives restarts.
@@ -176,14 +186,19 @@ def pause(*queues: str, reason: Annotated[str, Parameter(name="--note")] = "") -
     reason
         Why; shown wherever the queue is.
     """
-    for name, paused in run_with_app(
-        lambda target: operations.pause_queues(target, _named(queues), note=reason)
+    by = me().user
+    for name, paused in change_with_app(
+        lambda target: operations.pause_queues(target, _named(queues), note=reason, by=by),
+        "queue.pause",
+        queues,
+        why=reason,
     ).items():
         note(f"queue {name} is {pause_text(paused)}")
     return OK
 
 
 @app.command
+@audited
 @over_http("queues:resume")
 def resume(*queues: str) -> int:
     """Have workers take from paused queues again.
@@ -193,7 +208,7 @@ def resume(*queues: str) -> int:
     queues
         The queues, as people name them.
     """
-    resumed = run_with_app(lambda target: operations.resume_queues(target, _named(queues)))
+    resumed = change_with_app(lambda target: operations.resume_queues(target, _named(queues)), "queue.resume", queues)
     for name in dict.fromkeys(queues):
         note(f"queue {name} is resumed" if name in resumed else f"queue {name} was not paused")
     return OK

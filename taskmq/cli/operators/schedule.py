@@ -203,8 +203,9 @@ def paused_note(name: str, since: str) -> str:
 
 
 def trigger_of_expression(rule: str, *, tz: str, seconds: bool, dst_gap: DstGap, dst_fold: DstFold) -> Trigger | None:
-    """The trigger of a cron expression; None for what is the name of a schedule."""
-    if not rule.startswith("@") and len(rule.split()) == 1:
+    """The trigger of a cron expression; None for what is the name of a schedule, such as `@acme:nightly`."""
+    is_word = len(rule.split()) == 1
+    if is_word and (not rule.startswith("@") or ":" in rule):
         return None
     trigger = cron(rule, tz=tz, seconds=seconds, dst_gap=dst_gap, dst_fold=dst_fold)
     if isinstance(trigger, Cron) and trigger != trigger.hashed_by("another"):

@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
 import msgspec
 from cyclopts import Parameter
 
+from taskmq.cli.actor import audited, change_with_app
 from taskmq.cli.globals import run_with_app
 from taskmq.cli.operators.schedule import paused_text
 from taskmq.cli.output import note, print_record, print_rows
 from taskmq.cli.server_link import over_http
 from taskmq.errors import InvalidOption
+from taskmq.model.keys import split_tenant_key
 from taskmq.operations.schedule_facts import changed_trigger, schedule_facts
 from taskmq.schedules.policy import Catchup, OnResume, Overlap
 from taskmq.schedules.triggers import Trigger, cron, every, once, zone_of
@@ -43,6 +45,7 @@ _COUNTS: Final = ("fired", "late", "missed", "coalesced", "skipped", "failed")
 OCCURRENCE_COLUMNS: Final = ("scheduled_for", "emitted", "late", "kind")
 
 
+@audited
 @over_http("schedules:pause")
 def pause(name: str, /, *, reason: Annotated[str, Parameter(name="--note")] = "") -> None:
     """Have a schedule emit nothing until it is resumed.
@@ -54,10 +57,11 @@ def pause(name: str, /, *, reason: Annotated[str, Parameter(name="--note")] = ""
     reason
         Why, for others to see.
     """
-    _ask(lambda schedules: schedules.apause(name, note=reason))
+    _change("pause", name, lambda schedules: schedules.apause(name, note=reason), why=reason)
     note(f"schedule {name} is paused; `taskmq schedule resume {name}` goes on")
 
 
+@audited
 @over_http("schedules:resume")
 def resume(name: str, /) -> None:
     """Have a paused schedule go on; its on_resume says what becomes of the occurrences of the pause.
@@ -67,10 +71,11 @@ def resume(name: str, /) -> None:
     name
         The schedule.
     """
-    _ask(lambda schedules: schedules.aresume(name))
+    _change("resume", name, lambda schedules: schedules.aresume(name))
     note(f"schedule {name} goes on")
 
 
+@audited
 @over_http("schedules:run")
 def run(name: str, /) -> None:
     """Send a call of a schedule's task now, whatever the schedule says, and print the job's id.
@@ -80,9 +85,10 @@ def run(name: str, /) -> None:
     name
         The schedule.
     """
-    print_record({"job": _ask(lambda schedules: schedules.arun(name))})
+    print_record({"job": _change("run", name, lambda schedules: schedules.arun(name))})
 
 
+@audited
 @over_http("schedules:backfill")
 def backfill(
     name: str,
@@ -106,7 +112,11 @@ def backfill(
         Only list them.
     """
     first, last = _instant(start, "--from"), _instant(end, "--to")
-    found = _ask(lambda schedules: schedules.abackfill(name, first, last, dry_run=dry_run))
+    if dry_run:
+        found = _ask(lambda schedules: schedules.abackfill(name, first, last, dry_run=True))
+    else:
+        facts = {"from": start, "to": end}
+        found = _change("backfill", name, lambda schedules: schedules.abackfill(name, first, last), after=facts)
     print_rows(INSTANT_COLUMNS, [{"scheduled_for": _text(instant)} for instant in found.instants])
     more = " or more" if found.has_more else ""
     what = "would be" if dry_run else "are being"
@@ -158,6 +168,7 @@ def history(name: str, /) -> None:
     note(f"{name}: {state}; {counts}{waiting}")
 
 
+@audited
 @over_http("schedules:add")
 def add(
     name: str,
@@ -217,10 +228,12 @@ def add(
     async def define(target: "TaskMQ") -> None:
         await target.schedules.aadd(name, _called(target, task), trigger, args=args, kwargs=kwargs, **options)
 
-    run_with_app(define)
+    facts = {"task": task, "rule": trigger.describe()}
+    change_with_app(define, "schedule.put", [name], tenant=split_tenant_key(name)[0], after=facts)
     note(f"schedule {name} calls {task}: {trigger.describe()}")
 
 
+@audited
 @over_http("schedules:change")
 def change(
     name: str,
@@ -285,10 +298,12 @@ def change(
         await target.schedules.achange(name, called, other, args=args, kwargs=kwargs, **options)
         return await target.schedules.aentry(name)
 
-    entry = run_with_app(alter)
+    tenant = split_tenant_key(name)[0]
+    entry = change_with_app(alter, "schedule.put", [name], tenant=tenant)
     note(f"schedule {name} calls {entry.starts}: {entry.trigger.describe()}")
 
 
+@audited
 @over_http("schedules:remove")
 def remove(name: str, /) -> None:
     """Have a schedule that was added at run time be emitted no more.
@@ -298,7 +313,7 @@ def remove(name: str, /) -> None:
     name
         The schedule.
     """
-    _ask(lambda schedules: schedules.aremove(name))
+    _change("remove", name, lambda schedules: schedules.aremove(name))
     note(f"schedule {name} is removed")
 
 
@@ -337,6 +352,20 @@ def _said(**options: Any) -> Any:
 
 def _ask(use: "Callable[[Schedules], Coroutine[Any, Any, T]]") -> T:
     return run_with_app(lambda target: use(target.schedules))
+
+
+def _change(
+    verb: str,
+    name: str,
+    use: "Callable[[Schedules], Coroutine[Any, Any, T]]",
+    *,
+    after: dict[str, Any] | None = None,
+    why: str = "",
+) -> T:
+    tenant = split_tenant_key(name)[0]
+    return change_with_app(
+        lambda target: use(target.schedules), f"schedule.{verb}", [name], tenant=tenant, after=after, why=why
+    )
 
 
 def _json(text: str, kind: type[T], what: str) -> T:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import msgspec
 from cyclopts import App, Parameter
 
+from taskmq.cli.actor import audited, change_with_app, me
 from taskmq.cli.exits import CONFLICT, FAILED, NOT_FOUND, OK
 from taskmq.cli.globals import run_with_app
 from taskmq.cli.output import confirm, note, print_record, print_rows, write_json
@@ -85,6 +86,7 @@ def check() -> int:
 
 
 @app.command
+@audited
 def rotate_key(*, forget_older: Annotated[bool, Parameter(negative="")] = False) -> int:
     """Make a new key, by which the store knows reports of dispatches that it has forgotten.
 
@@ -98,8 +100,6 @@ def rotate_key(*, forget_older: Annotated[bool, Parameter(negative="")] = False)
     """
 
     async def run(found: "JobStore") -> str:
-        from taskmq.cli.administration.store import me
-
         entry = me().entry("store.rotate_key", kind="store", after={"forgets_older": forget_older})
         return await found.dispatching.rotate_report_key(forgets=forget_older, audit=entry)
 
@@ -109,6 +109,7 @@ def rotate_key(*, forget_older: Annotated[bool, Parameter(negative="")] = False)
 
 
 @app.command
+@audited
 def prune(*, older_than: str | None = None, where: str | None = None, keep_last: int | None = None) -> int:
     """Forget jobs that ended longer ago, with their history, results and ids; schedulers do so after 30 days.
 
@@ -139,12 +140,15 @@ def prune(*, older_than: str | None = None, where: str | None = None, keep_last:
 
     with progress("forgetting jobs") as advance:
         advance(0, None)
-        address = run_with_app(lambda target: run(_store(target)))
+        address = change_with_app(
+            lambda target: run(_store(target)), "store.prune", [""], after={"older_than": older_than}
+        )
     note(f"{address} has forgotten jobs that ended over {older_than} ago")
     return OK
 
 
 @app.command
+@audited
 def archive(
     folder: str, /, *, older_than: str = "29d", prune: Annotated[bool, Parameter(negative="")] = False
 ) -> int:
@@ -170,7 +174,11 @@ def archive(
         return await archive_days(found, Path(folder), keep_days=age.days, prune=prune, on_progress=advance)
 
     with progress("archiving days") as advance:
-        days = run_with_app(lambda target: run(_store(target)))
+        if prune:
+            facts = {"older_than": older_than, "archive": folder}
+            days = change_with_app(lambda target: run(_store(target)), "store.prune", [""], after=facts)
+        else:
+            days = run_with_app(lambda target: run(_store(target)))
     print_rows(_ARCHIVED, [msgspec.to_builtins(each) for each in days])
     return OK
 
@@ -202,6 +210,7 @@ def read(file: str, /, *, job: str | None = None) -> int:
 
 
 @app.command
+@audited
 def erase(
     where: str = "",
     /,
@@ -225,7 +234,6 @@ def erase(
         raise InvalidOption("store erase: a filter, or --tenant")
 
     async def run(target: "TaskMQ") -> "Erased":
-        from taskmq.cli.administration.store import me
         from taskmq.model.jobs.filter_text import parse_filter
         from taskmq.operations.retention import erase_jobs
 
@@ -244,6 +252,7 @@ def erase(
 
 
 @app.command(name="import")
+@audited
 def import_from_state(
     *, dry_run: Annotated[bool, Parameter(negative="")] = False, yes: Annotated[bool, Parameter(negative="")] = False
 ) -> int:
@@ -274,7 +283,7 @@ def import_from_state(
             return FAILED
         planned = found
         with progress("moving schedules and jobs") as advance:
-            found = run_with_app(lambda target: run(target, dry_run=False))
+            found = change_with_app(lambda target: run(target, dry_run=False), "store.import", [""])
         for each in found:
             if each.came == "stays" and each not in planned:
                 note(f"{each.what} {each.name} stays: {each.note}")
@@ -307,7 +316,8 @@ def _thin_out(where: str, older_than: str | None, keep_last: int | None) -> int:
         return await thin_out(store, which, older_than=age, keep_last=keep_last, on_progress=advance)
 
     with progress("forgetting jobs") as advance:
-        gone = run_with_app(run)
+        facts = {"where": where, "older_than": older_than, "keep_last": keep_last}
+        gone = change_with_app(run, "store.prune", [""], after=facts)
     note(f"{gone:,} jobs are forgotten")
     return OK
 

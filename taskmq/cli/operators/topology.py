@@ -2,12 +2,13 @@
 
 import asyncio
 import json
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Annotated, Any, TypeVar
 
 from cyclopts import App, Parameter
 
 from taskmq.app import TaskMQ
+from taskmq.cli.actor import audited, note_change
 from taskmq.cli.exits import CONFLICT, FAILED
 from taskmq.cli.globals import current_globals, open_app
 from taskmq.cli.output import announce, confirm, note, print_rows
@@ -37,6 +38,7 @@ _T = TypeVar("_T")
 _COLUMNS = ("status", "kind", "name", "detail", "remedy")
 _ACTIONS = {"missing": "create", "later": "create", "different": "conflict"}
 _AS_WANTED = ("same", "later")
+_LONGEST_SUBJECT = 200
 
 
 @app.command
@@ -55,13 +57,14 @@ def plan() -> int:
 
 
 @app.command
+@audited
 def apply() -> None:
     """Create what is missing. Nothing is deleted or changed: what exists with other properties is a conflict.
 
     That includes what producers and workers would create when a job first needs it: the queues of the other priority
     classes, and those of dead letters.
     """
-    comparison = _with_topology(lambda topology: topology.create_missing())
+    comparison = _with_topology(lambda topology: topology.create_missing(), change="apply")
     created = [
         {**_row(entry), "action": "created"} for entry in comparison.entries if entry.status in ("missing", "later")
     ]
@@ -135,6 +138,7 @@ def permissions(*, role: Role, user: str = "USER") -> None:
 
 
 @app.command
+@audited
 def migrate(
     queue: str,
     /,
@@ -169,23 +173,37 @@ def migrate(
     ):
         return FAILED
     count = asyncio.run(
-        _use(target, chosen, lambda topology: topology.migrate(report=announce, producers_stopped=producers_stopped))
+        _use(
+            target,
+            chosen,
+            lambda topology: topology.migrate(report=announce, producers_stopped=producers_stopped),
+            change="migrate",
+        )
     )
     note(f"{count} queues made anew" if count else f"queue {queue!r} is as the app describes it: nothing to do")
     return 0
 
 
-def _with_topology(run: Callable[[Topology], Coroutine[Any, Any, _T]]) -> _T:
-    return _with_both(lambda topology, _: run(topology))
+def _with_topology(run: Callable[[Topology], Coroutine[Any, Any, _T]], *, change: str = "") -> _T:
+    return _with_both(lambda topology, _: run(topology), change=change)
 
 
-def _with_both(run: Callable[[Topology, TaskMQ], Coroutine[Any, Any, _T]]) -> _T:
+def _with_both(run: Callable[[Topology, TaskMQ], Coroutine[Any, Any, _T]], *, change: str = "") -> _T:
     target = open_app()
-    return asyncio.run(_use(target, target.tasks.queues, lambda topology: run(topology, target)))
+    return asyncio.run(_use(target, target.tasks.queues, lambda topology: run(topology, target), change=change))
 
 
-async def _use(target: TaskMQ, queues: Iterable[WorkQueue], run: Callable[[Topology], Coroutine[Any, Any, _T]]) -> _T:
+async def _use(
+    target: TaskMQ,
+    queues: Sequence[WorkQueue],
+    run: Callable[[Topology], Coroutine[Any, Any, _T]],
+    *,
+    change: str = "",
+) -> _T:
     async with target:
+        if change:
+            names = ", ".join(queue.name for queue in queues)
+            await note_change(target, f"topology.{change}", names[:_LONGEST_SUBJECT])
         broker = target.sessions.current().broker
         if not isinstance(broker, Plannable):
             raise UnsupportedFeature(f"{broker.address} keeps no topology on a server: this is for RabbitMQ")

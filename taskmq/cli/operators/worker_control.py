@@ -1,10 +1,11 @@
 """`taskmq worker control`."""
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 from cyclopts import App, Parameter
 
+from taskmq.cli.actor import audited, note_change
 from taskmq.cli.exits import CONFLICT, NOT_FOUND, OK
 from taskmq.cli.globals import current_globals
 from taskmq.cli.operators.workers import at_app, describe, seconds_of
@@ -13,7 +14,10 @@ from taskmq.cli.server_link import over_http
 from taskmq.errors import InvalidOption
 from taskmq.model.commands import Command, CommandAnswer
 from taskmq.model.telemetry.worker_status import WorkerStatus
-from taskmq.operations.workers import WorkerAnswers, tell_workers
+from taskmq.operations.workers import WorkerAnswers, addressed, tell_workers
+
+if TYPE_CHECKING:
+    from taskmq.app import TaskMQ
 
 __all__ = ["ANSWER_COLUMNS", "app", "code_of", "note_silence", "print_stacks", "print_workers"]
 
@@ -27,6 +31,7 @@ app = App(
 
 _Every = Annotated[bool, Parameter(name="--all", negative="")]
 _WITHIN = "1s"
+_LONGEST_SUBJECT: Final = 200
 
 
 @app.command
@@ -54,6 +59,7 @@ def status(*names: str, every: _Every = False, host: str | None = None, within: 
 
 
 @app.command
+@audited
 @over_http("workers:drain")
 def drain(
     *names: str, grace: str | None = None, every: _Every = False, host: str | None = None, within: str = _WITHIN
@@ -82,6 +88,7 @@ def drain(
 
 
 @app.command
+@audited
 @over_http("workers:concurrency")
 def concurrency(
     number: int, /, *names: str, every: _Every = False, host: str | None = None, within: str = _WITHIN
@@ -163,14 +170,30 @@ def code_of(verdicts: Sequence[str], missing: Sequence[str]) -> int:
 
 
 def _tell(names: Sequence[str], command: Command, *, every: bool, host: str | None, within: str) -> int:
-    told = _ask(names, command, every=every, host=host, within=within)
+    told = _ask(names, command, every=every, host=host, within=within, is_change=True)
     print_rows(ANSWER_COLUMNS, [_row(answer) for answer in told.answers])
     return code_of([answer.verdict for answer in told.answers], told.missing)
 
 
-def _ask(names: Sequence[str], command: Command, *, every: bool, host: str | None, within: str) -> WorkerAnswers:
+def _ask(
+    names: Sequence[str],
+    command: Command,
+    *,
+    every: bool,
+    host: str | None,
+    within: str,
+    is_change: bool = False,
+) -> WorkerAnswers:
     seconds = seconds_of(within)
-    told = at_app(lambda target: tell_workers(target, command, names, host=host, every=every, within=seconds))
+
+    async def ask(target: "TaskMQ") -> WorkerAnswers:
+        if is_change:
+            whom = ", ".join(addressed(names, host=host, every=every))
+            facts = {"number": command.number} if command.number else None
+            await note_change(target, f"worker.{command.name}", whom[:_LONGEST_SUBJECT], after=facts)
+        return await tell_workers(target, command, names, host=host, every=every, within=seconds)
+
+    told = at_app(ask)
     note_silence(len(told.answers), told.missing, within)
     return told
 

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 from cyclopts import App, Parameter
 
+from taskmq.cli.actor import audited, change_with_app
 from taskmq.cli.exits import NOT_FOUND, OK
 from taskmq.cli.globals import current_globals, run_with_app
 from taskmq.cli.output import note, print_record, print_rows, printable, when, write_line
@@ -111,6 +112,7 @@ def graph(workflow: str, /, *, form: Annotated[GraphFormat, Parameter(name="--fo
 
 
 @app.command
+@audited
 @over_http("queues:close_workflow")
 def close(workflow: str, /) -> None:
     """Close a batch: no more jobs come, so it ends when those that it has have ended.
@@ -122,11 +124,12 @@ def close(workflow: str, /) -> None:
     workflow
         Its id.
     """
-    run_with_app(lambda target: target.flow(workflow).aclose())
+    change_with_app(lambda target: target.flow(workflow).aclose(), "workflow.close", [workflow])
     note(f"batch {workflow} is closed")
 
 
 @app.command
+@audited
 @over_http("queues:cancel_workflow")
 def cancel(workflow: str, /, *, reason: str = "cancelled by an operator") -> int:
     """End a workflow: what has not started never will, what runs is stopped.
@@ -140,7 +143,9 @@ def cancel(workflow: str, /, *, reason: str = "cancelled by an operator") -> int
     reason
         The reason for callers that await its result.
     """
-    if run_with_app(lambda target: cancel_workflow(target, workflow, reason=reason)):
+    if change_with_app(
+        lambda target: cancel_workflow(target, workflow, reason=reason), "workflow.cancel", [workflow], why=reason
+    ):
         note(f"workflow {workflow} is cancelled")
         return OK
     note(f"workflow {workflow} has ended already")
@@ -148,6 +153,7 @@ def cancel(workflow: str, /, *, reason: str = "cancelled by an operator") -> int
 
 
 @app.command
+@audited
 @over_http("queues:redrive_workflow")
 def redrive(workflow: str, /) -> None:
     """Run again what has not succeeded; what has is not run again.
@@ -159,7 +165,7 @@ def redrive(workflow: str, /) -> None:
     workflow
         Its id.
     """
-    done = run_with_app(lambda target: redrive_workflow(target, workflow))
+    done = change_with_app(lambda target: redrive_workflow(target, workflow), "workflow.redrive", [workflow])
     letters = f"{done.letters} dead letter{'' if done.letters == 1 else 's'} removed"
     if done.steps:
         note(f"workflow {workflow}: {done.steps} steps run again, {letters}")

@@ -18,7 +18,7 @@ from taskmq.cli.history.alert import (
     rules_of,
 )
 from taskmq.cli.history.failures import FAILURE_COLUMNS, note_more, remedy_text
-from taskmq.cli.history.stats import FIGURE_COLUMNS, rounded
+from taskmq.cli.history.stats import FIGURE_COLUMNS, parts_of, rounded
 from taskmq.cli.output import note, print_rows
 from taskmq.cli.server_link import show_record, show_rows, text_of_instant
 from taskmq.contracts.system_clock import SystemClock
@@ -159,15 +159,14 @@ def notices(client: Client, *, limit: int) -> int:
     return OK
 
 
-def stats(client: Client, *, since: str, task: str | None, queue: str | None, tenant: str | None) -> int:
+def stats(client: Client, *, since: str, task: str | None, queue: str | None, tenant: str | None, by: str) -> int:
     span = timedelta(seconds=parse_seconds(since, what="since"))
     own = client if tenant is None else client.for_tenant(tenant)
     begin = to_datetime(SystemClock().now_ms()) - span
 
     def row(one: RollupView) -> dict[str, Any]:
         return {
-            "task": one.task,
-            "queue": one.queue,
+            **{part: getattr(one, part) for part in parts_of(by)},
             "ended": one.ended,
             "failed": one.failed,
             "failure_rate": rounded(one.failure_rate),
@@ -177,7 +176,8 @@ def stats(client: Client, *, since: str, task: str | None, queue: str | None, te
             "run_p95": rounded(one.run_p95),
         }
 
-    show_rows(FIGURE_COLUMNS, own.figures.rollups(since=begin, task=task, queue=queue).items, row)
+    found = own.figures.rollups(since=begin, task=task, queue=queue, by=parts_of(by))
+    show_rows((*parts_of(by), *FIGURE_COLUMNS), found.items, row)
     return OK
 
 

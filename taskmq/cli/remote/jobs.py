@@ -124,9 +124,7 @@ def change(
     kwargs: str | None,
     version: int | None,
     because: str,
-    by: str | None,
 ) -> int:
-    only_here(by=by)
     after = client.jobs.change(
         job,
         version=version,
@@ -143,20 +141,15 @@ def change(
     return OK
 
 
-def hold(client: Client, *, jobs: Sequence[str], note: str, by: str | None) -> int:
-    only_here(by=by)
+def hold(client: Client, *, jobs: Sequence[str], note: str) -> int:
     return _act("hold", lambda job: client.jobs.hold(job, note=note), jobs)
 
 
-def release(client: Client, *, jobs: Sequence[str], note: str, by: str | None) -> int:
-    only_here(by=by)
+def release(client: Client, *, jobs: Sequence[str], note: str) -> int:
     return _act("release", lambda job: client.jobs.release(job, note=note), jobs)
 
 
-def retry(
-    client: Client, *, jobs: Sequence[str], mode: RetryMode | None, again: bool, note: str, by: str | None
-) -> int:
-    only_here(by=by)
+def retry(client: Client, *, jobs: Sequence[str], mode: RetryMode | None, again: bool, note: str) -> int:
     return _act("retry", lambda job: client.jobs.retry(job, mode=mode, again=again, note=note), jobs)
 
 

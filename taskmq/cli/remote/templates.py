@@ -32,9 +32,8 @@ def put(
     owner: str,
     tenant: str,
     version: int | None,
-    by: str | None,
 ) -> int:
-    only_here(queue=queue, owner=owner, by=by)
+    only_here(queue=queue, owner=owner)
     made = _of(client, tenant).definitions.put(
         name,
         task,

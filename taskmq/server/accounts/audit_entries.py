@@ -10,7 +10,8 @@ from taskmq.api.values import Instant
 from taskmq.contracts.identity import AuditFilter
 from taskmq.model.identity import AuditRecord, Permission, Scope
 from taskmq.operations.audit import chain_head, exported, verify_chain
-from taskmq.server.inputs import CallerGiven, Limit, instant_text, milliseconds_of, rendered
+from taskmq.operations.audit.actions import audit_subject
+from taskmq.server.inputs import CallerGiven, Limit, OwnJobs, instant_text, milliseconds_of, rendered
 from taskmq.server.settings import API, MOST_PER_PAGE
 from taskmq.server.sign_in import accounts_of
 
@@ -27,10 +28,11 @@ __all__ = ["AUDIT_HANDLERS"]
 async def list_entries(
     request: Request[Any, Any, Any],
     caller: CallerGiven,
+    jobs: OwnJobs,
     action: Annotated[str, QueryParameter(max_length=64, description="Its beginning, such as `user.`")] = "",
     user_id: Annotated[str, QueryParameter(max_length=64)] = "",
     kind: Annotated[str, QueryParameter(max_length=64)] = "",
-    subject: Annotated[str, QueryParameter(max_length=255)] = "",
+    subject: Annotated[str, QueryParameter(max_length=255, description="An id or a name, also a job's own.")] = "",
     since: FromQuery[Instant | None] = None,
     until: FromQuery[Instant | None] = None,
     after: Annotated[int | None, QueryParameter(ge=0, le=1 << 62)] = None,
@@ -42,7 +44,7 @@ async def list_entries(
         action=action,
         user_id=user_id,
         kind=kind,
-        subject=subject,
+        subject=await audit_subject(jobs, subject, kind=kind),
         since=None if since is None else milliseconds_of(since),
         until=None if until is None else milliseconds_of(until),
     )

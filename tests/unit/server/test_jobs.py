@@ -198,7 +198,7 @@ def test_changes_of_a_job_are_in_the_audit_without_its_arguments(site: Site) -> 
     )
     assert (first["before"], first["after"]) == (
         {"state": "scheduled", "version": 1},
-        {"state": "scheduled", "changed": "call"},
+        {"state": "scheduled", "changed": "arguments"},
     )
     assert (last["action"], last["after"]) == ("job.cancel", {"state": "cancelled"})
 

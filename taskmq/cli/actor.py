@@ -1,0 +1,142 @@
+"""Who runs a command, and the audit entry of what it changes."""
+
+import dataclasses
+import functools
+import getpass
+import inspect
+import os
+import socket
+from collections.abc import Callable, Coroutine, Sequence
+from typing import TYPE_CHECKING, Annotated, Any, ParamSpec, TypeVar, cast
+
+from cyclopts import Parameter
+
+from taskmq.cli.globals import current_globals, run_with_app, set_globals
+from taskmq.cli.output import note
+from taskmq.cli.server_link import only_here
+from taskmq.contracts.identity import Actor
+from taskmq.errors import TaskMQError
+from taskmq.model.keys import tenant_key
+
+if TYPE_CHECKING:
+    from taskmq.app import TaskMQ
+
+__all__ = ["audited", "change_with_app", "me", "note_change", "of_tenant"]
+
+P = ParamSpec("P")
+R = TypeVar("R")
+T = TypeVar("T")
+
+_By = Annotated[
+    str | None, Parameter(name="--by", help="Who does so, for history and audit. Default: the user.", negative="")
+]
+
+_Tenant = Annotated[str | None, Parameter(name="--tenant", help="The job's tenant.", negative="")]
+
+
+def audited(command: Callable[P, R]) -> Callable[P, R]:
+    """Give a command that changes something the option `--by`; through a server its token says who it is."""
+
+    def keep(by: str | None, args: tuple[Any, ...]) -> tuple[Any, ...]:
+        if current_globals().server is not None:
+            only_here(by=by)
+        set_globals(dataclasses.replace(current_globals(), by=by))
+        return args
+
+    return _with_option(command, "by_whom", _By, keep)
+
+
+def of_tenant(command: Callable[P, R]) -> Callable[P, R]:
+    """Give a command about jobs the option `--tenant`: its jobs are called as their tenant calls them."""
+
+    def keep(tenant: str | None, args: tuple[Any, ...]) -> tuple[Any, ...]:
+        if tenant is None or current_globals().server is not None:
+            set_globals(dataclasses.replace(current_globals(), tenant=tenant))
+            return args
+        return tuple(tenant_key(tenant, job) for job in args)
+
+    return _with_option(command, "tenant_of_job", _Tenant, keep)
+
+
+def _with_option(
+    command: Callable[P, R],
+    name: str,
+    annotation: Any,
+    keep: Callable[[str | None, tuple[Any, ...]], tuple[Any, ...]],
+) -> Callable[P, R]:
+    """Give a command one option more, whose value goes to `keep` with the command's words before it runs."""
+
+    @functools.wraps(command)
+    def run(*args: Any, **kwargs: Any) -> R:
+        return command(*keep(kwargs.pop(name, None), args), **kwargs)
+
+    known = inspect.signature(command)
+    option = inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
+    own: Any = run
+    own.__signature__ = known.replace(parameters=[*known.parameters.values(), option])
+    own.__annotations__ = {**command.__annotations__, name: annotation}
+    return cast("Callable[P, R]", run)
+
+
+def me(note: str = "") -> Actor:
+    """Who the audit says that ran the command: `--by`, else the system's user; and its host.
+
+    Args:
+        note: why.
+    """
+    name = current_globals().by
+    if name is None:
+        try:
+            name = getpass.getuser()
+        except (OSError, KeyError):
+            # A container's user may have no name.
+            name = str(os.getuid())
+    return Actor(user=name, address=socket.gethostname(), note=note)
+
+
+def change_with_app(
+    use: "Callable[[TaskMQ], Coroutine[Any, Any, T]]",
+    action: str,
+    subjects: Sequence[str],
+    *,
+    tenant: str = "",
+    after: dict[str, Any] | None = None,
+    why: str = "",
+) -> T:
+    """Do what `use` does with the app, as `run_with_app`, and have the audit say so first.
+
+    Args:
+        action: a noun and a verb, such as `queue.pause`.
+        subjects: the names of what it is done to, an entry for each.
+        tenant: whose they are.
+        after: facts about it; no arguments of tasks.
+        why: for people.
+    """
+
+    async def run(target: "TaskMQ") -> T:
+        for subject in subjects:
+            await note_change(target, action, subject, tenant=tenant, after=after, why=why)
+        return await use(target)
+
+    return run_with_app(run)
+
+
+async def note_change(
+    target: "TaskMQ",
+    action: str,
+    subject: str,
+    *,
+    tenant: str = "",
+    after: dict[str, Any] | None = None,
+    why: str = "",
+) -> None:
+    """Write what is about to be done into the audit, where the app has a store.
+
+    An operator pauses a queue also while the store is away: the command goes on without an entry, and reports that.
+    """
+    from taskmq.operations.audit.actions import note_action
+
+    try:
+        await note_action(target, me(why), action, subject=subject, tenant=tenant, after=after)
+    except TaskMQError as error:
+        note(f"the audit has no entry of this: {error}")
