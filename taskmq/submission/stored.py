@@ -80,8 +80,9 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def _shown(name: str, value: Any) -> str:
-    is_instant = name in ("due", "expires") and value is not None
-    return to_datetime(value).isoformat(timespec="seconds") if is_instant else str(value)
+    if value is None or name not in ("due", "expires"):
+        return str(value)
+    return to_datetime(value).isoformat(timespec="seconds")
 
 
 NOTHING: Final = Change()

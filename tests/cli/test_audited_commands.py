@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from cyclopts import App
 
-from taskmq.cli import root
+from taskmq.cli.root import _COMMANDS  # pyright: ignore[reportPrivateUsage]
 from tests.cli.kit import Here, Result, bury, declare
 
 _APP = """\
@@ -192,7 +192,7 @@ def test_whoever_a_server_s_token_says_is_not_named_on_the_command_line(taskmq: 
 
 
 def _commands() -> Iterator[tuple[tuple[str, ...], Callable[..., Any]]]:
-    for name, (path, _) in root._COMMANDS.items():
+    for name, (path, _) in _COMMANDS.items():
         module, _, attribute = path.partition(":")
         found = getattr(importlib.import_module(module), attribute)
         if isinstance(found, App):

@@ -20,7 +20,7 @@ from tests.unit.server.kit import DOCUMENT, Site
 
 
 def test_many_jobs_have_an_outcome_each(site: Site) -> None:
-    bodies = [
+    bodies: list[dict[str, Any]] = [
         {"job_type": "data_processing", "payload": {"key": "a"}},
         {"job_type": "data_processing", "payload": {"colour": "red"}},
         {"job_type": "data_procesing"},
