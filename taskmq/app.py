@@ -202,7 +202,7 @@ class TaskMQ(CeleryHints):
         A job's end is seen by workers; everything else needs a running beat.
 
         Args:
-            condition: `job`, `file`, `message`, `all_of` or `any_of`, all of `taskmq.reactions`.
+            condition: `job`, `file`, `message`, `amqp`, `all_of` or `any_of`, all of `taskmq.reactions`.
             debounce: wait until nothing more has happened for so long; the task gets each condition's last event.
             name: of the reaction; default the task's.
 

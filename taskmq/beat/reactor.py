@@ -8,7 +8,7 @@ from typing import Final
 
 from taskmq.app import TaskMQ
 from taskmq.beat.folders import Folder
-from taskmq.beat.topics import Topic
+from taskmq.beat.topics import ForeignQueue, Topic, source_queue
 from taskmq.contracts.stores import State
 from taskmq.errors import SendError, StateUnavailable, TooLarge
 from taskmq.model.clock import Clock
@@ -16,6 +16,7 @@ from taskmq.model.keys import reaction_record_key
 from taskmq.reactions import (
     FileArrives,
     MessageComes,
+    QueueMessageComes,
     Reaction,
     ReactionDelivery,
     change_pending,
@@ -47,7 +48,7 @@ class Reactor:
         self._delivery = ReactionDelivery(app.name, app.producer)
         self._remembering = [each for each in app.reactions.values() if not each.is_direct]
         self._folders: list[Folder] = []
-        self._topics: list[Topic] = []
+        self._topics: list[Topic | ForeignQueue] = []
         broker = app.sessions.current().broker
         for reaction in app.reactions.values():
             for number, condition in enumerate(reaction.plan.conditions):
@@ -70,6 +71,17 @@ class Reactor:
                             number,
                             condition,
                             app=app.name,
+                            delivery=self._delivery,
+                            broker=broker,
+                            clock=app.sessions.clock,
+                        )
+                    )
+                elif isinstance(condition, QueueMessageComes):
+                    self._topics.append(
+                        ForeignQueue(
+                            reaction,
+                            number,
+                            source_queue(app.name, reaction, number, condition, url=app.sessions.url),
                             delivery=self._delivery,
                             broker=broker,
                             clock=app.sessions.clock,
@@ -150,5 +162,5 @@ class Reactor:
             _log.warning("reaction %s: a call waits: %s", reaction.name, error)
 
 
-async def _look(at: Folder | Topic) -> None:
+async def _look(at: Folder | Topic | ForeignQueue) -> None:
     await at.look()

@@ -2,7 +2,8 @@
 
 A package offers a broker under the group `taskmq.brokers` and a state under `taskmq.states`; the entry
 point's name is the URL scheme, its object a function `(url, options) -> Broker` or `(url, options) -> State`.
-A job store is found the same way under `taskmq.stores`, and a place for large values under `taskmq.blobs`.
+A job store is found the same way under `taskmq.stores`, a place for large values under `taskmq.blobs`, and under
+`taskmq.sources` what takes messages from other systems' queues: a function `(queue) -> MessageSource`.
 One exporter of metrics is found under `taskmq.metrics`: a function `(source) -> Exporter`.
 What comes with taskmq itself is known here by name: looking through everything that is installed takes an eighth of
 a worker's start.
@@ -14,16 +15,17 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from taskmq.contracts.broker import Broker, BrokerOptions
+from taskmq.contracts.source import MessageSource, SourceQueue
 from taskmq.contracts.stores import BlobStore, State
 from taskmq.errors import InvalidSetting, UnsupportedFeature
-from taskmq.model.telemetry.metrics import Exporter, Source
+from taskmq.model.telemetry import metrics
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoints
 
     from taskmq.contracts.jobs import JobStore
 
-__all__ = ["open_blobs", "open_broker", "open_metrics", "open_state", "open_store"]
+__all__ = ["open_blobs", "open_broker", "open_metrics", "open_source", "open_state", "open_store"]
 
 _SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*")
 _OWN: Final[Mapping[str, Mapping[str, str]]] = {
@@ -46,10 +48,11 @@ _OWN: Final[Mapping[str, Mapping[str, str]]] = {
         "sqlite": "taskmq_sql:open_job_store",
     },
     "taskmq.blobs": {"file": "taskmq_local:open_file_blobs", "s3": "taskmq_s3:open_blobs"},
+    "taskmq.sources": {"amqp": "taskmq_aio_pika:open_source", "amqps": "taskmq_aio_pika:open_source"},
 }
 """The entry points of this distribution; its metadata says the same."""
 _SETTINGS: Final = {"taskmq.brokers": "url=", "taskmq.states": "state=", "taskmq.stores": "store="}
-_EXTRAS: Final[Mapping[str, str]] = {"taskmq_redis": "redis"}
+_EXTRAS: Final[Mapping[str, str]] = {"taskmq_redis": "redis", "taskmq_aio_pika": "aio-pika"}
 """What installs the packages that an adapter imports at once."""
 
 
@@ -95,7 +98,18 @@ def open_blobs(url: str, options: BrokerOptions) -> BlobStore:
     return opener(url, options)
 
 
-def open_metrics(source: Source) -> Exporter:
+def open_source(queue: SourceQueue) -> MessageSource:
+    """What takes the messages of another system's queue, not yet connected.
+
+    Raises:
+        InvalidSetting: no installed package serves the scheme of the queue's URL, or the URL cannot be read.
+        UnsupportedFeature: what its adapter needs is not installed.
+    """
+    opener = cast("Callable[[SourceQueue], MessageSource]", _load("taskmq.sources", queue.url, what="source"))
+    return opener(queue)
+
+
+def open_metrics(source: metrics.Source) -> metrics.Exporter:
     """What shows `source` to a monitoring system.
 
     Raises:
@@ -104,7 +118,7 @@ def open_metrics(source: Source) -> Exporter:
     reason = "no package that shows metrics is installed"
     for point in entry_points(group="taskmq.metrics"):
         try:
-            opener = cast("Callable[[Source], Exporter]", point.load())
+            opener = cast("Callable[[metrics.Source], metrics.Exporter]", point.load())
         except ImportError as error:
             reason = f"{point.name} metrics need {error.name}"
             continue

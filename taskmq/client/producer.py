@@ -33,14 +33,17 @@ from taskmq.client.sessions import Sessions
 from taskmq.client.unique import send_all, send_unique, stream_one_by_one_async, stream_one_by_one_sync
 from taskmq.contracts.broker import Outgoing
 from taskmq.contracts.stores import require_store
+from taskmq.errors import InvalidOption
 from taskmq.middleware.chain import Middleware, Sending, open_nothing, send_chain
 from taskmq.model.envelope import JSON, Envelope, encode_envelope
 from taskmq.model.jobs.pools import QueuePolicy
 from taskmq.model.topology import WorkQueue
 from taskmq.options.uniqueness import UniqueCall
 
-__all__ = ["Producer"]
+__all__ = ["Producer", "Publish"]
 
+Publish = Callable[[WorkQueue, Outgoing, float], Awaitable[None]]
+"""Publishes a message for one of the app's queues, within so many seconds."""
 _Start = Callable[[WorkQueue, Outgoing], Awaitable[None]]
 
 
@@ -132,6 +135,31 @@ class Producer:
                 await self._send_unique(sending, sending.unique, start)
                 return
             await start(*self._message(sending))
+
+    async def send_by(self, publish: Publish, sending: Sending) -> None:
+        """Send one over the caller's own connection: `publish` returns once the message is where it has to be.
+
+        Middleware and unique keys are as in every send. Nothing is declared, and no arguments are taken out of the
+        message.
+
+        Raises:
+            InvalidOption: the call goes to the job store.
+        """
+        patience = self.sessions.send_timeout
+
+        async def start(queue: WorkQueue, message: Outgoing) -> None:
+            await publish(queue, message, patience)
+
+        with self._open_send(sending):
+            if sending.submission is not None:
+                raise InvalidOption(
+                    f"task {sending.envelope.task}: the call goes to the job store, which no channel leads to: "
+                    "submit it, with connection= for a transaction of yours"
+                )
+            if sending.unique is not None:
+                await self._send_unique(sending, sending.unique, start)
+            else:
+                await start(*self._message(sending))
 
     def start_send(self, sending: Sending) -> Awaitable[None]:
         """`send_async` that has begun: without a coroutine where nothing but the broker is waited for."""

@@ -21,6 +21,7 @@ from taskmq.reactions.model.conditions import (
     FileArrives,
     JobEnds,
     MessageComes,
+    QueueMessageComes,
     TimeComes,
 )
 from taskmq.reactions.model.events import FileArrived, JobEnded, MessageArrived, ReactionEvent, TimeCame
@@ -127,8 +128,8 @@ class Reactions(Mapping[str, Reaction]):
         label = name or task.name
         if not isinstance(expression, Condition | AllOf | AnyOf):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise InvalidOption(
-                f"reaction {label!r}: {expression!r} is no condition: use job(), file(), message(), all_of() or "
-                "any_of() of taskmq.reactions; for a time alone, @app.every or @app.cron"
+                f"reaction {label!r}: {expression!r} is no condition: use job(), file(), message(), amqp(), "
+                "all_of() or any_of() of taskmq.reactions; for a time alone, @app.every or @app.cron"
             )
         if not label.isprintable():
             raise InvalidOption(f"reaction {label!r}: a name is a text that can be printed")
@@ -268,5 +269,7 @@ def _sample(condition: Condition) -> ReactionEvent:
             return FileArrived(path=pattern, size=0, modified=_THEN)
         case MessageComes(patterns):
             return MessageArrived(routing_key=patterns[0], body=b"")
+        case QueueMessageComes():
+            return MessageArrived(routing_key="", body=b"")
         case TimeComes():
             return TimeCame(instant=_THEN)

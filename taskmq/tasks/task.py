@@ -35,6 +35,7 @@ from typing import (
 
 from msgspec.structs import replace
 
+from taskmq.client.producer import Producer
 from taskmq.client.services import AppServices
 from taskmq.errors import InvalidArguments, InvalidOption, PartlySent
 from taskmq.injection.plan import is_dependency, plan_dependencies
@@ -216,6 +217,11 @@ class Call(CeleryHints, Generic[P, R_co]):
     def task_name(self) -> str:
         """The name under which messages call the task."""
         return self._task.name
+
+    @property
+    def producer(self) -> Producer:
+        """What every send of the task's app goes through."""
+        return self._task.services.producer
 
     def open_names(self, count: int) -> frozenset[str]:
         """The parameters that can be given by name beside so many positional arguments."""

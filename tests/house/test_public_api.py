@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 import taskmq
+import taskmq_aio_pika
 import taskmq_celery
 import taskmq_local
 import taskmq_otel
@@ -35,7 +36,15 @@ def _modules(*packages: ModuleType) -> list[str]:
 
 
 _ALL_MODULES = _modules(
-    taskmq, taskmq_celery, taskmq_local, taskmq_rabbitmq, taskmq_redis, taskmq_prometheus, taskmq_otel, taskmq_s3
+    taskmq,
+    taskmq_aio_pika,
+    taskmq_celery,
+    taskmq_local,
+    taskmq_rabbitmq,
+    taskmq_redis,
+    taskmq_prometheus,
+    taskmq_otel,
+    taskmq_s3,
 )
 # Their names are those of the contracts, where users look for them.
 _DOORS = {"taskmq.broker", "taskmq.schedule", "taskmq.stores"}

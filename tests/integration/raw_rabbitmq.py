@@ -38,6 +38,10 @@ class Raw:
     def __exit__(self, *_: object) -> None:
         self._connection.close()
 
+    def reopen(self) -> None:
+        """Take another channel for the one that the broker has closed."""
+        self._open()
+
     def _open(self) -> None:
         self.channel = self._connection.channel()
         self.channel.confirm_delivery()

@@ -12,6 +12,7 @@ from taskmq.reactions import (
     ReactionEvent,
     Reactions,
     all_of,
+    amqp,
     any_of,
     file,
     job,
@@ -36,6 +37,12 @@ async def index(ended: JobEnded) -> None: ...
 @app.on(message("orders.#", exchange="sales"))
 @app.task(name="order")
 def order(came: MessageArrived) -> None: ...
+
+
+@app.on(amqp("amqp://crm/", queue="orders"), name="crm")
+@app.on(amqp(exchange="sales", keys=["bill.*"], prefetch=20), name="bills")
+@app.task(name="book")
+def book(came: MessageArrived) -> None: ...
 
 
 @app.on(all_of(any_of(job(load), file("/in/*")), message("go"), cron("0 6 * * *")), debounce="30s")

@@ -4,11 +4,11 @@ import asyncio
 
 import msgspec
 
-from taskmq.beat.topics import topic_queue
+from taskmq.beat.topics import source_queue, topic_queue
 from taskmq.cli.globals import current_globals, open_app
 from taskmq.cli.output import note, print_record
 from taskmq.errors import UnsupportedFeature
-from taskmq.reactions import MessageComes, ReactionStatus
+from taskmq.reactions import MessageComes, QueueMessageComes, ReactionStatus
 
 __all__ = ["explain_reaction"]
 
@@ -22,6 +22,9 @@ def explain_reaction(name: str) -> None:
         for number, condition in enumerate(reaction.plan.conditions)
         if isinstance(condition, MessageComes)
     ]
+    for number, condition in enumerate(reaction.plan.conditions):
+        if isinstance(condition, QueueMessageComes):
+            queues.append(source_queue(app.name, reaction, number, condition, url="").name)
     facts: dict[str, object] = {
         "reaction": name,
         "task": reaction.task.name,

@@ -17,14 +17,17 @@ from taskmq.schedules.triggers import Trigger
 __all__ = [
     "AllOf",
     "AnyOf",
+    "BrokerUrl",
     "Condition",
     "Expression",
     "FileArrives",
     "JobEnds",
     "MessageComes",
     "Part",
+    "QueueMessageComes",
     "TimeComes",
     "all_of",
+    "amqp",
     "any_of",
     "conditions_of",
     "file",
@@ -36,6 +39,7 @@ __all__ = [
 
 _ENDS: Final = (JobState.SUCCEEDED, JobState.FAILED, JobState.CANCELLED)
 _TOPIC_BYTES: Final = 255
+_MOST_PREFETCH: Final = 65_535
 _ADDRESS: Final = re.compile(r" at 0x[0-9a-f]+")
 
 
@@ -83,6 +87,45 @@ class MessageComes(msgspec.Struct, frozen=True):
         return any(_fits(pattern.split("."), words) for pattern in self.patterns)
 
 
+class BrokerUrl(str):
+    """The URL of a broker, which shows neither user nor password wherever it is shown."""
+
+    __slots__ = ()
+
+    @property
+    def address(self) -> str:
+        """The URL without user, password and options."""
+        scheme, _, rest = str.__str__(self).partition("://")
+        return f"{scheme}://{rest.partition('?')[0].rpartition('@')[2]}"
+
+    def __repr__(self) -> str:
+        return repr(self.address)
+
+
+class QueueMessageComes(msgspec.Struct, frozen=True):
+    """A message comes to a queue of RabbitMQ, of this app's broker or of another one.
+
+    Attributes:
+        url: the broker; None: the app's own.
+        queue: its name; "": one of the reaction's own.
+        exchange: what the queue is bound to; "": it is there already, and taken as it is.
+        keys: the routing keys it is bound under.
+        prefetch: how many messages are in hand at once.
+    """
+
+    url: BrokerUrl | None
+    queue: str
+    exchange: str
+    keys: tuple[str, ...]
+    prefetch: int
+
+    def describe(self) -> str:
+        said = f"a message has come to the queue {self.queue}" if self.queue else "a message has come"
+        if self.exchange:
+            said += f" over the exchange {self.exchange} with the key {_either(self.keys)}"
+        return said if self.url is None else f"{said} at {self.url.address}"
+
+
 class TimeComes(msgspec.Struct, frozen=True):
     """A schedule is due."""
 
@@ -92,7 +135,7 @@ class TimeComes(msgspec.Struct, frozen=True):
         return f"it is due {self.trigger.describe()}"
 
 
-Condition = JobEnds | FileArrives | MessageComes | TimeComes
+Condition = JobEnds | FileArrives | MessageComes | QueueMessageComes | TimeComes
 
 
 class AllOf(msgspec.Struct, frozen=True):
@@ -193,6 +236,43 @@ def message(*patterns: str, exchange: str = "amq.topic") -> MessageComes:
     return MessageComes(tuple(dict.fromkeys(patterns)), exchange)
 
 
+def amqp(
+    url: str | None = None,
+    *,
+    queue: str = "",
+    exchange: str = "",
+    keys: str | Collection[str] = "#",
+    prefetch: int = 100,
+) -> QueueMessageComes:
+    """A message comes to a queue of another system's, on this app's broker or on another one.
+
+    Args:
+        url: such as `amqp://user:password@crm/vhost`; default the app's own broker.
+        queue: one that is there already; with `exchange=`, the name of one that is declared for the reaction.
+        exchange: one that is there already; a durable quorum queue is declared and bound to it.
+        keys: the routing keys that it is bound under; a topic exchange takes patterns.
+        prefetch: how many messages a beat has in hand until their jobs are confirmed, 1 to 65,535.
+
+    Raises:
+        InvalidOption: a value that cannot be.
+    """
+    names = (keys,) if isinstance(keys, str) else tuple(dict.fromkeys(keys))
+    if not queue and not exchange:
+        raise InvalidOption("a message from which queue? Give queue=, or exchange= for a queue of the reaction's own")
+    if not names:
+        raise InvalidOption("keys=(): under which routing key is the queue bound?")
+    for name in (queue, exchange, *names):
+        if not name.isprintable() or len(name.encode()) > _TOPIC_BYTES:
+            raise InvalidOption(f"{name!r}: a text of at most {_TOPIC_BYTES} bytes that can be printed")
+    if not 1 <= prefetch <= _MOST_PREFETCH:
+        raise InvalidOption(f"prefetch={prefetch}: 1 to {_MOST_PREFETCH} messages")
+    # Not shown: the part before a misplaced "://" may be a password.
+    if url is not None and not url.startswith(("amqp://", "amqps://")):
+        raise InvalidOption("amqp(): the URL begins with amqp:// or amqps://")
+    broker = None if url is None else BrokerUrl(url)
+    return QueueMessageComes(broker, queue, exchange, names if exchange else (), prefetch)
+
+
 def all_of(*parts: Part) -> AllOf:
     """All of them have happened since the last time, in whatever order.
 
@@ -269,7 +349,8 @@ def _read(parts: tuple[Part, ...], what: str) -> tuple[Expression, ...]:
             found.append(TimeComes(part))
         else:
             raise InvalidOption(
-                f"{what}: {part!r} is no condition: use job(), file(), message(), or a trigger of taskmq.schedule"
+                f"{what}: {part!r} is no condition: use job(), file(), message(), amqp(), or a trigger of "
+                "taskmq.schedule"
             )
     return tuple(found)
 

@@ -37,7 +37,7 @@ class FileArrived(msgspec.Struct, frozen=True, kw_only=True, tag="file", tag_fie
 
 
 class MessageArrived(msgspec.Struct, frozen=True, kw_only=True, tag="message", tag_field="kind"):
-    """A message has come over a topic exchange.
+    """A message has come, over a topic exchange or to a queue of another system's.
 
     Attributes:
         routing_key: what it was published with.

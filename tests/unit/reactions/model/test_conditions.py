@@ -1,6 +1,7 @@
 """What can be said about what a task waits for."""
 
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -8,7 +9,7 @@ from hypothesis import strategies as st
 
 import taskmq.reactions
 from taskmq.errors import InvalidOption
-from taskmq.reactions import all_of, any_of, file, job, message
+from taskmq.reactions import all_of, amqp, any_of, file, job, message
 from taskmq.reactions.model.conditions import Expression, conditions_of, is_met, rule_of
 from taskmq.schedules.triggers import every, once
 
@@ -139,3 +140,41 @@ def test_a_name_that_is_not_there_is_an_attribute_error() -> None:
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         _ = taskmq.reactions.nothing
     assert taskmq.reactions.Arrivals.__name__ == "Arrivals"
+
+
+def test_a_queue_of_another_system_is_described_without_user_and_password() -> None:
+    taken = amqp("amqp://user:s3cret@crm:5673/sales?heartbeat=3", queue="orders")
+    bound = amqp(exchange="sales", keys=["new.*", "old.*"])
+    named = amqp(queue="ours", exchange="sales")
+
+    assert taken.describe() == "a message has come to the queue orders at amqp://crm:5673/sales"
+    assert bound.describe() == "a message has come over the exchange sales with the key new.* or old.*"
+    assert named.describe() == "a message has come to the queue ours over the exchange sales with the key #"
+    assert "s3cret" not in repr(taken)
+    assert (taken.keys, named.keys, taken.prefetch) == ((), ("#",), 100)
+
+
+def test_another_password_is_the_same_rule() -> None:
+    one = amqp("amqp://user:old@crm/", queue="orders")
+    other = amqp("amqp://user:new@crm/", queue="orders")
+
+    assert rule_of(one, 0) == rule_of(other, 0) != rule_of(amqp("amqp://crm2/", queue="orders"), 0)
+
+
+@pytest.mark.parametrize(
+    ("url", "options"),
+    [
+        (None, {}),
+        (None, {"exchange": "sales", "keys": ()}),
+        (None, {"queue": "a\nb"}),
+        (None, {"queue": "q" * 256}),
+        (None, {"queue": "orders", "prefetch": 0}),
+        (None, {"queue": "orders", "prefetch": 65_536}),
+        ("s3cret://crm/", {"queue": "orders"}),
+    ],
+)
+def test_a_queue_that_cannot_be_is_refused(url: str | None, options: dict[str, Any]) -> None:
+    with pytest.raises(InvalidOption) as refused:
+        amqp(url, **options)
+
+    assert "s3cret" not in str(refused.value)

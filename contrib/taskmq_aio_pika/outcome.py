@@ -1,0 +1,80 @@
+"""How a publish over aio-pika has ended, in taskmq's own errors."""
+
+import asyncio
+from typing import Final
+
+from aio_pika.exceptions import (
+    AMQPError,
+    ChannelClosed,
+    ChannelInvalidStateError,
+    DeliveryError,
+    PublishError,
+)
+from aiormq.abc import DeliveredMessage
+from aiormq.exceptions import ChannelAccessRefused, ChannelNotFoundEntity
+
+from taskmq.contracts.broker import Outgoing
+from taskmq.errors import BrokerUnavailable, PublishRejected, PublishUnknown, SendError, TooLarge, Unroutable
+from taskmq_rabbitmq.model.access_refused import exceeded_size, refused_exchange, whose_fault
+from taskmq_rabbitmq.model.routes import Route
+
+__all__ = ["error_for", "judge"]
+
+_LOST: Final = (AMQPError, ConnectionError, RuntimeError)
+
+
+def judge(answer: object, message: Outgoing, hint: str) -> None:
+    """Raise where the broker has given the message back: channels report that instead of raising it by default."""
+    if isinstance(answer, DeliveredMessage):
+        raise Unroutable(message.queue, hint)
+
+
+def error_for(
+    error: BaseException,
+    message: Outgoing,
+    route: Route,
+    *,
+    hint: str,
+    was_closed: bool,
+    is_alone: bool,
+) -> SendError | None:
+    """The error that the caller gets instead; None where it is the caller's own.
+
+    Args:
+        was_closed: whether the channel was closed before.
+        is_alone: no other job was on its way over the channel, so that what was refused is this one.
+    """
+    job = f"job {message.job_id}"
+    match error:
+        case SendError():
+            return None
+        case TimeoutError():
+            return PublishUnknown(f"{job} was not confirmed in time: it may have been sent")
+        case PublishError():
+            return Unroutable(message.queue, hint)
+        case DeliveryError():
+            return PublishRejected(f"nothing was sent: the broker refused {job}; its queue may be full")
+        case ChannelInvalidStateError() | RuntimeError() if was_closed:
+            return BrokerUnavailable(f"the channel is closed; {job} was not sent: open another one")
+        case ChannelClosed() if is_alone and (refused := _refusal(error, message, route, hint)) is not None:
+            return refused
+        case _:
+            pass
+    # A channel that is closed by its owner ends what waits by a cancellation that no caller has asked for.
+    task = asyncio.current_task()
+    is_made_up = isinstance(error, asyncio.CancelledError) and task is not None and not task.cancelling()
+    if is_made_up or isinstance(error, _LOST) or type(error) is Exception:
+        return PublishUnknown(f"the channel was lost before {job} was confirmed: it may have been sent")
+    return None
+
+
+def _refusal(error: ChannelClosed, message: Outgoing, route: Route, hint: str) -> SendError | None:
+    """What the broker's words say against this message; None where they are about something else."""
+    text = " ".join(map(str, error.args))
+    if (size := exceeded_size(text)) is not None:
+        return TooLarge(*size, f"the message of job {message.job_id}")
+    if refused_exchange(text) != route.exchange:
+        return None
+    if isinstance(error, ChannelNotFoundEntity):
+        return Unroutable(message.queue, hint)
+    return whose_fault(text) if isinstance(error, ChannelAccessRefused) else None

@@ -1,0 +1,134 @@
+"""What a beat does with each message that one condition of a reaction waits for, wherever it comes from."""
+
+import asyncio
+import hashlib
+import logging
+import uuid
+from typing import Final
+
+from taskmq.contracts.broker import Broker, Delivery
+from taskmq.contracts.republish import copy_message
+from taskmq.durable.service import pause
+from taskmq.durable.task_set import TaskSet
+from taskmq.errors import SendError, StateUnavailable, TaskMQError, TooLarge
+from taskmq.model import headers as header
+from taskmq.model.clock import Clock
+from taskmq.model.topology import PARKING
+from taskmq.reactions import MessageArrived, Reaction, ReactionDelivery
+from taskmq.reactions.model.pending import RecordedEvent
+
+__all__ = ["Inbox"]
+
+_log = logging.getLogger("taskmq.beat")
+
+_PAUSE: Final = 1.0
+_LAST_WORDS: Final = 5.0
+_SEND_SECONDS: Final = 10.0
+
+
+class Inbox:
+    """Acknowledges a message once its job is confirmed, or once it counts in the state; until then it is in hand.
+
+    Args:
+        number: of the condition.
+        origin: the queue that the messages are taken from.
+        broker: where what can never be delivered is parked.
+    """
+
+    def __init__(
+        self,
+        reaction: Reaction,
+        number: int,
+        *,
+        origin: str,
+        delivery: ReactionDelivery,
+        broker: Broker,
+        clock: Clock,
+    ) -> None:
+        self._reaction = reaction
+        self._number = number
+        self._origin = origin
+        self._delivery = delivery
+        self._broker = broker
+        self._clock = clock
+        self._working = TaskSet(f"message of {origin}", failure=f"a message of {origin} was not looked at")
+        self._is_stopping = asyncio.Event()
+        self._complaint = ""
+
+    def receive(self, delivery: Delivery) -> None:
+        """Have the message looked after; it is settled here, or, after `stop`, by the end of its consumer."""
+        if not self._is_stopping.is_set():
+            self._working.start(self._handle(delivery))
+
+    async def stop(self) -> None:
+        """Give what is in hand a few seconds, and give the rest back; the consumer is to be stopped next."""
+        self._is_stopping.set()
+        await self._working.aclose(grace=_LAST_WORDS)
+
+    def listens(self) -> None:
+        """Say that messages come."""
+        self._complaint = ""
+
+    def complain(self, error: TaskMQError, what: str) -> None:
+        """Log why nothing goes on, once until that changes."""
+        complaint = f"{what}: {error}"
+        if complaint != self._complaint:
+            self._complaint = complaint
+            _log.warning("reaction %s: %s", self._reaction.name, complaint)
+
+    async def _handle(self, delivery: Delivery) -> None:
+        key: str = getattr(delivery, "routing_key", None) or ""
+        noted = _noted(delivery, key)
+        try:
+            while not await self._is_done(delivery, noted):
+                await pause(self._is_stopping, _PAUSE)
+                if self._is_stopping.is_set():
+                    break
+            else:
+                delivery.ack()
+        finally:
+            # Nothing where it is settled.
+            delivery.requeue()
+
+    async def _is_done(self, delivery: Delivery, noted: RecordedEvent) -> bool:
+        """Whether the message may go."""
+        try:
+            try:
+                await self._delivery.deliver(self._reaction, self._number, noted)
+            except TooLarge as error:
+                await self._park(delivery, error)
+        except (SendError, StateUnavailable) as error:
+            self.complain(error, "messages wait")
+            return False
+        self._complaint = ""
+        return True
+
+    async def _park(self, delivery: Delivery, error: TooLarge) -> None:
+        """Put aside what can never be delivered, as it came."""
+        _log.error("reaction %s: message %s parked: %s", self._reaction.name, delivery.message_id, error)
+        letter = copy_message(
+            delivery,
+            job_id=delivery.message_id or str(uuid.uuid4()),
+            queue=PARKING,
+            headers={
+                header.REASON: "too large",
+                header.ORIGIN: self._origin,
+                header.DIED: self._clock.now_ms(),
+            },
+        )
+        await self._broker.publish(letter, timeout=_SEND_SECONDS)
+
+
+def _noted(delivery: Delivery, key: str) -> RecordedEvent:
+    message_id = delivery.message_id
+    if message_id is None:
+        # Nothing tells it from another one that says the same.
+        told = uuid.uuid4().hex
+    else:
+        told = hashlib.sha256(b"\n".join((message_id.encode(), key.encode(), delivery.body))).hexdigest()[:32]
+    return RecordedEvent(
+        told,
+        MessageArrived(
+            routing_key=key, body=delivery.body, message_id=message_id, content_type=delivery.content_type
+        ),
+    )
