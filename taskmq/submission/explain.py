@@ -76,7 +76,8 @@ async def explain_job(
     if record.state not in UNDERWAY:
         slot = store.dispatching.slot_of(record.queue)
         if await store.dispatching.leases.find(slot_key(slot)) is None:
-            reasons.append(f"no scheduler has its queue's slot ({slot}): start `taskmq scheduler`")
+            # Nothing else moves a job before that.
+            reasons.insert(0, f"no scheduler has its queue's slot ({slot}): start `taskmq scheduler`")
     if record.cancel_requested is not None:
         reasons.append(f"its worker is asked to stop it: {record.cancel_requested}")
     if record.error is not None:

@@ -1,5 +1,5 @@
 // @ts-check
-/** The frame: who is signed in, where one can go, whether what one sees is fresh; and the page in it. */
+/** The frame around each page. */
 import { onSignedOut, session, signOut, may, whoAmI, read } from "./lib/api.js";
 import { html, render, useEffect, useErrorBoundary, useLayoutEffect, useState } from "./lib/html.js";
 import { KEYS, PLACES, startKeys } from "./lib/keys.js";

@@ -1,5 +1,5 @@
 // @ts-check
-/** Asks the API. Nothing else in the dashboard sends a request, but for the stream of events. */
+/** Asks the API; only the stream of events is asked for elsewhere. */
 
 /**
  * @typedef {{status: number, code: string, title?: string, detail: string, request_id?: string, column?: number,

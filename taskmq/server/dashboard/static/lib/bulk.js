@@ -1,5 +1,5 @@
 // @ts-check
-/** The same done to many jobs: which, what, a preview of it, and how far it is. */
+/** Does one thing to many jobs, after a preview. */
 import { call, part, read, send } from "./api.js";
 import { count, instant } from "./format.js";
 import { html, useEffect, useMemo, useState } from "./html.js";

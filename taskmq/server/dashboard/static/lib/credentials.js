@@ -1,5 +1,5 @@
 // @ts-check
-/** Where a user is signed in, and with which tokens their programs are: one's own, or another user's. */
+/** Sessions and tokens of a user. */
 import { call, may, part } from "./api.js";
 import { useData } from "./data.js";
 import { html } from "./html.js";

@@ -9,7 +9,7 @@ import { to } from "./route.js";
 const EVERY = 2000;
 const TOGETHER = 200;
 const MOST = 1000;
-/** Lines reach the store behind the end of their run: so often they are asked for after it. */
+/** How often to ask again after the end: lines reach the store late. */
 const AFTER_RUN = 3;
 /** How near to its end a list is scrolled that goes on to show its end. */
 const NEAR = 40;

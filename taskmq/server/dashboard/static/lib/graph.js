@@ -1,5 +1,5 @@
 // @ts-check
-/** Steps as boxes in layers, each to the right of those before it, with few crossings; and the picture of them. */
+/** Draws steps as boxes in layers, with few crossings. */
 import { html } from "./html.js";
 
 /** @typedef {{id: string, after: string[], label: string, mark: string, kind: string}} Box */

@@ -1,5 +1,5 @@
 // @ts-check
-/** What every page is made of: Preact, its hooks, and `html`, which reads tags in template strings. */
+/** Preact, its hooks, and `html`, which reads tags in template strings. */
 import { Fragment, h, render } from "../vendor/preact.mjs";
 import { useCallback, useEffect, useErrorBoundary, useLayoutEffect, useMemo, useRef, useState } from "../vendor/hooks.mjs";
 import htm from "../vendor/htm.mjs";

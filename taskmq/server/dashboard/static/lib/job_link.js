@@ -1,7 +1,6 @@
 // @ts-check
 /**
- * Links to jobs by the ids that messages have: to the job of the store, or to what is known of one that was sent to the
- * broker alone. Whether an id is one of the store is asked once, for all ids of a page together.
+ * Links to jobs by the ids that messages have. Which of them the store has is asked once for a page.
  */
 import { may, read, session } from "./api.js";
 import { quoted } from "./format.js";

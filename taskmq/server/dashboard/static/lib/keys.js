@@ -1,5 +1,5 @@
 // @ts-check
-/** The keys. Single letters can be switched off, for those who speak to their computer. */
+/** The keys; people who speak to their computer can switch letters off. */
 import { to } from "./route.js";
 import { refresh } from "./live.js";
 import { copy, notify } from "./parts.js";

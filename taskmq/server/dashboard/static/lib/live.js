@@ -108,7 +108,7 @@ function follow() {
 function stream(signal) {
   return new Promise((ended) => {
     const where = new URL("events", API);
-    // Which jobs they were nobody here wants to know, and there may be thousands a second.
+    // There may be thousands of jobs a second; a count is enough here.
     where.searchParams.set("digest", "true");
     if (following) where.searchParams.set("tenant", following);
     const of = following;
@@ -125,7 +125,7 @@ function stream(signal) {
       source.onerror = () => {
         const isRefused = source.readyState === EventSource.CLOSED;
         tell(isRefused ? "polling" : "reconnecting");
-        // A browser tries again by itself only where it got no answer; a proxy without its server gives one.
+        // A browser tries again by itself only where it got no answer at all.
         if (isRefused) later = window.setTimeout(open, AGAIN);
       };
       source.addEventListener("digest", ({ data }) => pass(Object.keys(JSON.parse(data))));

@@ -29,7 +29,7 @@ const views = new Map();
 
 const SINGLE = /** @type {Record<string, string>} */ ({ jobs: "job", failures: "message" });
 
-/** What a page's module is called; a single job, and a single message, have modules of their own.
+/** The module of a page; single jobs and messages have their own.
  * @param {string} name @param {boolean} isSingle */
 export const keyOf = (name, isSingle) => (isSingle && SINGLE[name]) || name.replace("-", "_") || "overview";
 

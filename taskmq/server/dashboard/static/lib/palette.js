@@ -1,5 +1,5 @@
 // @ts-check
-/** Where one can go by some letters of its name: pages, saved views, tasks, queues, schedules, and a job by its id. */
+/** Finds pages, views, tasks, queues, schedules and jobs by some letters of their names. */
 import { may, read } from "./api.js";
 import { html, useEffect, useState } from "./html.js";
 import { PAGES } from "./pages.js";

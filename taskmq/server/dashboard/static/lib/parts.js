@@ -33,7 +33,7 @@ export function HowFar({ done, total }) {
   return html`<span class="used">${total > 0 && html`<progress max=${total} value=${Math.max(0, Math.min(done, total))} aria-label=${`Done: ${words}`}></progress> `}${words}</span>`;
 }
 
-/** What is loaded, or why it is not. `children` gets what was read; `title` is the page's for as long as there is nothing. */
+/** Shows what was read, by `children`, or why nothing was; `title` stands until then. */
 export function Shown({ loaded, children, title = "" }) {
   const { data, error, isLoading, at } = loaded;
   if (isLoading) return html`<p class="note" role="status" data-loading>Loading …</p>`;
@@ -62,7 +62,7 @@ export function Head({ title, children = null, sub = null }) {
   return html`<header class="head"><div><h1 tabIndex="-1">${title}</h1>${sub && html`<p class="dim">${sub}</p>`}</div><div class="actions">${children}</div></header>`;
 }
 
-/** A button that does something which can fail: it is off meanwhile, and tells the error in the page's notices. */
+/** A button: it is off while it acts, and shows what fails as a notice. */
 export function Action({ act, children, mark = "", kind = "", title = undefined, disabled = false }) {
   const [busy, set] = useState(false);
   const run = async () => {

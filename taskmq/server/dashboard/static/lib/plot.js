@@ -1,5 +1,5 @@
 // @ts-check
-/** Figures over time: lines that differ in their dashes as well as their colours, and the same as a table. */
+/** Draws figures over time, as lines with dashes of their own and as a table. */
 import { instant } from "./format.js";
 import { html, useEffect, useRef, useState } from "./html.js";
 import { Table } from "./parts.js";

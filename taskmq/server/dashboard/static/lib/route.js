@@ -1,5 +1,5 @@
 // @ts-check
-/** Where one is: `#/jobs/ID?filter=...`. Everything that makes a view what it is stands there. */
+/** The address, `#/jobs/ID?filter=...`, says all that makes a view. */
 import { useLayoutEffect, useState } from "./html.js";
 
 /** @typedef {{path: string[], query: Record<string, string>}} Route */

@@ -1,5 +1,5 @@
 // @ts-check
-/** Begins what takes longest before the rest of the dashboard is here: who is signed in, and the page of the address. */
+/** Starts what takes longest first: who is signed in, and the page of the address. */
 import { whoAmI } from "./api.js";
 import { keyOf, openView, PAGES } from "./pages.js";
 

@@ -1,5 +1,5 @@
 // @ts-check
-/** Views that were saved under a name, in this browser: a view is its address, and so a link to share as well. */
+/** Views that this browser has saved: a name and an address. */
 import { html, useEffect, useState } from "./html.js";
 import { Confirm, Field, notify } from "./parts.js";
 import { keep, kept } from "./theme.js";

@@ -1,5 +1,5 @@
 // @ts-check
-/** What is wrong now, the rules that say so, silences, and what somebody was told. */
+/** Alerts: firing ones, rules, silences, notices. */
 import { call, may, part, send } from "../lib/api.js";
 import { useData } from "../lib/data.js";
 import { span } from "../lib/format.js";

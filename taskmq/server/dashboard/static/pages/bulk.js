@@ -13,7 +13,7 @@ const AGAIN = 1000;
 
 const Status = ({ state }) => html`<span class=${`state ${KINDS[state]?.[0] ?? ""}`}><span aria-hidden="true">${KINDS[state]?.[1] ?? "•"}</span> ${state}</span>`;
 
-/** How many of how many; those that came later are not among the number of the beginning. */
+/** How many of those that there were at the beginning. */
 const Progress = ({ of, label }) => html`<progress max=${Math.max(of.matched, of.done + of.refused) || 1} value=${of.state === "done" ? Math.max(of.matched, of.done + of.refused) || 1 : of.done + of.refused} aria-label=${label}></progress>
   ${count(of.done)} done${of.refused > 0 ? `, ${count(of.refused)} stayed` : ""}, of ${count(of.matched)}`;
 

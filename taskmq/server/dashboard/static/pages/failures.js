@@ -1,5 +1,5 @@
 // @ts-check
-/** What has failed: jobs of the store, jobs that were sent, dead letters and workflows, in one list. */
+/** Lists all that has failed, of every lane. */
 import { may, part, send } from "../lib/api.js";
 import { useData } from "../lib/data.js";
 import { span } from "../lib/format.js";
@@ -11,7 +11,7 @@ const LANES = { "": "All lanes", store: "Store", broker: "Broker", workflow: "Wo
 const SPANS = { "12h": "12 hours", "24h": "24 hours", "7d": "7 days", all: "any time" };
 const HOURS = /** @type {Record<string, number>} */ ({ "12h": 12, "24h": 24, "7d": 168 });
 
-/** From when on; by the minute, so that the same question has the same address.
+/** From when on, by the minute, so that answers can be shared.
  * @param {string} time */
 function since(time) {
   if (!HOURS[time]) return "";

@@ -1,5 +1,5 @@
 // @ts-check
-/** One job: how far it is, why it waits, what has happened to it, and what can be done. */
+/** One job: its state, its history, and what can be done. */
 import { address, ApiError, API, call, may, part, send } from "../lib/api.js";
 import { useData } from "../lib/data.js";
 import { Followed } from "../lib/follow.js";
@@ -28,8 +28,7 @@ function Explained({ id, runs }) {
   return html`<div class="reason"><strong>${runs ? "It runs:" : "It waits:"}</strong> <ul>${data.reasons.map((/** @type {string} */ one) => html`<li key=${one}><${Reason} text=${one} /></li>`)}</ul></div>`;
 }
 
-/** The runs as bars over time: from when the job was due until it ran, and how long it ran. An interrupted run is one
- * of its own, for what follows it is the same attempt. */
+/** Draws waits and runs as bars over time; an interrupted run has a bar of its own. */
 function Course({ job, attempts, history }) {
   const interrupted = history.filter((/** @type {any} */ one) => one.started);
   const runs = [...attempts.map((/** @type {any} */ one) => ({ name: `Attempt ${one.attempt}`, from: one.started, to: one.ended, isBad: true })),
@@ -53,7 +52,7 @@ function Course({ job, attempts, history }) {
   })}</div><p class="dim">Hatched: waited. Filled: ran.</p>`;
 }
 
-/** Since when a job has waited for its first run: a retry or a pause gives it another time, which is later.
+/** Since when a job has waited for its first run; a retry or a pause moves its time.
  * @param {any} job */
 function waitedSince(job) {
   const due = job.schedule_time ?? job.submitted_at;
@@ -70,8 +69,7 @@ function parsed(text, what) {
   }
 }
 
-/** The arguments of a job as they can be edited: the fields, and what is to be sent. Both kinds are sent where one was
- * edited, for the API puts them in place of all that there were.
+/** The arguments as they can be edited. The API replaces all of them, so both kinds are sent where one was edited.
  * @param {any} job */
 function useArguments(job) {
   // As they were when the form was opened, whatever others change meanwhile.
@@ -174,7 +172,7 @@ function Pages({ job, level, from }) {
       ${items.length >= 200 && next && html`<a href=${to(["jobs", job.id], { level, from: next })}>Later lines</a>`}</div>`}<//>`;
 }
 
-/** What its runs have logged; followed where the job had not ended when the page was opened. The level is in the address. */
+/** The log; it is followed where the job had not ended when the page was opened. */
 function Log({ job, level, from }) {
   const [isLive] = useState(!ENDED.has(job.state));
   const choose = (/** @type {any} */ event) => change({ level: event.target.value, from: "" });
@@ -206,7 +204,7 @@ function Details({ job, reload, level, from }) {
           ["Tenant", job.tenant], ["Priority", job.priority], ["Attempt", job.attempt], ["Worker", job.worker], ["Owner", job.owner], ["Description", job.description],
           ["Progress", job.progress && html`<${HowFar} ...${job.progress} /> ${job.progress.note}`],
           ["Submitted", html`<${When} at=${job.submitted_at} exact />`], ["Due", html`<${When} at=${job.due_at} exact />`],
-          ["First due", job.schedule_time !== job.due_at && html`<${When} at=${job.schedule_time} exact />`],
+          ["First due", job.schedule_time && job.schedule_time !== job.due_at && html`<${When} at=${job.schedule_time} exact />`],
           ["Started", job.start_time && html`<${When} at=${job.start_time} exact />`], ["Ended", job.end_time && html`<${When} at=${job.end_time} exact />`],
           ["Waited", job.first_start_time && span(between(waitedSince(job), job.first_start_time))], ["Ran", job.start_time && span(between(job.start_time, job.end_time ?? new Date().toISOString()))],
           ["Not to start after", job.expires_at && html`<${When} at=${job.expires_at} exact />`],

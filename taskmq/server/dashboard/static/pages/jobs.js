@@ -50,7 +50,7 @@ function Nothing({ filter }) {
     <p class="dim">Jobs whose retention is over are not here any more.</p><//>`;
 }
 
-/** Why a job is late, or runs for long, under the word; asked for once, when it is on the screen.
+/** Says why a job is late; asks once, when it is on the screen.
  * @param {{job: any, mark: string}} props */
 function Why({ job, mark }) {
   const at = useRef(/** @type {HTMLElement | null} */ (null));
@@ -59,8 +59,8 @@ function Why({ job, mark }) {
     const seen = new IntersectionObserver((changes) => {
       if (!changes.some((one) => one.isIntersecting)) return;
       seen.disconnect();
-      // The first one says that it is ready, which all say that wait for their turn.
-      read(`jobs/${part(job.id)}/explain`).then((found) => set(found.reasons[1] ?? found.reasons[0] ?? ""), () => undefined);
+      // That it is ready, all say that wait for their turn.
+      read(`jobs/${part(job.id)}/explain`).then(({ reasons }) => set(reasons.find((/** @type {string} */ one) => !/^it (is ready|waits for its)/.test(one)) ?? reasons[0] ?? ""), () => undefined);
     });
     if (at.current) seen.observe(at.current);
     return () => seen.disconnect();

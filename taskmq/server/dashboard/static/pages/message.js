@@ -1,6 +1,5 @@
 // @ts-check
-/** A job that was sent to the broker alone, of which the store has no record: what workers, dead letters and the history
- * of failures know of it. */
+/** A job that was sent: what workers, dead letters and failures know of it. */
 import { may, part, send } from "../lib/api.js";
 import { useData } from "../lib/data.js";
 import { count, span } from "../lib/format.js";

@@ -8,7 +8,7 @@ import { Action, Code, Confirm, Empty, Facts, Head, notify, Section, Shown, Tabl
 import { go, to } from "../lib/route.js";
 
 const KINDS = /** @type {any} */ ({ __proto__: null, available: ["s-succeeded", "✓"], busy: ["s-running", "▶"], draining: ["s-held", "‖"], lost: ["s-failed", "✗"] });
-// What shares the nodes with jobs is allocated beside the API, under the names of its own.
+// Other programs on the nodes have names of their own.
 const RESOURCES = "../../resources";
 
 const Status = ({ status }) => html`<span class=${`state ${KINDS[status]?.[0] ?? ""}`}><span aria-hidden="true">${KINDS[status]?.[1] ?? "•"}</span> ${status}</span>`;

@@ -32,7 +32,7 @@ function Queue({ name }) {
     ${open && html`<${Confirm} title=${`Purge ${name}`} verb="Delete the messages" typed=${name} close=${() => show(false)} act=${purge}><p>The ${count(queue.ready)} messages that wait are deleted for good.</p><//>`}`}<//>`;
 }
 
-/** Whether jobs wait and no worker takes them; dead letters and lost messages wait for people.
+/** Whether jobs wait and no worker takes them; dead letters wait for people.
  * @param {any} one */
 const wantsWorker = (one) => one.ready > 0 && !one.consumers && !one.queue.endsWith(".dlq") && !one.queue.startsWith("taskmq.");
 

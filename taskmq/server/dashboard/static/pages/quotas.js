@@ -1,5 +1,5 @@
 // @ts-check
-/** Quotas: how much tenants and their users may submit, and what of it is used up. */
+/** Quotas of tenants and users, and what of them is used up. */
 import { call, may, part } from "../lib/api.js";
 import { useData, useNow } from "../lib/data.js";
 import { ago, count, size } from "../lib/format.js";

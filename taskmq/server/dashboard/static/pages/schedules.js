@@ -1,5 +1,5 @@
 // @ts-check
-/** Schedules: when each is due, in words and as instants, and what has become of it. */
+/** Schedules: when each is due, and its past runs. */
 import { call, may, part, send } from "../lib/api.js";
 import { useData, useNow } from "../lib/data.js";
 import { ago, count, instant, known, offset } from "../lib/format.js";
@@ -46,7 +46,7 @@ function Backfill({ where, close }) {
   <//>`;
 }
 
-/** What a rule means, and when something is due by it, a moment after it was typed. */
+/** Explains a rule a moment after it was typed. */
 function Meaning({ rule }) {
   const [found, set] = useState(/** @type {{words?: any, error?: any}} */ ({}));
   const key = JSON.stringify(rule);
@@ -61,7 +61,7 @@ function Meaning({ rule }) {
     <${Code} label="The next instants of this rule" text=${words.next.join("\n") || "never"} />`}</div>`;
 }
 
-/** What becomes of occurrences that are late, or come while earlier ones run: what the API says, and people. */
+/** Words for what becomes of late and overlapping occurrences. */
 const POLICIES = /** @type {Record<string, Record<string, string>>} */ ({
   catchup: { once: "start the last one", all: "start each of them", skip: "leave them out" },
   overlap: { allow: "start it all the same", skip: "leave it out", buffer_one: "keep one for later", buffer_all: "keep all for later", cancel_other: "cancel the earlier ones" },
@@ -82,7 +82,7 @@ function begun(/** @type {any} */ present) {
   return { name, task: task ?? "", kind, when, tz, kwargs: kwargs ? JSON.stringify(kwargs, null, 2) : "", catchup, overlap };
 }
 
-/** A schedule that is made, or one that was made at run time and is changed: of that, only what is different is sent.
+/** Adds a schedule, or changes one, of which only what differs is sent.
  * @param {{close: () => void, present?: any, changed?: () => void}} given */
 function Put({ close, present, changed = () => {} }) {
   const tasks = useData("tasks", { limit: 200 }, []);
@@ -134,7 +134,7 @@ function Next({ name, tz }) {
     : html`<p class="dim">Never again.</p>`}<//><//>`;
 }
 
-/** What becomes of the occurrences of a schedule, and within which limits it has any. */
+/** The policy and the limits of a schedule. */
 function policy(/** @type {any} */ one) {
   return [
     ["Missed ones", POLICIES.catchup?.[one.catchup] ?? one.catchup],

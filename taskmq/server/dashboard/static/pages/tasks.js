@@ -1,5 +1,5 @@
 // @ts-check
-/** What can be called, and a form to call it, made from the schema of its arguments. */
+/** Tasks, with a form made from the schema of their arguments. */
 import { ApiError, may, part, send } from "../lib/api.js";
 import { useData } from "../lib/data.js";
 import { pretty, quoted } from "../lib/format.js";

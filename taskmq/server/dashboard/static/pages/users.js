@@ -1,5 +1,5 @@
 // @ts-check
-/** Users with their roles, sessions and tokens; tenants, and who has which role there. */
+/** Users and tenants. */
 import { call, may, part, send, session } from "../lib/api.js";
 import { Sessions, Tokens } from "../lib/credentials.js";
 import { useData } from "../lib/data.js";
