@@ -204,7 +204,7 @@ function Details({ job, reload, level, from }) {
           ["Tenant", job.tenant], ["Priority", job.priority], ["Attempt", job.attempt], ["Worker", job.worker], ["Owner", job.owner], ["Description", job.description],
           ["Progress", job.progress && html`<${HowFar} ...${job.progress} /> ${job.progress.note}`],
           ["Submitted", html`<${When} at=${job.submitted_at} exact />`], ["Due", html`<${When} at=${job.due_at} exact />`],
-          ["First due", job.schedule_time && job.schedule_time !== job.due_at && html`<${When} at=${job.schedule_time} exact />`],
+          ["First due", job.schedule_time !== job.due_at ? html`<${When} at=${job.schedule_time} exact />` : ""],
           ["Started", job.start_time && html`<${When} at=${job.start_time} exact />`], ["Ended", job.end_time && html`<${When} at=${job.end_time} exact />`],
           ["Waited", job.first_start_time && span(between(waitedSince(job), job.first_start_time))], ["Ran", job.start_time && span(between(job.start_time, job.end_time ?? new Date().toISOString()))],
           ["Not to start after", job.expires_at && html`<${When} at=${job.expires_at} exact />`],
