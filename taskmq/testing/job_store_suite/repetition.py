@@ -186,9 +186,9 @@ async def _hurried(driver: JobDriver, job: JobRecord) -> DispatchedJob:
 
 
 def _update(ended: JobRecord, **fields: Any) -> JobUpdate:
-    given: dict[str, Any] = {"before": ended.state, "after": ended.state, "version": ended.version, "kind": "retry"}
-    given |= fields
-    return JobUpdate(id=ended.id, **given)
+    given: dict[str, Any] = {"id": ended.id, "before": ended.state, "after": ended.state, "version": ended.version}
+    given |= {"kind": "retry"} | fields
+    return JobUpdate(**given)
 
 
 async def _found(driver: JobDriver, **fields: Any) -> set[str]:

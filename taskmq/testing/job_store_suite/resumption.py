@@ -60,6 +60,7 @@ class Resumptions(JobStoreCase):
                 assert answer is None
                 assert await driver.read(ended) == ended
                 continue
+            assert answer is not None
             assert answer == await driver.read(ended), state
             has_run = state is JobState.FAILED
             assert (answer.state, answer.attempt) == (JobState.QUEUED, 1 + has_run), state
@@ -160,7 +161,8 @@ class Resumptions(JobStoreCase):
 
 def _update(ended: JobRecord, **fields: Any) -> JobUpdate:
     given: dict[str, Any] = {"id": ended.id, "before": ended.state, "version": ended.version, "kind": "retry"}
-    return JobUpdate(**{**given, "after": JobState.QUEUED, **fields})
+    given |= {"after": JobState.QUEUED} | fields
+    return JobUpdate(**given)
 
 
 async def _resumed(driver: JobDriver, ended: JobRecord, **fields: Any) -> JobRecord:
