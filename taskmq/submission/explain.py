@@ -76,8 +76,9 @@ async def explain_job(
     if record.state not in UNDERWAY:
         slot = store.dispatching.slot_of(record.queue)
         if await store.dispatching.leases.find(slot_key(slot)) is None:
-            # Nothing else moves a job before that.
-            reasons.insert(0, f"no scheduler has its queue's slot ({slot}): start `taskmq scheduler`")
+            # What is ready waits for that first of all.
+            place = 0 if record.state is JobState.QUEUED else len(reasons)
+            reasons.insert(place, f"no scheduler has its queue's slot ({slot}): start `taskmq scheduler`")
     if record.cancel_requested is not None:
         reasons.append(f"its worker is asked to stop it: {record.cancel_requested}")
     if record.error is not None:

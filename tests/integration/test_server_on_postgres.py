@@ -12,7 +12,7 @@ import asyncpg  # pyright: ignore[reportMissingTypeStubs]
 import pytest
 
 from taskmq import TaskMQ
-from taskmq.cli.exits import CONFLICT
+from taskmq.cli.exits import MISMATCH
 from taskmq.errors import StoreMismatch
 from taskmq.http.retries import Retries
 from taskmq.server import ServerSettings, build
@@ -47,7 +47,7 @@ def test_a_server_refuses_to_start_over_tables_of_another_version(tmp_path: Path
 
     refused = run_process(tmp_path, "server", "shop:app", "--store", postgres_url, "--port", "0")
 
-    assert refused.code == CONFLICT
+    assert refused.code == MISMATCH
     assert "taskmq store upgrade" in refused.err
     assert "Traceback" not in refused.err
 

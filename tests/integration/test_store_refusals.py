@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from taskmq import TaskMQ
-from taskmq.cli.exits import CONFLICT
+from taskmq.cli.exits import MISMATCH
 from taskmq.contracts.broker import BrokerOptions
 from taskmq.contracts.jobs import JobDetail, NewJob
 from taskmq.errors import InvalidOption, StoreMismatch, StoreRefused
@@ -64,7 +64,7 @@ async def test_tables_are_not_made_where_most_texts_have_no_form(
 
     (tmp_path / "shop.py").write_text("from taskmq import TaskMQ\n\napp = TaskMQ('memory://')\n")
     refused = await asyncio.to_thread(run_process, tmp_path, "store", "upgrade", "--store", url)
-    assert refused.code == CONFLICT
+    assert refused.code == MISMATCH
     assert "create database NAME encoding 'UTF8' template template0" in refused.err
     assert "Traceback" not in refused.err
     assert "0" in str(postgres_server.sql("select count(*) from pg_namespace where nspname = 'taskmq'", url=url))

@@ -147,7 +147,7 @@ async def test_a_job_that_was_retried_since_is_marked_and_names_its_repetition(t
         now = app.sessions.clock.now_ms()
         for key in ("retried", "left"):
             await _stored(app, now, key=key, task="fail")
-        again = await app.jobs.aretry("@acme:retried")
+        again = await app.jobs.aretry("@acme:retried", mode="new")
 
         page = await TenantFailures(app, "acme").page(FailureChoice())
 

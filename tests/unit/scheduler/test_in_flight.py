@@ -163,7 +163,7 @@ async def test_a_worker_that_drains_takes_no_jobs_and_is_there_until_it_has_ende
         assert workers.have_in_hand("work")
         await stage.pass_by(4)
         workers.hears()
-        assert not workers.is_absent("player", seconds=3 if event == "draining" else 6)
+        assert not workers.is_absent("player", seconds=5)
 
     workers.hear(worker_event("offline", state="draining"))
     assert not workers.have_in_hand("work")
