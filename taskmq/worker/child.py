@@ -25,6 +25,7 @@ from taskmq.model.telemetry.plain_text import escape_line
 from taskmq.run.console_log import begin_console_log, keep_console_log
 from taskmq.run.forks import end_forks
 from taskmq.run.log_fields import install_job_fields
+from taskmq.run.signal_handlers import contain_signal_handlers
 from taskmq.worker.child_protocol import EXIT_DISMISSED, EXIT_USAGE, ChildSpec
 from taskmq.worker.host.event_loop import loop_factory
 from taskmq.worker.reporter import Reporter
@@ -47,6 +48,7 @@ def main(status: int) -> int:
     try:
         app, target = _load(order.target)
         keep_console_log()
+        contain_signal_handlers()
         app.sessions.configure(
             url=order.url,
             state=order.state,
