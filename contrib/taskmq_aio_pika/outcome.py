@@ -1,4 +1,4 @@
-"""How a publish over aio-pika has ended, in taskmq's own errors."""
+"""The end of a publish over aio-pika, in taskmq's own errors."""
 
 import asyncio
 from typing import Final
@@ -69,7 +69,7 @@ def error_for(
 
 
 def _refusal(error: ChannelClosed, message: Outgoing, route: Route, hint: str) -> SendError | None:
-    """What the broker's words say against this message; None where they are about something else."""
+    """Return the error that the broker's words mean for this message; None where they are about something else."""
     text = " ".join(map(str, error.args))
     if (size := exceeded_size(text)) is not None:
         return TooLarge(*size, f"the message of job {message.job_id}")

@@ -1,4 +1,4 @@
-"""One call out over a channel or a transaction of the caller's own."""
+"""A producer that sends over a channel or a transaction of the caller's own."""
 
 import asyncio
 from functools import partial
@@ -176,5 +176,5 @@ def _wire_form(message: Outgoing) -> tuple[Route, Message]:
 
 
 def _short(text: str) -> str:
-    """As much as AMQP's short strings hold; the body has all of it."""
+    """Cut a text to what AMQP's short strings hold; the body has all of it."""
     return text.encode()[:255].decode(errors="ignore")

@@ -41,7 +41,7 @@ _ARGUMENTS: FieldTable = {"x-queue-type": "quorum"}
 
 
 def open_source(queue: SourceQueue) -> "AmqpSource":
-    """What takes the messages of a queue, not yet connected.
+    """Make what takes the messages of a queue, not yet connected.
 
     Raises:
         InvalidSetting: the URL cannot be read.
@@ -246,7 +246,7 @@ class _SourceDelivery:
 
 
 async def _ended(work: asyncio.Future[T]) -> T:
-    """What the work returns; it is left alone where it takes too long, also if it cannot be cancelled.
+    """Return what the work returns; leave it alone where it takes too long, also if it cannot be cancelled.
 
     Raises:
         TimeoutError: it takes too long.

@@ -84,7 +84,7 @@ class Endpoint:
 
     @property
     def of_sentinels(self) -> "Endpoint":
-        """Who we are at the sentinels."""
+        """The same endpoint with the account of the sentinels."""
         return replace(self, user=self.sentinel_user, password=self.sentinel_password, database=0, service="")
 
     @property

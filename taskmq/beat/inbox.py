@@ -1,4 +1,4 @@
-"""What a beat does with each message that one condition of a reaction waits for, wherever it comes from."""
+"""The messages that one condition of a reaction waits for, from any source, and what a beat does with each."""
 
 import asyncio
 import hashlib

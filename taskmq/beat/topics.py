@@ -23,7 +23,7 @@ def topic_queue(app: str, reaction: Reaction, number: int) -> str:
 
 
 def source_queue(app: str, reaction: Reaction, number: int, condition: QueueMessageComes, *, url: str) -> SourceQueue:
-    """Where messages are taken from for one condition of a reaction.
+    """A source of messages for one condition of a reaction.
 
     Args:
         url: the app's own broker.
@@ -97,7 +97,7 @@ class Topic:
 
 
 class ForeignQueue:
-    """What one condition of a reaction takes from a queue of another system's."""
+    """The messages that one condition of a reaction takes from a queue of another system."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""Who runs a command, and the audit entry of what it changes."""
+"""The person who runs a command, and the audit entry of what it changes."""
 
 import dataclasses
 import functools
@@ -79,7 +79,7 @@ def _with_option(
 
 
 def me(note: str = "") -> Actor:
-    """Who the audit says that ran the command: `--by`, else the system's user; and its host.
+    """Name the person who runs the command, for the audit: `--by`, else the system's user; and the host.
 
     Args:
         note: why.

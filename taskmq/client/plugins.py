@@ -99,7 +99,7 @@ def open_blobs(url: str, options: BrokerOptions) -> BlobStore:
 
 
 def open_source(queue: SourceQueue) -> MessageSource:
-    """What takes the messages of another system's queue, not yet connected.
+    """Make what takes the messages of another system's queue, not yet connected.
 
     Raises:
         InvalidSetting: no installed package serves the scheme of the queue's URL, or the URL cannot be read.

@@ -1,4 +1,4 @@
-"""What takes messages from a queue of another system's, for reactions."""
+"""Sources of messages from queues of other systems, for reactions."""
 
 from collections.abc import Callable
 from typing import Protocol
@@ -11,7 +11,7 @@ __all__ = ["MessageSource", "SourceQueue"]
 
 
 class SourceQueue(msgspec.Struct, frozen=True, kw_only=True):
-    """Where messages are taken from.
+    """A queue of another system, from which messages are taken.
 
     Attributes:
         url: the broker, with user and password.

@@ -64,7 +64,7 @@ ATTEMPT: Final = f"{OWN}attempt"
 """Which attempt it is, for people in the console."""
 
 OUTAGES: Final = f"{OWN}outages"
-"""How many outages have interrupted runs of this attempt."""
+"""The number of outages that have interrupted runs of this attempt."""
 
 ERROR: Final = f"{OWN}error"
 """The last error in one line."""

@@ -1,4 +1,4 @@
-"""What is said of a schedule, as it is read and as it is changed: its rule, its policy and its arguments."""
+"""Facts of a schedule, as they are read and changed: its rule, its policy and its arguments."""
 
 from dataclasses import replace
 from datetime import datetime
@@ -69,7 +69,7 @@ def changed_trigger(
 
 
 def _arguments(entry: ScheduleEntry) -> tuple[list[Any] | None, dict[str, Any] | None]:
-    """As plain data, by place and by name."""
+    """Return the arguments as plain data, by place and by name."""
     if entry.workflow is not None:
         return None, None
     try:

@@ -40,9 +40,10 @@ sent, where that is another one, and how many occurrences may run at a time, whe
 
 
 def due_instant(envelope: Envelope) -> int | None:
-    """When a job was to start, ms: at its `eta`, when its schedule said so, else when it was sent; None: unknown.
+    """Return the time (ms) at which a job was to start; None where it is unknown.
 
-    A job of the store was to start when the store says so, which does so before the first run only.
+    That is its `eta`, the instant of its schedule, else when it was sent. For a job of the store it is what the store
+    says, which says it before the first run only.
     """
     if envelope.store is not None:
         return envelope.store.due

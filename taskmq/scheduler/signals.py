@@ -94,7 +94,7 @@ class LiveWorkers:
         return {name for status in self._taking() for name in status.queues}
 
     def count_of(self, queue: str) -> int:
-        """How many workers take messages of a queue: one that drains takes none, and ends soon."""
+        """Count the workers that take messages of a queue: one that drains takes none, and ends soon."""
         return sum(queue in status.queues for status in self._taking())
 
     @property

@@ -79,7 +79,7 @@ class SchedulePolicy(msgspec.Struct, frozen=True, kw_only=True):
         return read_policy(said, schedule=schedule)
 
     def facts(self) -> dict[str, Any]:
-        """All options as people and programs read them, by name; times are seconds."""
+        """Return the options by name, as people and programs read them; times are seconds."""
         return {key: value / 1000 if key in _TIMES else value for key, value in msgspec.structs.asdict(self).items()}
 
     def as_options(self) -> dict[str, Any]:

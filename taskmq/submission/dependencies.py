@@ -35,7 +35,7 @@ async def upstream_of(
 async def upstream_again(
     record: JobRecord, get: Callable[[str], Awaitable[JobRecord | None]]
 ) -> tuple[JobDependency, ...]:
-    """What a job that has ended waits for when it is run again: what it waited for before, or what repeats that.
+    """Return what an ended job waits for when it is run again: what it waited for before, or what repeats that.
 
     One that has run waits only for those that run again themselves.
 

@@ -87,7 +87,7 @@ async def explain_job(
 
 
 async def _ready(session: Session, store: JobStore, record: JobRecord, *, now: int, reader: str | None) -> list[str]:
-    """What keeps a job that is ready from its turn."""
+    """Say what keeps a job that is ready from its turn."""
     unknown: list[str] = []
     if _needs_node(record):
         # Its workers are those of the node that it is placed on.
@@ -105,7 +105,7 @@ async def _ready(session: Session, store: JobStore, record: JobRecord, *, now: i
 
 
 async def _at_broker(session: Session, store: JobStore, record: JobRecord, reader: str | None) -> list[str]:
-    """What keeps a worker from its message, or how many workers may take it."""
+    """Say what keeps a worker from its message, or how many workers may take it."""
     placed = await store.nodes.placed([record.id])
     queue = node_queue(placed[0].node) if placed else record.queue
     condition = await examine_queue(session, queue, reader=reader)

@@ -136,7 +136,7 @@ def cloned(
 
 
 def mode_of(record: JobRecord) -> RetryMode:
-    """How a job that has ended is run again unless a mode is named."""
+    """Return the way in which a job that has ended is run again unless a mode is named."""
     return retry_mode(
         record.state,
         is_named=record.key is not None and not is_derived_id(record.key),

@@ -19,7 +19,7 @@ _PATIENCE: Final = 2.0
 
 
 class QueueCondition(msgspec.Struct, frozen=True, kw_only=True):
-    """What broker and state answered about a queue.
+    """The answers of broker and state about a queue.
 
     Attributes:
         obstacles: sentences about what keeps workers from its jobs.

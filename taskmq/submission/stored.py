@@ -208,7 +208,7 @@ class StoredJobs:
     async def upstream(
         self, depends_on: Sequence[tuple[str, DependencyCondition]], *, connection: Any = None
     ) -> tuple[JobDependency, ...]:
-        """What a job is to wait for, by the store's ids; also jobs that the caller's own transaction has submitted.
+        """Return what a job waits for, by the store's ids; also jobs that the caller's own transaction has submitted.
 
         Raises:
             InvalidOption, JobNotFound: see `upstream_of`.

@@ -95,7 +95,7 @@ JOB_ONLY: Final = frozenset(JobOptions.__annotations__) - frozenset(CallOptions.
 
 
 class JobPlan(msgspec.Struct, frozen=True, kw_only=True):
-    """What a submission says of its job, checked.
+    """The options of a submission, checked.
 
     Attributes:
         detail: without `depends_on`.

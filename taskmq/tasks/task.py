@@ -220,7 +220,7 @@ class Call(CeleryHints, Generic[P, R_co]):
 
     @property
     def producer(self) -> Producer:
-        """What every send of the task's app goes through."""
+        """The producer that every send of the task's app goes through."""
         return self._task.services.producer
 
     def open_names(self, count: int) -> frozenset[str]:

@@ -87,7 +87,7 @@ class CallerTransactions(Generic[M]):
 
 
 class _Submissions:
-    """What the transaction of a session or connection has submitted that has not ended; its events come here.
+    """The jobs that an open transaction of a session or connection has submitted; its events come here.
 
     Attributes:
         batches: in their order.
@@ -145,7 +145,7 @@ class _Submissions:
 
 
 def _subject(connection: Any) -> Any:
-    """What says when it commits: the session or connection below an asynchronous one."""
+    """Return the session or connection below an asynchronous one, which has the events of commits."""
     for name in ("sync_session", "sync_connection"):
         connection = getattr(connection, name, connection)
     kinds = (("sqlalchemy.orm", "Session"), ("sqlalchemy.engine", "Connection"))

@@ -156,7 +156,7 @@ class StoreRun:
 
     @property
     def next_due(self) -> int | None:
-        """When the first job is due that waits for its time, or the first schedule that is fired."""
+        """Return the time at which the first waiting job is due, or the first schedule."""
         model = self._store.model
         dues = [job.due for job in tuple(model.jobs.values()) if job.state in _WAITS]
         for slot in self._turns:

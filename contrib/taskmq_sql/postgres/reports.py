@@ -67,7 +67,7 @@ class Note(msgspec.Struct, frozen=True):
 
 
 class _Step(msgspec.Struct, frozen=True, gc=False):
-    """What has become of a job.
+    """The outcome of a report for its job.
 
     Attributes:
         started, worker: of the run that the store knew of before the report.

@@ -102,7 +102,7 @@ def note_more(*, is_more: bool) -> None:
 
 
 def remedy_text(remedy: str, letter: str | None, *, is_handled: bool | None, retried_as: str) -> str:
-    """What can be done about a failure, or what was done."""
+    """Return what can be done about a failure, or what was done."""
     if retried_as:
         return f"retried as {retried_as}"
     if remedy == "replay":

@@ -1,4 +1,4 @@
-"""What `taskmq schedule` does to schedules: pause, resume, run, backfill, add, change, remove; and what they are."""
+"""The commands that change schedules (pause, resume, run, backfill, add, change, remove), and `show`."""
 
 from collections.abc import Callable, Coroutine
 from datetime import datetime
@@ -335,7 +335,7 @@ def trigger_of(expression: str | None, tz: str, period: str | None, at: str | No
 
 
 def _called(target: "TaskMQ", task: str) -> "Task[..., Any] | str":
-    """What a name stands for: a task of the app, or with a job store whatever is known there.
+    """Find what a name stands for: a task of the app, or with a job store whatever is known there.
 
     Raises:
         InvalidOption: the app, which has no store, has no such task.

@@ -30,7 +30,7 @@ class RollupFilter(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FailureFilter(msgspec.Struct, frozen=True, kw_only=True):
-    """Which failures: what is not said does not matter; `since` and `until` as for figures.
+    """A choice of failures: what is not said does not matter; `since` and `until` as for figures.
 
     Attributes:
         jobs: those of any of these jobs; None: of any.

@@ -175,7 +175,7 @@ class JobRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def scheduled_for(self) -> int:
-        """When it was to run at first, ms since the epoch."""
+        """The time at which it was to run at first, ms since the epoch."""
         return self.due if self.scheduled is None else self.scheduled
 
 

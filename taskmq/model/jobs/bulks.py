@@ -25,7 +25,7 @@ BulkAction = Literal["cancel", "hold", "release", "retry", "change"]
 BulkState = Literal["running", "done", "aborted"]
 
 MOST_REFUSALS: Final = 100
-"""Of so many jobs that stayed as they were it is kept why, and of so many others which job repeats them."""
+"""For so many jobs the reason is kept why they stayed as they were, and for so many the job that repeats them."""
 
 
 MOST_DEFERRED: Final = 10_000

@@ -31,7 +31,7 @@ Action = Literal["change", "cancel", "hold", "release", "retry"]
 
 
 RetryMode = Literal["new", "resume"]
-"""How a job that has ended is run again:
+"""Ways to run a job again that has ended:
 
 - `new`: another job repeats it from the beginning, and each names the other;
 - `resume`: the same job goes on, under its id, with its next attempt, and with what its runs have saved.
@@ -76,7 +76,7 @@ def needs_time(action: Action, *, is_moved: bool) -> bool:
 
 
 def retry_mode(state: JobState, *, is_named: bool, was_asked_to_end: bool) -> RetryMode:
-    """How a job that has ended is run again unless a mode is named.
+    """Return the way in which a job that has ended is run again unless a mode is named.
 
     Args:
         state: its end.

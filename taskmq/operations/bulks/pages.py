@@ -26,7 +26,7 @@ _AT_A_TIME: Final = 20
 
 
 class BulkChange(NamedTuple):
-    """How it is done: what `change` makes different, where what is None stays; and what `retry` is of.
+    """The details: what `change` makes different, where what is None stays; and what `retry` is of.
 
     Attributes:
         mode: how a retry runs jobs again that have ended; None: each as suits it.

@@ -1,4 +1,4 @@
-"""What has failed, in one list: jobs of the store, jobs that were sent, dead letters and workflows."""
+"""One list of failures: jobs of the store, jobs that were sent, dead letters and workflows."""
 
 import hashlib
 import re
@@ -38,9 +38,9 @@ __all__ = [
 ]
 
 FailureLane = Literal["store", "broker", "workflow"]
-"""How it was begun: submitted to the store, sent to the broker, or sent as a workflow."""
+"""The lane of a failure: submitted to the store, sent to the broker, or sent as a workflow."""
 FailureSource = Literal["jobs", "failures", "dead letters", "workflows"]
-"""Who knows of it: the store's jobs, the history of what workers report, the broker, the state."""
+"""The source that knows of a failure: the store's jobs, the history of what workers report, the broker, the state."""
 Remedy = Literal["", "retry", "replay", "redrive"]
 
 LANES: Final[tuple[FailureLane, ...]] = get_args(FailureLane)
@@ -62,7 +62,7 @@ _CURSOR: Final = re.compile(r"([0-9]{1,15})\.([0-9a-f]{27})")
 
 
 class FailureChoice(msgspec.Struct, frozen=True, kw_only=True):
-    """Which failures are meant; what is None does not matter. A workflow has no task, queue and type of error.
+    """A choice of failures; what is None does not matter. A workflow has no task, queue and type of error.
 
     Attributes:
         lane: those of one lane.
@@ -125,7 +125,7 @@ class FailureLine(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def place(self) -> "_Place":
-        """Where it stands in the list, whatever else is in it."""
+        """Its place in the list, whatever else is in it."""
         digest = hashlib.sha256(f"{self.lane}\0{self.id}".encode(errors="surrogatepass")).hexdigest()[:16]
         return _Place(self.at or 0, f"{self.number:011x}{digest}")
 
@@ -163,11 +163,11 @@ class _Place(NamedTuple):
 
 _Lines = Callable[[FailureChoice, _Place | None, int], Awaitable[list[FailureLine]]]
 _Read = Callable[[int, int, int | None], Awaitable[list[FailureLine] | None]]
-"""What ended from one instant on and before another; None where that is more than so many."""
+"""The failures from one instant on and before another; None where they are more than so many."""
 
 
 class TenantFailures:
-    """What a caller may see of all that has failed.
+    """The failures that a caller may see.
 
     Args:
         tenant: whose; "" of those that have no tenant, None everybody's.

@@ -90,7 +90,7 @@ FAILURE_HANDLERS: Final[tuple[Any, ...]] = (list_failures,)
 
 
 def _sources(caller: Caller) -> set[FailureSource]:
-    """What the caller may read, of the tenant that the call is about."""
+    """Return what the caller may read, of the tenant that the call is about."""
     scopes = {needs: scope_for(caller.identity, needs) for needs in set(_NEEDS.values())}
     return {
         source

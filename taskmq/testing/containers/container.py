@@ -1,4 +1,4 @@
-"""One container with a server in it, from its start to its removal, on ports that stay its own."""
+"""A container with a server in it, from its start to its removal, on ports that stay its own."""
 
 import contextlib
 import socket

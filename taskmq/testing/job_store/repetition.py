@@ -10,7 +10,7 @@ __all__ = ["retry"]
 
 
 def retry(model: JobModel, job: NewJob, update: JobUpdate) -> Submitted | None:
-    """What `JobStore.retry` does."""
+    """Carry out `JobStore.retry`."""
     ended = model.jobs.get(update.id)
     if ended is None or (ended.state, ended.version) != (update.before, update.version):
         return None

@@ -50,7 +50,7 @@ def is_outage(error: BaseException) -> bool:
 
 
 def pause_after(outages: int, *, fraction: float) -> timedelta:
-    """How long a job waits that was interrupted: up to a second at first, up to a minute later, at least half of it.
+    """Return how long an interrupted job waits: up to a second at first, up to a minute later, at least half of it.
 
     Args:
         outages: how many outages have interrupted the attempt before this one.

@@ -1,4 +1,4 @@
-"""Which job repeats one that has ended, and when a job was to run at first."""
+"""Columns for the job that repeats one that has ended, and for the time at which a job was to run at first."""
 
 from alembic import op
 from sqlalchemy import BigInteger, Column, Uuid

@@ -1,4 +1,4 @@
-"""When the first run of a job began, when interrupted ones did, and how many outages have interrupted its attempt."""
+"""Columns for the start of the first run and of interrupted ones, and for the outages of an attempt."""
 
 from alembic import op
 

@@ -1,1 +1,1 @@
-"""What is kept of jobs that have ended, for how long, and how they are repeated."""
+"""Jobs that have ended: what is kept of them, for how long, and repeating them."""

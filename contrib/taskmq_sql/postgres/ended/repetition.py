@@ -64,7 +64,7 @@ from u"""
 
 
 async def retry(database: Database, job: NewJob, update: JobUpdate, *, quotas: Quotas) -> Submitted | None:
-    """What `JobStore.retry` does."""
+    """Carry out `JobStore.retry`."""
     if not is_job_id(update.id) or update.before not in TERMINAL:
         return None
     numbers = await numbers_of(database.names, [job])

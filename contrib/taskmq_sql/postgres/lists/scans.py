@@ -275,7 +275,7 @@ def _row_conditions(which: JobFilter, *, is_history: bool) -> list[_Part]:
 
 
 def _retried(which: JobFilter) -> list[_Part]:
-    """What is said of repetitions of ended jobs, beyond what the walk down one state has among its conditions."""
+    """Return the conditions on repetitions of ended jobs that the walk down one state does not have."""
     if which.retried == "yes":
         return [("retried_as is not null", ())]
     if which.retried == "no" and not which.states:

@@ -84,7 +84,7 @@ class LiveJob(msgspec.Struct):
             self.finished = now
 
     def put_off(self, due: int) -> None:
-        """It is due then; when it was to run at first is kept."""
+        """Make the job due at another time; the time at which it was to run at first is kept."""
         self.scheduled = self.due if self.scheduled is None else self.scheduled
         self.due = due
 

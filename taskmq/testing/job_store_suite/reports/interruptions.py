@@ -17,7 +17,7 @@ _OUTAGE: Final = ErrorRecord(type_name=INTERRUPTED, message="outage: StateUnavai
 
 
 class Interruptions(JobStoreCase):
-    """What becomes of jobs whose runs a drain, an outage or the loss of their worker has interrupted.
+    """Jobs whose runs a drain, an outage or the loss of their worker has interrupted.
 
     class TestMine(Interruptions): ...
     """
