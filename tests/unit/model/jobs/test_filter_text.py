@@ -185,6 +185,7 @@ def test_names_and_values_are_taken_to_the_letter_in_quotes(text: str, which: Jo
         ("tenant:a*", 8, "put quotes around a star"),
         ("label:x", 1, "the label has no name"),
         ("label.:x", 7, "the label has no name"),
+        ("retried:maybe", 9, "retried:maybe says nothing: write retried:yes, no or any"),
         ("attempt:3", 9, "write attempt:>=3"),
         ("attempt:<3", 9, "write attempt:>=3"),
         ("attempt:>=x", 9, "no number of attempts"),
