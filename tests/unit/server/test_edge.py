@@ -109,7 +109,9 @@ def test_a_handler_that_declares_no_permission_is_not_there(caplog: pytest.LogCa
         return "secret"
 
     handlers: Any = dict.fromkeys((Exception, Problem), problem_response)
-    app = Litestar([forgotten], guards=[authorise], exception_handlers=handlers, openapi_config=None)
+    app = Litestar(
+        [forgotten], guards=[authorise], exception_handlers=handlers, openapi_config=None, logging_config=None
+    )
     with TestClient(app) as client:
         answer = client.get("/forgotten")
 

@@ -87,7 +87,10 @@ def _litestar(served: MountedServer) -> Iterator[Any]:
         return '"mine"'
 
     host = Litestar(
-        [own, mounted("/taskmq", is_mount=True, copy_scope=True)(served.__call__)], lifespan=[served.lifespan]
+        [own, mounted("/taskmq", is_mount=True, copy_scope=True)(served.__call__)],
+        lifespan=[served.lifespan],
+        # Its own would handle the records of all tests after this one.
+        logging_config=None,
     )
     with LitestarClient(host) as client:
         yield client
