@@ -126,6 +126,7 @@ def test_an_alertmanager_that_is_away_holds_nothing_up(caplog: pytest.LogCapture
     assert "are not repeated" in caplog.text
 
 
+@pytest.mark.real_time
 async def test_a_tenant_with_many_alertmanagers_that_hang_holds_two_connections() -> None:
     hanging = most = 0
     both_hang, is_over = asyncio.Event(), asyncio.Event()
