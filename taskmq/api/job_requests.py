@@ -103,7 +103,7 @@ class ActionBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
 
 class RetryBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How a job is run again.
+    """A request to run a job again.
 
     Attributes:
         mode: of one that has ended: `resume`: it goes on, under its id, with its next attempt; `new`: another job

@@ -176,7 +176,7 @@ class PutScheduleBody(ScheduleRule, frozen=True, kw_only=True, forbid_unknown_fi
 
 
 class ChangeScheduleBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What is different about a schedule from now on; what is not said, or null, stays as it is.
+    """A change of a schedule; a field that is left out, or null, stays as it is.
 
     Attributes:
         task: the name of another task, or of a definition, of which a version is taken now.

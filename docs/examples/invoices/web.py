@@ -1,4 +1,4 @@
-"""What the service answers."""
+"""The web application of the service."""
 
 from typing import Annotated, Any
 
@@ -42,6 +42,6 @@ async def begin_archive(year: int, tenant: Tenant) -> dict[str, str]:
 
 @web.get("/archive/{year}")
 async def how_far(year: int, tenant: Tenant) -> dict[str, Any]:
-    """How the archive of a year is."""
+    """Report the state of the archive of a year."""
     job = app.job(f"archive-{year}", tenant=tenant)
     return {"state": await job.astate()}

@@ -1,4 +1,4 @@
-"""What was counted: rollups, figures over time; and what has failed."""
+"""Rollups, figures over time, and failures."""
 
 from typing import Literal
 
@@ -72,7 +72,7 @@ class RollupList(msgspec.Struct, frozen=True, kw_only=True):
 
 
 FailureLane = Literal["store", "broker", "workflow"]
-"""Of what has failed: submitted to the store, sent to the broker, or sent as a workflow."""
+"""The lane of a failure: submitted to the store, sent to the broker, or sent as a workflow."""
 
 
 class MissingSource(msgspec.Struct, frozen=True):

@@ -38,7 +38,7 @@ def failures(
 
     Jobs of the store that have failed, expired, or waited for one that did; jobs that were sent, by what a scheduler
     keeps of their workers' reports (unless it runs with `--no-history`) and by their dead letters; workflows, at the
-    time they were sent. What could not be asked is said, and the rest is listed.
+    time they were sent. Sources that do not answer are named, and the rest is listed.
 
     Parameters
     ----------

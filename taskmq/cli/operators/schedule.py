@@ -50,7 +50,7 @@ app = App(
 )
 # Loaded when they are used, as the commands beside them need less.
 for _name, _help in {
-    "show": "All that is said of a schedule: its rule, its policy and its arguments.",
+    "show": "Show the rule, the policy and the arguments of a schedule.",
     "history": "What a schedule has emitted last, and what it has counted.",
     "pause": "Have a schedule emit nothing until it is resumed.",
     "resume": "Have a paused schedule go on.",

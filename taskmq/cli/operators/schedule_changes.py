@@ -125,7 +125,7 @@ def backfill(
 
 @over_http("schedules:show")
 def show(name: str, /) -> None:
-    """Show all that is said of a schedule: its rule, what becomes of late occurrences, and its arguments.
+    """Show a schedule: its rule, what becomes of late occurrences, and its arguments.
 
     Parameters
     ----------
