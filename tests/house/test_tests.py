@@ -51,7 +51,6 @@ _RUN_BY_HAND: Final[dict[str, dict[str, set[str]]]] = {
             "test_a_wrong_password_is_reported_and_not_shown",
         },
         "integration/test_redis_places.py": {"test_a_slot_that_moves_to_another_node_is_followed"},
-        "integration/test_store_migrations.py": {"test_notices_of_a_file_that_were_sent_before_are_their_tenants"},
         "unit/beat/test_steps.py": {"test_a_replica_that_dies_at_any_step_costs_no_occurrence_and_doubles_none"},
         "unit/durable/test_relay.py": {
             "test_a_message_that_is_refused_does_not_hold_up_those_behind_it",

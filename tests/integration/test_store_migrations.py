@@ -1,4 +1,4 @@
-"""Tables of every earlier version, with jobs in them, and code of one version beside tables of the next one."""
+"""Upgrades from every version of the tables, refusals of others, and code of one version beside the next tables."""
 
 import asyncio
 import sqlite3
@@ -13,7 +13,6 @@ import asyncpg  # pyright: ignore[reportMissingTypeStubs]
 import pytest
 
 from taskmq.contracts.broker import BrokerOptions
-from taskmq.contracts.history import history_of
 from taskmq.contracts.jobs import JobStore, NewJob, Pick, Upgradable
 from taskmq.contracts.system_clock import SystemClock
 from taskmq.errors import StoreMismatch
@@ -24,11 +23,12 @@ from taskmq_sql import open_job_store
 from taskmq_sql.jobs.tables import HEAD
 from taskmq_sql.migrations import current, revisions, upgrade
 from taskmq_sql.sqlite.file import schema
+from taskmq_sql.sqlite.file.connection import open_raw
 from tests.servers import PostgreSQL
 
 pytestmark = pytest.mark.real_time
 
-_STEPS: Final[tuple[str, ...]] = vars(schema)["_STEPS"]
+_FIRST_VERSION: Final[int] = vars(schema)["_FIRST_VERSION"]
 
 # A queued job with a key, one that waits for its time, and one that has ended, as the first version keeps them.
 _QUEUED, _SCHEDULED, _ENDED = (f"01a20f9d-63a7-73bb-8636-00000000000{number}" for number in (1, 2, 3))
@@ -158,29 +158,28 @@ async def test_jobs_in_tables_of_every_revision_are_there_after_an_upgrade(
         await _work_through(store)
 
 
-# What was told before notices said whose they are; PostgreSQL has no JSON with a NUL.
-_OLD_NOTICES: Final = """
-    insert into taskmq.alert_notice (id, at, next_at, tries, content) values
-      ('theirs', 1, null, 1, '{"id":"theirs","channel":"mailto:a@b.c","at":1,"changes":[],"rule":{"name":"r",'
-        '"metric":"failures","threshold":1.0,"tenant":"acme","note":"\\u0000"}}'),
-      ('ours', 1, null, 1, '{"id":"ours","channel":"mailto:a@b.c","at":1,"changes":[],"rule":{"name":"r",'
-        '"metric":"failures","threshold":1.0}}')"""
-
-
-async def _check_notices(store: JobStore) -> None:
-    alerts = history_of(store).alerts
-    assert [each.id for each in await alerts.notices("acme")] == ["theirs"]
-    assert [each.id for each in await alerts.notices("")] == ["ours"]
-
-
-async def test_notices_that_were_sent_before_are_their_tenants(
+async def test_tables_of_a_development_version_are_refused_and_stay(
     postgres_server: PostgreSQL, postgres_url: str
 ) -> None:
-    await upgrade(postgres_url, "0009")
-    postgres_server.sql(_OLD_NOTICES, url=postgres_url)
-    await upgrade(postgres_url)
+    development = """
+        create schema taskmq; create table taskmq.schema_version (version_num text);
+        insert into taskmq.schema_version values ('0021'); create table taskmq.setting (name text, value text)"""
+    postgres_server.sql(development, url=postgres_url)
     async with _opened(postgres_url) as store:
-        await _check_notices(store)
+        assert isinstance(store, Upgradable)
+        remedy = "revision 0021, which a development version .* cannot be upgraded.*drop schema taskmq cascade"
+        with pytest.raises(StoreMismatch, match=remedy):
+            await store.check()
+        with pytest.raises(StoreMismatch, match=remedy):
+            await store.upgrade()
+        assert await store.current() == "0021"
+
+
+async def test_an_upgrade_over_tables_of_a_later_version_is_refused(job_store_url: str, tmp_path: Path) -> None:
+    await upgrade(job_store_url, later=[_next(tmp_path, understood=True)])
+    with pytest.raises(StoreMismatch, match=f"revision 9999, and this older version works with {HEAD}"):
+        await upgrade(job_store_url)
+    assert await current(job_store_url) == "9999"
 
 
 _NEXT: Final = """
@@ -274,61 +273,80 @@ async def test_who_comes_behind_an_upgrade_that_waits_for_a_table_goes_on(job_st
 
 # SQLite
 
+# A version that does not exist yet.
+_NEXT_STEP: Final = """
+    ALTER TABLE job ADD COLUMN flavour TEXT;
+    ALTER TABLE job_history ADD COLUMN flavour TEXT;
+    CREATE TABLE flavour (name TEXT PRIMARY KEY) WITHOUT ROWID"""
 
-def _file_of(path: Path, version: int) -> None:
-    """A file as the taskmq of that version has made it."""
-    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
-        connection.execute(f"PRAGMA application_id = {schema.APPLICATION_ID}")
-        connection.execute("PRAGMA journal_mode = WAL")
-        connection.executescript(_STEPS[0])
+
+def _file_of(path: Path) -> None:
+    """A file as the first version has made it, with jobs."""
+    with closing(open_raw(path)) as connection:
+        schema.create(connection)
         connection.executescript(_FIRST_JOBS_OF_FILE)
-        for step in _STEPS[1:version]:
-            connection.executescript(step)
-        connection.execute(f"PRAGMA user_version = {version}")
+        connection.execute(f"PRAGMA user_version = {_FIRST_VERSION}")
 
 
-def test_notices_of_a_file_that_were_sent_before_are_their_tenants(tmp_path: Path) -> None:
-    path = tmp_path / "jobs.db"
-    _file_of(path, 10)
-    with closing(sqlite3.connect(path)) as connection:
-        connection.execute(_OLD_NOTICES.replace("taskmq.", "").replace("'\n        '", ""))
-        connection.commit()
-
-    async def main() -> None:
-        async with _opened(f"sqlite:///{path}") as store:
-            assert isinstance(store, Upgradable)
-            await store.upgrade()
-            await _check_notices(store)
-
-    asyncio.run(main())
-
-
-@pytest.mark.parametrize("version", range(1, len(_STEPS) + 1))
-async def test_jobs_in_files_of_every_version_are_there_after_an_upgrade(tmp_path: Path, version: int) -> None:
-    _file_of(tmp_path / "jobs.db", version)
+async def test_jobs_in_a_file_of_the_first_version_are_there_after_an_upgrade(tmp_path: Path) -> None:
+    _file_of(tmp_path / "jobs.db")
     async with _opened(f"sqlite:///{tmp_path}/jobs.db") as store:
         assert isinstance(store, Upgradable)
-        assert await store.current() == str(version)
-        if version < len(_STEPS):
-            with pytest.raises(StoreMismatch, match="run `taskmq store upgrade`"):
-                await store.check()
+        assert await store.current() == str(_FIRST_VERSION)
         await asyncio.gather(*(store.upgrade() for _ in range(3)))
-        assert await store.current() == str(len(_STEPS))
+        assert await store.current() == str(schema.SCHEMA_VERSION)
         await _work_through(store)
 
 
-async def test_a_file_of_a_later_version_and_one_that_is_none_are_refused(tmp_path: Path) -> None:
-    later, other = tmp_path / "later.db", tmp_path / "other.db"
-    _file_of(later, len(_STEPS))
-    for path, statement in ((later, "PRAGMA user_version = 999"), (other, "CREATE TABLE t (x)")):
+async def test_a_step_of_the_next_version_changes_a_file_once_and_keeps_its_jobs(tmp_path: Path) -> None:
+    path = tmp_path / "jobs.db"
+    _file_of(path)
+    newest = schema.SCHEMA_VERSION + 1
+    with closing(open_raw(path)) as connection:
+        schema.upgrade(connection)
+        assert "run `taskmq store upgrade`" in schema.mismatch(connection, newest=newest)
+
+        assert schema.upgrade(connection, later=[_NEXT_STEP]) == schema.SCHEMA_VERSION
+        assert schema.upgrade(connection, later=[_NEXT_STEP]) == newest
+
+        assert schema.mismatch(connection, newest=newest) == ""
+        assert connection.execute("SELECT count(flavour), count(*) FROM job").fetchall() == [(0, 2)]
+    async with _opened(f"sqlite:///{path}") as store:
+        with pytest.raises(StoreMismatch, match="install the taskmq that has upgraded it"):
+            await store.check()
+
+
+def test_a_step_that_fails_leaves_a_file_as_it_was(tmp_path: Path) -> None:
+    path = tmp_path / "jobs.db"
+    _file_of(path)
+    with closing(open_raw(path)) as connection:
+        schema.upgrade(connection)
+        with pytest.raises(sqlite3.OperationalError, match="nowhere"):
+            schema.upgrade(connection, later=[f"{_NEXT_STEP}; DROP TABLE nowhere"])
+        assert schema.mismatch(connection) == ""
+        assert connection.execute("SELECT count(*) FROM sqlite_master WHERE name = 'flavour'").fetchone() == (0,)
+
+
+async def test_files_of_development_and_later_versions_and_others_are_refused(tmp_path: Path) -> None:
+    development, later, other = (tmp_path / f"{name}.db" for name in ("development", "later", "other"))
+    _file_of(development)
+    _file_of(later)
+    for path, statement, remedy in (
+        (development, "PRAGMA user_version = 22", "a development version .* move the file away"),
+        (later, "PRAGMA user_version = 999", "install the taskmq that has upgraded it"),
+        (other, "CREATE TABLE t (x)", "no job store: name another path"),
+    ):
         with closing(sqlite3.connect(path)) as connection:
             connection.execute(statement)
+            before = connection.execute("SELECT * FROM sqlite_master").fetchall()
         async with _opened(f"sqlite:///{path}") as store:
             assert isinstance(store, Upgradable)
-            with pytest.raises(StoreMismatch, match=path.name):
+            with pytest.raises(StoreMismatch, match=f"{path.name} .*{remedy}"):
                 await store.upgrade()
-            with pytest.raises(StoreMismatch, match=path.name):
+            with pytest.raises(StoreMismatch, match=f"{path.name} .*{remedy}"):
                 await store.check()
+        with closing(sqlite3.connect(path)) as connection:
+            assert connection.execute("SELECT * FROM sqlite_master").fetchall() == before
 
 
 async def test_a_file_that_is_not_there_has_no_version_and_gets_its_tables(tmp_path: Path) -> None:
@@ -336,5 +354,5 @@ async def test_a_file_that_is_not_there_has_no_version_and_gets_its_tables(tmp_p
         assert isinstance(store, Upgradable)
         assert await store.current() is None
         await store.upgrade()
-        assert await store.current() == str(len(_STEPS))
+        assert await store.current() == str(schema.SCHEMA_VERSION)
         await store.submit([_job()])

@@ -1,21 +1,23 @@
 """How `taskmq.db` is opened; its tables are in `schema_steps`.
 
-A file of an older version is upgraded by the first process that opens it; one of a newer version is refused.
+A file of an older version is upgraded by the first process that opens it; one of a newer version, or of a development
+version, is refused.
 """
 
 import os
 import secrets
 import sqlite3
 import time
+from collections.abc import Sequence
 from contextlib import closing, suppress
 from pathlib import Path
 from typing import Final
 
-from taskmq_local.database.schema_steps import STEPS
+from taskmq_local.database.schema_steps import BASELINE, FIRST_VERSION, STEPS
 
-__all__ = ["SCHEMA_VERSION", "SchemaTooNew", "make_private_folder", "open_connection"]
+__all__ = ["SCHEMA_VERSION", "SchemaMismatch", "make_private_folder", "open_connection"]
 
-SCHEMA_VERSION: Final = len(STEPS)
+SCHEMA_VERSION: Final = FIRST_VERSION + len(STEPS)
 
 _PRAGMAS: Final = (
     "journal_mode = WAL",
@@ -30,17 +32,20 @@ _PRAGMAS: Final = (
 _PAUSE = 0.005
 
 
-class SchemaTooNew(Exception):
-    """The file was written by a newer taskmq."""
+class SchemaMismatch(Exception):
+    """The file was written by a newer taskmq, or by a development version."""
 
 
-def open_connection(path: Path, *, patience: float) -> sqlite3.Connection:
+def open_connection(path: Path, *, patience: float, later: Sequence[str] = ()) -> sqlite3.Connection:
     """A connection to `path`, whose directory and tables are made when they are not there.
 
     Safe when several processes do so at the same time.
 
+    Args:
+        later: steps that come after those of this code, for tests of them.
+
     Raises:
-        SchemaTooNew: a newer taskmq wrote the file.
+        SchemaMismatch: a newer taskmq wrote the file, or a development version.
         sqlite3.Error: it cannot be opened, or stays locked for `patience` seconds.
         OSError: the directory cannot be made.
     """
@@ -53,7 +58,7 @@ def open_connection(path: Path, *, patience: float) -> sqlite3.Connection:
             path, timeout=0, isolation_level=None, cached_statements=256, check_same_thread=False
         )
         try:
-            _prepare(connection)
+            _prepare(connection, (*STEPS, *later))
         except sqlite3.OperationalError as error:
             connection.close()
             if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > give_up:
@@ -93,22 +98,28 @@ def _make_file(path: Path) -> None:
         draft.unlink(missing_ok=True)
 
 
-def _prepare(connection: sqlite3.Connection) -> None:
+def _prepare(connection: sqlite3.Connection, steps: Sequence[str]) -> None:
     for pragma in _PRAGMAS:
         connection.execute(f"PRAGMA {pragma}")
-    if _version(connection) == SCHEMA_VERSION:
+    newest = FIRST_VERSION + len(steps)
+    if _version(connection) == newest:
         return
     connection.execute("BEGIN IMMEDIATE")
     # Another process may have been faster, or another version: look again under the lock.
     version = _version(connection)
-    if version < SCHEMA_VERSION:
-        for step in STEPS[version:]:
+    if 0 < version < FIRST_VERSION:
+        raise SchemaMismatch(
+            f"the file has schema {version}, which a development version of taskmq made before the first release, "
+            "and which cannot be upgraded: name another directory, or move this one away"
+        )
+    if version > newest:
+        raise SchemaMismatch(f"the file has schema {version}, this taskmq knows up to {newest}: upgrade taskmq")
+    if version < newest:
+        for step in steps[version - FIRST_VERSION :] if version else (BASELINE, *steps):
             for statement in step.split(";"):
                 connection.execute(statement)
-        connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
+        connection.execute(f"PRAGMA user_version = {newest}")
     connection.execute("COMMIT")
-    if version > SCHEMA_VERSION:
-        raise SchemaTooNew(f"the file has schema {version}, this taskmq knows up to {SCHEMA_VERSION}: upgrade taskmq")
 
 
 def _version(connection: sqlite3.Connection) -> int:

@@ -1,4 +1,4 @@
-"""The tables of `taskmq.db`, and how they came to be.
+"""The tables of `taskmq.db`, in the first version and those after it.
 
 A message is written once, into `messages`; where it stands is a narrow row beside it, so that taking and giving
 back a large message moves a few bytes. Its id is its place in the queue:
@@ -35,9 +35,11 @@ A released step is never changed: a new version is a new step.
 
 from typing import Final
 
-__all__ = ["STEPS"]
+__all__ = ["BASELINE", "FIRST_VERSION", "STEPS"]
 
-_VERSION_1: Final = """
+FIRST_VERSION: Final = 100
+"""Lower ones are those of development versions, which no code reads."""
+BASELINE: Final = """
     CREATE TABLE queues (id INTEGER PRIMARY KEY AUTOINCREMENT, name TEXT NOT NULL UNIQUE);
     INSERT INTO queues (name) VALUES ('taskmq.unroutable');
     CREATE TABLE messages (
@@ -78,24 +80,15 @@ _VERSION_1: Final = """
     CREATE TABLE owners (name TEXT PRIMARY KEY) WITHOUT ROWID;
     CREATE TABLE consumers (owner TEXT NOT NULL, number INTEGER NOT NULL, queue INTEGER NOT NULL);
     CREATE TABLE counters (name TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID;
-    INSERT INTO counters VALUES ('message', 0);
     CREATE TABLE results (
         seq INTEGER PRIMARY KEY AUTOINCREMENT,
         job_id TEXT NOT NULL UNIQUE,
         state TEXT NOT NULL,
         expires INTEGER NOT NULL,
-        record BLOB NOT NULL
+        record BLOB NOT NULL,
+        remembered INTEGER NOT NULL DEFAULT 0
     );
     CREATE INDEX results_expires ON results (expires);
-    CREATE TABLE occurrences (
-        id TEXT PRIMARY KEY,
-        owner TEXT NOT NULL,
-        until INTEGER,
-        expires INTEGER NOT NULL
-    ) WITHOUT ROWID;
-    CREATE INDEX occurrences_expires ON occurrences (expires);
-"""
-_VERSION_2: Final = """
     CREATE TABLE starts (job_id TEXT PRIMARY KEY, begun INTEGER NOT NULL, expires INTEGER NOT NULL) WITHOUT ROWID;
     CREATE INDEX starts_expires ON starts (expires);
     CREATE TABLE waiting (
@@ -108,8 +101,6 @@ _VERSION_2: Final = """
         message BLOB NOT NULL
     );
     CREATE INDEX waiting_due ON waiting (due, version);
-"""
-_VERSION_3: Final = """
     CREATE TABLE capacities (queue INTEGER PRIMARY KEY, length INTEGER, bytes INTEGER);
     CREATE TABLE turns (
         queue INTEGER PRIMARY KEY,
@@ -117,16 +108,12 @@ _VERSION_3: Final = """
         taker INTEGER NOT NULL,
         is_leaving INTEGER NOT NULL DEFAULT 0
     );
-"""
-_VERSION_4: Final = """
     CREATE TABLE broadcasts (
         seq INTEGER PRIMARY KEY AUTOINCREMENT,
         expires INTEGER NOT NULL,
         topic TEXT NOT NULL,
         body BLOB NOT NULL
     );
-"""
-_VERSION_5: Final = """
     CREATE TABLE keys (
         key TEXT PRIMARY KEY,
         owner TEXT NOT NULL,
@@ -135,9 +122,6 @@ _VERSION_5: Final = """
         note TEXT NOT NULL
     ) WITHOUT ROWID;
     CREATE INDEX keys_until ON keys (until);
-    INSERT INTO counters VALUES ('lease', 0);
-"""
-_VERSION_6: Final = """
     CREATE TABLE progress (
         job_id TEXT PRIMARY KEY,
         attempt INTEGER NOT NULL,
@@ -159,8 +143,6 @@ _VERSION_6: Final = """
         value BLOB NOT NULL,
         PRIMARY KEY (job_id, name)
     ) WITHOUT ROWID;
-"""
-_VERSION_7: Final = """
     CREATE TABLE revocations (
         job_id TEXT PRIMARY KEY,
         reason TEXT NOT NULL,
@@ -168,10 +150,6 @@ _VERSION_7: Final = """
         until INTEGER NOT NULL
     ) WITHOUT ROWID;
     CREATE INDEX revocations_until ON revocations (until);
-    INSERT INTO counters VALUES ('revocation', 0);
-"""
-_VERSION_8: Final = """
-    DROP TABLE occurrences;
     CREATE TABLE schedule_records (
         name TEXT PRIMARY KEY,
         version TEXT NOT NULL,
@@ -187,11 +165,8 @@ _VERSION_8: Final = """
         definition BLOB,
         PRIMARY KEY (scope, name)
     ) WITHOUT ROWID;
-    INSERT INTO counters VALUES ('schedule', 0);
-    ALTER TABLE results ADD COLUMN remembered INTEGER NOT NULL DEFAULT 0;
     CREATE TABLE claims (key TEXT PRIMARY KEY, expires INTEGER NOT NULL, record BLOB NOT NULL) WITHOUT ROWID;
     CREATE INDEX claims_expires ON claims (expires);
-    INSERT INTO counters VALUES ('claim', 0);
     CREATE TABLE limits (
         key TEXT PRIMARY KEY,
         arrival REAL NOT NULL,
@@ -221,9 +196,13 @@ _VERSION_8: Final = """
         expires INTEGER NOT NULL,
         run INTEGER NOT NULL DEFAULT 0,
         token INTEGER NOT NULL DEFAULT 0,
-        cancelled TEXT
+        cancelled TEXT,
+        started INTEGER NOT NULL DEFAULT 0,
+        tenant TEXT NOT NULL DEFAULT ''
     );
     CREATE INDEX flows_expires ON flows (expires);
+    CREATE INDEX flows_started ON flows (started, id);
+    CREATE INDEX flows_tenant ON flows (tenant, started, id);
     CREATE TABLE flow_nodes (
         flow INTEGER NOT NULL,
         key TEXT NOT NULL,
@@ -272,8 +251,6 @@ _VERSION_8: Final = """
     CREATE INDEX flow_lanes_place ON flow_lanes (flow, lane, place);
     CREATE TABLE flow_ends (place INTEGER PRIMARY KEY AUTOINCREMENT, flow INTEGER NOT NULL, key TEXT NOT NULL);
     CREATE INDEX flow_ends_flow ON flow_ends (flow, place);
-"""
-_VERSION_9: Final = """
     CREATE TABLE flow_appends (
         flow INTEGER NOT NULL,
         node TEXT NOT NULL,
@@ -281,24 +258,8 @@ _VERSION_9: Final = """
         number INTEGER NOT NULL,
         PRIMARY KEY (flow, node, name)
     ) WITHOUT ROWID;
+    INSERT INTO counters VALUES ('message', 0), ('lease', 0), ('revocation', 0), ('schedule', 0), ('claim', 0)
 """
-_VERSION_10: Final = """
-    ALTER TABLE flows ADD COLUMN started INTEGER NOT NULL DEFAULT 0;
-    ALTER TABLE flows ADD COLUMN tenant TEXT NOT NULL DEFAULT '';
-    UPDATE flows SET tenant = substr(id, 1, instr(id, ':')) WHERE id GLOB '@*:*';
-    CREATE INDEX flows_started ON flows (started, id);
-    CREATE INDEX flows_tenant ON flows (tenant, started, id);
-"""
-STEPS: Final = (
-    _VERSION_1,
-    _VERSION_2,
-    _VERSION_3,
-    _VERSION_4,
-    _VERSION_5,
-    _VERSION_6,
-    _VERSION_7,
-    _VERSION_8,
-    _VERSION_9,
-    _VERSION_10,
-)
-"""One for each version, from 1 on: statements, separated by semicolons."""
+"""Makes the tables of the first version: statements, separated by semicolons."""
+STEPS: Final[tuple[str, ...]] = ()
+"""One for each version after the first, of statements as in the baseline."""

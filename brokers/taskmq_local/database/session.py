@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Final
 
 from taskmq.model.backoff import Backoff
-from taskmq_local.database.schema import SchemaTooNew, open_connection
+from taskmq_local.database.schema import SchemaMismatch, open_connection
 from taskmq_local.database.work import DatabaseFailure, Durability, Work
 
 __all__ = ["DatabaseSession"]
@@ -65,7 +65,7 @@ class DatabaseSession:
             except _REQUEST_ERRORS:
                 self._roll_back()
                 raise
-            except (sqlite3.Error, OSError, SchemaTooNew) as error:
+            except (sqlite3.Error, OSError, SchemaMismatch) as error:
                 self._roll_back()
                 code = _primary_code(error)
                 self.is_waiting = code in _LOCKED

@@ -21,16 +21,15 @@ from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, pool, text
-from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import create_async_engine
 
 from taskmq.errors import StoreMismatch
 from taskmq_sql.jobs.partitions import make_partitions
-from taskmq_sql.jobs.tables import HEAD, SCHEMA, VERSION_TABLE, setting
+from taskmq_sql.jobs.tables import HEAD, SCHEMA, VERSION_TABLE
 from taskmq_sql.migrations.views import make_views
-from taskmq_sql.postgres.database import encoding_refusal
-from taskmq_sql.urls import plain_url
+from taskmq_sql.postgres.database import encoding_refusal, revision_refusal
+from taskmq_sql.urls import address_of, plain_url
 
 __all__ = ["current", "revisions", "upgrade"]
 
@@ -42,7 +41,9 @@ _LOCKED: Final = "55P03"
 _TRIES: Final = 12
 _PAUSE: Final = 1.0
 _HERE: Final = Path(__file__).parent
-_UNDERSTOOD_BY: Final = "understood_by"
+_WRITE_UNDERSTOOD: Final = f"""
+insert into {SCHEMA}.setting (name, value) values ('understood_by', :value)
+on conflict (name) do update set value = excluded.value"""
 
 
 async def upgrade(url: str, revision: str = "head", *, later: Sequence[Path] = (), patience: float = 5.0) -> None:
@@ -60,7 +61,7 @@ async def upgrade(url: str, revision: str = "head", *, later: Sequence[Path] = (
         patience: seconds for which it waits for a table at a time.
 
     Raises:
-        StoreMismatch: the database cannot hold every text.
+        StoreMismatch: the database cannot hold every text, or has tables of a version that this code does not know.
     """
 
     def work(connection: Connection) -> None:
@@ -68,9 +69,13 @@ async def upgrade(url: str, revision: str = "head", *, later: Sequence[Path] = (
         # Behind the lock of several that upgrade: for that one they wait as long as it takes.
         connection.execute(text(f"set local lock_timeout = {round(patience * 1000)}"))
         config = _config(later)
+        scripts = ScriptDirectory.from_config(config)
+        found = _current(connection)
+        if found is not None and found not in _numbers(scripts):
+            raise StoreMismatch(revision_refusal(address_of(url), found))
         config.attributes["connection"] = connection
         command.upgrade(config, revision)
-        _say_who_understands(connection, ScriptDirectory.from_config(config))
+        _write_who_understands(connection, scripts)
         make_partitions(connection)
         if _current(connection) == HEAD:
             make_views(connection)
@@ -95,7 +100,11 @@ async def current(url: str) -> str | None:
 
 def revisions() -> list[str]:
     """All revisions that this code knows, the first one first."""
-    return [script.revision for script in ScriptDirectory.from_config(_config()).walk_revisions()][::-1]
+    return _numbers(ScriptDirectory.from_config(_config()))
+
+
+def _numbers(scripts: ScriptDirectory) -> list[str]:
+    return [script.revision for script in scripts.walk_revisions()][::-1]
 
 
 def _current(connection: Connection) -> str | None:
@@ -116,15 +125,14 @@ def _prepare(connection: Connection) -> None:
         connection.execute(text(f"create schema {SCHEMA}"))
 
 
-def _say_who_understands(connection: Connection, scripts: ScriptDirectory) -> None:
+def _write_who_understands(connection: Connection, scripts: ScriptDirectory) -> None:
     understood: list[str] = []
     script = scripts.get_revision(str(_current(connection)))
     while getattr(script.module, "understood_by_previous", False):
         previous = str(script.down_revision)
         understood.append(previous)
         script = scripts.get_revision(previous)
-    said = insert(setting).values(name=_UNDERSTOOD_BY, value=" ".join(understood))
-    connection.execute(said.on_conflict_do_update(index_elements=["name"], set_={"value": said.excluded.value}))
+    connection.execute(text(_WRITE_UNDERSTOOD), {"value": " ".join(understood)})
 
 
 def _config(later: Sequence[Path] = ()) -> Config:

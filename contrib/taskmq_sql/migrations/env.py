@@ -5,13 +5,12 @@ from typing import cast
 from alembic import context
 from sqlalchemy import Connection
 
-from taskmq_sql.jobs.tables import SCHEMA, metadata
+from taskmq_sql.jobs.tables import SCHEMA, VERSION_TABLE
 
 connection = cast("Connection", context.config.attributes["connection"])
 context.configure(
     connection=connection,
-    target_metadata=metadata,
-    version_table="schema_version",
+    version_table=VERSION_TABLE,
     version_table_schema=SCHEMA,
 )
 with context.begin_transaction():

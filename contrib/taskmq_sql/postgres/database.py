@@ -6,13 +6,13 @@ import asyncpg  # pyright: ignore[reportMissingTypeStubs]
 
 from taskmq.contracts.jobs import SLOTS, slot_of
 from taskmq.errors import StoreMismatch
-from taskmq_sql.jobs.tables import HEAD, VERSION_TABLE
+from taskmq_sql.jobs.tables import BASELINE, HEAD, SCHEMA, VERSION_TABLE
 from taskmq_sql.postgres.connections import HOT, LISTS, LOOKUPS, WALKS, Connection, Connections
 from taskmq_sql.postgres.names import Names
 from taskmq_sql.postgres.upkeep.days import make_days
 from taskmq_sql.urls import address_of, plain_url
 
-__all__ = ["Database", "encoding_refusal"]
+__all__ = ["Database", "encoding_refusal", "revision_refusal"]
 
 _READERS: Final = 2
 # One over all days takes 15 KB at the server for each of them.
@@ -104,7 +104,7 @@ class Database:
         revision = None if row is None else row["revision"]
         understood = "" if row is None else row["understood_by"] or ""
         if row is None or (revision != HEAD and HEAD not in understood.split()):
-            raise StoreMismatch(_mismatch(self.address, revision))
+            raise StoreMismatch(revision_refusal(self.address, revision))
         if refusal := encoding_refusal(row["database"], row["encoding"]):
             raise StoreMismatch(f"{self.address}: {refusal}")
         self.slots = int(row["slots"])
@@ -122,9 +122,16 @@ def encoding_refusal(database: str, encoding: str) -> str:
     )
 
 
-def _mismatch(address: str, revision: str | None) -> str:
+def revision_refusal(address: str, revision: str | None) -> str:
+    """Why this version does not work with tables of `revision` (None: there are none), and what to do about it."""
     if revision is None:
         return f"{address} has no tables of taskmq yet; this version works with {HEAD}: run `taskmq store upgrade`"
+    if revision < BASELINE:
+        return (
+            f"{address} has tables of revision {revision}, which a development version of taskmq made before the "
+            "first release, and which cannot be upgraded: name another database, or delete what taskmq has in this "
+            f'one with "drop schema {SCHEMA} cascade"; then run `taskmq store upgrade`'
+        )
     if revision < HEAD:
         return (
             f"{address} has tables of revision {revision}, this version works with {HEAD}: run `taskmq store upgrade`"

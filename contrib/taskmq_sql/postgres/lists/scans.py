@@ -25,7 +25,8 @@ from taskmq.model.jobs.filters import UNSUCCESSFUL, JobFilter
 from taskmq.model.states import TERMINAL, JobState
 from taskmq_sql.jobs.codes import CODES, STATES
 from taskmq_sql.jobs.partitions import DAY
-from taskmq_sql.jobs.tables import SCHEMA, job, job_detail, job_history
+from taskmq_sql.jobs.tables import SCHEMA
+from taskmq_sql.postgres.statements import JOB_COLUMNS
 
 __all__ = ["BOUND", "Known", "Scan", "Statement", "first_id", "page_of", "scans"]
 
@@ -41,14 +42,13 @@ _STARTS: Final = "when first_started >= due then first_started when started >= d
 _NOW: Final = f"(select {SCHEMA}.now_ms())"
 _ARRAYS: Final = {"tenant": "int[]", "state": "smallint[]"}
 _LAST_INSTANT: Final = 2**48 - 1
-# Those that both tables have.
-_COLUMNS: Final = ", ".join(
-    column.name for column in job.columns if column.name in job_history.columns and column.name != "body"
-)
-_DETAIL: Final = f"(select detail from {SCHEMA}.{job_detail.name} d where d.id = t.id) as detail"
+_LIVE: Final = "job"
+_ENDED: Final = "job_history"
+_COLUMNS: Final = JOB_COLUMNS.removesuffix(", body")
+_DETAIL: Final = f"(select detail from {SCHEMA}.job_detail d where d.id = t.id) as detail"
 _LISTED: Final = {
-    job.name: f"select {_COLUMNS}, null::bigint as finished, null::text as content_type, {_DETAIL}",
-    job_history.name: f"select {_COLUMNS}, finished, content_type, retried_as, {_DETAIL}",
+    _LIVE: f"select {_COLUMNS}, null::bigint as finished, null::text as content_type, {_DETAIL}",
+    _ENDED: f"select {_COLUMNS}, finished, content_type, retried_as, {_DETAIL}",
 }
 
 Statement = tuple[str, list[object]]
@@ -94,7 +94,7 @@ class Scan(msgspec.Struct, frozen=True):
         Args:
             floor: where the walk ends.
         """
-        if self.until_submitted is None or self.table != job_history.name:
+        if self.until_submitted is None or self.table != _ENDED:
             return [self]
         recent = min(newest, self.until_submitted) - DAY
         first = msgspec.structs.replace(
@@ -140,7 +140,7 @@ class Scan(msgspec.Struct, frozen=True):
 
     def _all(self, after: str | None, until: str | None) -> list[_Part]:
         found = [*self._range(after, until), *self.rest]
-        if until is not None and self.table == job_history.name:
+        if until is not None and self.table == _ENDED:
             found.append(_ended_after(until))
         return found
 
@@ -177,21 +177,21 @@ def scans(which: JobFilter, known: Known) -> list[Scan]:
     states = {CODES[state] for state in which.states if state in CODES}
     terminal = {CODES[state] for state in TERMINAL}
     if which.retried != "yes" and (not which.states or states - terminal):
-        found.append(_scan(job.name, which, known, states=states - terminal))
+        found.append(_scan(_LIVE, which, known, states=states - terminal))
     if not which.states:
-        found.append(_scan(job_history.name, which, known))
+        found.append(_scan(_ENDED, which, known))
     elif _SUCCEEDED in states:
-        found.append(_scan(job_history.name, which, known, states=states & terminal))
+        found.append(_scan(_ENDED, which, known, states=states & terminal))
     else:
         # One walk a state: each has an index of its own in which it is a small part.
-        found += [_scan(job_history.name, which, known, state=state) for state in sorted(states & terminal)]
+        found += [_scan(_ENDED, which, known, state=state) for state in sorted(states & terminal)]
     return found
 
 
 def _scan(
     table: str, which: JobFilter, known: Known, *, states: Iterable[int] = (), state: int | None = None
 ) -> Scan:
-    is_history = table == job_history.name
+    is_history = table == _ENDED
     names = _leading(known, state) if is_history and known.ids is None else {}
     conditions: list[_Part] = []
     if is_history and which.submitted_from is not None:
@@ -269,7 +269,7 @@ def _row_conditions(which: JobFilter, *, is_history: bool) -> list[_Part]:
         found += _retried(which)
     if which.labels:
         has_all = " and ".join(["d.detail::json -> 'labels' ->> {}::text = {}"] * len(which.labels))
-        detail = f"exists (select from {SCHEMA}.{job_detail.name} d where d.id = t.id and {has_all})"
+        detail = f"exists (select from {SCHEMA}.job_detail d where d.id = t.id and {has_all})"
         found.append((detail, tuple(part for label in which.labels for part in label)))
     return found
 

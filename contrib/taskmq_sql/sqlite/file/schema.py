@@ -13,6 +13,7 @@ The version is the file's `user_version`. Its `application_id` tells a job store
 
 import secrets
 import sqlite3
+from collections.abc import Sequence
 from typing import Final
 
 from taskmq.errors import StoreMismatch
@@ -45,19 +46,28 @@ _LIVE: Final = """
     key TEXT,
     detail TEXT"""
 
-_FIRST: Final = f"""
+_JOBS: Final = f"""
 CREATE TABLE name (id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE);
 CREATE TABLE job ({_LIVE},
-    body BLOB NOT NULL
+    body BLOB NOT NULL,
+    has_dependents INTEGER,
+    scheduled INTEGER,
+    first_started INTEGER,
+    outages INTEGER
 );
 CREATE TABLE job_history ({_LIVE},
     finished INTEGER NOT NULL,
     content_type TEXT,
     body BLOB NOT NULL,
-    result BLOB
+    result BLOB,
+    scheduled INTEGER,
+    retried_as BLOB,
+    first_started INTEGER
 );
 CREATE INDEX job_history_tenant ON job_history (tenant, id);
 CREATE INDEX job_history_task ON job_history (tenant, task, id);
+-- Archives read a day at a time.
+CREATE INDEX job_history_finished ON job_history (finished, id);
 CREATE INDEX job_history_state ON job_history (state, id) WHERE state <> 8;
 CREATE INDEX job_history_tenant_state ON job_history (tenant, state, id) WHERE state <> 8;
 CREATE TABLE job_key (
@@ -90,16 +100,35 @@ CREATE TABLE attempt (
 CREATE INDEX attempt_job ON attempt (id);
 CREATE TABLE event (
     id BLOB NOT NULL, version INTEGER NOT NULL, at INTEGER NOT NULL, kind TEXT NOT NULL, state INTEGER NOT NULL,
-    by TEXT NOT NULL, note TEXT NOT NULL
+    by TEXT NOT NULL, note TEXT NOT NULL, started INTEGER
 );
 CREATE INDEX event_job ON event (id);
+CREATE INDEX event_at ON event (at);
 CREATE TABLE lease (
     key TEXT NOT NULL PRIMARY KEY, token INTEGER NOT NULL, owner TEXT, until INTEGER NOT NULL, note TEXT NOT NULL
-) WITHOUT ROWID
-"""
-
-_UNIQUE: Final = """
-CREATE TABLE unique_key (name TEXT NOT NULL PRIMARY KEY, id BLOB NOT NULL, until INTEGER NOT NULL) WITHOUT ROWID
+) WITHOUT ROWID;
+CREATE TABLE unique_key (name TEXT NOT NULL PRIMARY KEY, id BLOB NOT NULL, until INTEGER NOT NULL) WITHOUT ROWID;
+CREATE TABLE gated (
+    id BLOB NOT NULL PRIMARY KEY, due INTEGER NOT NULL, queue INTEGER NOT NULL, tenant INTEGER NOT NULL,
+    slot INTEGER NOT NULL, priority INTEGER NOT NULL, gate TEXT NOT NULL
+) WITHOUT ROWID;
+CREATE INDEX gated_order ON gated (slot, gate, priority DESC, due, id);
+CREATE INDEX gated_tenant ON gated (tenant);
+CREATE TABLE dependency (
+    upstream BLOB NOT NULL, dependent BLOB NOT NULL, condition INTEGER NOT NULL, PRIMARY KEY (upstream, dependent)
+) WITHOUT ROWID;
+CREATE INDEX dependency_dependent ON dependency (dependent, upstream);
+CREATE TABLE upstream_end (number INTEGER PRIMARY KEY AUTOINCREMENT, id BLOB NOT NULL, state INTEGER NOT NULL);
+CREATE TABLE bulk (
+    id TEXT NOT NULL PRIMARY KEY, tenant TEXT, due INTEGER NOT NULL, ended INTEGER, version INTEGER NOT NULL,
+    content TEXT NOT NULL, key TEXT
+) WITHOUT ROWID;
+CREATE INDEX bulk_open ON bulk (due, id) WHERE ended IS NULL;
+CREATE INDEX bulk_tenant ON bulk (tenant, id);
+CREATE UNIQUE INDEX bulk_key ON bulk (key);
+CREATE TABLE report_key (
+    number INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT NOT NULL UNIQUE, secret BLOB NOT NULL, created INTEGER NOT NULL
+)
 """
 
 _IDENTITY: Final = """
@@ -157,10 +186,7 @@ CREATE TABLE occurrence (
     schedule INTEGER NOT NULL, instant INTEGER NOT NULL, run TEXT NOT NULL, at INTEGER NOT NULL, kind TEXT NOT NULL,
     job BLOB, PRIMARY KEY (schedule, instant, run)
 ) WITHOUT ROWID;
-CREATE INDEX occurrence_at ON occurrence (at)
-"""
-
-_CATALOGUE: Final = """
+CREATE INDEX occurrence_at ON occurrence (at);
 CREATE TABLE definition (
     tenant INTEGER NOT NULL, name TEXT NOT NULL, version INTEGER NOT NULL, is_deleted INTEGER NOT NULL,
     PRIMARY KEY (tenant, name)
@@ -175,57 +201,13 @@ CREATE TABLE task_registration (
 )
 """
 
-_SHARING: Final = """
-CREATE TABLE sharing (id INTEGER PRIMARY KEY CHECK (id = 1), version INTEGER NOT NULL, content TEXT NOT NULL)
-"""
-
-_DEPENDENCIES: Final = """
-ALTER TABLE job ADD COLUMN has_dependents INTEGER;
-CREATE TABLE dependency (
-    upstream BLOB NOT NULL, dependent BLOB NOT NULL, condition INTEGER NOT NULL, PRIMARY KEY (upstream, dependent)
-) WITHOUT ROWID;
-CREATE INDEX dependency_dependent ON dependency (dependent, upstream);
-CREATE TABLE upstream_end (number INTEGER PRIMARY KEY AUTOINCREMENT, id BLOB NOT NULL, state INTEGER NOT NULL)
-"""
-
-_HISTORY: Final = """
-CREATE TABLE job_log (
-    number INTEGER PRIMARY KEY AUTOINCREMENT, at INTEGER NOT NULL, token INTEGER NOT NULL, line INTEGER NOT NULL,
-    attempt INTEGER NOT NULL, level INTEGER NOT NULL, job TEXT NOT NULL, tenant TEXT NOT NULL, task TEXT NOT NULL,
-    queue TEXT NOT NULL, worker TEXT NOT NULL, logger TEXT NOT NULL, message TEXT NOT NULL, UNIQUE (job, token, line)
+_SHARES: Final = """
+CREATE TABLE sharing (id INTEGER PRIMARY KEY CHECK (id = 1), version INTEGER NOT NULL, content TEXT NOT NULL);
+CREATE TABLE quotas (id INTEGER PRIMARY KEY CHECK (id = 1), version INTEGER NOT NULL, content TEXT NOT NULL);
+CREATE TABLE quota_usage (
+    name TEXT NOT NULL PRIMARY KEY, day INTEGER NOT NULL, jobs INTEGER NOT NULL, bytes INTEGER NOT NULL,
+    used_until REAL NOT NULL
 );
-CREATE INDEX job_log_level ON job_log (level, at);
-CREATE INDEX job_log_tenant ON job_log (tenant, number);
-CREATE TABLE rollup (
-    minute INTEGER NOT NULL, task TEXT NOT NULL, queue TEXT NOT NULL, tenant TEXT NOT NULL, figures TEXT NOT NULL,
-    PRIMARY KEY (minute, task, queue, tenant)
-) WITHOUT ROWID;
-CREATE TABLE run_failure (
-    number INTEGER PRIMARY KEY AUTOINCREMENT, at INTEGER NOT NULL, seconds REAL, attempt INTEGER NOT NULL,
-    job TEXT NOT NULL, event TEXT NOT NULL, task TEXT NOT NULL, queue TEXT NOT NULL, tenant TEXT NOT NULL,
-    worker TEXT NOT NULL, error TEXT NOT NULL, reason TEXT NOT NULL
-);
-CREATE INDEX run_failure_at ON run_failure (at);
-CREATE INDEX run_failure_job ON run_failure (job);
-CREATE INDEX run_failure_tenant ON run_failure (tenant, number);
-CREATE TABLE alert_rule (
-    tenant TEXT NOT NULL, name TEXT NOT NULL, version INTEGER NOT NULL, content TEXT NOT NULL,
-    PRIMARY KEY (tenant, name)
-) WITHOUT ROWID;
-CREATE TABLE alert (
-    tenant TEXT NOT NULL, rule TEXT NOT NULL, subject TEXT NOT NULL, version INTEGER NOT NULL,
-    changed INTEGER NOT NULL, content TEXT NOT NULL, PRIMARY KEY (tenant, rule, subject)
-) WITHOUT ROWID;
-CREATE TABLE alert_silence (
-    id TEXT NOT NULL PRIMARY KEY, tenant TEXT NOT NULL, ends INTEGER NOT NULL, content TEXT NOT NULL
-) WITHOUT ROWID;
-CREATE TABLE alert_notice (
-    id TEXT NOT NULL PRIMARY KEY, at INTEGER NOT NULL, next_at INTEGER, tries INTEGER NOT NULL, content TEXT NOT NULL
-) WITHOUT ROWID;
-CREATE INDEX alert_notice_next ON alert_notice (next_at)
-"""
-
-_NODES: Final = """
 CREATE TABLE node (
     name TEXT NOT NULL PRIMARY KEY, id TEXT NOT NULL, told TEXT NOT NULL, lost_after INTEGER,
     heartbeat INTEGER NOT NULL, registered INTEGER NOT NULL, epoch INTEGER NOT NULL, is_busy INTEGER NOT NULL,
@@ -242,110 +224,62 @@ CREATE INDEX allocation_label ON allocation (label, id);
 CREATE INDEX allocation_ended ON allocation (ended)
 """
 
-_QUOTAS: Final = """
-CREATE TABLE quotas (id INTEGER PRIMARY KEY CHECK (id = 1), version INTEGER NOT NULL, content TEXT NOT NULL);
-CREATE TABLE quota_usage (
-    name TEXT NOT NULL PRIMARY KEY, day INTEGER NOT NULL, jobs INTEGER NOT NULL, bytes INTEGER NOT NULL,
-    used_until REAL NOT NULL
-)
-"""
-
-_NOTICES_OF_TENANTS: Final = """
-ALTER TABLE alert_notice ADD COLUMN tenant TEXT NOT NULL DEFAULT '';
-UPDATE alert_notice SET tenant = coalesce(json_extract(content, '$.rule.tenant'), '');
-CREATE INDEX alert_notice_tenant ON alert_notice (tenant, at)
-"""
-# Archives read a day at a time.
-_ENDS: Final = "CREATE INDEX job_history_finished ON job_history (finished, id)"
-_BULKS: Final = """
-CREATE TABLE bulk (
-    id TEXT NOT NULL PRIMARY KEY, tenant TEXT, due INTEGER NOT NULL, ended INTEGER, version INTEGER NOT NULL,
-    content TEXT NOT NULL
+_HISTORY: Final = """
+CREATE TABLE job_log (
+    number INTEGER PRIMARY KEY AUTOINCREMENT, at INTEGER NOT NULL, token INTEGER NOT NULL, line INTEGER NOT NULL,
+    attempt INTEGER NOT NULL, level INTEGER NOT NULL, job TEXT NOT NULL, tenant TEXT NOT NULL, task TEXT NOT NULL,
+    queue TEXT NOT NULL, worker TEXT NOT NULL, logger TEXT NOT NULL, message TEXT NOT NULL, UNIQUE (job, token, line)
+);
+CREATE INDEX job_log_level ON job_log (level, at);
+CREATE INDEX job_log_tenant ON job_log (tenant, number);
+CREATE TABLE rollup (
+    minute INTEGER NOT NULL, task TEXT NOT NULL, queue TEXT NOT NULL, tenant TEXT NOT NULL, figures TEXT NOT NULL,
+    PRIMARY KEY (minute, task, queue, tenant)
 ) WITHOUT ROWID;
-CREATE INDEX bulk_open ON bulk (due, id) WHERE ended IS NULL;
-CREATE INDEX bulk_tenant ON bulk (tenant, id)
-"""
-
-_GATES: Final = """
-CREATE TABLE gated (
-    id BLOB NOT NULL PRIMARY KEY, due INTEGER NOT NULL, queue INTEGER NOT NULL, tenant INTEGER NOT NULL,
-    slot INTEGER NOT NULL, priority INTEGER NOT NULL, gate TEXT NOT NULL
-) WITHOUT ROWID;
-CREATE INDEX gated_order ON gated (slot, gate, priority DESC, due, id);
-CREATE INDEX gated_tenant ON gated (tenant)
-"""
-
-_BULK_KEYS: Final = """
-ALTER TABLE bulk ADD COLUMN key TEXT;
-CREATE UNIQUE INDEX bulk_key ON bulk (key)
-"""
-
-_SUMS: Final = """
 CREATE TABLE rollup_sum (
     minute INTEGER NOT NULL, kind INTEGER NOT NULL, task TEXT NOT NULL, queue TEXT NOT NULL, tenant TEXT NOT NULL,
     figures TEXT NOT NULL, PRIMARY KEY (kind, tenant, minute, task, queue)
 ) WITHOUT ROWID;
-CREATE INDEX rollup_sum_minute ON rollup_sum (minute)
+CREATE INDEX rollup_sum_minute ON rollup_sum (minute);
+CREATE TABLE run_failure (
+    number INTEGER PRIMARY KEY AUTOINCREMENT, at INTEGER NOT NULL, seconds REAL, attempt INTEGER NOT NULL,
+    job TEXT NOT NULL, event TEXT NOT NULL, task TEXT NOT NULL, queue TEXT NOT NULL, tenant TEXT NOT NULL,
+    worker TEXT NOT NULL, error TEXT NOT NULL, reason TEXT NOT NULL, message TEXT NOT NULL DEFAULT '',
+    traceback TEXT NOT NULL DEFAULT ''
+);
+CREATE INDEX run_failure_at ON run_failure (at);
+CREATE INDEX run_failure_job ON run_failure (job);
+CREATE INDEX run_failure_tenant ON run_failure (tenant, number);
+CREATE TABLE alert_rule (
+    tenant TEXT NOT NULL, name TEXT NOT NULL, version INTEGER NOT NULL, content TEXT NOT NULL,
+    PRIMARY KEY (tenant, name)
+) WITHOUT ROWID;
+CREATE TABLE alert (
+    tenant TEXT NOT NULL, rule TEXT NOT NULL, subject TEXT NOT NULL, version INTEGER NOT NULL,
+    changed INTEGER NOT NULL, content TEXT NOT NULL, PRIMARY KEY (tenant, rule, subject)
+) WITHOUT ROWID;
+CREATE TABLE alert_silence (
+    id TEXT NOT NULL PRIMARY KEY, tenant TEXT NOT NULL, ends INTEGER NOT NULL, content TEXT NOT NULL
+) WITHOUT ROWID;
+CREATE TABLE alert_notice (
+    id TEXT NOT NULL PRIMARY KEY, at INTEGER NOT NULL, next_at INTEGER, tries INTEGER NOT NULL, content TEXT NOT NULL,
+    tenant TEXT NOT NULL DEFAULT '', host TEXT NOT NULL DEFAULT ''
+) WITHOUT ROWID;
+CREATE INDEX alert_notice_tenant ON alert_notice (tenant, at);
+CREATE INDEX alert_notice_due ON alert_notice (tenant, next_at, id) WHERE next_at IS NOT NULL
 """
 
-_RECENT_EVENTS: Final = "CREATE INDEX event_at ON event (at)"
-_FAILURE_WORDS: Final = """
-ALTER TABLE run_failure ADD COLUMN message TEXT NOT NULL DEFAULT '';
-ALTER TABLE run_failure ADD COLUMN traceback TEXT NOT NULL DEFAULT ''"""
-_REPORT_KEYS: Final = """
-CREATE TABLE report_key (
-    number INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT NOT NULL UNIQUE, secret BLOB NOT NULL, created INTEGER NOT NULL
-)
-"""
-
-_NOTICES_IN_TURN: Final = """
-ALTER TABLE alert_notice ADD COLUMN host TEXT NOT NULL DEFAULT '';
-CREATE INDEX alert_notice_due ON alert_notice (tenant, next_at, id) WHERE next_at IS NOT NULL;
-DROP INDEX alert_notice_next"""
-
-_RETRIES: Final = """
-ALTER TABLE job ADD COLUMN scheduled INTEGER;
-ALTER TABLE job_history ADD COLUMN scheduled INTEGER;
-ALTER TABLE job_history ADD COLUMN retried_as BLOB"""
-
-_INTERRUPTIONS: Final = """
-ALTER TABLE job ADD COLUMN first_started INTEGER;
-ALTER TABLE job ADD COLUMN outages INTEGER;
-ALTER TABLE job_history ADD COLUMN first_started INTEGER;
-ALTER TABLE event ADD COLUMN started INTEGER"""
-
-# One for each version, in their order. A step that was released never changes.
-_STEPS: Final = (
-    _FIRST,
-    _IDENTITY,
-    _SCHEDULES,
-    _CATALOGUE,
-    _UNIQUE,
-    _SHARING,
-    _DEPENDENCIES,
-    _HISTORY,
-    _NODES,
-    _QUOTAS,
-    _NOTICES_OF_TENANTS,
-    _ENDS,
-    _BULKS,
-    _GATES,
-    _BULK_KEYS,
-    _SUMS,
-    _RECENT_EVENTS,
-    _FAILURE_WORDS,
-    _NOTICES_IN_TURN,
-    _REPORT_KEYS,
-    _RETRIES,
-    _INTERRUPTIONS,
-)
-
-_KEYED: Final = _STEPS.index(_REPORT_KEYS) + 1
 _FIRST_KEY: Final = """
 INSERT INTO report_key (id, secret, created) VALUES (?, ?, CAST(strftime('%s', 'now') AS INTEGER) * 1000)
 """
 
-SCHEMA_VERSION: Final = len(_STEPS)
+_BASELINE: Final = (_JOBS, _IDENTITY, _SCHEDULES, _SHARES, _HISTORY)
+# Lower versions are those of development versions, which no code reads.
+_FIRST_VERSION: Final = 100
+# One for each version after the first: statements, separated by semicolons. A step that was released never changes.
+_STEPS: Final[tuple[str, ...]] = ()
+
+SCHEMA_VERSION: Final = _FIRST_VERSION + len(_STEPS)
 """The version that this taskmq works with."""
 
 
@@ -360,7 +294,11 @@ def create(connection: sqlite3.Connection) -> None:
         # Another process may have been faster: look again under the lock.
         if _is_empty(connection):
             connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-            _take_steps(connection, 0)
+            _take_steps(connection, (*_BASELINE, *_STEPS))
+            # With the tables: every backup has it, also one from before the first dispatch.
+            key = new_report_key(secrets.token_bytes(35))
+            connection.execute(_FIRST_KEY, (key.id, key.secret))
+            connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
         connection.execute("COMMIT")
 
 
@@ -370,19 +308,25 @@ def current(connection: sqlite3.Connection) -> int:
     return version
 
 
-def upgrade(connection: sqlite3.Connection) -> int:
+def upgrade(connection: sqlite3.Connection, *, later: Sequence[str] = ()) -> int:
     """Bring the tables of a store that is behind up to this version, in one transaction; the version before.
 
+    Args:
+        later: steps that come after those of this code, for tests of them.
+
     Raises:
-        StoreMismatch: the file is no job store, or of a newer version.
+        StoreMismatch: the file is no job store, or of a version that has no way to this one.
     """
     create(connection)
+    newest = SCHEMA_VERSION + len(later)
     connection.execute("BEGIN IMMEDIATE")
     try:
         version = current(connection)
-        if (reason := mismatch(connection)) and not (_is_ours(connection) and version < SCHEMA_VERSION):
+        is_behind = _is_ours(connection) and _FIRST_VERSION <= version < newest
+        if not is_behind and (reason := mismatch(connection, newest=newest)):
             raise StoreMismatch(reason)
-        _take_steps(connection, version)
+        _take_steps(connection, (*_STEPS, *later)[version - _FIRST_VERSION :])
+        connection.execute(f"PRAGMA user_version = {newest}")
     except BaseException:
         connection.execute("ROLLBACK")
         raise
@@ -390,33 +334,30 @@ def upgrade(connection: sqlite3.Connection) -> int:
     return version
 
 
-def mismatch(connection: sqlite3.Connection) -> str:
-    """Why this taskmq cannot work with the file, and what to do; empty where it can."""
+def mismatch(connection: sqlite3.Connection, *, newest: int = SCHEMA_VERSION) -> str:
+    """Why a taskmq of version `newest` cannot work with the file, and what to do; empty where it can."""
     if not _is_ours(connection):
         return "is a SQLite file, but no job store: name another path"
     version = current(connection)
-    if version < SCHEMA_VERSION:
+    if version < _FIRST_VERSION:
         return (
-            f"has the tables of version {version}, and this taskmq works with {SCHEMA_VERSION}:"
-            " run `taskmq store upgrade`"
+            f"has the tables of version {version}, which a development version of taskmq made before the first"
+            " release, and which cannot be upgraded: name another path, or move the file away with its -wal and -shm"
         )
-    if version > SCHEMA_VERSION:
+    if version < newest:
+        return f"has the tables of version {version}, and this taskmq works with {newest}: run `taskmq store upgrade`"
+    if version > newest:
         return (
-            f"has the tables of version {version}, and this taskmq works with {SCHEMA_VERSION}:"
+            f"has the tables of version {version}, and this taskmq works with {newest}:"
             " install the taskmq that has upgraded it, or a later one"
         )
     return ""
 
 
-def _take_steps(connection: sqlite3.Connection, version: int) -> None:
-    for step in _STEPS[version:]:
+def _take_steps(connection: sqlite3.Connection, steps: Sequence[str]) -> None:
+    for step in steps:
         for statement in step.split(";"):
             connection.execute(statement)
-    if version < _KEYED:
-        # With the tables: every backup has it, also one from before the first dispatch.
-        key = new_report_key(secrets.token_bytes(35))
-        connection.execute(_FIRST_KEY, (key.id, key.secret))
-    connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
 
 
 def _is_ours(connection: sqlite3.Connection) -> bool:
