@@ -37,8 +37,10 @@ class Job(CeleryHints, Generic[R_co]):
     Attributes:
         id: its id, the same in every attempt.
         task: its task's name; empty for a handle made from an id alone.
-        existing: of a submission to the store that made no job, since there was this one: the state in which it was.
-            One that has failed stays so: `app.jobs.retry(job.id)` lets it go on. None of any other handle.
+        existing: the state in which the job was, where the call that returned the handle made no job since there
+            was this one: a submission, also with `submit_many`, `clone(new_id=)` and `retry(new_id=)`. One that has
+            failed stays so: `app.jobs.retry(job.id)` lets it go on. None where the call has made the job, and of
+            handles made from an id (`app.job`); `app.jobs.get` returns the job with its `state` in their place.
     """
 
     __slots__ = ("_jobs", "_keeps_result", "_returns", "_was_sent", "existing", "id", "task")

@@ -14,6 +14,7 @@ from taskmq.contracts.broker import HeaderValue
 from taskmq.contracts.jobs import JobDetail
 from taskmq.model.envelope import Envelope
 from taskmq.model.jobs.dependencies import DependencyCondition
+from taskmq.model.states import JobState
 from taskmq.options.uniqueness import UniqueCall
 from taskmq.run.execution import Execution
 
@@ -47,6 +48,7 @@ class Submission(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         compared: its arguments as they are compared with those of a repetition; None: as they are sent.
         depends_on: names of the jobs that it waits for, each with its condition; `detail` has those that were found.
         connection: of the caller's own transaction, which commits the job.
+        existing: once it is there, the state of the job that was there before, where that is the one.
     """
 
     job_id: str | None = None
@@ -57,6 +59,7 @@ class Submission(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     compared: tuple[msgspec.Raw, msgspec.Raw] | None = None
     depends_on: tuple[tuple[str, DependencyCondition], ...] = ()
     connection: Any = None
+    existing: JobState | None = None
 
 
 class Sending(msgspec.Struct, gc=False):

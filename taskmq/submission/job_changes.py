@@ -7,19 +7,20 @@ from typing import Any, Final
 from msgspec import UNSET
 
 from taskmq.client.sessions import Sessions
-from taskmq.contracts.jobs import JobRecord
+from taskmq.contracts.jobs import JobRecord, NewJob
 from taskmq.errors import InvalidOption
 from taskmq.jobs.handle import Job
 from taskmq.model.codec import ReturnType
 from taskmq.model.envelope import LAST_INSTANT
 from taskmq.model.jobs.changes import Action, RetryMode
 from taskmq.model.keys import check_chosen_id
+from taskmq.model.states import JobState
 from taskmq.model.topology import check_queue_name, class_of
 from taskmq.model.units import Duration, parse_duration, to_ms
 from taskmq.submission.dependencies import upstream_again
 from taskmq.submission.job_queries import JobQueries
 from taskmq.submission.new_jobs import cloned, mode_of, name_of
-from taskmq.submission.stored import NOTHING, By, Change, JobRef, id_of, instant_ms
+from taskmq.submission.stored import NOTHING, By, Change, JobRef, id_of, instant_ms, of_tenant
 from taskmq.tasks.registry import TaskRegistry
 from taskmq.tasks.task import Task
 
@@ -43,6 +44,7 @@ class JobChanges(JobQueries):
         self,
         job: JobRef,
         *,
+        tenant: str | None = None,
         version: int | None = None,
         at: datetime | None = None,
         delay: Duration | None = None,
@@ -57,6 +59,7 @@ class JobChanges(JobQueries):
         """Change a job that no worker has yet; the job afterwards. What is not given stays.
 
         Args:
+            tenant: whose job it is, where `job` is an id within that tenant; so it is with the other changes.
             version: that the job must have; None: whichever it has.
             args, kwargs: in place of all its arguments.
             by, note: who, and why: for its history. By an `Actor` it is in the audit as well, by the same
@@ -67,6 +70,7 @@ class JobChanges(JobQueries):
         """
         call = self.achange(
             job,
+            tenant=tenant,
             version=version,
             at=at,
             delay=delay,
@@ -84,6 +88,7 @@ class JobChanges(JobQueries):
         self,
         job: JobRef,
         *,
+        tenant: str | None = None,
         version: int | None = None,
         at: datetime | None = None,
         delay: Duration | None = None,
@@ -118,15 +123,23 @@ class JobChanges(JobQueries):
             raise InvalidOption(
                 f"job {id_of(job)}: nothing to change: give at, delay, priority, queue, expires or arguments"
             )
-        return await self._store.edit(job, "change", version=version, change=change, now=now, by=by, note=note)
+        return await self._store.edit(
+            of_tenant(job, tenant), "change", version=version, change=change, now=now, by=by, note=note
+        )
 
-    def cancel(self, job: JobRef, *, version: int | None = None, by: By = "", note: str = "") -> JobRecord:
+    def cancel(
+        self, job: JobRef, *, tenant: str | None = None, version: int | None = None, by: By = "", note: str = ""
+    ) -> JobRecord:
         """Cancel a job: for good where no worker has it, else its worker is asked to stop it; the job afterwards."""
-        return self.sessions.run_sync(self.acancel(job, version=version, by=by, note=note), instead="acancel")
+        return self.sessions.run_sync(
+            self.acancel(job, tenant=tenant, version=version, by=by, note=note), instead="acancel"
+        )
 
-    async def acancel(self, job: JobRef, *, version: int | None = None, by: By = "", note: str = "") -> JobRecord:
+    async def acancel(
+        self, job: JobRef, *, tenant: str | None = None, version: int | None = None, by: By = "", note: str = ""
+    ) -> JobRecord:
         """Do what `cancel` does, without blocking the event loop."""
-        after = await self._do("cancel", job, version=version, by=by, note=note)
+        after = await self._do("cancel", of_tenant(job, tenant), version=version, by=by, note=note)
         if not after.state.is_final:
             reason = after.cancel_requested or ""
             if self.sessions.current().state is None:
@@ -136,26 +149,39 @@ class JobChanges(JobQueries):
                 await super().cancel_job(name_of(after), reason=reason, remember=_REMEMBERED, was_sent=True)
         return after
 
-    def hold(self, job: JobRef, *, version: int | None = None, by: By = "", note: str = "") -> JobRecord:
+    def hold(
+        self, job: JobRef, *, tenant: str | None = None, version: int | None = None, by: By = "", note: str = ""
+    ) -> JobRecord:
         """Have a job that waits not run until it is released."""
-        return self.sessions.run_sync(self.ahold(job, version=version, by=by, note=note), instead="ahold")
+        return self.sessions.run_sync(
+            self.ahold(job, tenant=tenant, version=version, by=by, note=note), instead="ahold"
+        )
 
-    async def ahold(self, job: JobRef, *, version: int | None = None, by: By = "", note: str = "") -> JobRecord:
+    async def ahold(
+        self, job: JobRef, *, tenant: str | None = None, version: int | None = None, by: By = "", note: str = ""
+    ) -> JobRecord:
         """Do what `hold` does, without blocking the event loop."""
-        return await self._do("hold", job, version=version, by=by, note=note)
+        return await self._do("hold", of_tenant(job, tenant), version=version, by=by, note=note)
 
-    def release(self, job: JobRef, *, version: int | None = None, by: By = "", note: str = "") -> JobRecord:
+    def release(
+        self, job: JobRef, *, tenant: str | None = None, version: int | None = None, by: By = "", note: str = ""
+    ) -> JobRecord:
         """Let a held job run, at its time."""
-        return self.sessions.run_sync(self.arelease(job, version=version, by=by, note=note), instead="arelease")
+        return self.sessions.run_sync(
+            self.arelease(job, tenant=tenant, version=version, by=by, note=note), instead="arelease"
+        )
 
-    async def arelease(self, job: JobRef, *, version: int | None = None, by: By = "", note: str = "") -> JobRecord:
+    async def arelease(
+        self, job: JobRef, *, tenant: str | None = None, version: int | None = None, by: By = "", note: str = ""
+    ) -> JobRecord:
         """Do what `release` does, without blocking the event loop."""
-        return await self._do("release", job, version=version, by=by, note=note)
+        return await self._do("release", of_tenant(job, tenant), version=version, by=by, note=note)
 
     def retry(
         self,
         job: JobRef,
         *,
+        tenant: str | None = None,
         version: int | None = None,
         mode: RetryMode | None = None,
         again: bool = False,
@@ -181,13 +207,16 @@ class JobChanges(JobQueries):
                 job that it waited for has failed, and that one was not retried.
             QuotaExceeded: its tenant or owner has submitted as much as it may. One that goes on counts for none.
         """
-        call = self.aretry(job, version=version, mode=mode, again=again, new_id=new_id, by=by, note=note)
+        call = self.aretry(
+            job, tenant=tenant, version=version, mode=mode, again=again, new_id=new_id, by=by, note=note
+        )
         return self.sessions.run_sync(call, instead="aretry")
 
     async def aretry(
         self,
         job: JobRef,
         *,
+        tenant: str | None = None,
         version: int | None = None,
         mode: RetryMode | None = None,
         again: bool = False,
@@ -196,7 +225,7 @@ class JobChanges(JobQueries):
         note: str = "",
     ) -> Job[Any]:
         """Do what `retry` does, without blocking the event loop."""
-        record = await self._store.read(job)
+        record = await self._store.read(of_tenant(job, tenant))
         if not record.state.is_final:
             await self._do("retry", record, version=version, by=by, note=note)
             return self._handle_of(record)
@@ -212,13 +241,14 @@ class JobChanges(JobQueries):
         now = self.sessions.clock.now_ms()
         upstream = await upstream_again(record, self.sessions.store().get)
         copy = cloned(record, job_id=new_id, now=now, due=now, depends_on=upstream)
-        await self._store.repeat(record, copy, version=version, again=again, by=by, note=note)
-        return Job(name_of(copy), task=copy.task, jobs=self, returns=self._returns(copy.task))
+        existing = await self._store.repeat(record, copy, version=version, again=again, by=by, note=note)
+        return self._handle_of(copy, existing)
 
     def clone(
         self,
         job: JobRef,
         *,
+        tenant: str | None = None,
         new_id: str | None = None,
         at: datetime | None = None,
         owner: str | None = None,
@@ -237,13 +267,16 @@ class JobChanges(JobQueries):
         Raises:
             InvalidArguments: they do not fit the task.
         """
-        call = self.aclone(job, new_id=new_id, at=at, owner=owner, args=args, kwargs=kwargs, priority=priority)
+        call = self.aclone(
+            job, tenant=tenant, new_id=new_id, at=at, owner=owner, args=args, kwargs=kwargs, priority=priority
+        )
         return self.sessions.run_sync(call, instead="aclone")
 
     async def aclone(
         self,
         job: JobRef,
         *,
+        tenant: str | None = None,
         new_id: str | None = None,
         at: datetime | None = None,
         owner: str | None = None,
@@ -252,7 +285,7 @@ class JobChanges(JobQueries):
         priority: int | None = None,
     ) -> Job[Any]:
         """Do what `clone` does, without blocking the event loop."""
-        record = await self._store.read(job)
+        record = await self._store.read(of_tenant(job, tenant))
         if new_id is not None:
             check_chosen_id(new_id, tenant=record.tenant, what="new_id")
         now = self.sessions.clock.now_ms()
@@ -262,14 +295,15 @@ class JobChanges(JobQueries):
         if args is not None or kwargs is not None:
             call = await self._store.encoded_call(record, args or (), kwargs or {})
         copy = cloned(record, job_id=new_id, now=now, due=due, owner=owner, call=call, priority=priority)
-        await self._store.submit(copy)
-        return Job(name_of(copy), task=copy.task, jobs=self, returns=self._returns(copy.task))
+        return self._handle_of(copy, (await self._store.submit(copy)).existing)
 
     async def _do(self, action: Action, job: JobRef, *, version: int | None, by: By, note: str) -> JobRecord:
         return await self._store.edit(job, action, version=version, by=by, note=note)
 
-    def _handle_of(self, record: JobRecord) -> Job[Any]:
-        return Job(name_of(record), task=record.task, jobs=self, returns=self._returns(record.task))
+    def _handle_of(self, record: JobRecord | NewJob, existing: JobState | None = None) -> Job[Any]:
+        job: Job[Any] = Job(name_of(record), task=record.task, jobs=self, returns=self._returns(record.task))
+        job.existing = existing
+        return job
 
     def _returns(self, task: str) -> ReturnType:
         found: Task[..., Any] | None = self._tasks.get(task)

@@ -18,7 +18,7 @@ from taskmq.model.keys import tenant_key
 from taskmq.model.states import JobState
 from taskmq.submission.explain import Explanation, explain_job
 from taskmq.submission.new_jobs import name_of, result_of
-from taskmq.submission.stored import StoredJobs, check_cursor
+from taskmq.submission.stored import StoredJobs
 
 __all__ = ["JobQueries"]
 
@@ -36,7 +36,8 @@ class JobQueries(JobService):
         """Return the job as the store has it, with its body and its result.
 
         Args:
-            tenant: whose job it is, if `job_id` is what its submitter called it; not with the `id` of a handle.
+            tenant: whose job it is, where `job_id` is an id within that tenant: what its submitter called it, or the
+                store's own. The `id` of a handle names the tenant already.
         """
         return self.sessions.run_sync(self.aget(job_id, tenant=tenant), instead="aget")
 
@@ -77,7 +78,7 @@ class JobQueries(JobService):
         if limit < 1:
             raise InvalidOption(f"limit={limit}: at least 1")
         if after is not None:
-            check_cursor(after)
+            _check_cursor(after)
         return await self.sessions.store().list_jobs(await self._filter(which, tenant), after=after, limit=limit)
 
     def count(self, which: JobFilter | str = EVERYTHING, *, tenant: str | None = None, cap: int = 10_000) -> int:
@@ -160,14 +161,16 @@ class JobQueries(JobService):
         which = LogFilter(job=record.id, level=read_level(level), text=text)
         return await history_of(self.sessions.store()).logs.page(which, after=after, limit=limit, oldest_first=True)
 
-    async def follow_logs(self, job_id: str, *, level: str = "debug", text: str = "") -> AsyncGenerator[StoredLine]:
+    async def follow_logs(
+        self, job_id: str, *, tenant: str | None = None, level: str = "debug", text: str = ""
+    ) -> AsyncGenerator[StoredLine]:
         """Yield the job's log lines from the first on, and further ones as they come, until it has ended."""
         after: int | None = None
         while True:
-            is_over = (await self._store.get(job_id)).state.is_final
+            is_over = (await self.aget(job_id, tenant=tenant)).state.is_final
             # What was logged before its end is there when the end is.
             while True:
-                page = await self.alogs(job_id, level=level, text=text, after=after)
+                page = await self.alogs(job_id, tenant=tenant, level=level, text=text, after=after)
                 for line in page.lines:
                     yield line
                 after = page.after
@@ -255,3 +258,18 @@ class JobQueries(JobService):
     def _store(self) -> StoredJobs:
         assert self._stored is not None
         return self._stored
+
+
+def _check_cursor(after: str) -> None:
+    """Refuse what is no place in a list.
+
+    Raises:
+        InvalidOption: it is not what a list has given.
+    """
+    # Not for those who only send.
+    from uuid import UUID
+
+    try:
+        UUID(after)
+    except ValueError:
+        raise InvalidOption(f"after={after[:80]!r}: not where a list has ended; say what it gave") from None

@@ -83,8 +83,10 @@ class NamedCall:
             return self._known.handle(job_id)
         return Job(job_id, task=self._known.registration.task, jobs=self._jobs, returns=ReturnType(Any))
 
-    def submissions(self, calls: Iterable[Arguments], *, job: JobPlan = NO_JOB_PLAN) -> Iterator[Sending]:
-        """`submission` of many calls, without options of calls.
+    def submissions(
+        self, calls: Iterable[Arguments], options: Mapping[str, Any], *, job: JobPlan = NO_JOB_PLAN
+    ) -> Iterator[Sending]:
+        """Build `submission` of each of many calls, all with the same options.
 
         Raises:
             InvalidArguments: one is no call.
@@ -95,9 +97,9 @@ class NamedCall:
                     f"{self._name}: a {type(call).__name__} is no call, but (1, 2) or a mapping is"
                 )
             if isinstance(call, Mapping):
-                yield self.submission((), call, {}, job=job)
+                yield self.submission((), call, options, job=job)
             else:
-                yield self.submission(call, {}, {}, job=job)
+                yield self.submission(call, {}, options, job=job)
 
     def submission(
         self,

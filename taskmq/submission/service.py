@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, Unpack, cast, overload
+from typing import TYPE_CHECKING, Any, ParamSpec, Unpack, cast, overload
 
 from msgspec.structs import replace
 
@@ -23,6 +23,7 @@ from taskmq.submission.named_calls import NamedCall, NamedCalls
 from taskmq.submission.new_jobs import new_job, under_derived_id
 from taskmq.submission.stored import StoredJobs
 from taskmq.submission.task_catalogue import TaskCatalogue
+from taskmq.tasks.call_shapes import CallOfNone, CallOfOne, CallOfThree, CallOfTwo
 from taskmq.tasks.job_options import JOB_ONLY, NO_JOB_PLAN, DependsOn, JobPlan, SubmitOptions, plan_job
 from taskmq.tasks.registry import TaskRegistry
 from taskmq.tasks.task import Arguments, Call
@@ -43,34 +44,6 @@ P = ParamSpec("P")
 A = TypeVar("A")
 B = TypeVar("B")
 C = TypeVar("C")
-A_contra = TypeVar("A_contra", contravariant=True)
-B_contra = TypeVar("B_contra", contravariant=True)
-C_contra = TypeVar("C_contra", contravariant=True)
-R_co = TypeVar("R_co", covariant=True)
-
-
-class _CallOfNone(Protocol[R_co]):
-    """A call without arguments, as the type checkers see it."""
-
-    def send(self) -> Job[R_co]: ...
-
-
-class _CallOfOne(Protocol[A_contra, R_co]):
-    """A call with one argument."""
-
-    def send(self, a: A_contra, /) -> Job[R_co]: ...
-
-
-class _CallOfTwo(Protocol[A_contra, B_contra, R_co]):
-    """A call with two arguments."""
-
-    def send(self, a: A_contra, b: B_contra, /) -> Job[R_co]: ...
-
-
-class _CallOfThree(Protocol[A_contra, B_contra, C_contra, R_co]):
-    """A call with three arguments."""
-
-    def send(self, a: A_contra, b: B_contra, c: C_contra, /) -> Job[R_co]: ...
 
 
 class Jobs(JobChanges):
@@ -135,14 +108,14 @@ class Jobs(JobChanges):
     @overload
     def submit(self, task: Call[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Job[R]: ...
     @overload
-    def submit(self, task: _CallOfNone[R], /, **options: Unpack[SubmitOptions]) -> Job[R]: ...
+    def submit(self, task: CallOfNone[R], /, **options: Unpack[SubmitOptions]) -> Job[R]: ...
     @overload
-    def submit(self, task: _CallOfOne[A, R], a: A, /, **options: Unpack[SubmitOptions]) -> Job[R]: ...
+    def submit(self, task: CallOfOne[A, R], a: A, /, **options: Unpack[SubmitOptions]) -> Job[R]: ...
     @overload
-    def submit(self, task: _CallOfTwo[A, B, R], a: A, b: B, /, **options: Unpack[SubmitOptions]) -> Job[R]: ...
+    def submit(self, task: CallOfTwo[A, B, R], a: A, b: B, /, **options: Unpack[SubmitOptions]) -> Job[R]: ...
     @overload
     def submit(
-        self, task: _CallOfThree[A, B, C, R], a: A, b: B, c: C, /, **options: Unpack[SubmitOptions]
+        self, task: CallOfThree[A, B, C, R], a: A, b: B, c: C, /, **options: Unpack[SubmitOptions]
     ) -> Job[R]: ...
     def submit(self, task: Any, /, *args: Any, **kwargs: Any) -> Job[Any]:
         """Keep one job; it is durable when this returns.
@@ -211,14 +184,14 @@ class Jobs(JobChanges):
     @overload
     async def asubmit(self, task: Call[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Job[R]: ...
     @overload
-    async def asubmit(self, task: _CallOfNone[R], /, **options: Unpack[SubmitOptions]) -> Job[R]: ...
+    async def asubmit(self, task: CallOfNone[R], /, **options: Unpack[SubmitOptions]) -> Job[R]: ...
     @overload
-    async def asubmit(self, task: _CallOfOne[A, R], a: A, /, **options: Unpack[SubmitOptions]) -> Job[R]: ...
+    async def asubmit(self, task: CallOfOne[A, R], a: A, /, **options: Unpack[SubmitOptions]) -> Job[R]: ...
     @overload
-    async def asubmit(self, task: _CallOfTwo[A, B, R], a: A, b: B, /, **options: Unpack[SubmitOptions]) -> Job[R]: ...
+    async def asubmit(self, task: CallOfTwo[A, B, R], a: A, b: B, /, **options: Unpack[SubmitOptions]) -> Job[R]: ...
     @overload
     async def asubmit(
-        self, task: _CallOfThree[A, B, C, R], a: A, b: B, c: C, /, **options: Unpack[SubmitOptions]
+        self, task: CallOfThree[A, B, C, R], a: A, b: B, c: C, /, **options: Unpack[SubmitOptions]
     ) -> Job[R]: ...
     async def asubmit(self, task: Any, /, *args: Any, **kwargs: Any) -> Job[Any]:
         """Do what `submit` does, without blocking the event loop."""
@@ -287,6 +260,7 @@ class Jobs(JobChanges):
         calls: Iterable[Arguments],
         /,
         *,
+        tenant: str | None = None,
         depends_on: DependsOn = (),
         connection: Any = None,
     ) -> list[Job[R]]:
@@ -295,7 +269,9 @@ class Jobs(JobChanges):
         Args:
             task: as for `submit`; `task.options(...)` for options.
             calls: one sequence of positional arguments per job, or one mapping of all arguments by name.
+            tenant: whose jobs they are; default: that of the task's options.
             depends_on: what each of them waits for.
+            connection: as for `submit`.
 
         Raises:
             InvalidArguments, EncodeError, InvalidOption, TooLarge: nothing was kept.
@@ -303,7 +279,7 @@ class Jobs(JobChanges):
             PartlySent: the task is `unique`, and other jobs have some of the keys, or a quota had no room for some;
                 the others were kept.
         """
-        call = self.asubmit_many(task, calls, depends_on=depends_on, connection=connection)
+        call = self.asubmit_many(task, calls, tenant=tenant, depends_on=depends_on, connection=connection)
         return self.sessions.run_sync(call, instead="asubmit_many")
 
     async def asubmit_many(
@@ -312,18 +288,20 @@ class Jobs(JobChanges):
         calls: Iterable[Arguments],
         /,
         *,
+        tenant: str | None = None,
         depends_on: DependsOn = (),
         connection: Any = None,
     ) -> list[Job[R]]:
         """Do what `submit_many` does, without blocking the event loop."""
         given = {"depends_on": depends_on or None, "connection": connection}
         of_job = {name: value for name, value in given.items() if value is not None}
+        options: dict[str, Any] = {} if tenant is None else {"tenant": tenant}
         if isinstance(task, str) and task not in self._tasks:
-            named = await self._names.find(task)
+            named = await self.named(task, tenant=tenant)
             handle: Callable[[str], Job[R]] = named.handle
-            sendings = list(named.submissions(calls, job=plan_job(NO_JOB_PLAN, of_job)))
+            sendings = list(named.submissions(calls, options, job=plan_job(NO_JOB_PLAN, of_job)))
         else:
-            called = self._called(task, of_job)
+            called = self._called(task, options | of_job)
             handle = called.handle
             if called.call_plan.job_id is not None:
                 raise InvalidOption("job_id is for one job, not for many")
@@ -341,18 +319,20 @@ class Jobs(JobChanges):
                 jobs.append(self._new_job(sending))
         answers = await self._store.submit_all(jobs, connection=connection)
         failures: dict[int, SendError] = {}
-        names: list[str] = []
+        found: list[Job[R]] = []
         for place, (sending, answer) in enumerate(zip(sendings, answers, strict=True)):
             check_refusal(answer, sending.envelope.id)
             try:
-                names.append(await self._store.given(sending, answer, connection=connection))
+                job = handle(await self._store.given(sending, answer, connection=connection))
+                job.existing = answer.existing
+                found.append(job)
             except (DuplicateJob, QuotaExceeded) as error:
                 failures[place] = error
         if failures:
-            partly = PartlySent(failures, sent=len(names))
-            partly.job_ids = names
+            partly = PartlySent(failures, sent=len(found))
+            partly.job_ids = [job.id for job in found]
             raise partly
-        return [handle(name) for name in names]
+        return found
 
     async def named_sending(
         self,
@@ -379,6 +359,8 @@ class Jobs(JobChanges):
         answer = await self._store.submit(self._new_job(sending), connection=told.connection)
         name = await self._store.given(sending, answer, connection=told.connection)
         sending.envelope = replace(sending.envelope, id=name)
+        if not answer.is_new:
+            sending.submission = replace(sending.submission or told, existing=answer.state)
         return answer
 
     def _new_job(self, sending: Sending) -> NewJob:
@@ -426,5 +408,5 @@ def _wait_for(sending: Sending, upstream: tuple[JobDependency, ...]) -> None:
 def _handle(called: "Call[..., R] | NamedCall", sending: Sending, answer: Submitted) -> Job[R]:
     """The handle of a job that was submitted, or was there before."""
     job: Job[R] = called.handle(sending.envelope.id)
-    job.existing = None if answer.is_new else answer.state
+    job.existing = answer.existing
     return job

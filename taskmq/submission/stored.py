@@ -32,7 +32,7 @@ from taskmq.model.identity import AuditEntry
 from taskmq.model.jobs.changes import Action, Decision, Refusal, decide, needs_time, resumption_refusal
 from taskmq.model.jobs.dependencies import DependencyCondition, JobDependency
 from taskmq.model.jobs.quotas import QuotaExcess
-from taskmq.model.keys import split_tenant_key
+from taskmq.model.keys import split_tenant_key, tenant_key
 from taskmq.model.states import JobState
 from taskmq.model.units import to_datetime
 from taskmq.submission.dependencies import check_refusal, upstream_again, upstream_of
@@ -41,7 +41,7 @@ from taskmq.submission.lane_announcer import LaneAnnouncer
 from taskmq.submission.new_jobs import name_of, resumed_body
 from taskmq.submission.task_catalogue import RegisteredSignature
 
-__all__ = ["NOTHING", "By", "Change", "JobRef", "StoredJobs", "check_cursor", "id_of", "instant_ms", "require_taken"]
+__all__ = ["NOTHING", "By", "Change", "JobRef", "StoredJobs", "id_of", "instant_ms", "of_tenant", "require_taken"]
 
 T = TypeVar("T")
 
@@ -216,7 +216,7 @@ class StoredJobs:
         return await upstream_of(depends_on, partial(self.find, connection=connection)) if depends_on else ()
 
     async def find(self, job_id: str, *, connection: Any = None) -> JobRecord | None:
-        """Find a job by the store's id, or by the one that its submitter chose, with its tenant's mark.
+        """Find a job by the store's id, or by the one that its submitter chose; with its tenant's mark by either.
 
         Args:
             connection: of the caller's own transaction, which sees its own jobs before others do.
@@ -225,8 +225,10 @@ class StoredJobs:
         if (record := await store.get(job_id, connection=connection)) is not None:
             return record
         tenant, key = split_tenant_key(job_id)
-        found = await store.find_key(tenant, key, connection=connection)
-        return None if found is None else await store.get(found, connection=connection)
+        if (found := await store.find_key(tenant, key, connection=connection)) is not None:
+            return await store.get(found, connection=connection)
+        record = None if key == job_id else await store.get(key, connection=connection)
+        return record if record is not None and record.tenant == tenant else None
 
     async def get(self, job_id: str) -> JobRecord:
         """Return the job, as `find` does.
@@ -311,8 +313,10 @@ class StoredJobs:
 
     async def repeat(
         self, record: JobRecord, copy: NewJob, *, version: int | None, again: bool, by: By, note: str
-    ) -> None:
+    ) -> JobState | None:
         """Keep a job that repeats one which has ended, and note there that it does.
+
+        Return the state of the one that the same request has made before, if it has.
 
         Args:
             version: that the job which has ended must have; None: whichever it has.
@@ -326,8 +330,8 @@ class StoredJobs:
         copy = await self._light(copy)
         self._check_sizes([copy])
         for _ in range(_TRIES):
-            if record.retried_as and not again and await self._is_same(copy, record.retried_as):
-                return
+            if record.retried_as and not again and (same := await self._same(copy, record.retried_as)) is not None:
+                return same.state
             await self._check_open(record, version=version, again=again)
             update = JobUpdate(
                 id=record.id,
@@ -343,16 +347,17 @@ class StoredJobs:
                 check_refusal(answer, name_of(copy))
                 if require_taken(copy, answer).is_new:
                     self._ways().lanes.ready(self._lanes_of([copy]))
-                return
+                return answer.existing
             # It has changed, or has since the caller read it.
             record = await self.get(record.id)
         raise _conflict(record, "changes faster than it can be retried; try again")
 
-    async def _is_same(self, copy: NewJob, job_id: str) -> bool:
-        """Whether the job of this id was made by the same request."""
-        if copy.key is None:
-            return False
-        return await self._sessions.store().find_key(copy.tenant, copy.key) == job_id
+    async def _same(self, copy: NewJob, job_id: str) -> JobRecord | None:
+        """Return the job of this id, if the same request has made it."""
+        store = self._sessions.store()
+        if copy.key is None or await store.find_key(copy.tenant, copy.key) != job_id:
+            return None
+        return await store.get(job_id)
 
     async def resume(self, record: JobRecord, *, version: int | None, again: bool, by: By, note: str) -> JobRecord:
         """Let a job go on that has ended; the job afterwards. One that lives by now is to run now.
@@ -485,19 +490,17 @@ def id_of(job: JobRef) -> str:
     return job if isinstance(job, str) else job.id
 
 
-def check_cursor(after: str) -> None:
-    """Refuse what is no place in a list.
+def of_tenant(job: JobRef, tenant: str | None) -> JobRef:
+    """The job, by a name that is its tenant's where one is given.
 
     Raises:
-        InvalidOption: it is not what a list has given.
+        JobNotFound: it was read before, and is another tenant's.
     """
-    # Not for those who only send.
-    from uuid import UUID
-
-    try:
-        UUID(after)
-    except ValueError:
-        raise InvalidOption(f"after={after[:80]!r}: not where a list has ended; say what it gave") from None
+    if isinstance(job, str):
+        return tenant_key(tenant, job)
+    if tenant in (None, job.tenant):
+        return job
+    raise JobNotFound(f"tenant {tenant!r} has no job {job.key or job.id!r}")
 
 
 def instant_ms(moment: datetime, *, what: str) -> int:

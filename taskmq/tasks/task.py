@@ -26,7 +26,6 @@ from typing import (
     Final,
     Generic,
     ParamSpec,
-    Protocol,
     TypeVar,
     Unpack,
     cast,
@@ -56,6 +55,7 @@ from taskmq.tasks.envelope import envelope_of
 from taskmq.tasks.job_options import JOB_ONLY, JobOptions, JobPlan, plan_job_of, refused_by_broker, submission_of
 
 if TYPE_CHECKING:
+    from taskmq.tasks.call_shapes import TakesFirst, TakesOne
     from taskmq.workflow.parts import Group, OpenStep, Step
     from taskmq.workflow.step_call import StepCall
 
@@ -73,18 +73,6 @@ Arguments = Sequence[Any] | Mapping[str, Any]
 
 
 _NO_APP: Final = Dependencies()
-
-
-class _TakesFirst(Protocol[A_contra, Q, R_co]):
-    """Who sends calls of a function with a first parameter, as the type checkers see it."""
-
-    def send(self, first: A_contra, /, *args: Q.args, **kwargs: Q.kwargs) -> Job[R_co]: ...
-
-
-class _TakesOne(Protocol[A_contra, R_co]):
-    """The same for a function that can be called with that one alone."""
-
-    def send(self, first: A_contra, /) -> Job[R_co]: ...
 
 
 class Call(CeleryHints, Generic[P, R_co]):
@@ -105,7 +93,7 @@ class Call(CeleryHints, Generic[P, R_co]):
         """
         sending = self._sending(args, kwargs)
         self._task.services.producer.send_sync(sending)
-        return self._job(sending.envelope.id)
+        return self._sent(sending)
 
     async def asend(self, *args: P.args, **kwargs: P.kwargs) -> Job[R_co]:
         """Do what `send` does, without blocking the event loop."""
@@ -113,6 +101,8 @@ class Call(CeleryHints, Generic[P, R_co]):
         task = self._task
         services = task.services
         await services.producer.start_send(sending)
+        if sending.submission is not None:
+            return self._sent(sending)
         keeps_result = task.plan.result is not False
         return Job(
             sending.envelope.id, task=task.name, jobs=services.jobs, returns=task.returns, keeps_result=keeps_result
@@ -135,7 +125,7 @@ class Call(CeleryHints, Generic[P, R_co]):
         """Do what `submit` does, without blocking the event loop."""
         sending = self._sending(args, kwargs, is_submitted=True)
         await self._task.services.producer.send_async(sending)
-        return self._job(sending.envelope.id)
+        return self._sent(sending)
 
     def send_many(self, calls: Iterable[Arguments]) -> list[Job[R_co]]:
         """Send many calls, pipelined; returns when all are confirmed.
@@ -235,7 +225,7 @@ class Call(CeleryHints, Generic[P, R_co]):
     @overload
     def s(self, *args: P.args, **kwargs: P.kwargs) -> "Step[R_co]": ...  # type: ignore[overload-overlap]
     @overload
-    def s(self: "_TakesFirst[A, Q, R]", *args: Q.args, **kwargs: Q.kwargs) -> "OpenStep[A, R]": ...
+    def s(self: "TakesFirst[A, Q, R]", *args: Q.args, **kwargs: Q.kwargs) -> "OpenStep[A, R]": ...
     def s(self, *args: Any, **kwargs: Any) -> Any:
         """Make the call a step of a workflow: the step before it gives its first argument.
 
@@ -253,7 +243,7 @@ class Call(CeleryHints, Generic[P, R_co]):
 
         return Step(self._step_call(args, kwargs, is_fed=False))
 
-    def map(self: "_TakesOne[A, R]", items: Iterable[A]) -> "Group[R]":
+    def map(self: "TakesOne[A, R]", items: Iterable[A]) -> "Group[R]":
         """A call for each item, beside each other; as a workflow, its value is the list of theirs."""
         return cast("Call[..., R]", self).starmap((item,) for item in items)
 
@@ -422,6 +412,12 @@ class Call(CeleryHints, Generic[P, R_co]):
         task = self._task
         keeps_result = task.plan.result is not False
         return Job(job_id, task=task.name, jobs=task.services.jobs, returns=task.returns, keeps_result=keeps_result)
+
+    def _sent(self, sending: Sending) -> Job[R_co]:
+        job = self._job(sending.envelope.id)
+        if sending.submission is not None:
+            job.existing = sending.submission.existing
+        return job
 
 
 async def _one_by_one(job_ids: AsyncGenerator[str, None]) -> AsyncGenerator[list[str], None]:

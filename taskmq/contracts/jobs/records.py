@@ -121,6 +121,11 @@ class Submitted(msgspec.Struct, frozen=True, gc=False):
     refusal: DependencyRefusal | None = None
 
     @property
+    def existing(self) -> JobState | None:
+        """The state of the job that was there before; None where this submission has made it."""
+        return None if self.is_new else self.state
+
+    @property
     def is_conflict(self) -> bool:
         """Whether a job of other content has the key; nothing was made."""
         return not (self.is_same or self.is_duplicate) and self.exceeded is None and self.refusal is None

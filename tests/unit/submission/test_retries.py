@@ -131,6 +131,20 @@ async def test_a_submission_under_the_id_of_a_failed_job_says_that_it_has_failed
     assert (await shop.jobs.aget("order-17")).state is JobState.FAILED
 
 
+@run_by(in_shop)
+async def test_every_handle_of_a_job_that_was_there_says_in_which_state_it_was(shop: Shop, /) -> None:
+    kept = shop.app.tasks["kept"].options(job_id="order-17")
+    made = [await kept.asend(1), await kept.asubmit(1)]
+    repeated = [await shop.jobs.aclone("order-17", new_id="copy") for _ in range(2)]
+    failed = await _failed(shop)
+    retried = [await shop.jobs.aretry(failed, new_id="again") for _ in range(2)]
+
+    for first, second in (made, repeated, retried):
+        assert (first.id, first.existing) == (second.id, None)
+        assert second.existing is not None
+    assert shop.app.job("order-17").existing is None
+
+
 @pytest.mark.parametrize(
     ("how", "is_named", "mode"),
     [("reject", True, "resume"), ("reject", False, "new"), ("done", True, "new"), ("done", False, "new")],

@@ -69,6 +69,7 @@ async def test_a_call_gets_the_job_that_is_there_until_that_has_ended(shop: Shop
     first: Job[Any] = await shop.jobs.asubmit("latest", 7, delay="1h")
     many: list[Job[Any]] = await shop.jobs.asubmit_many("latest", [(7,), (8,)])
     assert many[0].id == first.id
+    assert [job.existing for job in many] == [JobState.SCHEDULED, None]
     assert await many[1].aresult(timeout=60) == 8
 
     await shop.jobs.aretry(first.id)
