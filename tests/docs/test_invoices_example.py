@@ -1,15 +1,20 @@
-"""The invoicing service of docs/examples/invoices, by its own tests."""
+"""The invoicing service of docs/examples/invoices: its own tests, and a Redis that goes away under its archive."""
 
 import shutil
 import subprocess
 import sys
 from pathlib import Path
 
-from tests.cli.kit import environment
+import pytest
+
+from tests.cli.kit import PATIENCE, Started, environment, run_here
 from tests.docs.blocks import ROOT
 from tests.docs.page_shell import PYTEST
+from tests.docs.serving import uvicorn
+from tests.servers import Redis, eventually
 
 _INVOICES = ROOT / "docs" / "examples" / "invoices"
+_ACME = {"X-Tenant": "acme"}
 
 
 def _copied(folder: Path) -> Path:
@@ -31,7 +36,7 @@ def _tested(folder: Path) -> str:
 
 
 def test_the_tests_of_the_example_pass(tmp_path: Path) -> None:
-    assert "4 passed" in (said := _tested(_copied(tmp_path))), said
+    assert "5 passed" in (said := _tested(_copied(tmp_path))), said
 
 
 def test_they_fail_for_a_job_outside_of_the_transaction_and_for_one_that_forgets(tmp_path: Path) -> None:
@@ -44,4 +49,75 @@ def test_they_fail_for_a_job_outside_of_the_transaction_and_for_one_that_forgets
 
     assert "test_an_invoice_that_is_refused_leaves_neither_a_row_nor_a_job" in said, said
     assert "test_the_archive_goes_on_where_it_was" in said
-    assert "2 failed" in said
+    assert "test_an_archive_that_has_failed_goes_on_under_its_id" in said
+    assert "3 failed" in said
+
+
+_GATED = """
+import asyncio
+from pathlib import Path
+
+import invoices
+from invoices import app
+
+_send_page = invoices.send_page
+
+
+async def _send_or_wait(number: int) -> None:
+    while number == 20 and not Path("open").exists():
+        await asyncio.sleep(0.01)
+    await _send_page(number)
+    with Path("sent").open("a") as sent:
+        print(number, file=sent)
+
+
+invoices.send_page = _send_or_wait
+"""
+
+
+@pytest.mark.rabbitmq
+@pytest.mark.timeout(180)
+def test_an_archive_outlives_a_redis_that_is_away(tmp_path: Path, amqp_url: str, job_store_url: str) -> None:
+    folder = _copied(tmp_path)
+    (folder / "gated.py").write_text(_GATED)
+    with Redis() as redis:
+        env = {
+            "TASKMQ_APP": "gated:app",
+            "TASKMQ_URL": amqp_url,
+            "TASKMQ_STATE": f"{redis.url}?timeout=0.5",
+            "TASKMQ_STORE": job_store_url,
+            "INVOICES_DATABASE": f"sqlite+aiosqlite:///{folder}/invoices.db",
+        }
+        make_tables = "import asyncio, invoices; asyncio.run(invoices.make_tables())"
+        subprocess.run([sys.executable, "-c", make_tables], cwd=folder, env=environment(**env), check=True)
+        with (
+            uvicorn(folder, "web:web", env=env) as client,
+            Started(folder, "scheduler", env=env),
+            Started(folder, "worker", env=env),
+        ):
+            assert client.put("/archive/2026", headers=_ACME).status_code == 202
+            eventually(lambda: _sent(folder)[-1:] == [19], "19 pages", within=PATIENCE)
+            redis.stop()
+            (folder / "open").touch()
+            eventually(lambda: "outage" in _history(folder, env), "the interruption", within=PATIENCE)
+            assert client.get("/archive/2026", headers=_ACME).json()["state"] in ("scheduled", "running", "queued")
+            redis.start()
+            eventually(
+                lambda: client.get("/archive/2026", headers=_ACME).json() == {"state": "succeeded"},
+                "the end of the archive",
+                within=PATIENCE,
+            )
+
+        shown = run_here(folder, "job", "show", "archive-2026", "--tenant", "acme", "-o", "json", env=env).data
+        # The page that was sent while Redis was away is sent again, as it could not be noted; no attempt was counted.
+        assert _sent(folder) == [*range(1, 21), *range(20, 41)]
+        assert shown["attempt"] == 1
+
+
+def _sent(folder: Path) -> list[int]:
+    ledger = folder / "sent"
+    return [int(number) for number in ledger.read_text().split()] if ledger.exists() else []
+
+
+def _history(folder: Path, env: dict[str, str]) -> str:
+    return run_here(folder, "job", "history", "archive-2026", "--tenant", "acme", "-o", "json", env=env).out

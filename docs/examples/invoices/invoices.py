@@ -39,7 +39,7 @@ class Mail(Table):
 
 
 class Page(Table):
-    """A page of the archive; the key refuses a second one."""
+    """A page of the archive."""
 
     __tablename__ = "page"
     number: Mapped[int] = mapped_column(primary_key=True)
@@ -86,7 +86,7 @@ async def mail(invoice: int) -> None:
 
 @app.task(queue="archive", retry=RetryPolicy(max_attempts=6, base="10s"))
 async def archive(ctx: Context) -> int:
-    """Send all pages to the archive; a later attempt goes on behind the last page that was sent."""
+    """Send all pages to the archive; a later run goes on behind the last page that is noted as sent."""
     await ctx.resume()
     done = ctx.last_checkpoint or 0
     while done < PAGES:
@@ -98,9 +98,9 @@ async def archive(ctx: Context) -> int:
 
 
 async def send_page(number: int) -> None:
-    """Send one page to the archive."""
+    """Send one page to the archive; the same page again changes nothing."""
     async with sessions()() as session, session.begin():
-        session.add(Page(number=number))
+        await session.merge(Page(number=number))
 
 
 @app.task(queue="reports")

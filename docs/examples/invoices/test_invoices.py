@@ -1,7 +1,7 @@
 """`pytest` in this folder: no broker, no Redis, no PostgreSQL, no waiting."""
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,28 @@ from taskmq import JobState
 from taskmq.testing import Harness
 
 ACME = {"x-tenant": "acme"}
+
+
+class Pages:
+    """Sends pages, and notes them.
+
+    Attributes:
+        sent: the numbers of the pages, in their order.
+        refusals: how many times each page is refused.
+    """
+
+    def __init__(self, send: Callable[[int], Awaitable[None]]) -> None:
+        self.sent: list[int] = []
+        self.refusals: dict[int, int] = {}
+        self._send = send
+
+    async def send(self, number: int) -> None:
+        """Send the page, unless it is refused."""
+        if left := self.refusals.get(number, 0):
+            self.refusals[number] = left - 1
+            raise ConnectionError("the archive is away")
+        await self._send(number)
+        self.sent.append(number)
 
 
 @pytest.fixture(autouse=True)
@@ -38,6 +60,14 @@ def taskmq_start() -> datetime:
 def client() -> Iterator[TestClient]:
     with TestClient(web) as client:
         yield client
+
+
+@pytest.fixture
+def pages(monkeypatch: pytest.MonkeyPatch) -> Pages:
+    """The archive of the test, in place of `send_page`."""
+    pages = Pages(invoices.send_page)
+    monkeypatch.setattr(invoices, "send_page", pages.send)
+    return pages
 
 
 def rows(column: Any) -> list[Any]:
@@ -67,28 +97,36 @@ def test_an_invoice_that_is_refused_leaves_neither_a_row_nor_a_job(taskmq_app: H
     assert (rows(invoices.Invoice.id), invoices.app.jobs.count()) == ([], 0)
 
 
-def test_the_archive_goes_on_where_it_was(
-    taskmq_app: Harness, client: TestClient, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    send, refused = invoices.send_page, {17, 23}
-
-    async def send_or_fail(number: int) -> None:
-        if number in refused:
-            refused.remove(number)
-            raise ConnectionError("the archive is away")
-        await send(number)
-
-    monkeypatch.setattr(invoices, "send_page", send_or_fail)
+def test_the_archive_goes_on_where_it_was(taskmq_app: Harness, client: TestClient, pages: Pages) -> None:
+    pages.refusals = {17: 1, 23: 1}
     for _ in range(2):
         assert client.put("/archive/2026", headers=ACME).status_code == 202
 
     taskmq_app.drain()
 
     assert client.get("/archive/2026", headers=ACME).json() == {"state": "succeeded"}
-    # Each page once: the table would have refused a second one.
-    assert rows(Page.number) == list(range(1, invoices.PAGES + 1))
+    assert pages.sent == rows(Page.number) == list(range(1, invoices.PAGES + 1))
     (job,) = invoices.app.jobs.list().jobs
     assert job.attempt == 3
+
+
+def test_an_archive_that_has_failed_goes_on_under_its_id(
+    taskmq_app: Harness, client: TestClient, pages: Pages
+) -> None:
+    pages.refusals = {17: 6}
+    began = client.put("/archive/2026", headers=ACME).json()
+    taskmq_app.drain(raise_errors=False)
+    assert client.get("/archive/2026", headers=ACME).json() == {"state": "failed"}
+
+    retried = client.post("/archive/2026/retry", headers=ACME)
+    taskmq_app.drain()
+
+    assert (retried.status_code, retried.json()) == (202, began)
+    assert client.get("/archive/2026", headers=ACME).json() == {"state": "succeeded"}
+    # No page twice: the seventh attempt has the checkpoint of the sixth.
+    assert pages.sent == list(range(1, invoices.PAGES + 1))
+    (job,) = invoices.app.jobs.list().jobs
+    assert job.attempt == 7
 
 
 def test_each_tenants_day_is_closed_once_in_each_night(taskmq_app: Harness) -> None:

@@ -40,6 +40,13 @@ async def begin_archive(year: int, tenant: Tenant) -> dict[str, str]:
     return {"job": job.id}
 
 
+@web.post("/archive/{year}/retry", status_code=202)
+async def retry_archive(year: int, tenant: Tenant) -> dict[str, str]:
+    """Let an archive that has failed go on where it was: the same job, with the same id."""
+    job = await app.jobs.aretry(f"archive-{year}", tenant=tenant, note="retried on the page of the archive")
+    return {"job": job.id}
+
+
 @web.get("/archive/{year}")
 async def how_far(year: int, tenant: Tenant) -> dict[str, Any]:
     """Report the state of the archive of a year."""
