@@ -7,17 +7,27 @@ tenants: what belongs to another tenant is unknown, whatever it is asked for by.
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
+import msgspec
 from msgspec.structs import replace
 
 from taskmq.app import TaskMQ
 from taskmq.client.progress import JobProgress
 from taskmq.contracts.history import LogStore, history_of
-from taskmq.contracts.identity import Actor
+from taskmq.contracts.identity import Actor, AuditFilter
 from taskmq.contracts.jobs import AttemptRecord, HistoryEntry, JobPage, JobRecord
-from taskmq.errors import EncodeError, InvalidOption, JobNotFound, NotPermitted, TaskMQError, UnsupportedFeature
+from taskmq.errors import (
+    EncodeError,
+    InvalidOption,
+    JobConflict,
+    JobNotFound,
+    NotPermitted,
+    TaskMQError,
+    UnsupportedFeature,
+)
 from taskmq.model.history.logs import LogFilter, LogPage
+from taskmq.model.identity import EVERYTHING_OF_ALL
 from taskmq.model.jobs.changes import RetryMode
 from taskmq.model.jobs.dependencies import DependencyCondition, generations
 from taskmq.model.jobs.filter_text import may_have_times, parse_filter
@@ -37,7 +47,16 @@ from taskmq.tasks.job_options import JobPlan, detail_of
 
 __all__ = ["JobOrder", "JobOutcomes", "SubmitOutcome", "TenantJobs"]
 
-_LONGEST_ID = 600
+_LONGEST_ID: Final = 600
+_TRIES: Final = 20
+# A repeated request follows the first one soon; further ones would have to come in between.
+_MOST_RETRIES: Final = 100
+
+
+class _Done(msgspec.Struct):
+    """The part of an entry of the audit that says what was changed."""
+
+    after: dict[str, Any] | None = None
 
 
 class JobOrder(NamedTuple):
@@ -364,19 +383,68 @@ class TenantJobs:
         """Run a job now, see `taskmq.submission.Jobs.retry`; the job that runs.
 
         Args:
-            key: of the request: where another job repeats it, that has this id.
+            key: of the request: the same again, by an `Actor`, changes nothing, whatever has become of the job since.
+                Where another job repeats it, that has this id.
 
         Raises:
             NotPermitted: the caller may not call its task.
         """
         record = await self._read(job)
         self._check_task(record.task)
+        if key is None or isinstance(self._by, str):
+            return await self._retry(record, self._by, version=version, mode=mode, again=again, key=key, note=note)
+        by = replace(self._by, key=key)
+        for _ in range(_TRIES):
+            if (same := await self._retried(record, key)) is not None:
+                return same
+            expected = record.version if version is None else version
+            try:
+                after = await self._retry(record, by, version=expected, mode=mode, again=again, key=key, note=note)
+            except JobConflict as error:
+                if version is not None or error.version == record.version:
+                    raise
+                # It has changed since it was read, and maybe by the same request.
+                record = await self.get(record.id)
+                continue
+            if (after.id, after.version) == (record.id, record.version):
+                # It was to run already. The same request is not to let it go on later, when it has ended.
+                entry = by.entry("job.retry", kind="job", subject=record.id, tenant=record.tenant)
+                await self._app.sessions.store().identity.audit.add([entry])
+            return after
+        raise JobConflict(
+            f"job {self.name_of(record)} changes faster than it can be retried; try again",
+            state=str(record.state),
+            version=record.version,
+        )
+
+    async def _retry(
+        self,
+        record: JobRecord,
+        by: str | Actor,
+        *,
+        version: int | None,
+        mode: RetryMode | None,
+        again: bool,
+        key: str | None,
+        note: str,
+    ) -> JobRecord:
         mode = mode or mode_of(record)
         new_id = key if mode == "new" else None
         ran = await self._jobs.aretry(
-            record, version=version, mode=mode, again=again, new_id=new_id, by=self._by, note=note
+            record, version=version, mode=mode, again=again, new_id=new_id, by=by, note=note
         )
         return await self._jobs.aget(ran.id)
+
+    async def _retried(self, record: JobRecord, key: str) -> JobRecord | None:
+        """Return the job that a request with this key has run, as the audit says; None where there was none."""
+        audit = self._app.sessions.store().identity.audit
+        which = AuditFilter(action="job.retry", kind="job", subject=record.id)
+        page = await audit.entries(EVERYTHING_OF_ALL, which, limit=_MOST_RETRIES)
+        for entry in page.entries:
+            after = msgspec.json.decode(entry.what or b"{}", type=_Done).after or {}
+            if after.get("key") == key:
+                return await self.get(str(after.get("retried_as") or record.id))
+        return None
 
     async def clone(
         self,

@@ -28,6 +28,7 @@ class Actor(msgspec.Struct, frozen=True, kw_only=True):
         via, credential: by which credential; no secret.
         address: from where.
         request_id: of the request.
+        key: by which the same request is known again, where it has one.
         note: why.
     """
 
@@ -37,6 +38,7 @@ class Actor(msgspec.Struct, frozen=True, kw_only=True):
     credential: str = ""
     address: str = ""
     request_id: str = ""
+    key: str = ""
     note: str = ""
 
     def entry(
@@ -62,7 +64,7 @@ class Actor(msgspec.Struct, frozen=True, kw_only=True):
             address=self.address,
             request_id=self.request_id,
             before=before,
-            after=after,
+            after={**(after or {}), "key": self.key} if self.key else after,
             note=self.note,
         )
 

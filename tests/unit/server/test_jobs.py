@@ -376,6 +376,39 @@ def test_the_same_request_for_a_retry_is_the_same_retry(site: Site) -> None:
     assert site("GET", "/jobs/count").json()["count"] == 2
 
 
+@pytest.mark.parametrize("has_version", [False, True])
+def test_the_same_request_lets_a_job_go_on_once(site: Site, has_version: bool) -> None:
+    site.submit()
+    site("DELETE", "/jobs/order-17")
+    headers = {"Idempotency-Key": "once"}
+    if has_version:
+        headers["If-Match"] = site("GET", "/jobs/order-17").headers["ETag"]
+
+    first = site("POST", "/jobs/order-17/retry", headers=headers)
+    # Its end comes before the request is sent again, whose answer was lost.
+    site("DELETE", "/jobs/order-17")
+    again = site("POST", "/jobs/order-17/retry", headers=headers)
+    other = site("POST", "/jobs/order-17/retry", headers={"Idempotency-Key": "twice"})
+
+    states = [answer.json()["state"] for answer in (first, again, other)]
+    assert states == ["queued", "cancelled", "queued"]
+    assert {answer.status_code for answer in (first, again, other)} == {200}
+
+
+def test_a_request_that_found_a_job_waiting_does_not_let_it_go_on_later(site: Site) -> None:
+    site.submit()
+    headers = {"Idempotency-Key": "once"}
+
+    for _ in range(2):
+        assert site("POST", "/jobs/order-17/retry", headers=headers).json()["state"] == "queued"
+    site("DELETE", "/jobs/order-17")
+    again = site("POST", "/jobs/order-17/retry", {"mode": "new"}, headers=headers)
+
+    assert (again.status_code, again.json()["state"]) == (200, "cancelled")
+    assert site("GET", "/jobs/count").json()["count"] == 1
+    assert len(site("GET", "/audit?action=job.retry").json()["items"]) == 1
+
+
 def test_a_job_is_repeated_with_other_arguments_and_priority(site: Site) -> None:
     site.submit(priority="low", labels={"team": "web"})
     changes = {"payload": {"key": "secret"}, "priority": 9, "job_id": "edited"}
