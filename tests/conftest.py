@@ -16,7 +16,7 @@ from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 from xdist.workermanage import WorkerController
 
-from tests import virtual_time
+from tests import parts, virtual_time
 from tests.coroutines import run_in_real_time
 from tests.servers import PostgreSQL, RabbitMQ, Redis, StartRabbitMQ
 
@@ -41,7 +41,20 @@ def pytest_collection() -> None:
     gc.disable()
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--part", choices=parts.PARTS, help="run this part of the gate, see tests/parts.py")
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    part: str | None = config.getoption("part")
+    return True if part is not None and parts.is_left_out(collection_path, part) else None
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if (part := config.getoption("part")) is not None:
+        left_out = [item for item in items if not parts.belongs(item, part)]
+        items[:] = [item for item in items if parts.belongs(item, part)]
+        config.hook.pytest_deselected(items=left_out)
     # What asks for more time comes first: no process is left with a long test when the others have ended.
     if hasattr(config, "workerinput"):
         items.sort(key=_time_limit, reverse=True)

@@ -28,25 +28,6 @@ def test_the_import_contracts_name_every_package_of_ours() -> None:
     assert set(config["root_packages"]) == {"taskmq", *ours}
 
 
-def test_what_is_pure_by_its_place_is_covered_to_the_last_branch() -> None:
-    """The packages that the import contract calls pure are those whose coverage the gate measures."""
-    config = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]
-    (pure,) = [each for each in config["importlinter"]["contracts"] if each["name"].startswith("Pure")]
-    (measured,) = [
-        word.removeprefix("--include=").split(",")
-        for word in config["poe"]["tasks"]["test-pure"][-1]["cmd"].split()
-        if word.startswith("--include=")
-    ]
-
-    assert {_where(name) for name in pure["source_modules"]} == set(measured)
-
-
-def _where(name: str) -> str:
-    """The files of a package, or the file of a module, as coverage is asked for them."""
-    (module,) = [module for module in modules() if module.name == name]
-    return str(Path(module.where).parent / "*") if module.is_package else module.where
-
-
 def test_no_siblings_import_each_other_in_a_circle() -> None:
     """At every depth: the packages of taskmq, the packages of the worker, the modules of each package."""
     circles = [

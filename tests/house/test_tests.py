@@ -1,9 +1,6 @@
 """What keeps the gate from lying, and its failures readable: each test is run, and its name fits a line."""
 
 import ast
-import itertools
-import shlex
-import tomllib
 from collections.abc import Iterable
 from typing import Final
 
@@ -21,22 +18,6 @@ def test_the_name_of_a_test_says_what_broke_in_80_characters() -> None:
     }
 
     assert found == set()
-
-
-def test_what_one_part_of_the_gate_leaves_out_another_one_runs() -> None:
-    tasks = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["poe"]["tasks"]
-    pure = shlex.split(tasks["test-pure"][1]["cmd"])
-    served = shlex.split(tasks["test-served"]["cmd"])
-
-    left_out = {path.removesuffix("::") for path in _ignored(served)}
-
-    assert left_out - {"tests/house", *tasks["test-newest"][1]["cmd"].split()} == {
-        path for path in pure if path.startswith("tests/")
-    }
-
-
-def _ignored(words: list[str]) -> list[str]:
-    return [value for option, value in itertools.pairwise(words) if option in ("--ignore", "--deselect")]
 
 
 # Reason -> file -> tests.

@@ -58,6 +58,7 @@ def _environment(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
             monkeypatch.setenv(name, value)
 
 
+@pytest.mark.campaign
 def test_the_example_of_the_page_and_each_fixture_work(engine: Podman, tmp_path: Path) -> None:
     write_files(ROOT / "docs" / "testing.md", tmp_path)
     (tmp_path / "test_stores.py").write_text(_STORE_TEST)
@@ -73,6 +74,7 @@ def test_the_example_of_the_page_and_each_fixture_work(engine: Podman, tmp_path:
     assert "3 passed" in ran.stdout, ran.stdout + ran.stderr
 
 
+@pytest.mark.campaign
 def test_an_image_is_named_by_argument_or_environment(engine: Podman, monkeypatch: pytest.MonkeyPatch) -> None:
     with RedisContainer("redis:of-ours", options=("--databases", "3")) as redis:
         assert redis.run("redis-cli", "config", "get", "databases").split() == ["databases", "3"]
@@ -82,6 +84,7 @@ def test_an_image_is_named_by_argument_or_environment(engine: Podman, monkeypatc
     assert RabbitMQContainer().image == "rabbitmq:of-ours"
 
 
+@pytest.mark.campaign
 def test_a_server_that_ends_at_its_start_is_an_error_with_its_log(engine: Podman) -> None:
     with (
         pytest.raises(TimeoutError, match=r"(?s)has exited.*no-such-option"),
@@ -90,6 +93,7 @@ def test_a_server_that_ends_at_its_start_is_an_error_with_its_log(engine: Podman
         pass
 
 
+@pytest.mark.campaign
 def test_a_server_is_published_to_this_machine_alone(engine: Podman) -> None:
     with RedisContainer() as redis:
         port = urlsplit(redis.url).port
@@ -99,6 +103,7 @@ def test_a_server_is_published_to_this_machine_alone(engine: Podman) -> None:
     assert listens == [f"0100007F:{port:04X}"]
 
 
+@pytest.mark.campaign
 def test_rabbitmq_of_the_tests_lives_and_dies_in_a_container(engine: Podman, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TASKMQ_TEST_SERVERS", "containers")
 
@@ -112,6 +117,7 @@ def test_rabbitmq_of_the_tests_lives_and_dies_in_a_container(engine: Podman, mon
         assert server.pids() == []
 
 
+@pytest.mark.campaign
 def test_redis_of_the_tests_freezes_in_a_container(engine: Podman, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TASKMQ_TEST_SERVERS", "containers")
 
@@ -129,6 +135,7 @@ def test_redis_of_the_tests_freezes_in_a_container(engine: Podman, monkeypatch: 
         assert server.command("GET", "key") == "value"
 
 
+@pytest.mark.campaign
 def test_postgres_of_the_tests_copies_databases_in_a_container(
     engine: Podman, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -161,6 +168,7 @@ def test_without_podman_the_error_says_what_to_install(monkeypatch: pytest.Monke
         Podman().start()
 
 
+@pytest.mark.campaign
 def test_an_engine_leaves_nothing_behind() -> None:
     with Podman() as podman:
         podman.add_image(redis_image(), "redis:7")

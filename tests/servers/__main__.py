@@ -14,7 +14,7 @@ from tests.servers.rabbitmq import RabbitMQ
 from tests.servers.redis import Redis
 from tests.servers.server import Server
 
-_DEFAULT_INSTALL = ("rabbitmq", "redis", "postgres", "pgbouncer", "amqp-tools", "chromium", "fonts", "podman")
+_DEFAULT_INSTALL = ("rabbitmq", "redis", "postgres", "pgbouncer", "amqp-tools", "chromium", "fonts")
 
 
 def main() -> int:
