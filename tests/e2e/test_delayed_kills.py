@@ -60,7 +60,9 @@ asyncio.run(main(int(sys.argv[1]), float(sys.argv[2]), float(sys.argv[3])))
 """
 
 
-@pytest.fixture(params=["local", pytest.param("redis", marks=pytest.mark.rabbitmq)])
+@pytest.fixture(
+    params=[pytest.param("local", marks=pytest.mark.matrix), pytest.param("redis", marks=pytest.mark.rabbitmq)]
+)
 def project(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Project]:
     """All on one file, or RabbitMQ and Redis."""
     url = state = f"local://{tmp_path}/embedded"

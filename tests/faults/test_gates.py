@@ -20,7 +20,7 @@ from taskmq.model.jobs.filters import JobFilter
 from taskmq.model.states import UNDERWAY, JobState
 from tests.faults.field import Commands, Process
 
-pytestmark = [pytest.mark.rabbitmq, pytest.mark.slow]
+pytestmark = [pytest.mark.rabbitmq, pytest.mark.slow, pytest.mark.campaign]
 
 _JOBS: Final = int(os.environ.get("TASKMQ_TEST_GATED_JOBS", "12"))
 _KEYS: Final = ("north", "south")

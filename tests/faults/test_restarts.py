@@ -18,7 +18,7 @@ from tests.faults.probe import Probe, wait_until_accepting
 from tests.faults.producer import Order
 from tests.servers import RabbitMQ, StartRabbitMQ, TcpProxy
 
-pytestmark = [pytest.mark.rabbitmq, pytest.mark.slow]
+pytestmark = [pytest.mark.rabbitmq, pytest.mark.slow, pytest.mark.campaign]
 
 RESTARTS = int(os.environ.get("TASKMQ_TEST_RESTARTS", "2"))
 CUTS = int(os.environ.get("TASKMQ_TEST_CUTS", "3"))

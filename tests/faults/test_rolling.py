@@ -17,7 +17,7 @@ from tests.faults.field import Field, Process
 from tests.faults.producer import Order
 from tests.servers import RabbitMQ
 
-pytestmark = [pytest.mark.rabbitmq, pytest.mark.slow]
+pytestmark = [pytest.mark.rabbitmq, pytest.mark.slow, pytest.mark.campaign]
 
 RATE = int(os.environ.get("TASKMQ_TEST_ROLLING_RATE", "100"))
 SECONDS = int(os.environ.get("TASKMQ_TEST_ROLLING_SECONDS", "5"))

@@ -28,7 +28,7 @@ from tests.faults.field import Commands, Process
 from tests.servers import PostgreSQL
 from tests.servers.waiting import until
 
-pytestmark = [pytest.mark.rabbitmq, pytest.mark.slow, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.rabbitmq, pytest.mark.slow, pytest.mark.timeout(240), pytest.mark.campaign]
 
 _PATIENCE: Final = timedelta(seconds=60)
 _MINUTE: Final = 60_000

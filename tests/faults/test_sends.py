@@ -15,7 +15,7 @@ from tests.faults.producer import Order
 from tests.faults.storm import Storm, broker_faults, network_faults
 from tests.servers import StartRabbitMQ, TcpProxy
 
-pytestmark = [pytest.mark.rabbitmq, pytest.mark.slow]
+pytestmark = [pytest.mark.rabbitmq, pytest.mark.slow, pytest.mark.campaign]
 
 SENDS = int(os.environ.get("TASKMQ_TEST_FAULT_SENDS", "500"))
 SEED = int(os.environ.get("TASKMQ_TEST_FAULT_SEED", "20261121"))

@@ -267,7 +267,7 @@ async def test_two_of_one_id_over_one_channel_take_turns(amqp_url: str) -> None:
 
 
 @pytest.mark.timeout(240)
-@pytest.mark.parametrize("kind", ["plain", "robust"])
+@pytest.mark.parametrize("kind", ["plain", pytest.param("robust", marks=pytest.mark.campaign)])
 async def test_nothing_confirmed_is_lost_through_cuts_freezes_and_restarts(
     own_rabbitmq: StartRabbitMQ, kind: str
 ) -> None:

@@ -242,6 +242,7 @@ def stack() -> Iterator[ExitStack]:
         yield stack
 
 
+@pytest.mark.campaign
 @pytest.mark.timeout(300)
 def test_nothing_is_lost_through_cuts_freezes_restarts_and_a_killed_beat(
     tmp_path: Path, stack: ExitStack, own_rabbitmq: StartRabbitMQ, amqp_url: str, redis_url: str

@@ -30,6 +30,8 @@ from tests.servers import (
 from tests.servers.packages import missing
 from tests.servers.ports import PortLease, accepts
 
+pytestmark = pytest.mark.campaign
+
 _REPOSITORY = Path(__file__).parents[2]
 _ASKS_FOR_TLS = bytes.fromhex("0000000804d2162f")
 

@@ -1,6 +1,7 @@
 """`python -m tests.servers`: install what the tests need, or run one server by hand."""
 
 import argparse
+import os
 import signal
 import sys
 import threading
@@ -39,7 +40,7 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="command", required=True)
     installing = commands.add_parser("install", help="install what is missing, by apt, as root")
     installing.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(INSTALLABLE)}")
-    provisioning = commands.add_parser("provision", help="make chroots with other RabbitMQ versions, as root")
+    provisioning = commands.add_parser("provision", help="make chroots with other RabbitMQ versions, if root")
     provisioning.add_argument("versions", nargs="*", metavar="VERSION", help=f"of {', '.join(SUITES)}")
     running = commands.add_parser("run", help="run one server until Ctrl-C")
     running.add_argument("server", choices=["rabbitmq", "redis", "postgres"])
@@ -61,6 +62,9 @@ def _install(names: tuple[str, ...]) -> None:
 
 
 def _provision(versions: list[str]) -> None:
+    if os.geteuid() != 0:
+        print(f"left out, as a chroot needs root: RabbitMQ {', '.join(versions)}")
+        return
     is_work = any(version in SUITES and not chroot_of(version).exists() for version in versions)
     if is_work and (packages := missing(("debootstrap",))):
         install(packages)
