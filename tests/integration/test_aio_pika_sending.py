@@ -216,13 +216,14 @@ async def test_a_message_above_the_servers_limit_is_too_large(own_rabbitmq: Star
 async def test_a_confirm_that_does_not_come_leaves_it_unknown(amqp_url: str, rabbitmq_server: RabbitMQ) -> None:
     with TcpProxy(rabbitmq_server.port) as proxy:
         url = urlsplit(amqp_url)._replace(netloc=f"guest:guest@127.0.0.1:{proxy.port}").geturl()
-        async with _app(amqp_url, send_timeout=1.0) as app, _connected(url) as connection:
-            await _declare(app)
+        hasty = _app(amqp_url, send_timeout=1.0)
+        async with _app(amqp_url) as patient, _connected(url) as connection:
+            # What is declared may take longer on a busy machine than the send is given.
+            await _declare(patient)
             channel = await connection.channel()
             proxy.hold_answers(True)
             with pytest.raises(PublishUnknown, match="in time"):
-                await send(channel, app.tasks["add"], 1)
-            patient = _app(amqp_url)
+                await send(channel, hasty.tasks["add"], 1)
             late = asyncio.create_task(send(channel, patient.tasks["add"], 2))
             cancelled = asyncio.create_task(send(channel, patient.tasks["add"], 3))
             with Raw(amqp_url) as raw:
@@ -275,8 +276,9 @@ async def test_nothing_confirmed_is_lost_through_cuts_freezes_and_restarts(
     sent, confirmed, unknown = 300, Counter[str](), Counter[str]()
     with TcpProxy(server.port) as proxy:
         url = f"amqp://guest:guest@127.0.0.1:{proxy.port}/"
-        async with _app(server.url, send_timeout=3.0) as app:
-            await _declare(app)
+        app = _app(server.url, send_timeout=3.0)
+        async with _app(server.url) as patient:
+            await _declare(patient)
             sender = _Sender(url, app, robust=kind == "robust")
             for number in range(sent):
                 if number in {60, 120}:
