@@ -26,10 +26,11 @@ _SLOW = {
     "gated": ["behind a gate, 1 jobs", "behind a gate, 10 jobs"],
     "logged": ["logged"],
 }
+_LONG = [pytest.mark.campaign, pytest.mark.timeout(600)]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("names", [_QUICK, pytest.param(_SLOW, marks=pytest.mark.campaign)], ids=["quick", "slow"])
+@pytest.mark.parametrize("names", [_QUICK, pytest.param(_SLOW, marks=_LONG)], ids=["quick", "slow"])
 def test_every_row_is_measured(
     names: dict[str, list[str]], capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
@@ -49,6 +50,7 @@ def test_every_row_is_measured(
 
 @pytest.mark.slow
 @pytest.mark.campaign
+@pytest.mark.timeout(600)
 def test_schedules_are_measured_with_what_is_done_to_jobs_beside_them(tmp_path: Path) -> None:
     results = tmp_path / "job_store.json"
     beside = ["--changes", "5", "--cancels", "5", "--timers", "5"]

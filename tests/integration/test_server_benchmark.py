@@ -7,7 +7,7 @@ import pytest
 
 from benchmarks.server import main
 
-pytestmark = [pytest.mark.rabbitmq, pytest.mark.campaign]
+pytestmark = [pytest.mark.rabbitmq, pytest.mark.campaign, pytest.mark.timeout(600)]
 
 _SMALL = ["--seconds", "0.3", "--rows", "600", "--requests", "100", "--jobs", "5", "--no-durable"]
 
