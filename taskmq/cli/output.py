@@ -1,14 +1,18 @@
 """How data is printed: tables for people, JSON for programs, never truncated when the output is not a terminal."""
 
+import functools
+import inspect
 import logging
 import sys
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from itertools import zip_longest
 from textwrap import wrap
-from typing import Any, Final, cast
+from typing import Annotated, Any, Final, ParamSpec, TypeVar, cast
 
 import msgspec
+from cyclopts import Parameter
 
+from taskmq.cli.exits import FAILED
 from taskmq.cli.globals import current_globals
 from taskmq.model.telemetry.plain_text import escape_controls, escape_json
 from taskmq.model.units import to_datetime
@@ -16,6 +20,7 @@ from taskmq.model.units import to_datetime
 __all__ = [
     "announce",
     "confirm",
+    "confirmed",
     "duration_text",
     "note",
     "print_line",
@@ -28,6 +33,10 @@ __all__ = [
     "write_plain",
 ]
 
+P = ParamSpec("P")
+R = TypeVar("R")
+
+_Yes = Annotated[bool, Parameter(name="--yes", help="Do not ask.", negative="")]
 # Characters of a line of a table, and of a column that is folded.
 _LINE: Final = 118
 _NARROWEST: Final = 24
@@ -117,6 +126,36 @@ def confirm(question: str, *, yes: bool) -> bool:
     sys.stderr.write(f"{escape_controls(question)} [y/N] ")
     sys.stderr.flush()
     return sys.stdin.readline().strip().lower() in ("y", "yes")
+
+
+def confirmed(question: str) -> Callable[[Callable[P, R]], Callable[P, R | int]]:
+    """Have a command that takes something away ask before it runs, and give it the option `--yes`.
+
+    Not confirmed, it changes nothing and ends with 1.
+
+    Args:
+        question: a sentence with parameters of the command in braces.
+    """
+
+    def decorate(command: Callable[P, R]) -> Callable[P, R | int]:
+        known = inspect.signature(command)
+
+        @functools.wraps(command)
+        def run(*args: Any, **kwargs: Any) -> R | int:
+            yes = kwargs.pop("yes", False)
+            given = known.bind(*args, **kwargs)
+            given.apply_defaults()
+            if not confirm(question.format(**given.arguments), yes=yes):
+                return FAILED
+            return command(*args, **kwargs)
+
+        option = inspect.Parameter("yes", inspect.Parameter.KEYWORD_ONLY, default=False, annotation=_Yes)
+        own: Any = run
+        own.__signature__ = known.replace(parameters=[*known.parameters.values(), option])
+        own.__annotations__ = {**command.__annotations__, "yes": _Yes}
+        return cast("Callable[P, R | int]", run)
+
+    return decorate
 
 
 def _print_table(columns: Sequence[str], rows: Sequence[Mapping[str, Any]], *, folded: Collection[str] = ()) -> None:

@@ -128,8 +128,8 @@ def test_a_user_gets_a_role_a_token_and_loses_them(admin: Run, store: str) -> No
     assert made.data["token"].encode() not in everything
     assert _PASSWORD.encode() not in everything
 
-    assert admin("admin", "token", "remove", made.data["id"]).code == 0
-    assert admin("admin", "role", "remove", "ann", "--tenant", "acme").code == 0
+    assert admin("admin", "token", "remove", made.data["id"], "--yes").code == 0
+    assert admin("admin", "role", "remove", "ann", "--tenant", "acme", "--yes").code == 0
     assert admin("admin", "token", "list").data == []
     assert admin("admin", "role", "list", "acme").data == []
 
@@ -181,7 +181,7 @@ def test_tenants_are_added_disabled_enabled_and_removed(admin: Run) -> None:
         (("admin", "user", "password", "nobody"), 3),
         (("admin", "token", "add", "nobody", "ci"), 3),
         (("admin", "token", "list", "nobody"), 3),
-        (("admin", "token", "remove", "none"), 3),
+        (("admin", "token", "remove", "none", "--yes"), 3),
         (("admin", "tenant", "disable", "none"), 3),
         (("admin", "role", "add", "nobody", "viewer", "--instance"), 3),
         (("admin", "role", "add", "nobody", "viewer"), 2),

@@ -40,12 +40,12 @@ _CHANGES = {
         "schedule.backfill",
         "@acme:tick",
     ),
-    ("schedule remove", "@acme:tick"): ("schedule.remove", "@acme:tick"),
+    ("schedule remove", "@acme:tick", _YES): ("schedule.remove", "@acme:tick"),
     ("pool set", "acme", "--weight", "2"): ("pool.change", "acme"),
-    ("pool remove", "acme"): ("pool.remove", "acme"),
+    ("pool remove", "acme", _YES): ("pool.remove", "acme"),
     ("pool policy", "images", "fifo"): ("queue.policy", "images"),
     ("quota set", "acme", "--user", "ann", "--queued", "5"): ("quota.change", "acme/ann"),
-    ("quota remove", "acme", "--user", "ann"): ("quota.remove", "acme/ann"),
+    ("quota remove", "acme", "--user", "ann", _YES): ("quota.remove", "acme/ann"),
     ("node drain", "gpu-1"): ("node.drain", "gpu-1"),
     ("node resume", "gpu-1"): ("node.resume", "gpu-1"),
     ("node remove", "gpu-1", _YES): ("node.remove", "gpu-1"),
@@ -129,11 +129,11 @@ def test_each_change_by_the_command_line_is_in_the_audit_with_who_did_it(shop: C
 
 def test_every_command_is_audited_or_is_known_to_change_nothing() -> None:
     known = {one.strip() for one in f"{_READING}\n{_NO_OPERATORS}".replace("|", "\n").split("\n")}
-    commands = {" ".join(words): command for words, command in _commands()}
-    audited = {words for words, command in commands.items() if "by_whom" in inspect.signature(command).parameters}
+    found = {" ".join(words): command for words, command in commands()}
+    audited = {words for words, command in found.items() if "by_whom" in inspect.signature(command).parameters}
 
     assert audited == {words for words, *_ in _CHANGES} | _ELSEWHERE
-    assert commands.keys() - audited == known - {""}
+    assert found.keys() - audited == known - {""}
 
 
 def test_a_queue_is_paused_although_the_store_is_away_and_the_operator_hears_that(
@@ -191,7 +191,7 @@ def test_whoever_a_server_s_token_says_is_not_named_on_the_command_line(taskmq: 
     assert (result.code, "--by does not go through a server" in result.err) == (2, True)
 
 
-def _commands() -> Iterator[tuple[tuple[str, ...], Callable[..., Any]]]:
+def commands() -> Iterator[tuple[tuple[str, ...], Callable[..., Any]]]:
     for name, (path, _) in _COMMANDS.items():
         module, _, attribute = path.partition(":")
         found = getattr(importlib.import_module(module), attribute)

@@ -42,10 +42,10 @@ def test_pools_are_set_piece_by_piece_listed_and_removed(shop: Shop) -> None:
     assert changed.data == {"pool": "acme", "parent": None, "weight": 5.0, "min": {}, "max": {"slots": 8.0}}
     assert [row["pool"] for row in shop("pool", "list").data] == ["acme", "acme-ml"]
     # A part of it is there.
-    assert shop("pool", "remove", "acme").code == 2
-    assert shop("pool", "remove", "acme-ml").code == 0
+    assert shop("pool", "remove", "acme", "--yes").code == 2
+    assert shop("pool", "remove", "acme-ml", "--yes").code == 0
     assert [row["pool"] for row in shop("pool", "list").data] == ["acme"]
-    assert "did you mean 'acme'" in shop("pool", "remove", "acmee").err
+    assert "did you mean 'acme'" in shop("pool", "remove", "acmee", "--yes").err
 
 
 def test_a_pool_has_amounts_of_what_its_jobs_take_of_nodes(shop: Shop, taskmq: Here) -> None:
@@ -108,6 +108,6 @@ def test_quotas_are_set_listed_and_removed_and_refuse_what_is_beyond_them(shop: 
     assert (quota["tenant"], quota["user"], quota["a_day"], quota["rate"]) == ("acme", None, 1, 5.0)
     assert (refused.code, "may have 1 jobs a day" in refused.err) == (1, True)
     assert [(row["user"], row["jobs_today"]) for row in listed] == [(None, 1), ("*", 0)]
-    assert shop("quota", "remove", "acme", "--user", "*").code == 0
-    assert shop("quota", "remove", "acme").code == 0
-    assert shop("quota", "remove", "acme").code == 2
+    assert shop("quota", "remove", "acme", "--user", "*", "--yes").code == 0
+    assert shop("quota", "remove", "acme", "--yes").code == 0
+    assert shop("quota", "remove", "acme", "--yes").code == 2

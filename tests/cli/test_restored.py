@@ -105,9 +105,9 @@ def test_a_restored_backup_lets_nobody_in_again(instance: _Instance) -> None:
     assert session
     began = instance.back_up()
     instance.admin("user", "disable", "aad")
-    instance.admin("token", "remove", str(tokens["bea"]["id"]))
+    instance.admin("token", "remove", str(tokens["bea"]["id"]), "--yes")
     instance.admin("user", "password", "cas")
-    instance.admin("role", "remove", "dot", "--tenant", "acme")
+    instance.admin("role", "remove", "dot", "--tenant", "acme", "--yes")
     instance.admin("role", "add", "bea", "viewer", "--tenant", "acme")
     instance.admin("user", "add", "eve")
     export = instance.export()
@@ -190,7 +190,7 @@ def test_tenants_and_people_that_are_gone_are_gone_again(instance: _Instance) ->
 def test_the_last_admin_of_the_backup_stays_and_people_are_asked(instance: _Instance) -> None:
     began = instance.back_up()
     instance.admin("role", "add", "aad", "admin", "--instance")
-    instance.admin("role", "remove", "root", "--instance")
+    instance.admin("role", "remove", "root", "--instance", "--yes")
     export = instance.export()
     instance.restore()
 

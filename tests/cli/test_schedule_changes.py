@@ -41,7 +41,7 @@ def test_a_schedule_is_added_listed_and_removed(taskmq: Here) -> None:
     assert {row["schedule"]: row["task"] for row in listed.data} == {"nightly": "say", "tick": "tick"}
 
     assert taskmq("--app", "ops:app", "schedule", "explain", "nightly").code == 0
-    assert taskmq("--app", "ops:app", "schedule", "remove", "nightly").code == 0
+    assert taskmq("--app", "ops:app", "schedule", "remove", "nightly", "--yes").code == 0
     listed = taskmq("-o", "json", "--app", "ops:app", "schedule", "list")
     assert [row["schedule"] for row in listed.data] == ["tick"]
 
@@ -93,7 +93,7 @@ def test_a_backfill_lists_what_it_emits(taskmq: Here) -> None:
         (("add", "x", "say", "--every", "1s", "--args", "{"), "--args '{' cannot be read"),
         (("add", "x", "say", "--every", "1s"), "'text' is missing"),
         (("add", "x", "say", "--at", "tomorrow"), "--at 'tomorrow' is no instant"),
-        (("remove", "tick"), "is defined in the code"),
+        (("remove", "tick", "--yes"), "is defined in the code"),
         (("pause", "x"), "no schedule is called 'x'"),
         (("history", "x"), "no schedule is called 'x'"),
         (("backfill", "tick", "--from", "x", "--to", "y"), "--from 'x' is no instant"),

@@ -64,7 +64,7 @@ def test_a_key_of_reports_is_rotated_with_an_entry_of_the_audit_and_never_shown(
     first = taskmq("store", "rotate-key", "--store", store)
     second = taskmq("store", "rotate-key", "--store", store)
     kept = _keys(store)
-    third = taskmq("store", "rotate-key", "--forget-older", "--store", store)
+    third = taskmq("store", "rotate-key", "--forget-older", "--yes", "--store", store)
     audit = taskmq("-o", "json", "audit", "list", "--store", store)
 
     (left,) = _keys(store)

@@ -55,7 +55,7 @@ def test_a_job_is_charged_logged_counted_and_told_of_as_the_pages_say(tmp_path: 
         assert silence in taskmq("alert", "silences")
         taskmq("alert", "unsilence", silence)
         taskmq("alert", "apply", "alerts.toml", "--prune")
-        taskmq("alert", "remove", "no-workers")
+        taskmq("alert", "remove", "no-workers", "--yes")
         assert "no-workers" not in taskmq("alert", "rules")
 
 

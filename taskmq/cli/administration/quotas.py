@@ -7,7 +7,7 @@ from cyclopts import App, Parameter
 from taskmq.cli.actor import audited, change_with_app
 from taskmq.cli.exits import OK
 from taskmq.cli.globals import run_with_app
-from taskmq.cli.output import note, print_record, print_rows
+from taskmq.cli.output import confirmed, note, print_record, print_rows
 from taskmq.cli.server_link import over_http
 
 if TYPE_CHECKING:
@@ -105,6 +105,7 @@ def set_quota(
 
 @app.command
 @audited
+@confirmed("Take the quota of {tenant} away?")
 @over_http("pools:remove_quota")
 def remove(tenant: str, /, *, user: str | None = None) -> int:
     """Take a quota away.

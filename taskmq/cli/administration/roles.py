@@ -7,7 +7,7 @@ from cyclopts import App, Parameter
 from taskmq.cli.actor import me
 from taskmq.cli.administration.store import administer, at_store, user_named
 from taskmq.cli.globals import current_globals
-from taskmq.cli.output import note, print_rows
+from taskmq.cli.output import confirmed, note, print_rows
 from taskmq.cli.server_link import over_http
 from taskmq.contracts.identity import User
 from taskmq.errors import InvalidOption
@@ -85,6 +85,7 @@ def list_roles(tenant: str | None = None, /) -> None:
 
 
 @app.command
+@confirmed("Take the role of user {user} away?")
 @over_http("tenants:remove_role")
 def remove(user: str, /, *, tenant: _Tenant = None, instance: _Instance = False) -> None:
     """Take a user's role away.

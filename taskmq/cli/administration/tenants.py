@@ -1,15 +1,14 @@
 """`taskmq admin tenant`."""
 
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
-from cyclopts import App, Parameter
+from cyclopts import App
 
 from taskmq.cli.actor import me
 from taskmq.cli.administration.store import administer, at_store
-from taskmq.cli.exits import FAILED, OK
 from taskmq.cli.globals import current_globals
-from taskmq.cli.output import confirm, note, print_record, print_rows, when
+from taskmq.cli.output import confirmed, note, print_record, print_rows, when
 from taskmq.cli.server_link import over_http
 from taskmq.contracts.identity import Tenant
 from taskmq.model.identity import EVERYTHING_OF_ALL
@@ -84,26 +83,22 @@ def enable(name: str, /) -> None:
 
 
 @app.command
+@confirmed("Remove tenant {name} and all roles on it?")
 @over_http("tenants:remove")
-def remove(name: str, /, *, yes: Annotated[bool, Parameter(negative="", help="Do not ask.")] = False) -> int:
+def remove(name: str, /) -> None:
     """Remove a tenant and all roles on it. Its jobs stay, and only roles on the instance see them.
 
     Parameters
     ----------
     name
         The tenant.
-    yes
-        Do not ask.
     """
-    if not confirm(f"Remove tenant {name} and all roles on it?", yes=yes):
-        return FAILED
 
     async def run(_: "IdentityStore", administration: "IdentityAdministration") -> None:
         await administration.remove_tenant(name, by=me())
 
     administer(run)
     note(f"tenant {name} is removed")
-    return OK
 
 
 def _set(name: str, *, is_disabled: bool) -> None:

@@ -8,7 +8,7 @@ from cyclopts import App, Parameter
 from taskmq.cli.actor import me
 from taskmq.cli.administration.store import administer, at_store, user_named
 from taskmq.cli.globals import current_globals
-from taskmq.cli.output import note, print_record, print_rows, when
+from taskmq.cli.output import confirmed, note, print_record, print_rows, when
 from taskmq.cli.server_link import over_http
 from taskmq.contracts.identity import ApiToken
 from taskmq.model.identity import read_scopes
@@ -107,6 +107,7 @@ def list_tokens(user: str | None = None, /) -> None:
 
 
 @app.command
+@confirmed("Revoke token {token} for good?")
 @over_http("accounts:remove_token")
 def remove(token: str, /) -> None:
     """Revoke a token; within a minute it is worthless everywhere.

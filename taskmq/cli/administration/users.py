@@ -7,9 +7,8 @@ from cyclopts import App, Parameter
 
 from taskmq.cli.actor import me
 from taskmq.cli.administration.store import administer, at_store, read_password, user_named
-from taskmq.cli.exits import FAILED, OK
 from taskmq.cli.globals import current_globals
-from taskmq.cli.output import confirm, note, print_record, print_rows, when
+from taskmq.cli.output import confirmed, note, print_record, print_rows, when
 from taskmq.cli.server_link import over_http
 from taskmq.contracts.identity import ApiToken, BrowserSession, User, UserAccount, UserChange
 
@@ -152,8 +151,9 @@ def enable(name: str, /) -> None:
 
 
 @app.command
+@confirmed("Remove user {name} for good, and erase them from the audit?")
 @over_http("accounts:remove_user")
-def remove(name: str, /, *, yes: Annotated[bool, Parameter(negative="", help="Do not ask.")] = False) -> int:
+def remove(name: str, /) -> None:
     """Remove a user for good, with roles, sessions and tokens, and erase the person from the audit.
 
     The audit keeps what they did, under an id, and its chain of hashes stays whole.
@@ -162,18 +162,13 @@ def remove(name: str, /, *, yes: Annotated[bool, Parameter(negative="", help="Do
     ----------
     name
         The user.
-    yes
-        Do not ask.
     """
-    if not confirm(f"Remove user {name} for good, and erase them from the audit?", yes=yes):
-        return FAILED
 
     async def run(store: "IdentityStore", administration: "IdentityAdministration") -> None:
         await administration.erase_user((await user_named(store, name)).id, by=me())
 
     administer(run)
     note(f"user {name} is removed")
-    return OK
 
 
 def password_is_set(name: str, sessions_ended: int, tokens_revoked: int, tokens_left: int) -> str:

@@ -9,7 +9,7 @@ from cyclopts import App, Parameter
 from taskmq.cli.actor import audited, me
 from taskmq.cli.exits import FAILED, NOT_FOUND, OK
 from taskmq.cli.globals import current_globals, run_with_app
-from taskmq.cli.output import note, print_record, print_rows, when
+from taskmq.cli.output import confirmed, note, print_record, print_rows, when
 from taskmq.cli.server_link import over_http
 from taskmq.errors import InvalidOption
 from taskmq.model.history.channels import shown_channel
@@ -143,6 +143,7 @@ def apply(file: Path, /, *, prune: Annotated[bool, Parameter(negative="")] = Fal
 
 @app.command
 @audited
+@confirmed("Remove rule {name} and its alerts?")
 @over_http("alerts:remove")
 def remove(name: str, /, *, tenant: _Tenant = "") -> int:
     """Remove a rule and its alerts."""

@@ -7,7 +7,7 @@ from cyclopts import App, Parameter
 from taskmq.cli.actor import audited, change_with_app
 from taskmq.cli.exits import NOT_FOUND, OK
 from taskmq.cli.globals import current_globals, run_with_app
-from taskmq.cli.output import note, print_record, print_rows
+from taskmq.cli.output import confirmed, note, print_record, print_rows
 from taskmq.cli.server_link import over_http
 from taskmq.errors import InvalidOption
 from taskmq.model.jobs.pools import path_of
@@ -108,6 +108,7 @@ def set_pool(
 
 @app.command
 @audited
+@confirmed("Take the description of pool {pool} away?")
 @over_http("pools:remove")
 def remove(pool: str, /) -> int:
     """Take a pool's description away: its tenant has weight 1 again.

@@ -10,7 +10,7 @@ from cyclopts import Parameter
 from taskmq.cli.actor import audited, change_with_app
 from taskmq.cli.globals import run_with_app
 from taskmq.cli.operators.schedule import paused_text
-from taskmq.cli.output import note, print_record, print_rows
+from taskmq.cli.output import confirmed, note, print_record, print_rows
 from taskmq.cli.server_link import over_http
 from taskmq.errors import InvalidOption
 from taskmq.model.keys import split_tenant_key
@@ -304,6 +304,7 @@ def change(
 
 
 @audited
+@confirmed("Remove schedule {name}?")
 @over_http("schedules:remove")
 def remove(name: str, /) -> None:
     """Have a schedule that was added at run time be emitted no more.

@@ -87,7 +87,11 @@ def check() -> int:
 
 @app.command
 @audited
-def rotate_key(*, forget_older: Annotated[bool, Parameter(negative="")] = False) -> int:
+def rotate_key(
+    *,
+    forget_older: Annotated[bool, Parameter(negative="")] = False,
+    yes: Annotated[bool, Parameter(negative="")] = False,
+) -> int:
     """Make a new key, by which the store knows reports of dispatches that it has forgotten.
 
     Schedulers use it within half a minute. What older keys have proven stays good. Back up afterwards: a store that
@@ -97,7 +101,11 @@ def rotate_key(*, forget_older: Annotated[bool, Parameter(negative="")] = False)
     ----------
     forget_older
         Nothing that older keys have proven is good any more: they have leaked. Needed only where a store is restored.
+    yes
+        Do not ask; without --forget-older nothing is asked.
     """
+    if forget_older and not confirm("Forget all older keys for good?", yes=yes):
+        return FAILED
 
     async def run(found: "JobStore") -> str:
         entry = me().entry("store.rotate_key", kind="store", after={"forgets_older": forget_older})

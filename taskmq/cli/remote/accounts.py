@@ -11,9 +11,9 @@ from taskmq.api.sign_in import TokenView
 from taskmq.cli.administration.store import read_own_password, read_password
 from taskmq.cli.administration.tokens import TOKEN_COLUMNS, TOKEN_LISTS
 from taskmq.cli.administration.users import USER_COLUMNS, password_is_set
-from taskmq.cli.exits import FAILED, OK
+from taskmq.cli.exits import OK
 from taskmq.cli.globals import current_globals
-from taskmq.cli.output import confirm, note, print_record
+from taskmq.cli.output import note, print_record
 from taskmq.cli.server_link import show_record, show_rows, text_of_instant
 from taskmq.errors import ConfirmationNeeded, IdentityNotFound, NotPermitted
 from taskmq.http import Client
@@ -76,9 +76,7 @@ def enable_user(client: Client, *, name: str) -> int:
     return OK
 
 
-def remove_user(client: Client, *, name: str, yes: bool) -> int:
-    if not confirm(f"Remove user {name} for good, and erase them from the audit?", yes=yes):
-        return FAILED
+def remove_user(client: Client, *, name: str) -> int:
     client.users.erase(user_id_of(client, name))
     note(f"user {name} is removed")
     return OK

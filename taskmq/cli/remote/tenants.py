@@ -11,7 +11,7 @@ from taskmq.cli.administration.audit import AUDIT_COLUMNS
 from taskmq.cli.administration.roles import ROLE_COLUMNS, place_name, place_of
 from taskmq.cli.administration.tenants import TENANT_COLUMNS
 from taskmq.cli.exits import FAILED, OK
-from taskmq.cli.output import confirm, note, write_json
+from taskmq.cli.output import note, write_json
 from taskmq.cli.remote.accounts import user_id_of
 from taskmq.cli.server_link import show_record, show_rows, text_of_instant
 from taskmq.http import Client
@@ -56,9 +56,7 @@ def enable(client: Client, *, name: str) -> int:
     return OK
 
 
-def remove(client: Client, *, name: str, yes: bool) -> int:
-    if not confirm(f"Remove tenant {name} and all roles on it?", yes=yes):
-        return FAILED
+def remove(client: Client, *, name: str) -> int:
     client.tenants.remove(name)
     note(f"tenant {name} is removed")
     return OK
