@@ -41,6 +41,20 @@ def vhost_of(url: str) -> str:
 
 
 @pytest.mark.rabbitmq
+def test_the_queues_of_nodes_are_there_after_apply(taskmq: Here, url: str) -> None:
+    taskmq("topology", "apply")
+    nodes = ("--node", "gpu-1", "--node", "gpu-2")
+    assert taskmq("topology", "diff", *nodes).code == 1
+
+    assert taskmq("topology", "apply", *nodes).code == 0
+
+    assert exists("taskmq.node.gpu-2.jobs", url=url)
+    assert [taskmq("topology", "diff", *given).code for given in (nodes, ())] == [0, 0]
+    refused = taskmq("topology", "apply", "--node", "gpu 1")
+    assert (refused.code, "node 'gpu 1'" in refused.err) == (2, True)
+
+
+@pytest.mark.rabbitmq
 def test_apply_creates_what_plan_shows_and_then_nothing_differs(taskmq: Here, url: str) -> None:
     before = taskmq("topology", "diff", "-o", "json")
     plan = taskmq("topology", "plan", "-o", "json")

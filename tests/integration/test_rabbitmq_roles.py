@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 from urllib.parse import quote
 
 import pytest
@@ -21,7 +21,7 @@ from taskmq.contracts.topology_plan import Role
 from taskmq.errors import TaskFailed
 from taskmq.events.control import command_workers
 from taskmq.model.commands import Command
-from taskmq.model.topology import PARKING, UNROUTABLE, ReportQueue
+from taskmq.model.topology import PARKING, UNROUTABLE, ReportQueue, node_queue
 from taskmq.operations.dead_letters.replay import replay
 from taskmq.operations.queues import list_queues, purge_queue
 from taskmq.scheduler import Scheduler
@@ -47,10 +47,12 @@ NO_DEFAULT: Final[tuple[Role, ...]] = ROLES[:-1]
 class RolesCase(RabbitMQCase):
     """A virtual host with all of the app's topology, and a user for each role."""
 
+    queues: ClassVar[tuple[WorkQueue, ...]] = (ORDERS,)
+
     def run(self, test: Callable[[], Coroutine[Any, Any, None]]) -> None:
         async def with_users() -> None:
             able = self.broker()
-            topology = able.topology([ORDERS])
+            topology = able.topology(self.queues)
             await topology.create_missing()
             await able.declare_reports([ReportQueue(REPORTS, letters_of=("orders.jobs",))])
             for role in ROLES:
@@ -77,6 +79,24 @@ class RolesCase(RabbitMQCase):
 
     async def try_as(self, role: Role, attempt: "Attempt") -> int:
         return await asyncio.to_thread(refusal_code, self.url(role), attempt)
+
+    @asynccontextmanager
+    async def running(self, runner: Worker | Beat | Scheduler) -> AsyncIterator[None]:
+        running = asyncio.create_task(runner.run())
+        try:
+            yield
+        finally:
+            if isinstance(runner, Worker):
+                runner.drain()
+            else:
+                runner.stop()
+            await running
+
+    def of_operator(self) -> RabbitMQBroker:
+        broker = open_broker(self.url("operator"), BrokerOptions(name="operator"))
+        assert isinstance(broker, RabbitMQBroker)
+        self.opened.push_async_callback(broker.aclose)
+        return broker
 
     async def listen(self) -> str:
         """Hear commands from now on, in a queue whose name is returned; what is heard is in `heard`."""
@@ -117,6 +137,10 @@ def publishing(exchange: str, queue: str) -> Attempt:
 
 def binding(queue: str, exchange: str) -> Attempt:
     return lambda raw: raw.channel.queue_bind(queue, exchange, "orders")
+
+
+def taking(queue: str) -> Attempt:
+    return lambda raw: raw.channel.basic_get(queue)
 
 
 def declaring(name: str, exchange: str, kind: Mapping[str, bool]) -> Attempt:
@@ -270,18 +294,6 @@ class TestWork(RolesCase):
 
         await eventually(has_all, True, within=60)
 
-    @asynccontextmanager
-    async def running(self, runner: Worker | Beat | Scheduler) -> AsyncIterator[None]:
-        running = asyncio.create_task(runner.run())
-        try:
-            yield
-        finally:
-            if isinstance(runner, Worker):
-                runner.drain()
-            else:
-                runner.stop()
-            await running
-
     def test_jobs_are_sent_run_retried_buried_parked_and_replayed(self, tmp_path: Path) -> None:
         self.run(partial(self._expect_a_whole_life, tmp_path))
 
@@ -373,8 +385,45 @@ class TestWork(RolesCase):
         inbox, _ = await self.consume(self.of("worker"), "orders")
         assert [each.body for each in await inbox.take_and_ack(2)] == [b"old", b"new"]
 
-    def of_operator(self) -> RabbitMQBroker:
-        broker = open_broker(self.url("operator"), BrokerOptions(name="operator"))
-        assert isinstance(broker, RabbitMQBroker)
-        self.opened.push_async_callback(broker.aclose)
-        return broker
+
+class TestNodes(RolesCase):
+    """An app with a placed queue: its workers run on host nodes, whose queues an operator has made."""
+
+    queues = (WorkQueue("train", placed=True),)
+
+    def app(self, role: Role, folder: Path) -> TaskMQ:
+        url = f"{self.url(role)}?declare=off"
+        app = TaskMQ(
+            url, name="shop", queues=self.queues, state=f"local://{folder}/state", store=f"sqlite:///{folder}/jobs.db"
+        )
+
+        @app.task(name="train", queue="train", result=True)
+        async def train(number: int) -> int:
+            return number * 2
+
+        return app
+
+    def test_jobs_are_placed_run_and_reported_on_a_node(self, tmp_path: Path) -> None:
+        self.run(partial(self._expect_placed_jobs_to_end, tmp_path))
+
+    async def _expect_placed_jobs_to_end(self, tmp_path: Path) -> None:
+        await self.of_operator().topology([*self.queues, WorkQueue(node_queue("gpu-1"))]).create_missing()
+        worker = Worker(self.app("worker", tmp_path), WorkerConfig(name="w1", node="gpu-1"))
+        async with (
+            self.running(Scheduler(self.app("scheduler", tmp_path))),
+            self.running(worker),
+            self.app("producer", tmp_path) as producer,
+        ):
+            job = await producer.jobs.asubmit("train", 21, place={"labels": {}})
+
+            assert await job.aresult(60) == 42
+
+    @pytest.mark.parametrize("role", ["producer", "beat", "server"])
+    def test_no_role_but_those_of_nodes_reads_a_node_s_queue(self, role: Role) -> None:
+        self.run(partial(self._expect_node_queue_unread, role))
+
+    async def _expect_node_queue_unread(self, role: Role) -> None:
+        await self.of_operator().topology([*self.queues, WorkQueue(node_queue("gpu-1"))]).create_missing()
+
+        for name in ("taskmq.node.gpu-1", "taskmq.node.gpu-1.jobs"):
+            assert await self.try_as(role, taking(name)) == REFUSED, name

@@ -12,7 +12,15 @@ from typing import Final, assert_never
 
 from taskmq.contracts.topology_plan import Instruction, QueueTuning, Role
 from taskmq.errors import InvalidOption, UnsupportedFeature
-from taskmq.model.topology import PARKING, TOPIC_QUEUE, UNROUTABLE, WorkQueue, dead_letter_queue, is_jobs_queue
+from taskmq.model.topology import (
+    PARKING,
+    TOPIC_QUEUE,
+    UNROUTABLE,
+    WorkQueue,
+    dead_letter_queue,
+    is_jobs_queue,
+    node_queue,
+)
 from taskmq_rabbitmq.admin.http_api import segment
 from taskmq_rabbitmq.model import delay_ladder as delay
 from taskmq_rabbitmq.model.consumer_timeout import DEFAULT_SECONDS, consume_arguments
@@ -39,6 +47,7 @@ _REPORTS: Final = r"taskmq\.reports\..*"
 _TOPICS: Final = f"{re.escape(TOPIC_QUEUE)}.*"
 _SHARED: Final = r"taskmq\..*"
 _LISTENERS: Final = f"{re.escape(LISTENER)}.*"
+_NODES: Final = f"{re.escape(node_queue(''))}.*"
 
 
 def parse_version(text: str) -> tuple[int, ...]:
@@ -132,6 +141,8 @@ def _rights(role: Role, queues: Sequence[WorkQueue]) -> tuple[str, str, str]:
     physical = [name for queue in queues for name in queue.physical]
     jobs = [name for name in physical if not is_jobs_queue(name)]
     letters = [dead_letter_queue(queue.name) for queue in queues]
+    # Queues of host nodes, whose names no app knows.
+    nodes = [_NODES] if any(queue.placed for queue in queues) else []
     match role:
         case "producer":
             return _NOTHING, _any_of([WORK, delay.ENTER, *jobs]), _NOTHING
@@ -140,7 +151,7 @@ def _rights(role: Role, queues: Sequence[WorkQueue]) -> tuple[str, str, str]:
             return (
                 _any_of([], _LISTENERS),
                 _any_of(publishes, _LISTENERS),
-                _any_of([*physical, *letters, EVENTS], _LISTENERS),
+                _any_of([*physical, *letters, EVENTS], _LISTENERS, *nodes),
             )
         case "beat":
             return (
@@ -151,7 +162,7 @@ def _rights(role: Role, queues: Sequence[WorkQueue]) -> tuple[str, str, str]:
         case "scheduler":
             return (
                 _any_of([], _REPORTS, _LISTENERS),
-                _any_of([INVITATIONS, DEAD_LETTERS, EVENTS, *physical], _REPORTS, _LISTENERS),
+                _any_of([INVITATIONS, DEAD_LETTERS, EVENTS, *physical], _REPORTS, _LISTENERS, *nodes),
                 _any_of([REPORTS, DEAD_LETTERS, EVENTS], _REPORTS, _LISTENERS),
             )
         case "server":

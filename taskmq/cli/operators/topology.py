@@ -22,8 +22,9 @@ from taskmq.contracts.topology_plan import (
     TopologyEntry,
 )
 from taskmq.errors import InvalidOption, UnsupportedFeature
+from taskmq.model.nodes import check_node_name
 from taskmq.model.telemetry.plain_text import escape_json
-from taskmq.model.topology import WorkQueue
+from taskmq.model.topology import WorkQueue, node_queue
 from taskmq.model.units import parse_duration
 
 __all__ = ["app"]
@@ -39,15 +40,23 @@ _COLUMNS = ("status", "kind", "name", "detail", "remedy")
 _ACTIONS = {"missing": "create", "later": "create", "different": "conflict"}
 _AS_WANTED = ("same", "later")
 _LONGEST_SUBJECT = 200
+_Nodes = Annotated[
+    list[str] | None,
+    Parameter(
+        name="--node",
+        help="A host node (`worker --node`) whose queue is to be there, too; several times for more.",
+        negative="",
+    ),
+]
 
 
 @app.command
-def plan() -> int:
+def plan(*, nodes: _Nodes = None) -> int:
     """Show what `apply` would do; nothing is changed. Exit code 6 when there is a conflict.
 
     What says "declared when a message first needs it" need not be created beforehand.
     """
-    comparison = _with_topology(lambda topology: topology.compare())
+    comparison = _with_topology(lambda topology: topology.compare(), nodes=nodes)
     rows = [
         {**_row(entry), "action": _ACTIONS[entry.status]} for entry in comparison.entries if entry.status in _ACTIONS
     ]
@@ -58,13 +67,13 @@ def plan() -> int:
 
 @app.command
 @audited
-def apply() -> None:
+def apply(*, nodes: _Nodes = None) -> None:
     """Create what is missing. Nothing is deleted or changed: what exists with other properties is a conflict.
 
     That includes what producers and workers would create when a job first needs it: the queues of the other priority
     classes, and those of dead letters.
     """
-    comparison = _with_topology(lambda topology: topology.create_missing(), change="apply")
+    comparison = _with_topology(lambda topology: topology.create_missing(), nodes=nodes, change="apply")
     created = [
         {**_row(entry), "action": "created"} for entry in comparison.entries if entry.status in ("missing", "later")
     ]
@@ -73,22 +82,22 @@ def apply() -> None:
 
 
 @app.command
-def diff() -> int:
+def diff(*, nodes: _Nodes = None) -> int:
     """Show what is missing, different, or there and not wanted. Exit code 1 when anything is missing or different."""
-    comparison = _with_topology(lambda topology: topology.compare())
+    comparison = _with_topology(lambda topology: topology.compare(), nodes=nodes)
     print_rows(_COLUMNS, [_row(entry) for entry in comparison.entries if entry.status not in _AS_WANTED])
     _say(comparison)
     return 0 if comparison.is_same else FAILED
 
 
 @app.command
-def export() -> None:
+def export(*, nodes: _Nodes = None) -> None:
     """Print all of it as definitions that the broker imports (`rabbitmqctl import_definitions FILE`)."""
 
     async def run(topology: Topology) -> Any:
         return topology.definitions()
 
-    print(escape_json(json.dumps(_with_topology(run), indent=2, ensure_ascii=False)))
+    print(escape_json(json.dumps(_with_topology(run, nodes=nodes), indent=2, ensure_ascii=False)))
 
 
 @app.command
@@ -184,13 +193,23 @@ def migrate(
     return 0
 
 
-def _with_topology(run: Callable[[Topology], Coroutine[Any, Any, _T]], *, change: str = "") -> _T:
-    return _with_both(lambda topology, _: run(topology), change=change)
+def _with_topology(
+    run: Callable[[Topology], Coroutine[Any, Any, _T]], *, nodes: Sequence[str] | None = None, change: str = ""
+) -> _T:
+    return _with_both(lambda topology, _: run(topology), nodes=nodes, change=change)
 
 
-def _with_both(run: Callable[[Topology, TaskMQ], Coroutine[Any, Any, _T]], *, change: str = "") -> _T:
+def _with_both(
+    run: Callable[[Topology, TaskMQ], Coroutine[Any, Any, _T]],
+    *,
+    nodes: Sequence[str] | None = None,
+    change: str = "",
+) -> _T:
     target = open_app()
-    return asyncio.run(_use(target, target.tasks.queues, lambda topology: run(topology, target), change=change))
+    # As the workers of a node declare it.
+    theirs = [target.producer.queue(node_queue(check_node_name(name))) for name in dict.fromkeys(nodes or ())]
+    queues = [*target.tasks.queues, *theirs]
+    return asyncio.run(_use(target, queues, lambda topology: run(topology, target), change=change))
 
 
 async def _use(

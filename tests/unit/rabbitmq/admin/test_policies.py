@@ -136,6 +136,9 @@ NAMES = (
     "taskmq.reports.shop.0",
     "taskmq.listener.web-1.7.a",
     "taskmq.on.sales",
+    "taskmq.node.gpu-1",
+    "taskmq.node.gpu-1.jobs",
+    "taskmq.node.gpu-1.dlq",
     "imagesX",
     "other",
 )
@@ -143,6 +146,7 @@ JOBS = {"images", "images.p.high"}
 LISTENER = {"taskmq.listener.web-1.7.a"}
 REPORTS = {"taskmq.reports.shop.0"}
 TOPIC = {"taskmq.on.sales"}
+NODE = {"taskmq.node.gpu-1", "taskmq.node.gpu-1.jobs", "taskmq.node.gpu-1.dlq"}
 RIGHTS: dict[Role, tuple[set[str], set[str], set[str]]] = {
     "producer": (set(), {"taskmq", "taskmq.delay.v2.enter", *JOBS}, set()),
     "worker": (
@@ -181,6 +185,19 @@ def test_each_role_may_do_what_it_has_to_and_no_more(role: Role) -> None:
     assert "declare=off" in instruction.note
     granted = tuple({name for name in NAMES if re.search(pattern, name)} for pattern in (configure, write, read))
     assert granted == RIGHTS[role]
+
+
+@pytest.mark.parametrize("role", RIGHTS)
+def test_a_placed_queue_gives_workers_and_schedulers_those_of_nodes(role: Role) -> None:
+    *_, configure, write, read = shlex.split(
+        permissions(role, [WorkQueue("images", placed=True)], vhost="v", user="u").shell
+    )
+
+    granted = tuple({name for name in NAMES if re.search(pattern, name)} for pattern in (configure, write, read))
+    _, writes, reads = RIGHTS[role]
+    expected = {"worker": (writes, reads | NODE), "scheduler": (writes | NODE, reads)}
+    assert granted[1:] == expected.get(role, (writes, reads))
+    assert not granted[0] & NODE
 
 
 def test_an_operator_may_do_all_that_is_of_the_app_and_of_taskmq_and_no_more() -> None:
