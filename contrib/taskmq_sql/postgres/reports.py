@@ -8,6 +8,8 @@ import msgspec
 from taskmq.contracts.jobs import AppliedReport, forgotten_end
 from taskmq.model.jobs.proofs import ReportKeys
 from taskmq.model.jobs.reports import (
+    MOST_UNHEEDED,
+    UNHEEDED,
     Report,
     after_report,
     goes_on,
@@ -39,6 +41,11 @@ _ENDED: Final = """
 select distinct on (h.id) h.id, h.state, h.version, h.queue, h.token from taskmq.job_history h
 where h.id = any($1::uuid[]) order by h.id, h.ended desc"""
 
+_UNHEEDED: Final = sorted(EVENT_CODES[kind] for kind in EVENT_CODES if kind in UNHEEDED)
+_COUNTS: Final = """
+select e.id, count(*) from taskmq.event e
+where e.id = any($1::uuid[]) and e.kind = any($2::smallint[]) group by e.id"""
+
 
 class Ending(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """How a job under way ends; None where its row says it."""
@@ -64,6 +71,7 @@ class Note(msgspec.Struct, frozen=True):
     by: str = ""
     text: str = ""
     started: int | None = None
+    changes_nothing: bool = False
 
 
 class _Step(msgspec.Struct, frozen=True, gc=False):
@@ -124,7 +132,7 @@ class _Applying:
             if left := [place for place in turn if place not in steps]:
                 steps |= await self._settle(connection, left)
             notes += await self._notes(connection, {place: steps[place] for place in turn if place in steps})
-        await note(connection, notes)
+        await note(connection, await _without_many_unheeded(connection, notes))
         return steps
 
     def restarted(self, steps: Mapping[int, _Step]) -> dict[int, _Step]:
@@ -281,7 +289,15 @@ class _Applying:
         report = self._reports[place]
         if step.is_forgotten or not step.is_accepted:
             kind: EventKind = "unknown_attempt" if step.is_forgotten else "superseded"
-            return Note(report.id, step.version, kind, step.state, report.worker, report.kind)
+            return Note(
+                report.id,
+                step.version,
+                kind,
+                step.state,
+                report.worker,
+                report.kind,
+                changes_nothing=not step.is_accepted,
+            )
         if report.kind == "refused":
             text = report.error.message if report.error is not None else ""
             return Note(report.id, step.version, "refused", step.state, report.worker, text)
@@ -334,6 +350,21 @@ async def end(connection: Connection, endings: Sequence[Ending]) -> Sequence[Row
         column_of([ending.result for ending in endings]),
         *map(column_of, errors),
     )
+
+
+async def _without_many_unheeded(connection: Connection, notes: Sequence[Note]) -> list[Note]:
+    """Leave those of reports that changed nothing out where their jobs have as many as are kept."""
+    ids = sorted({each.id for each in notes if each.changes_nothing})
+    if not ids:
+        return list(notes)
+    counts = {str(row[0]): row[1] for row in await connection.fetch(_COUNTS, ids, _UNHEEDED)}
+    kept: list[Note] = []
+    for each in notes:
+        if each.changes_nothing:
+            counts[each.id] = counts.get(each.id, 0) + 1
+        if not each.changes_nothing or counts[each.id] <= MOST_UNHEEDED:
+            kept.append(each)
+    return kept
 
 
 async def note(connection: Connection, found: Iterable[Note]) -> None:

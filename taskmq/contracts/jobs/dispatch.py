@@ -319,12 +319,13 @@ class DispatchStore(Protocol):
         No epoch: the token decides, whichever scheduler applies it. An end of a later dispatch than the store knows
         of (it was restored from a backup) counts, too, where its proof is by one of the store's keys: with an event
         `unknown_attempt`, and an entry of the audit (`forgotten_end`). Other reports of such a dispatch get the event
-        alone, and so do those without a proof, which are `invented` (`taskmq.model.jobs.tokens`). Several reports of
-        one job in one call count in their order. `started` counts for a job that runs already, too: its message was
-        delivered again, to another worker perhaps. An `interrupted` job is ready at once, and its `due` is what it
-        was, or now. Why a run was interrupted (`interruption_of`) is an event, and no error of the job. There is one,
-        too, if a run began under a token by which another one had begun (`ran_again`). `detached` and `alive` are
-        starts as well, and the store remembers a `detached` one as an event.
+        alone, and so do those without a proof, which are `invented` (`taskmq.model.jobs.tokens`). Of events of
+        reports that change nothing a job has `MOST_UNHEEDED`. Several reports of one job in one call count in their
+        order. `started` counts for a job that runs already, too: its message was delivered again, to another worker
+        perhaps. An `interrupted` job is ready at once, and its `due` is what it was, or now. Why a run was
+        interrupted (`interruption_of`) is an event, and no error of the job. There is one, too, if a run began under
+        a token by which another one had begun (`ran_again`). `detached` and `alive` are starts as well, and the store
+        remembers a `detached` one as an event.
 
         Args:
             came_by: the reports queue by which they came: a proof is good for the queue of its invitation alone.

@@ -23,7 +23,9 @@ __all__ = [
     "INTERRUPTED",
     "LONGEST",
     "LONGEST_DELAY",
+    "MOST_UNHEEDED",
     "PREEMPTED",
+    "UNHEEDED",
     "Interruption",
     "Report",
     "ReportKind",
@@ -45,6 +47,10 @@ LONGEST: Final = 262_144
 """Bytes of one message with reports; a single report that is larger has a message of its own."""
 LONGEST_DELAY: Final = 365_000 * 86_400_000
 """Milliseconds: a job that is to run again later than that runs then."""
+UNHEEDED: Final = frozenset({"superseded", "unknown_attempt"})
+"""The events of a job of which a report with another token than its present one has changed nothing."""
+MOST_UNHEEDED: Final = 10
+"""So many of these events are kept for a job. Further reports are only counted: no forger makes its history grow."""
 
 ReportKind = Literal[
     "started", "succeeded", "failed", "retry", "snoozed", "expired", "cancelled", "refused", "interrupted",

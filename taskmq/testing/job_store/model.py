@@ -70,11 +70,13 @@ from taskmq.testing.job_store.match import fits
 from taskmq.testing.job_store.nodes import NodeModel
 from taskmq.testing.job_store.schedules import ScheduleModel
 from taskmq.testing.job_store.values import (
+    OpenBatch,
     attempt_of,
     by_due,
     by_id,
     escaped,
     handed_out,
+    is_noted,
     lane_of,
     last_attempt,
     reason_of,
@@ -89,14 +91,6 @@ _WAITS: Final = frozenset({JobState.SCHEDULED, JobState.RETRYING})
 _RUNS: Final = frozenset({JobState.SCHEDULED, JobState.QUEUED})
 _AT_BROKER: Final = frozenset({JobState.DISPATCHED})
 _CHANGED: Final = ("due", "expires", "priority", "queue", "body", "cancel_requested")
-
-
-class _Batch(msgspec.Struct):
-    id: int
-    slot: int
-    epoch: int
-    tokens: dict[str, int]
-    confirmed: bool = False
 
 
 class JobModel(Branching):
@@ -146,7 +140,7 @@ class JobModel(Branching):
         self._numbers = itertools.count()
         self._outages: Counter[str] = Counter()
         self._attempts: defaultdict[str, list[AttemptRecord]] = defaultdict(list)
-        self._batches: dict[int, _Batch] = {}
+        self._batches: dict[int, OpenBatch] = {}
         self._last_batch = 0
 
     def submit(self, jobs: Sequence[NewJob]) -> list[Submitted]:
@@ -397,7 +391,9 @@ class JobModel(Branching):
         if not jobs:
             return None
         self._last_batch += 1
-        self._batches[self._last_batch] = _Batch(self._last_batch, slot, epoch, {job.id: job.token for job in jobs})
+        self._batches[self._last_batch] = OpenBatch(
+            self._last_batch, slot, epoch, {job.id: job.token for job in jobs}
+        )
         return DispatchBatch(self._last_batch, False, jobs)
 
     def confirm(self, batches: Sequence[int]) -> None:
@@ -496,7 +492,8 @@ class JobModel(Branching):
             self.identity.note(self.now, [forgotten_end(report, ended.state, job.tenant)])
             return applied
         kind = "unknown_attempt" if is_forgotten(report.token, job.token) else "superseded"
-        self.note(job, kind, by=report.worker, note=report.kind)
+        if is_noted(self.events(job.id)):
+            self.note(job, kind, by=report.worker, note=report.kind)
         is_made_up = is_invented(report, job.token, keys, came_by)
         return AppliedReport("invented" if is_made_up else "superseded", job.state, job.queue)
 

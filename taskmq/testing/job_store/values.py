@@ -1,26 +1,40 @@
 """Jobs of a `JobModel` as values: where they wait, what schedulers get of them, and how their errors are kept."""
 
-from msgspec import UNSET
+from collections.abc import Iterable
+
+from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
-from taskmq.contracts.jobs import AttemptRecord, DispatchedJob, JobRecord, JobUpdate, Lane
-from taskmq.model.jobs.reports import Report
+from taskmq.contracts.jobs import AttemptRecord, DispatchedJob, HistoryEntry, JobRecord, JobUpdate, Lane
+from taskmq.model.jobs.reports import MOST_UNHEEDED, UNHEEDED, Report
 from taskmq.model.outcome import ErrorRecord
 from taskmq.model.states import JobState
 from taskmq.model.units import storable
 
 __all__ = [
+    "OpenBatch",
     "attempt_of",
     "by_due",
     "by_id",
     "escaped",
     "handed_out",
+    "is_noted",
     "lane_of",
     "last_attempt",
     "reason_of",
     "resumed",
     "shard_of",
 ]
+
+
+class OpenBatch(Struct):
+    """Dispatched jobs, by their ids and tokens, until the broker has them all."""
+
+    id: int
+    slot: int
+    epoch: int
+    tokens: dict[str, int]
+    confirmed: bool = False
 
 
 def shard_of(job_id: str) -> int:
@@ -31,6 +45,11 @@ def shard_of(job_id: str) -> int:
 def lane_of(job: JobRecord) -> Lane:
     """The lane of a job that is ready."""
     return Lane(job.queue, job.priority, job.tenant)
+
+
+def is_noted(events: Iterable[HistoryEntry]) -> bool:
+    """Whether a report that changes nothing is one more event of a job that has these."""
+    return sum(event.kind in UNHEEDED for event in events) < MOST_UNHEEDED
 
 
 def escaped(error: ErrorRecord) -> ErrorRecord:

@@ -1,11 +1,14 @@
 """What workers report, and what follows from it."""
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any, Final, Literal
 
 from taskmq.contracts.jobs import AppliedReport, HistoryEntry, forgotten_end
 from taskmq.model.jobs.proofs import ReportKeys
 from taskmq.model.jobs.reports import (
+    MOST_UNHEEDED,
+    UNHEEDED,
     Report,
     after_report,
     goes_on,
@@ -31,6 +34,9 @@ _ENDED: Final = "SELECT id, state, version, queue, token FROM job_history WHERE 
 _ATTEMPT: Final = """
     INSERT INTO attempt (id, attempt, started, ended, worker, error_type, error, traceback) VALUES @rows
 """
+_UNHEEDED: Final = f"""
+    SELECT id, count(*) FROM event WHERE id IN (@values) AND kind IN {tuple(sorted(UNHEEDED))} GROUP BY id
+"""
 _UNKNOWN: Final = AppliedReport("unknown")
 _AGAIN: Final = frozenset({JobState.RETRYING, JobState.SCHEDULED})
 
@@ -54,6 +60,7 @@ class _Reporting:
         self._events: list[tuple[bytes, HistoryEntry]] = []
         self._attempts: list[tuple[Any, ...]] = []
         self._known_keys: ReportKeys | None = None
+        self._unheeded: Counter[bytes] | None = None
 
     def run(self) -> list[AppliedReport]:
         ids = list({job_id for job_id, *_ in self._reports if job_id is not None})
@@ -96,9 +103,18 @@ class _Reporting:
         kind = "superseded"
         if is_forgotten(report.token, token):
             kind, is_made_up = "unknown_attempt", is_invented(report, token, self._keys(), came_by)
-        self._note(job_id, STATES[state], version, kind, by=report.worker, note=report.kind)
+        if self._is_noted(job_id):
+            self._note(job_id, STATES[state], version, kind, by=report.worker, note=report.kind)
         outcome: Literal["invented", "superseded"] = "invented" if is_made_up else "superseded"
         return AppliedReport(outcome, STATES[state], self._names.name(self._connection, queue))
+
+    def _is_noted(self, job_id: bytes) -> bool:
+        """Whether a report of the job that changes nothing is one more of its events."""
+        if self._unheeded is None:
+            ids = list({each for each, *_ in self._reports if each is not None})
+            self._unheeded = Counter(dict(select_each(self._connection, _UNHEEDED, ids)))
+        self._unheeded[job_id] += 1
+        return self._unheeded[job_id] <= MOST_UNHEEDED
 
     def _ends_forgotten(self, report: Report, token: int, came_by: str) -> bool:
         is_other = is_forgotten(report.token, token)

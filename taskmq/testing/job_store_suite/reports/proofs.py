@@ -10,7 +10,7 @@ from taskmq.contracts.identity import Actor, AuditFilter
 from taskmq.contracts.jobs import AppliedReport, JobRecord
 from taskmq.model.identity import EVERYTHING_OF_ALL, AuditEntry
 from taskmq.model.jobs.proofs import ReportKey, new_report_key
-from taskmq.model.jobs.reports import Report, ReportKind, after_report
+from taskmq.model.jobs.reports import MOST_UNHEEDED, UNHEEDED, Report, ReportKind, after_report
 from taskmq.model.states import TERMINAL, JobState
 from taskmq.testing.job_store_suite.case import JobStoreCase
 from taskmq.testing.job_store_suite.driver import HOUR, JobDriver, after, later, unlike
@@ -59,6 +59,42 @@ class ReportProofs(JobStoreCase):
                 assert await driver.release() == set()
                 assert await driver.state(dependent) is JobState.WAITING
         assert await _audited(driver) == []
+
+    @case
+    async def test_however_many_reports_are_made_up_a_job_keeps_the_events_of_a_few(self) -> None:
+        driver, other = self.driver(), self.driver()
+        for state in (JobState.QUEUED, JobState.RUNNING, JobState.SUCCEEDED):
+            job = await driver.make(state)
+            many = [
+                Report(id=job.id, token=token, kind=kind, worker="evil")
+                for kind in ("succeeded", "retry", "started")
+                for token in _never_given(job.token)
+            ]
+
+            for store in (driver, other, driver):
+                applied = await store.schedulers.apply(many, came_by=_QUEUE)
+                assert {each.outcome for each in applied} <= {"superseded", "invented"}
+
+            events = [event for event in await driver.store.events(job.id) if event.by == "evil"]
+            assert len(events) == MOST_UNHEEDED, state
+            assert {event.kind for event in events} <= UNHEEDED
+
+    @case
+    async def test_an_end_that_counts_by_its_proof_is_an_event_however_many_were_made_up(self) -> None:
+        driver, other = self.driver(), self.driver()
+        (key, *_) = await driver.schedulers.report_keys()
+        job = await driver.dispatched()
+        forged = [Report(id=job.id, token=_LARGEST, kind="started", worker="evil")]
+        for _ in range(MOST_UNHEEDED + 1):
+            await other.schedulers.apply(forged, came_by=_QUEUE)
+        token = later(job.token)
+        end = Report(id=job.id, token=token, proof=key.prove(job.id, token, _QUEUE), kind="succeeded", worker="w1")
+
+        (applied,) = await other.schedulers.apply([end], came_by=_QUEUE)
+
+        assert (applied.outcome, applied.state) == ("accepted", JobState.SUCCEEDED)
+        last = (await driver.store.events(job.id))[-1]
+        assert (last.kind, last.by) == ("unknown_attempt", "w1")
 
     @case
     async def test_a_job_goes_on_as_if_no_token_had_been_made_up(self) -> None:
