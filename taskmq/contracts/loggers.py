@@ -14,7 +14,8 @@ import time
 import traceback
 from typing import Any, Final
 
-from taskmq.errors import SoftTimeout
+from taskmq.errors import SoftTimeout, TaskMQError
+from taskmq.model.outcome import frames_of, message_of, type_name
 
 __all__ = ["contain_below", "contain_ours", "contained"]
 
@@ -74,7 +75,10 @@ class _Contained(logging.Logger):
         # The record's place in the code is the caller's, behind this frame.
         options["stacklevel"] = options.get("stacklevel", 1) + 1
         try:
-            super()._log(*what, **options)
+            level, message, arguments, *more = what
+            if "exc_info" in options:
+                options["exc_info"] = _writable(options["exc_info"])
+            super()._log(level, message, tuple(map(_readable, arguments)), *more, **options)
         except SoftTimeout:
             raise
         except KeyboardInterrupt:
@@ -83,6 +87,37 @@ class _Contained(logging.Logger):
             _complaint.make(self.name)
         except BaseException:  # noqa: BLE001 - a handler of the program's, which may do anything
             _complaint.make(self.name)
+
+
+def _readable(argument: object) -> object:
+    """The argument of a line; in place of an error that has no words, words about it: the line would be lost."""
+    if not issubclass(type(argument), BaseException):
+        return argument
+    try:
+        str(argument)
+    except (SoftTimeout, KeyboardInterrupt):
+        raise
+    except BaseException:  # noqa: BLE001 - a class of the app, which may do anything
+        return message_of(argument)  # type: ignore[arg-type]
+    return argument
+
+
+def _writable(given: Any) -> Any:
+    """What a line is to show as its traceback; another error with the same frames where this one has no form."""
+    if issubclass(type(given), BaseException):
+        error = given
+    else:
+        error = given[1] if isinstance(given, tuple) else sys.exc_info()[1] if given else None
+    if error is None:
+        return given
+    try:
+        "".join(traceback.format_exception(error))
+    except (SoftTimeout, KeyboardInterrupt):
+        raise
+    except BaseException:  # noqa: BLE001 - as above
+        words = f"{type_name(error)}: (what else there is to its traceback cannot be written)"
+        return TaskMQError(words).with_traceback(frames_of(error))
+    return given
 
 
 class _Complaint:

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from datetime import timedelta
+from types import TracebackType
 from typing import Final, Literal
 
 import msgspec
@@ -22,6 +23,9 @@ __all__ = [
     "Snoozed",
     "Succeeded",
     "error_line",
+    "frames_of",
+    "message_of",
+    "type_name",
 ]
 
 EXPIRED: Final = "expired before it started"
@@ -50,6 +54,31 @@ class ErrorRecord(msgspec.Struct, frozen=True, kw_only=True):
     type_name: str
     message: str
     traceback: str = ""
+
+
+def type_name(error: BaseException) -> str:
+    """The name of an error's type, with its module unless it is Python's own."""
+    kind = type(error)
+    try:
+        return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
+    except BaseException:  # noqa: BLE001 - a metaclass may do anything, too
+        return "(an error without a name)"
+
+
+def message_of(error: BaseException) -> str:
+    """The words of an error, whatever its class does when it is asked for them."""
+    try:
+        # A plain text: the error's own may be of a class that does anything, too.
+        return str.__str__(str(error))
+    except BaseException as failure:  # noqa: BLE001 - a class of the app, which may do anything
+        return f"(its message cannot be read: {type_name(failure)})"
+
+
+def frames_of(error: BaseException) -> TracebackType | None:
+    """The traceback of an error as the interpreter keeps it, without asking its class."""
+    # The interpreter's own attribute: the class may have another one of this name.
+    found: TracebackType | None = BaseException.__dict__["__traceback__"].__get__(error)
+    return found
 
 
 def error_line(type_name: str, message: str, *, longest: int = 200) -> str:

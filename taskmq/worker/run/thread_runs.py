@@ -15,11 +15,11 @@ from typing import Final, Protocol
 from taskmq.contracts.broker import Delivery
 from taskmq.executors.coroutine import timed_out
 from taskmq.executors.thread import ThreadExecutor, ThreadRun
+from taskmq.model.outcome import frames_of, type_name
 from taskmq.model.telemetry.metrics import Count
 from taskmq.run.execution import DONE, Execution
 from taskmq.worker.attempt import Attempt
 from taskmq.worker.run.stats import WorkerStats
-from taskmq.worker.settlement.error_text import frames_of, type_name
 
 __all__ = ["ThreadRuns"]
 

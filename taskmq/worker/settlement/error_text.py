@@ -5,15 +5,15 @@ Python itself fails to write some tracebacks, for example of a `SyntaxError` who
 """
 
 import traceback
-from types import TracebackType
 from typing import Final
 
 from taskmq.contracts.stores import ErrorRecord
 from taskmq.errors import TaskMQError
 from taskmq.model.history.redaction import Redactor
+from taskmq.model.outcome import frames_of, message_of, type_name
 from taskmq.model.units import storable
 
-__all__ = ["ERROR_LIMIT", "ErrorTexts", "frames_of", "substitute", "type_name"]
+__all__ = ["ERROR_LIMIT", "ErrorTexts", "substitute"]
 
 ERROR_LIMIT: Final = 500
 _TRACEBACK_LIMIT: Final = 16_000
@@ -47,20 +47,7 @@ class ErrorTexts:
         return _as_python_has_it(error) == self.traceback_of(error)
 
     def _message(self, error: BaseException) -> str:
-        try:
-            # A plain text: the error's own may be of a class that does anything, too.
-            return storable(self._redactor.redact(str.__str__(str(error))[:_TRACEBACK_LIMIT]))
-        except BaseException as failure:  # noqa: BLE001 - the task's own class, which may do anything
-            return f"(its message cannot be read: {type_name(failure)})"
-
-
-def type_name(error: BaseException) -> str:
-    """Its type's name, with its module unless it is Python's own."""
-    kind = type(error)
-    try:
-        return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
-    except BaseException:  # noqa: BLE001 - a metaclass may do anything, too
-        return "(an error without a name)"
+        return storable(self._redactor.redact(message_of(error)[:_TRACEBACK_LIMIT]))
 
 
 def substitute(error: BaseException, task: str) -> TaskMQError:
@@ -88,10 +75,3 @@ def _as_python_has_it(error: BaseException) -> str | None:
         return "".join(traceback.format_exception(error))
     except BaseException:  # noqa: BLE001 - the task's own class, and what it holds, may do anything
         return None
-
-
-def frames_of(error: BaseException) -> TracebackType | None:
-    """Its traceback as the interpreter keeps it, without asking its class."""
-    # The interpreter's own attribute: the class may have another one of this name.
-    found: TracebackType | None = BaseException.__dict__["__traceback__"].__get__(error)
-    return found

@@ -13,9 +13,9 @@ from typing import Final
 
 from taskmq.durable.service import is_interruption
 from taskmq.errors import TaskMQError
-from taskmq.model.outcome import OUTCOME_NAMES, Dead, Outcome
+from taskmq.model.outcome import OUTCOME_NAMES, Dead, Outcome, type_name
 from taskmq.worker.attempt import Attempt
-from taskmq.worker.settlement.error_text import ErrorTexts, type_name
+from taskmq.worker.settlement.error_text import ErrorTexts
 from taskmq.worker.settlement.patience import SettlingPatience
 
 __all__ = ["LastResort"]

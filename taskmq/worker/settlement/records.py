@@ -6,13 +6,13 @@ from taskmq.contracts.stores import ErrorRecord, ResultRecord
 from taskmq.errors import EncodeError, InvalidOption, ResultTooLarge
 from taskmq.model.clock import Clock
 from taskmq.model.envelope import JSON
-from taskmq.model.outcome import Dead
+from taskmq.model.outcome import Dead, type_name
 from taskmq.model.states import JobState
 from taskmq.model.topology import logical_queue
 from taskmq.run.console_log import DetailText
 from taskmq.worker.attempt import Attempt
 from taskmq.worker.config import LogErrors
-from taskmq.worker.settlement.error_text import ErrorTexts, type_name
+from taskmq.worker.settlement.error_text import ErrorTexts
 
 __all__ = ["EndRecords", "FailureLog"]
 

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Generator
-from typing import NoReturn
+from typing import ClassVar, NoReturn
 
 import pytest
 
@@ -58,6 +58,67 @@ def handled_by(handler: logging.Handler) -> Generator[None]:
         yield
     finally:
         logging.getLogger().removeHandler(handler)
+
+
+class Lines(logging.Handler):
+    """A handler that writes as Python's own do."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.written: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.written.append(self.format(record))
+
+
+class Silent(Exception):
+    def __str__(self) -> str:
+        raise SystemExit(3)
+
+
+@pytest.mark.parametrize("kind", [Silent, Unwritable])
+def test_a_line_about_an_error_without_words_is_written_with_the_rest(kind: type[Exception]) -> None:
+    handler = Lines()
+
+    with handled_by(handler):
+        _log.error("schedule %s is not fired: %s", "nightly", kind())
+
+    (line,) = handler.written
+    assert line.startswith("schedule nightly is not fired: (its message cannot be read: ")
+
+
+@pytest.mark.parametrize("kind", [Silent, Unwritable])
+@pytest.mark.parametrize("shown", ["error", "tuple", "true"])
+def test_a_line_with_a_traceback_that_cannot_be_written_has_its_frames(kind: type[Exception], shown: str) -> None:
+    handler = Lines()
+
+    with handled_by(handler):
+        try:
+            raise kind
+        except BaseException as error:
+            given = {"error": error, "tuple": sys.exc_info(), "true": True}[shown]
+            _log.error("schedule %s is not fired", "nightly", exc_info=given)
+
+    (line,) = handler.written
+    assert line.startswith("schedule nightly is not fired\nTraceback (most recent call last):\n")
+    assert f"in {test_a_line_with_a_traceback_that_cannot_be_written_has_its_frames.__name__}\n" in line
+    assert kind.__name__ in line
+
+
+def test_an_error_that_can_be_written_is_the_handler_s_to_see() -> None:
+    class Seeing(logging.Handler):
+        seen: ClassVar[list[logging.LogRecord]] = []
+
+        def emit(self, record: logging.LogRecord) -> None:
+            self.seen.append(record)
+
+    error = ValueError("no")
+
+    with handled_by(Seeing()):
+        _log.error("schedule %s is not fired: %s", "nightly", error, exc_info=error)
+
+    (record,) = Seeing.seen
+    assert (record.args, record.exc_info) == (("nightly", error), (ValueError, error, None))
 
 
 @pytest.mark.parametrize("failure", FAILURES)

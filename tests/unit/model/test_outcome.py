@@ -1,6 +1,7 @@
 import pickle
+from collections.abc import Callable
 from datetime import timedelta
-from typing import get_args
+from typing import NoReturn, get_args
 
 import msgspec
 import pytest
@@ -18,6 +19,9 @@ from taskmq.model.outcome import (
     Snoozed,
     Succeeded,
     error_line,
+    frames_of,
+    message_of,
+    type_name,
 )
 
 _ERROR = ValueError("no")
@@ -78,3 +82,46 @@ def test_the_reasons_of_a_death_are_words() -> None:
 def test_an_error_is_one_line_of_bounded_length(type_name: str, message: str, line: str) -> None:
     assert error_line(type_name, message) == line
     assert len(error_line(type_name, message)) <= 200
+
+
+def _closed() -> Exception:
+    """An error of which nothing can be read, not even of its class."""
+
+    class Nameless(type):
+        def __getattribute__(cls, name: str) -> NoReturn:
+            raise SystemExit(4)
+
+    class Closed(Exception, metaclass=Nameless):
+        def __getattribute__(self, name: str) -> NoReturn:
+            raise RuntimeError(name)
+
+        def __str__(self) -> str:
+            raise KeyError(3)
+
+    return Closed()
+
+
+@pytest.mark.parametrize(
+    ("make", "name", "message"),
+    [
+        (lambda: ValueError("no"), "ValueError", "no"),
+        (lambda: msgspec.ValidationError("no"), "msgspec.ValidationError", "no"),
+        (_closed, "(an error without a name)", "(its message cannot be read: KeyError)"),
+    ],
+)
+def test_an_error_has_a_name_and_words_whatever_its_class_does(
+    make: Callable[[], Exception], name: str, message: str
+) -> None:
+    error = make()
+
+    assert (type_name(error), message_of(error)) == (name, message)
+
+
+def test_the_frames_of_an_error_are_those_of_the_interpreter() -> None:
+    try:
+        raise _closed()
+    except Exception as error:
+        frames = frames_of(error)
+
+    assert frames is not None
+    assert frames.tb_frame.f_code.co_name == "test_the_frames_of_an_error_are_those_of_the_interpreter"

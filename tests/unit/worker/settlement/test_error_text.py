@@ -6,7 +6,8 @@ from typing import Any, NoReturn
 import pytest
 
 from taskmq.model.history.redaction import Redactor
-from taskmq.worker.settlement.error_text import ErrorTexts, substitute, type_name
+from taskmq.model.outcome import type_name
+from taskmq.worker.settlement.error_text import ErrorTexts, substitute
 
 _SECRET = "hunter2-hunter2"
 _TEXTS = ErrorTexts(Redactor())
