@@ -13,17 +13,12 @@ under its id, is `queued` again. In the store an end is final as well, until an 
 """
 
 from enum import StrEnum
-from typing import Self
 
 __all__ = ["CHANGEABLE", "RESUMABLE", "TERMINAL", "TRANSITIONS", "UNDERWAY", "Cancellation", "JobState", "can_follow"]
 
 
 class JobState(StrEnum):
-    """How far a job has come.
-
-    `dead`, which `failed` was called up to 0.2, is read as `failed`: in stored records, in filters, and as the member
-    `JobState.DEAD`.
-    """
+    """How far a job has come."""
 
     WAITING = "waiting"
     """For other jobs."""
@@ -46,12 +41,6 @@ class JobState(StrEnum):
     """A job that it waited for has not ended as it had to."""
     UNKNOWN = "unknown"
     """The job is unknown: said of an id, and never the state of a job."""
-
-    DEAD = FAILED
-
-    @classmethod
-    def _missing_(cls, value: object) -> Self | None:
-        return cls("failed") if value == "dead" else None
 
     @property
     def is_final(self) -> bool:

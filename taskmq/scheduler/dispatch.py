@@ -233,9 +233,6 @@ class JobDispatcher:
                     await pause(self._waking, self._wait())
             # What is with the publisher has as long as it takes to report it.
             await self._publishing.aclose(grace=self._grace)
-            if self._gates.are_closed:
-                # A scheduler of an earlier version knows no gates.
-                await self._passage.open_all(unless=lambda: not self._grace)
         except StoreUnavailable as error:
             _log.debug("slot %d: its next holder lets jobs go that wait behind gates: %s", self._lease.slot, error)
         except Exception:

@@ -20,7 +20,7 @@ class ProcessStatus(msgspec.Struct, frozen=True, kw_only=True):
         worker: what it last said.
     """
 
-    slot: int = msgspec.field(name="seat")
+    slot: int
     pid: int | None
     state: str
     failures: int
@@ -51,7 +51,7 @@ class SupervisorStatus(msgspec.Struct, frozen=True, kw_only=True):
     least: int
     most: int
     wanted: int
-    slots: list[ProcessStatus] = msgspec.field(name="seats")
+    slots: list[ProcessStatus]
     leaving: list[int]
     ends: dict[str, int]
     replaced: int

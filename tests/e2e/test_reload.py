@@ -76,7 +76,7 @@ def test_a_second_change_while_the_old_worker_still_drains_leaves_one_worker(pro
     until(lambda: len(run.children) == 1, "one child")
     (child,) = run.children
     os.kill(child, signal.SIGKILL)
-    until(lambda: len(run.children) == 1 and run.children != [child], "its seat is filled again")
+    until(lambda: len(run.children) == 1 and run.children != [child], "its slot is filled again")
     run.signal()
     assert run.wait() == 0
     assert len(project.noted("started", "g")) == 1

@@ -62,16 +62,16 @@ def test_a_worker_is_live_and_ready_and_only_live_while_it_drains(project: Proje
         lambda: (
             [
                 job["job_id"] and job["task"]
-                for seat in _get(run, "/status")[1]["seats"]
-                for job in (seat["worker"] or {"jobs": []})["jobs"]
+                for slot in _get(run, "/status")[1]["slots"]
+                for job in (slot["worker"] or {"jobs": []})["jobs"]
             ]
             == ["jobs.gated"]
         ),
         "the status has the running job",
     )
     status = _get(run, "/status")[1]
-    assert [seat["state"] for seat in status["seats"]] == ["running", "running"]
-    assert {seat["pid"] for seat in status["seats"]} == set(run.children)
+    assert [slot["state"] for slot in status["slots"]] == ["running", "running"]
+    assert {slot["pid"] for slot in status["slots"]} == set(run.children)
 
     run.signal()
     run.wait_for_log("draining")
@@ -179,8 +179,8 @@ def test_a_crash_is_in_the_status_with_its_signal_and_the_counts_stay(local_proj
     assert status["jobs"] == 5
     assert _metric(run, 'taskmq_jobs_total{queue="default",state="succeeded",task="jobs.quick"}') == 5
     assert status["ends"] == {"signal": 1}
-    assert status["seats"][0]["last_ending"] == "was killed by SIGKILL"
-    assert status["seats"][0]["failures"] == 1
+    assert status["slots"][0]["last_ending"] == "was killed by SIGKILL"
+    assert status["slots"][0]["failures"] == 1
     project.send("quick", 6)
     until(lambda: _jobs(run) == 6, "they go on from there")
     assert _metric(run, 'taskmq_jobs_total{queue="default",state="succeeded",task="jobs.quick"}') == 6

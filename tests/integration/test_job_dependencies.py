@@ -125,27 +125,6 @@ def test_a_submission_that_is_rolled_back_leaves_nothing_that_is_waited_for(job_
     _run(job_store_url, test)
 
 
-def test_an_end_that_an_older_scheduler_has_not_told_is_found_by_the_upkeep(job_store_url: str) -> None:
-    async def test(driver: JobDriver, connection: Any, probe: Any) -> None:
-        first = await driver.dispatched(queue="first")
-        child = await driver.submit(detail=after(first))
-        gone = await driver.submit(queue="gone")
-        anyway = await driver.submit(queue="anyway", detail=after(gone, condition="ended"))
-        await driver.accepted(first, "succeeded")
-        await connection.execute("delete from taskmq.upstream_end")
-        # Forgotten, with whatever became of it.
-        await connection.execute("delete from taskmq.job where id = $1::uuid", gone.id)
-        assert await driver.release() == set()
-
-        await driver.schedulers.maintain()
-
-        assert await driver.release() == {child.queue, "anyway"}
-        assert await driver.state(child) is JobState.QUEUED
-        assert await driver.state(anyway) is JobState.QUEUED
-
-    _run(job_store_url, test)
-
-
 def test_many_that_wait_for_one_are_let_go_in_short_transactions_beside_others(job_store_url: str) -> None:
     async def test(driver: JobDriver, connection: Any, probe: Any) -> None:
         first = await driver.dispatched(queue="first")

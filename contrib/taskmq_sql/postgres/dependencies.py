@@ -31,7 +31,7 @@ from taskmq_sql.postgres.statements import (
     WAITING_JOBS,
 )
 
-__all__ = ["Unmet", "Upstream", "depend", "find_upstream", "release", "repair", "unmet", "wait"]
+__all__ = ["Unmet", "Upstream", "depend", "find_upstream", "release", "unmet", "wait"]
 
 Unmet = Sequence[tuple[JobDependency, JobState]]
 """What a job has to wait for, and the states of those jobs."""
@@ -59,16 +59,6 @@ select * from unnest($1::uuid[], $2::uuid[], $3::smallint[]) on conflict do noth
 _TELL: Final = """
 insert into taskmq.upstream_end (id, state) select * from unnest($1::uuid[], $2::smallint[])"""
 _LEAVE: Final = "delete from taskmq.upstream_end where number = any($1::bigint[])"
-_UNSETTLED: Final = """
-select distinct upstream from taskmq.dependency where upstream > $1 order by upstream limit $2"""
-_REPAIR: Final = """
-insert into taskmq.upstream_end (id, state)
-select i.id, coalesce(h.state, 7) from unnest($1::uuid[]) as i(id)
-left join lateral (select state from taskmq.job_history where id = i.id order by ended desc limit 1) h on true
-where not exists (select from taskmq.job where id = i.id)
-  and not exists (select from taskmq.upstream_end where id = i.id)"""
-_FIRST: Final = "00000000-0000-0000-0000-000000000000"
-_TOGETHER: Final = 1_000
 _ENDS: Final = 100
 
 
@@ -194,11 +184,3 @@ async def unmet(connection: Connection, job_id: str, limit: int) -> list[JobDepe
     """What a job waits for still."""
     rows = await connection.fetch(UPSTREAM_OF, job_id, limit)
     return [JobDependency(str(row["upstream"]), CONDITIONS[row["condition"]]) for row in rows]
-
-
-async def repair(connection: Connection) -> None:
-    """Write down missing ends: of an older scheduler, which knows of no dependencies."""
-    last = _FIRST
-    while rows := await connection.fetch(_UNSETTLED, last, _TOGETHER):
-        await connection.execute(_REPAIR, [row["upstream"] for row in rows])
-        last = rows[-1]["upstream"]

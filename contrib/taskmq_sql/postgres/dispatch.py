@@ -29,7 +29,7 @@ from taskmq_sql.jobs.partitions import DAY
 from taskmq_sql.jobs.values import is_job_id, reason
 from taskmq_sql.postgres.connections import Connection, Row
 from taskmq_sql.postgres.database import Database
-from taskmq_sql.postgres.dependencies import release, repair
+from taskmq_sql.postgres.dependencies import release
 from taskmq_sql.postgres.leases import DROP_ENDED, PostgresLeases
 from taskmq_sql.postgres.quotas import DROP_USAGE, dispatch_within
 from taskmq_sql.postgres.records import handed_out, job_records
@@ -295,7 +295,6 @@ class PostgresDispatch:
             await connection.execute(_DROP_KEYS)
             await connection.execute(DROP_ENDED)
             await connection.execute(DROP_USAGE)
-            await repair(connection)
 
         await self._database.upkeep.run("statement", maintain)
         if forgets:

@@ -1,7 +1,7 @@
 """What those who make jobs ready announce to the holder of a slot: which lanes have got some.
 
-A hint that may get lost or come late. What it names spares the holder a look at all lanes of its slot; an empty body,
-as of earlier versions, says no more than that there is something to be looked for.
+A hint that may get lost or come late. What it names spares the holder a look at all lanes of its slot; an empty body
+says no more than that there is something to be looked for.
 """
 
 from collections.abc import Collection

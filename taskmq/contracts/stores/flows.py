@@ -93,7 +93,7 @@ class FlowRecord(msgspec.Struct, frozen=True, kw_only=True):
         run: 0, and one more with every redrive.
         unfinished: how many nodes have not ended.
         cancelled: why it was cancelled; None when it was not.
-        started: when it was made, in ms; 0 where a version before has made it, which did not say.
+        started: when it was made, in ms.
     """
 
     head: bytes

@@ -153,10 +153,8 @@ class TenantBulks:
 def _fingerprint(order: BulkOrder) -> str:
     at = None if order.at is None else instant_ms(order.at, what="at")
     delay = None if order.delay is None else to_ms(parse_duration(order.delay, what="delay"))
-    said = (order.action, order.filter, at, delay, order.priority, order.rate, order.note)
-    # Only where it is said: so an order from before it could be said is the same one still.
-    more = (order.mode, order.again) if order.mode or order.again else ()
-    return hashlib.sha256(msgspec.json.encode((*said, *more))).hexdigest()
+    said = (order.action, order.filter, at, delay, order.priority, order.rate, order.note, order.mode, order.again)
+    return hashlib.sha256(msgspec.json.encode(said)).hexdigest()
 
 
 def bulk_entry(bulk: Bulk) -> AuditEntry:

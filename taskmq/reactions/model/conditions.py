@@ -304,8 +304,6 @@ def is_met(expression: Expression, come: AbstractSet[int]) -> bool:
 def rule_of(expression: Expression, debounce: int) -> str:
     """Tells an expression from others: equal ones have the same, in every process."""
     said = _ADDRESS.sub("", f"{expression!r} {debounce}")
-    # What was noted under the state's earlier name still counts.
-    said = said.replace("<JobState.FAILED: 'failed'>", "<JobState.DEAD: 'dead'>")
     return hashlib.sha256(said.encode()).hexdigest()[:12]
 
 

@@ -1,6 +1,5 @@
 import itertools
 
-import msgspec
 import pytest
 
 from taskmq.model.states import CHANGEABLE, TERMINAL, TRANSITIONS, UNDERWAY, Cancellation, JobState, can_follow
@@ -71,16 +70,6 @@ def test_the_values_are_the_words_people_see() -> None:
 
 def test_a_job_ends_in_the_terminal_states_and_in_no_other() -> None:
     assert {state for state in JobState if state.is_final} == TERMINAL
-
-
-def test_the_earlier_word_for_failed_is_read_and_not_written() -> None:
-    assert JobState("dead") is JobState.FAILED
-    assert JobState["DEAD"] is JobState.FAILED
-    assert msgspec.json.decode(b'"dead"', type=JobState) is JobState.FAILED
-    assert msgspec.msgpack.decode(msgspec.msgpack.encode("dead"), type=JobState) is JobState.FAILED
-    assert msgspec.json.encode(JobState.DEAD) == b'"failed"'
-    with pytest.raises(ValueError, match="'asleep' is not a valid JobState"):
-        JobState("asleep")
 
 
 def test_of_jobs_that_were_sent_only_a_success_is_followed_by_nothing() -> None:

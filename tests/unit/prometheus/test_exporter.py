@@ -105,7 +105,7 @@ def test_run_times_are_a_histogram_whose_buckets_add_up() -> None:
     assert round(_of(samples, f"{name}_sum", **by), 4) == 4000.0404
 
 
-def test_processes_have_gauges_by_seat() -> None:
+def test_processes_have_gauges_by_slot() -> None:
     first = ProcessGauges(0, "running", 32, 5, 7, 1, 2, 50_000_000, 20, 0.25, 0.5)
     second = ProcessGauges(1, "draining", 32, 1, 0, 0, 1, 60_000_000, 21, 0.0, 0.1)
 

@@ -256,20 +256,6 @@ async def test_the_next_holder_counts_what_is_in_flight_and_looks_at_all_others_
 
 
 @run_by(play, _define)
-async def test_a_scheduler_that_stops_leaves_no_job_behind_a_gate(stage: Stage, /) -> None:
-    await _submit(stage, "one", "acme", count=600)
-    process = stage.start()
-    player = await stage.player_of_declared()
-    await player.has(1)
-    await until(lambda: len(stage.model.gates) == 599)
-
-    await process.stop()
-
-    assert stage.model.gates == {}
-    assert stage.states() == {JobState.DISPATCHED: 1, JobState.QUEUED: 599}
-
-
-@run_by(play, _define)
 async def test_jobs_are_not_looked_at_where_the_last_limited_one_was_long_ago(stage: Stage, /) -> None:
     store, looked = stage.store, list[str]()
     look = store.dispatching.look

@@ -23,7 +23,7 @@ ORDER = message("orders.#")
     [
         (LOADED, "a job of shop.load has succeeded"),
         (job("a", "b", state=["failed", "cancelled"]), "a job of a or b has ended failed or cancelled"),
-        (job("a", state="dead"), "a job of a has failed"),
+        (job("a", state="failed"), "a job of a has failed"),
         (CSV, "a file /in/*.csv is there, unchanged for 5 s"),
         (file("/in/*", done=".done"), "a file /in/* is there, with its .done beside it"),
         (
