@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from taskmq.api.job_requests import ChangeBody, SubmitBody, UpstreamJob
+from taskmq.api.job_requests import ChangeBody, SubmitBody
 from taskmq.api.jobs import JobDetails, RefusedJob, SubmittedJob, SubmittedJobs
 from taskmq.api.values import PriorityLevel
 from taskmq.errors import InvalidOption, JobCancelled, TaskFailed
@@ -17,59 +17,12 @@ from taskmq.http.retries import seconds_of_duration
 from taskmq.model.states import JobState
 from taskmq.model.units import Duration
 
-__all__ = ["change_body", "items_of", "named_bodies", "new_key", "query_of_jobs", "result_of", "submit_body"]
+__all__ = ["change_body", "items_of", "named_bodies", "new_key", "query_of_jobs", "result_of"]
 
 
 def new_key() -> str:
     """Make a new `Idempotency-Key`, at random."""
     return uuid.uuid4().hex
-
-
-def submit_body(
-    task: str,
-    args: Sequence[Any],
-    kwargs: Mapping[str, Any],
-    *,
-    at: datetime | None = None,
-    delay: Duration | None = None,
-    priority: PriorityLevel | None = None,
-    queue: str | None = None,
-    job_id: str | None = None,
-    expires: Duration | datetime | None = None,
-    description: str = "",
-    labels: Mapping[str, str] | None = None,
-    resources: Mapping[str, float | str] | None = None,
-    node_labels: Mapping[str, str] | None = None,
-    preemptible: bool | None = None,
-    held: bool = False,
-    depends_on: Sequence[str | UpstreamJob] = (),
-) -> SubmitBody:
-    """Make the body of a submission.
-
-    Raises:
-        InvalidOption: a duration is none.
-    """
-    return SubmitBody(
-        job_type=task,
-        job_id=job_id,
-        schedule_time=at,
-        delay=None if delay is None else seconds_of_duration(delay, "delay"),
-        priority=priority,
-        kwargs=dict(kwargs) or None,
-        args=list(args) or None,
-        queue=queue,
-        expires_at=expires if isinstance(expires, datetime) else None,
-        expires_in=None
-        if expires is None or isinstance(expires, datetime)
-        else seconds_of_duration(expires, "expires"),
-        description=description,
-        labels=dict(labels or {}),
-        resources=dict(resources or {}),
-        node_labels=dict(node_labels or {}),
-        preemptible=preemptible,
-        held=held,
-        depends_on=list(depends_on),
-    )
 
 
 def named_bodies(bodies: Sequence[SubmitBody]) -> list[SubmitBody]:
@@ -99,7 +52,7 @@ def change_body(
     """
     return ChangeBody(
         schedule_time=at,
-        delay=None if delay is None else seconds_of_duration(delay, "delay"),
+        delay=seconds_of_duration(delay, "delay"),
         priority=priority,
         kwargs=None if kwargs is None else dict(kwargs),
         args=None if args is None else list(args),

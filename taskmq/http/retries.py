@@ -56,7 +56,7 @@ class JobWaits:
 
     def __init__(self, job_id: str, timeout: Duration | None) -> None:
         self._job_id = job_id
-        self._seconds = None if timeout is None else seconds_of_duration(timeout, "timeout")
+        self._seconds = seconds_of_duration(timeout, "timeout")
         self._until = None if self._seconds is None else time.monotonic() + self._seconds
         self._next = _FIRST_LOOK
 
@@ -75,10 +75,10 @@ class JobWaits:
         return min(wait, left)
 
 
-def seconds_of_duration(given: Duration, what: str) -> float:
-    """A duration in seconds.
+def seconds_of_duration(given: Duration | None, what: str) -> float | None:
+    """A duration in seconds; None where none is given.
 
     Raises:
         InvalidOption: it is none.
     """
-    return parse_duration(given, what=what).total_seconds()
+    return None if given is None else parse_duration(given, what=what).total_seconds()

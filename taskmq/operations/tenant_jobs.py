@@ -34,16 +34,14 @@ from taskmq.model.jobs.filter_text import may_have_times, parse_filter
 from taskmq.model.jobs.filters import JobFilter
 from taskmq.model.jobs.pools import known_reason
 from taskmq.model.keys import tenant_key
-from taskmq.model.nodes import JobNeeds
 from taskmq.model.states import JobState
 from taskmq.model.units import Duration
 from taskmq.model.values.wire_form import encode_json
 from taskmq.operations.jobs import progress_of_jobs
-from taskmq.options.task_options import CallOptions
 from taskmq.submission.explain import Explanation, explain_job
 from taskmq.submission.new_jobs import mode_of
 from taskmq.submission.stored import JobRef
-from taskmq.tasks.job_options import JobPlan, detail_of
+from taskmq.tasks.job_options import JobOptions, read_dependencies
 
 __all__ = ["JobOrder", "JobOutcomes", "SubmitOutcome", "TenantJobs"]
 
@@ -65,24 +63,24 @@ class JobOrder(NamedTuple):
     Attributes:
         task: its name, or that of a definition of the tenant.
         args, kwargs: plain JSON values.
-        options: of the call; its tenant is that of the caller.
-        needs: what it asks of the node that it is placed on.
-        preemptible: whether its run may be stopped for others; None: its task says so.
-        depends_on: what the caller calls the jobs that it waits for, and how each of them is to end.
+        options: its tenant and its owner are those of the caller, who also names the jobs in `depends_on`.
         derived_id: of `taskmq.model.keys`, where no caller has chosen one.
     """
 
     task: str
     args: Sequence[Any]
     kwargs: Mapping[str, Any]
-    options: CallOptions
-    description: str = ""
-    labels: Mapping[str, str] = {}
-    needs: JobNeeds | None = None
-    preemptible: bool | None = None
-    held: bool = False
-    depends_on: Sequence[tuple[str, DependencyCondition]] = ()
+    options: JobOptions
     derived_id: str | None = None
+
+    @property
+    def upstream(self) -> Sequence[tuple[str, DependencyCondition]]:
+        """What the caller calls the jobs that it waits for, and how each of them is to end.
+
+        Raises:
+            InvalidOption: there are too many.
+        """
+        return read_dependencies(self.options.get("depends_on", ()))
 
 
 class SubmitOutcome(NamedTuple):
@@ -135,31 +133,15 @@ class TenantJobs:
             JobConflict: the id is that of a job with other content.
             JobNotFound: it was to wait for one that the caller's tenant does not have.
         """
-        options = dict(order.options)
+        options: dict[str, Any] = {**order.options, "owner": self._name}
         if self._tenant:
             options["tenant"] = self._tenant
         named = await self._jobs.named(order.task, tenant=self._tenant)
         self._check_task(named.task)
         if options.get("queue") not in (None, named.queue):
             raise InvalidOption(f"task {named.task!r} has its own queue, {named.queue!r}: leave the queue out")
-        _, answer = await self._jobs.keep_named(
-            named,
-            order.args,
-            order.kwargs,
-            options,
-            job=JobPlan(
-                detail=detail_of(
-                    description=order.description,
-                    owner=self._name,
-                    labels=order.labels,
-                    needs=order.needs,
-                    preemptible=order.preemptible,
-                ),
-                held=order.held,
-                depends_on=tuple([((await self.get(name)).id, condition) for name, condition in order.depends_on]),
-            ),
-            derived_id=order.derived_id,
-        )
+        options["depends_on"] = [((await self.get(name)).id, condition) for name, condition in order.upstream]
+        _, answer = await self._jobs.keep_named(named, order.args, order.kwargs, options, derived_id=order.derived_id)
         name = order.derived_id or options.get("job_id")
         return SubmitOutcome(str(name or answer.id), answer.id, answer.is_new, answer.state, answer.version)
 
@@ -173,7 +155,7 @@ class TenantJobs:
             str(order.options["job_id"]): place for place, order in enumerate(orders) if "job_id" in order.options
         }
         upstream = {
-            str(place): [str(names[name]) for name, _ in order.depends_on if name in names]
+            str(place): [str(names[name]) for name, _ in order.upstream if name in names]
             for place, order in enumerate(orders)
         }
         groups, circular = generations(upstream)

@@ -1,12 +1,12 @@
 """`app.definitions`: named, versioned templates that jobs are made from."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, TypedDict, Unpack
 
 import msgspec
 
 from taskmq.client.sessions import Sessions
-from taskmq.contracts.jobs import DefinitionPage
+from taskmq.contracts.jobs import DefinitionPage, JobDetail
 from taskmq.errors import (
     DefinitionConflict,
     DefinitionNotFound,
@@ -20,18 +20,28 @@ from taskmq.model.envelope import JSON, check_task_name
 from taskmq.model.jobs.call_schemas import bound, check_names, registration_of
 from taskmq.model.jobs.definitions import Definition, DefinitionContent, encode_content
 from taskmq.model.jobs.registrations import TaskFacts
-from taskmq.model.topology import check_queue_name, class_of
-from taskmq.model.units import Duration, parse_duration, to_ms
+from taskmq.model.units import Duration, did_you_mean
 from taskmq.model.values.canonical_form import canonical_order
 from taskmq.submission.named_calls import NamedCalls
 from taskmq.submission.task_catalogue import RegisteredSignature, catalogue_of
-from taskmq.tasks.job_options import detail_of
+from taskmq.tasks.job_options import JobPlan, plan_job
 from taskmq.tasks.task import Task
 
-__all__ = ["Definitions"]
+__all__ = ["DefinitionOptions", "Definitions"]
 
 _LONGEST: Final = 262_144
 _TENANT_LIMIT: Final = 255
+
+
+class DefinitionOptions(TypedDict, total=False):
+    """Options of `app.jobs.submit` that a definition can have for its jobs."""
+
+    queue: str
+    priority: int | None
+    expires: Duration | None
+    labels: Mapping[str, str] | None
+    description: str
+    owner: str
 
 
 class Definitions:
@@ -53,15 +63,10 @@ class Definitions:
         *,
         args: Sequence[Any] = (),
         kwargs: Mapping[str, Any] | None = None,
-        queue: str = "",
-        priority: int | None = None,
-        expires: Duration | None = None,
-        labels: Mapping[str, str] | None = None,
-        description: str = "",
-        owner: str = "",
         tenant: str = "",
         version: int | None = None,
         by: str = "",
+        **options: Unpack[DefinitionOptions],
     ) -> Definition:
         """Make a version with this content, unless the last one says the same; the last version afterwards.
 
@@ -69,7 +74,7 @@ class Definitions:
             task: a task, or the name of one of the app's or a registered one.
             args, kwargs: of its jobs. A submission that gives positional arguments replaces all of `args`, and one
                 that gives an argument by name that one of `kwargs`; so they may lack what every submission gives.
-            queue, priority, expires, labels, description, owner: of its jobs, where a submission says nothing else.
+            options: of its jobs, where a submission says nothing else; one that is None, or empty, is as not given.
             version: that it must have; 0: there must be none; None: whichever it has.
             by: who does so.
 
@@ -78,21 +83,7 @@ class Definitions:
             InvalidArguments, EncodeError, InvalidOption, TooLarge: nothing was kept. A definition has up to 256 KiB.
             DefinitionConflict: it has another version.
         """
-        call = self.aput(
-            name,
-            task,
-            args=args,
-            kwargs=kwargs,
-            queue=queue,
-            priority=priority,
-            expires=expires,
-            labels=labels,
-            description=description,
-            owner=owner,
-            tenant=tenant,
-            version=version,
-            by=by,
-        )
+        call = self.aput(name, task, args=args, kwargs=kwargs, tenant=tenant, version=version, by=by, **options)
         return self._sessions().run_sync(call, instead="aput")
 
     async def aput(
@@ -102,15 +93,10 @@ class Definitions:
         *,
         args: Sequence[Any] = (),
         kwargs: Mapping[str, Any] | None = None,
-        queue: str = "",
-        priority: int | None = None,
-        expires: Duration | None = None,
-        labels: Mapping[str, str] | None = None,
-        description: str = "",
-        owner: str = "",
         tenant: str = "",
         version: int | None = None,
         by: str = "",
+        **options: Unpack[DefinitionOptions],
     ) -> Definition:
         """Do what `put` does, without blocking the event loop."""
         definitions = catalogue_of(self._sessions()).definitions
@@ -119,18 +105,18 @@ class Definitions:
         known = await self._known(name, task)
         values, named = _plain(name, args, kwargs or {})
         _check_arguments(known, values, named)
-        class_of(priority)
-        detail = detail_of(description=description, owner=owner, labels=labels)
+        plan = _plan(name, _name_of(known), options)
+        detail = plan.detail or JobDetail()
         content = DefinitionContent(
             task=_name_of(known),
             args=values,
             kwargs=named,
-            queue=check_queue_name(queue) if queue else "",
-            priority=priority,
-            expires=None if expires is None else to_ms(parse_duration(expires, what="expires")),
-            labels={} if detail is None else detail.labels,
-            description=description,
-            owner=owner,
+            queue=plan.queue,
+            priority=plan.priority,
+            expires=plan.expires,
+            labels=detail.labels,
+            description=detail.description,
+            owner=detail.owner,
         )
         if (size := len(encode_content(content))) > _LONGEST:
             raise TooLarge(size, _LONGEST, f"definition {name}")
@@ -247,6 +233,17 @@ def _check_tenant(tenant: str) -> None:
 def _check_limit(limit: int) -> None:
     if limit < 1:
         raise InvalidOption(f"limit={limit}: at least 1")
+
+
+def _plan(name: str, task: str, options: DefinitionOptions) -> JobPlan:
+    if unknown := sorted(options.keys() - DefinitionOptions.__annotations__.keys()):
+        hint = did_you_mean(unknown[0], DefinitionOptions.__annotations__)
+        raise InvalidOption(f"definition {name}: unknown option {unknown[0]!r}; {hint}")
+    given = {option: value for option, value in options.items() if value not in (None, "")}
+    plan = plan_job(JobPlan(queue=""), given, task=task)
+    if plan.expires_at is not None:
+        raise InvalidOption(f"definition {name}: expires: how long after its submission, and this is an instant")
+    return plan
 
 
 def _name_of(known: Task[..., Any] | RegisteredSignature) -> str:

@@ -9,7 +9,7 @@ In this order, so that a name that is given to a task later goes on to mean what
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import timedelta
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 from msgspec.structs import replace
@@ -22,17 +22,20 @@ from taskmq.middleware.chain import Sending, Submission
 from taskmq.model.codec import PLAIN, ReturnType, Signature
 from taskmq.model.envelope import JSON
 from taskmq.model.jobs.definitions import Definition, DefinitionContent, merged
-from taskmq.model.jobs.dependencies import JobDependency
 from taskmq.model.units import did_you_mean
 from taskmq.model.values.canonical_form import canonical_json
-from taskmq.options.task_options import CallPlan, plan_call
+from taskmq.options.task_options import CallPlan
 from taskmq.submission.task_catalogue import RegisteredSignature, TaskCatalogue, catalogue_of
 from taskmq.tasks.envelope import envelope_of
-from taskmq.tasks.job_options import NO_JOB_PLAN, JobPlan, detail_of
+from taskmq.tasks.job_options import JOB_ONLY, JobOptions, JobPlan, plan_job, submission_of
 from taskmq.tasks.registry import TaskRegistry
-from taskmq.tasks.task import Arguments, Task
+from taskmq.tasks.task import Arguments, Call, Task
 
 __all__ = ["NamedCall", "NamedCalls"]
+
+_OF_DEFINITIONS: Final = tuple(
+    name for name in DefinitionContent.__struct_fields__ if name in JobOptions.__annotations__
+)
 
 
 class NamedCall:
@@ -83,9 +86,7 @@ class NamedCall:
             return self._known.handle(job_id)
         return Job(job_id, task=self._known.registration.task, jobs=self._jobs, returns=ReturnType(Any))
 
-    def submissions(
-        self, calls: Iterable[Arguments], options: Mapping[str, Any], *, job: JobPlan = NO_JOB_PLAN
-    ) -> Iterator[Sending]:
+    def submissions(self, calls: Iterable[Arguments], options: Mapping[str, Any]) -> Iterator[Sending]:
         """Build `submission` of each of many calls, all with the same options.
 
         Raises:
@@ -97,77 +98,45 @@ class NamedCall:
                     f"{self._name}: a {type(call).__name__} is no call, but (1, 2) or a mapping is"
                 )
             if isinstance(call, Mapping):
-                yield self.submission((), call, options, job=job)
+                yield self.submission((), call, options)
             else:
-                yield self.submission(call, {}, options, job=job)
+                yield self.submission(call, {}, options)
 
-    def submission(
-        self,
-        args: Sequence[Any],
-        kwargs: Mapping[str, Any],
-        options: Mapping[str, Any],
-        *,
-        job: JobPlan = NO_JOB_PLAN,
-        upstream: tuple[JobDependency, ...] = (),
-    ) -> Sending:
+    def submission(self, args: Sequence[Any], kwargs: Mapping[str, Any], options: Mapping[str, Any]) -> Sending:
         """A call with these over the definition's own; the arguments may be encoded values.
 
         Args:
-            upstream: the jobs that it waits for, where they are found; else those of `job` are left to be found.
+            options: as `JobOptions`.
 
         Raises:
             InvalidArguments, EncodeError, InvalidOption: they do not fit.
         """
-        content = None if self._definition is None else self._definition.content
-        asked_for = None
-        own = job.detail or JobDetail()
-        if content is not None:
-            said = (own.description, own.owner, own.labels, *((each.id, each.condition) for each in upstream))
-            more: list[Any] = [] if own.needs is None else [msgspec.to_builtins(own.needs)]
-            if own.preemptible is not None:
-                more.append(own.preemptible)
-            asked_for = _asked_for(self._name, args, kwargs, options, said, *more)
-            given, named = merged(content, tuple(args), kwargs)
-            sending = self._sending(given, named, {**_options_of(content), **options})
-        else:
-            sending = self._sending(args, kwargs, options)
+        plan, found = self._task_plan, self._definition
+        if found is None:
+            return self._sending(args, kwargs, plan_job(plan, options, task=self.task))
+        asked_for = _asked_for(self._name, args, kwargs, options)
+        plan = plan_job(plan, _options_of(found.content), task=self.task)
+        given, named = merged(found.content, tuple(args), kwargs)
+        sending = self._sending(given, named, plan_job(plan, options, task=self.task))
+        told = sending.submission or Submission()
         sending.submission = replace(
-            sending.submission or Submission(),
-            detail=self._detail(content, own, upstream),
-            held=job.held,
-            depends_on=() if upstream else job.depends_on,
-            connection=job.connection,
+            told,
+            detail=replace(told.detail or JobDetail(), definition=found.name, definition_version=found.version),
             asked_for=asked_for,
         )
         return sending
 
-    def _sending(self, args: Sequence[Any], kwargs: Mapping[str, Any], options: Mapping[str, Any]) -> Sending:
+    @property
+    def _task_plan(self) -> CallPlan:
         if isinstance(self._known, Task):
-            return self._of_code(self._known, args, kwargs, options)
-        return self._of_schema(self._known, args, kwargs, options)
-
-    def _of_code(
-        self, task: Task[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any], options: Mapping[str, Any]
-    ) -> Sending:
-        raw_args, raw_kwargs = _encoded(task.name, args, kwargs)
-        positional, named = task.signature.decode(raw_args, raw_kwargs, JSON)
-        return task.with_options(options).submission(*positional, **named)
-
-    def _of_schema(
-        self,
-        signature: RegisteredSignature,
-        args: Sequence[Any],
-        kwargs: Mapping[str, Any],
-        options: Mapping[str, Any],
-    ) -> Sending:
-        registration, facts = signature.registration, signature.registration.facts
+            return self._known.call_plan
+        registration, facts = self._known.registration, self._known.registration.facts
         if facts.needs_code:
             raise InvalidOption(
                 f"task {registration.task} has {', '.join(f'{each}=' for each in facts.needs_code)}, whose keys only "
                 "its own code makes: submit it from an app that has it"
             )
-        raw_args, raw_kwargs = signature.encode(args, kwargs)
-        own = CallPlan(
+        return CallPlan(
             queue=registration.queue,
             priority=facts.priority,
             delay=facts.delay,
@@ -175,35 +144,19 @@ class NamedCall:
             tenant=facts.tenant,
             meta=dict(facts.meta) or None,
         )
-        plan = plan_call(own, options, task=registration.task)
+
+    def _sending(self, args: Sequence[Any], kwargs: Mapping[str, Any], plan: CallPlan) -> Sending:
+        if isinstance(self._known, Task):
+            raw_args, raw_kwargs = _encoded(self.task, args, kwargs)
+            positional, named = self._known.signature.decode(raw_args, raw_kwargs, JSON)
+            return Call(self._known, plan).submission(*positional, **named)
+        raw_args, raw_kwargs = self._known.encode(args, kwargs)
         now = self._jobs.sessions.clock.now_ms()
-        envelope = envelope_of(
-            plan, registration.task, raw_args, raw_kwargs, plan.idempotency_key, plan.order_key, now
-        )
-        asked = (plan.delay, plan.eta, plan.expires, plan.expires_at)
+        envelope = envelope_of(plan, self.task, raw_args, raw_kwargs, plan.idempotency_key, plan.order_key, now)
         compared = None
         if plan.job_id is not None:
             compared = msgspec.Raw(canonical_json(list(args))), msgspec.Raw(canonical_json(dict(kwargs)))
-        submission = Submission(job_id=plan.job_id, asked=asked, compared=compared)
-        return Sending(envelope, plan.queue, JSON, submission=submission)
-
-    def _detail(
-        self, content: DefinitionContent | None, own: JobDetail, upstream: tuple[JobDependency, ...]
-    ) -> JobDetail | None:
-        if content is None or self._definition is None:
-            found = replace(own, depends_on=upstream)
-            return None if found == JobDetail() else found
-        detail = detail_of(
-            description=own.description or content.description,
-            owner=own.owner or content.owner,
-            labels={**content.labels, **own.labels},
-            needs=own.needs,
-            preemptible=own.preemptible,
-            depends_on=upstream,
-        )
-        return replace(
-            detail or JobDetail(), definition=self._definition.name, definition_version=self._definition.version
-        )
+        return Sending(envelope, plan.queue, JSON, submission=submission_of(plan, compared=compared))
 
 
 class NamedCalls:
@@ -249,18 +202,19 @@ class NamedCalls:
 
 
 def _options_of(content: DefinitionContent) -> dict[str, Any]:
-    found = {
-        "queue": content.queue or None,
-        "priority": content.priority,
-        "expires": None if content.expires is None else timedelta(milliseconds=content.expires),
-    }
-    return {name: value for name, value in found.items() if value is not None}
+    found: dict[str, Any] = {name: getattr(content, name) for name in _OF_DEFINITIONS}
+    if content.expires is not None:
+        found["expires"] = timedelta(milliseconds=content.expires)
+    return {name: value for name, value in found.items() if value not in (None, "", {})}
 
 
-def _asked_for(name: str, *facts: object) -> bytes:
-    """What tells a submission from others: as it was asked for, whichever version the definition has by then."""
+def _asked_for(name: str, args: Sequence[Any], kwargs: Mapping[str, Any], options: Mapping[str, Any]) -> bytes:
+    """Tell a submission from others as it was asked for, whichever version the definition has by then."""
+    of_call = {option: value for option, value in options.items() if option not in JOB_ONLY}
+    of_job = plan_job(JobPlan(), {option: options[option] for option in JOB_ONLY & options.keys()}, task=name)
+    facts = [name, args, kwargs, of_call, msgspec.to_builtins(of_job.detail)]
     try:
-        plain = msgspec.json.decode(canonical_json([name, *facts]))
+        plain = msgspec.json.decode(canonical_json(facts))
     except EncodeError as error:
         raise EncodeError(f"definition {name}: {error}") from error.__cause__
     return msgspec.json.encode(plain, order="deterministic")

@@ -64,7 +64,9 @@ def new_job(
     if told.compared is not None:
         compared = replace(envelope, args=told.compared[0], kwargs=told.compared[1])
     asked_for = told.asked_for
-    if asked_for is None and key is not None and is_derived_id(key):
+    if asked_for is not None and detail is not None:
+        asked_for += msgspec.json.encode(detail.depends_on)
+    elif key is not None and is_derived_id(key):
         # Made of the same facts again it is the same job, if the call is the same.
         asked_for = msgspec.json.encode([compared.task, compared.args, compared.kwargs])
     return _job(

@@ -24,7 +24,7 @@ from taskmq.submission.new_jobs import new_job, under_derived_id
 from taskmq.submission.stored import StoredJobs
 from taskmq.submission.task_catalogue import TaskCatalogue
 from taskmq.tasks.call_shapes import CallOfNone, CallOfOne, CallOfThree, CallOfTwo
-from taskmq.tasks.job_options import JOB_ONLY, NO_JOB_PLAN, DependsOn, JobPlan, SubmitOptions, plan_job
+from taskmq.tasks.job_options import DependsOn, SubmitOptions
 from taskmq.tasks.registry import TaskRegistry
 from taskmq.tasks.task import Arguments, Call
 
@@ -205,8 +205,7 @@ class Jobs(JobChanges):
                     f"task {named.task}: {name}= is an option of submit, and the task has a parameter {name!r}: give "
                     "the parameter by its place"
                 )
-            of_job = {name: options.pop(name) for name in JOB_ONLY & options.keys()}
-            return (await self.keep_named(named, args, kwargs, options, job=plan_job(NO_JOB_PLAN, of_job)))[0]
+            return (await self.keep_named(named, args, kwargs, options))[0]
         called = self._called(task, options)
         if taken := called.open_names(len(args)) & {name for name in given if given[name] is not None}:
             name = min(taken)
@@ -235,19 +234,17 @@ class Jobs(JobChanges):
         kwargs: Mapping[str, Any],
         options: Mapping[str, Any],
         *,
-        job: JobPlan = NO_JOB_PLAN,
         derived_id: str | None = None,
     ) -> tuple[Job[Any], Submitted]:
         """Submit what a name refers to: a task, also one that this app does not know, or a definition.
 
         Args:
             args, kwargs: plain JSON values, or what the task takes.
-            options: as `task.options` takes them, but for those in `job`.
+            options: as `task.options` takes them.
             derived_id: of `taskmq.model.keys`, in place of one that is chosen.
         """
         named = name if isinstance(name, NamedCall) else await self.named(name, tenant=options.get("tenant"))
-        upstream = await self._store.upstream(job.depends_on, connection=job.connection)
-        sending = named.submission(args, kwargs, options, job=job, upstream=upstream)
+        sending = named.submission(args, kwargs, options)
         if derived_id is not None:
             under_derived_id(sending, derived_id)
         with self._producer.opened(sending):
@@ -293,15 +290,14 @@ class Jobs(JobChanges):
         connection: Any = None,
     ) -> list[Job[R]]:
         """Do what `submit_many` does, without blocking the event loop."""
-        given = {"depends_on": depends_on or None, "connection": connection}
-        of_job = {name: value for name, value in given.items() if value is not None}
-        options: dict[str, Any] = {} if tenant is None else {"tenant": tenant}
+        given = {"tenant": tenant, "depends_on": depends_on or None, "connection": connection}
+        options = {name: value for name, value in given.items() if value is not None}
         if isinstance(task, str) and task not in self._tasks:
             named = await self.named(task, tenant=tenant)
             handle: Callable[[str], Job[R]] = named.handle
-            sendings = list(named.submissions(calls, options, job=plan_job(NO_JOB_PLAN, of_job)))
+            sendings = list(named.submissions(calls, options))
         else:
-            called = self._called(task, options | of_job)
+            called = self._called(task, options)
             handle = called.handle
             if called.call_plan.job_id is not None:
                 raise InvalidOption("job_id is for one job, not for many")

@@ -2,31 +2,34 @@
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Any, Final, TypedDict, cast, get_args
+from typing import Any, Final, TypedDict, cast, get_args, overload
 
 import msgspec
+from msgspec import structs
 from msgspec.structs import replace
 
 from taskmq.contracts.jobs import JobDetail
 from taskmq.errors import InvalidOption
 from taskmq.jobs.handle import Job
 from taskmq.middleware.chain import Submission
-from taskmq.model.jobs.dependencies import MOST_UPSTREAM, DependencyCondition, JobDependency
+from taskmq.model.jobs.dependencies import MOST_UPSTREAM, DependencyCondition
 from taskmq.model.nodes import JobNeeds, PlaceOptions, job_needs
 from taskmq.model.telemetry.plain_text import check_line
 from taskmq.model.units import Duration
-from taskmq.options.task_options import CallOptions
+from taskmq.options.task_options import CallOptions, CallPlan, plan_call
 
 __all__ = [
     "JOB_ONLY",
-    "NO_JOB_PLAN",
     "DependsOn",
     "JobOptions",
     "JobPlan",
+    "StoreOptions",
     "SubmitOptions",
     "check_text",
-    "detail_of",
     "plan_job",
+    "read_dependencies",
+    "refused_by_broker",
+    "submission_of",
 ]
 
 DependsOn = Sequence[Job[Any] | str | tuple[Job[Any] | str, DependencyCondition]]
@@ -35,10 +38,11 @@ DependsOn = Sequence[Job[Any] | str | tuple[Job[Any] | str, DependencyCondition]
 _CONDITIONS: Final = get_args(DependencyCondition)
 _TEXT_LIMIT: Final = 2_000
 _LABELS: Final = 32
+_NO_DETAIL: Final = JobDetail()
 
 
-class JobOptions(CallOptions, total=False):
-    """Options of one call, as `task.options(...)` takes them: those of `CallOptions`, and those of jobs of the store.
+class StoreOptions(TypedDict, total=False):
+    """Options of jobs of the store alone; one that is None, or empty, is as not given.
 
     The following need `.submit(...)`, or `lane="store"`; `send` of a call that goes to the broker refuses them.
 
@@ -60,27 +64,6 @@ class JobOptions(CallOptions, total=False):
 
     description: str
     owner: str
-    labels: Mapping[str, str]
-    resources: Mapping[str, object]
-    place: PlaceOptions
-    preemptible: bool
-    held: bool
-    depends_on: DependsOn
-    connection: Any
-
-
-class SubmitOptions(TypedDict, total=False):
-    """Options of `app.jobs.submit`, beside the arguments of the task; None is as not given."""
-
-    at: datetime | None
-    delay: Duration | None
-    priority: int | None
-    queue: str | None
-    tenant: str | None
-    job_id: str | None
-    expires: Duration | datetime | None
-    description: str
-    owner: str
     labels: Mapping[str, str] | None
     resources: Mapping[str, object] | None
     place: PlaceOptions | None
@@ -90,12 +73,31 @@ class SubmitOptions(TypedDict, total=False):
     connection: Any
 
 
-JOB_ONLY: Final = frozenset(JobOptions.__annotations__) - frozenset(CallOptions.__annotations__)
+class JobOptions(CallOptions, StoreOptions, total=False):
+    """Options of one call, as `task.options(...)` takes them, and all that a job of the store can be given.
+
+    Every door that submits jobs takes these, or says in `tests/unit/submission/test_doors.py` which it leaves out.
+    """
+
+
+class SubmitOptions(StoreOptions, total=False):
+    """Options of `app.jobs.submit`, beside the arguments of the task; None is as not given."""
+
+    at: datetime | None
+    delay: Duration | None
+    priority: int | None
+    queue: str | None
+    tenant: str | None
+    job_id: str | None
+    expires: Duration | datetime | None
+
+
+JOB_ONLY: Final = frozenset(StoreOptions.__annotations__)
 """The options that mean nothing to a broker."""
 
 
-class JobPlan(msgspec.Struct, frozen=True, kw_only=True):
-    """The options of a submission, checked.
+class JobPlan(CallPlan, frozen=True, kw_only=True):
+    """A call's options with those of jobs of the store, checked.
 
     Attributes:
         detail: without `depends_on`.
@@ -108,59 +110,47 @@ class JobPlan(msgspec.Struct, frozen=True, kw_only=True):
     connection: Any = None
 
 
-NO_JOB_PLAN: Final = JobPlan()
+_NO_JOB_PLAN: Final = JobPlan()
 
 
-def plan_job(base: JobPlan, options: Mapping[str, Any]) -> JobPlan:
-    """Put options of `JOB_ONLY` over those of `base`; labels are added to the labels there.
-
-    Raises:
-        InvalidOption: one has a value that it cannot have; names it.
-    """
-    own = base.detail or JobDetail()
-    detail = detail_of(
-        description=options.get("description", own.description),
-        owner=options.get("owner", own.owner),
-        labels={**own.labels, **options.get("labels", {})},
-        needs=_needs_of(own.needs, options),
-        preemptible=options.get("preemptible", own.preemptible),
-    )
-    changes: dict[str, Any] = {name: options[name] for name in ("held", "connection") if name in options}
-    if "depends_on" in options:
-        changes["depends_on"] = _read_dependencies(options["depends_on"])
-    return replace(base, detail=detail, **changes)
-
-
-def plan_job_of(task: str, base: JobPlan | None, options: Mapping[str, Any]) -> JobPlan | None:
-    """Do what `plan_job` does for a call of a task, whose other options are passed over; `base` where none is left.
+@overload
+def plan_job(base: JobPlan, options: Mapping[str, Any], *, task: str) -> JobPlan: ...
+@overload
+def plan_job(base: CallPlan, options: Mapping[str, Any], *, task: str) -> CallPlan: ...
+def plan_job(base: CallPlan, options: Mapping[str, Any], *, task: str) -> CallPlan:
+    """Put options over a plan: a `JobPlan` once there are options of the store; labels are added to its labels.
 
     Raises:
-        InvalidOption: one has a value that it cannot have; names the task, too.
+        InvalidOption: an option is unknown or has a value that it cannot have; names task and option.
     """
-    given = {name: value for name, value in options.items() if name in JOB_ONLY}
+    if JOB_ONLY.isdisjoint(options):
+        return plan_call(base, options, task=task, others=JOB_ONLY)
+    of_call = {name: value for name, value in options.items() if name not in JOB_ONLY}
+    plan = plan_call(base, of_call, task=task, others=JOB_ONLY)
+    given = {name: value for name, value in options.items() if name in JOB_ONLY and value is not None}
+    own = plan.detail if isinstance(plan, JobPlan) else None
+    changes: dict[str, Any] = {name: given[name] for name in ("held", "connection") if name in given}
     try:
-        return plan_job(base or NO_JOB_PLAN, given) if given else base
+        detail = _detail(own or _NO_DETAIL, given)
+        changes["detail"] = None if detail == _NO_DETAIL else detail
+        if "depends_on" in given:
+            changes["depends_on"] = read_dependencies(given["depends_on"])
     except InvalidOption as error:
         raise InvalidOption(f"task {task}: {error}") from None
+    return replace(plan, **changes) if isinstance(plan, JobPlan) else JobPlan(**structs.asdict(plan), **changes)
 
 
-def submission_of(
-    plan: JobPlan | None,
-    *,
-    job_id: str | None,
-    asked: tuple[int | None, ...],
-    compared: tuple[msgspec.Raw, msgspec.Raw] | None,
-) -> Submission:
+def submission_of(plan: CallPlan, *, compared: tuple[msgspec.Raw, msgspec.Raw] | None) -> Submission:
     """Build what the store gets of a call beside its envelope."""
-    plan = plan or NO_JOB_PLAN
+    of_job = plan if isinstance(plan, JobPlan) else _NO_JOB_PLAN
     return Submission(
-        job_id=job_id,
-        asked=asked,
+        job_id=plan.job_id,
+        asked=(plan.delay, plan.eta, plan.expires, plan.expires_at),
         compared=compared,
-        detail=plan.detail,
-        held=plan.held,
-        depends_on=plan.depends_on,
-        connection=plan.connection,
+        detail=of_job.detail,
+        held=of_job.held,
+        depends_on=of_job.depends_on,
+        connection=of_job.connection,
     )
 
 
@@ -172,45 +162,34 @@ def refused_by_broker(task: str) -> InvalidOption:
     )
 
 
-def _needs_of(own: JobNeeds | None, options: Mapping[str, Any]) -> JobNeeds | None:
+def _detail(own: JobDetail, options: Mapping[str, Any]) -> JobDetail:
+    return replace(
+        own,
+        description=check_text("description", options.get("description") or own.description, _TEXT_LIMIT),
+        owner=check_line("owner", check_text("owner", options.get("owner") or own.owner, 255)),
+        labels=_labels({**own.labels, **options.get("labels", {})}),
+        needs=_needs(own.needs, options),
+        preemptible=options.get("preemptible", own.preemptible),
+    )
+
+
+def _labels(labels: Mapping[str, str]) -> dict[str, str]:
+    pairs = {
+        check_line("label", check_text("label", name, 64)): check_text(f"label {name}", value, 255)
+        for name, value in labels.items()
+    }
+    if len(pairs) > _LABELS:
+        raise InvalidOption(f"labels: at most {_LABELS}, these are {len(pairs)}")
+    return pairs
+
+
+def _needs(own: JobNeeds | None, options: Mapping[str, Any]) -> JobNeeds | None:
     given = job_needs(options.get("resources"), options.get("place"))
     if given is None or own is None:
         return given or own
     if not options.get("place"):
         return replace(own, resources=given.resources)
     return given if options.get("resources") else replace(given, resources=own.resources)
-
-
-def detail_of(
-    *,
-    description: str = "",
-    owner: str = "",
-    labels: Mapping[str, str] | None = None,
-    needs: JobNeeds | None = None,
-    preemptible: bool | None = None,
-    depends_on: tuple[JobDependency, ...] = (),
-) -> JobDetail | None:
-    """Build what few jobs have; None where there is nothing of it.
-
-    Raises:
-        InvalidOption: a text is too long or has a NUL in it, or a name has control characters; names it.
-    """
-    if not (description or owner or labels or depends_on) and needs is None and preemptible is None:
-        return None
-    pairs = {
-        check_line("label", check_text("label", name, 64)): check_text(f"label {name}", value, 255)
-        for name, value in (labels or {}).items()
-    }
-    if len(pairs) > _LABELS:
-        raise InvalidOption(f"labels: at most {_LABELS}, these are {len(pairs)}")
-    return JobDetail(
-        description=check_text("description", description, _TEXT_LIMIT),
-        owner=check_line("owner", check_text("owner", owner, 255)),
-        labels=pairs,
-        needs=needs,
-        preemptible=preemptible,
-        depends_on=depends_on,
-    )
 
 
 def check_text(what: str, text: str, limit: int) -> str:
@@ -228,7 +207,12 @@ def check_text(what: str, text: str, limit: int) -> str:
     return text
 
 
-def _read_dependencies(depends_on: DependsOn) -> tuple[tuple[str, DependencyCondition], ...]:
+def read_dependencies(depends_on: DependsOn) -> tuple[tuple[str, DependencyCondition], ...]:
+    """Return the names of the jobs, each with its condition.
+
+    Raises:
+        InvalidOption: it is one job, too many, or something else.
+    """
     if isinstance(depends_on, str | Job):
         raise InvalidOption("depends_on: a list of jobs, and this is one: put it into a list")
     if len(depends_on) > MOST_UPSTREAM:

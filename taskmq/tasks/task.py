@@ -48,11 +48,11 @@ from taskmq.model.units import Duration
 from taskmq.model.values.celery_words import CeleryHints
 from taskmq.options.keys import ArgumentKey, OrderKey
 from taskmq.options.limits import TaskLimit, bind_limits
-from taskmq.options.task_options import CallPlan, TaskPlan, plan_call
+from taskmq.options.task_options import CallPlan, TaskPlan
 from taskmq.options.uniqueness import UniqueCall
 from taskmq.run.context import Context, current_context
 from taskmq.tasks.envelope import envelope_of
-from taskmq.tasks.job_options import JOB_ONLY, JobOptions, JobPlan, plan_job_of, refused_by_broker, submission_of
+from taskmq.tasks.job_options import JobOptions, JobPlan, plan_job, refused_by_broker, submission_of
 
 if TYPE_CHECKING:
     from taskmq.tasks.call_shapes import TakesFirst, TakesOne
@@ -78,10 +78,9 @@ _NO_APP: Final = Dependencies()
 class Call(CeleryHints, Generic[P, R_co]):
     """A task with options for its calls."""
 
-    def __init__(self, task: "Task[P, R_co]", plan: CallPlan, job_plan: JobPlan | None = None) -> None:
+    def __init__(self, task: "Task[P, R_co]", plan: CallPlan) -> None:
         self._task = task
         self._plan = plan
-        self._job_plan = job_plan
 
     def send(self, *args: P.args, **kwargs: P.kwargs) -> Job[R_co]:
         """Send one call; returns when the broker has confirmed it.
@@ -199,9 +198,7 @@ class Call(CeleryHints, Generic[P, R_co]):
         """
         if not options:
             return self
-        of_call = {name: value for name, value in options.items() if name not in JOB_ONLY}
-        plan = plan_call(self._plan, of_call, task=self._task.name, others=JOB_ONLY)
-        return Call(self._task, plan, plan_job_of(self._task.name, self._job_plan, options))
+        return Call(self._task, plan_job(self._plan, options, task=self._task.name))
 
     @property
     def task_name(self) -> str:
@@ -269,7 +266,7 @@ class Call(CeleryHints, Generic[P, R_co]):
                 f"task {self._task.name}: steps of workflows go to the broker, and its calls to the store: "
                 'task.options(lane="broker")'
             )
-        if self._job_plan is not None:
+        if isinstance(self._plan, JobPlan):
             raise refused_by_broker(self._task.name)
         plan = None if self._task is self else self._plan
         return StepCall(self._task, plan, args, kwargs, {}, is_fed=is_fed)
@@ -381,11 +378,10 @@ class Call(CeleryHints, Generic[P, R_co]):
         content_type = JSON if is_stored else producer.content_type
         raw_args, raw_kwargs = task.signature.encode(args, kwargs, content_type)
         if is_stored:
-            asked = (plan.delay, plan.eta, plan.expires, plan.expires_at)
             raws = raw_args, raw_kwargs
             compared = None if plan.job_id is None else task.signature.canonical(args, kwargs, raws)
-            submission = submission_of(self._job_plan, job_id=plan.job_id, asked=asked, compared=compared)
-        elif self._job_plan is not None:
+            submission = submission_of(plan, compared=compared)
+        elif isinstance(plan, JobPlan):
             raise refused_by_broker(task.name)
         order_key = plan.order_key
         if order_key is None and task.order_key is not None:

@@ -19,7 +19,7 @@ from taskmq import Concurrency, RateLimit, RetryPolicy, TaskMQ, WorkQueue
 from taskmq.client.settings import Settings
 from taskmq.model.units import size_text
 from taskmq.options.task_options import CallOptions, TaskOptions
-from taskmq.tasks.job_options import JobOptions
+from taskmq.tasks.job_options import StoreOptions
 from taskmq.worker.config import WorkerConfig
 from taskmq.worker.config_option import ConfigOption, options_of
 from tests.docs.blocks import ROOT
@@ -112,7 +112,7 @@ def _call_options() -> list[Option]:
 
 
 def _stored_options() -> list[Option]:
-    texts, values = texts_of(JobOptions), _values_of_class(JobOptions)
+    texts, values = texts_of(StoreOptions), _values_of_class(StoreOptions)
     return [_described(name, values[name], texts[name]) for name in values]
 
 

@@ -133,8 +133,6 @@ def submit(
     amounts, node_labels = object_of("--resources", resources), node_labels_of(node_label)
 
     async def run(target: "TaskMQ") -> dict[str, Any]:
-        from taskmq.tasks.job_options import NO_JOB_PLAN, plan_job
-
         of_job: dict[str, Any] = {
             "description": description,
             "owner": owner,
@@ -145,7 +143,7 @@ def submit(
             "held": held,
             "depends_on": list(map(upstream_from, depends_on)),
         }
-        job, _ = await target.jobs.keep_named(task, positional, named, options, job=plan_job(NO_JOB_PLAN, of_job))
+        job, _ = await target.jobs.keep_named(task, positional, named, options | of_job)
         record = await target.jobs.aget(job.id)
         made = {"job": job.id, "task": record.task, "queue": record.queue, "state": record.state}
         return made if record.detail is None or not record.detail.definition else made | _definition(record.detail)

@@ -99,7 +99,7 @@ class AsyncDefinitionCalls:
             args=[*args],
             kwargs=dict(kwargs or {}),
             priority=priority,
-            expires_in=None if expires is None else seconds_of_duration(expires, "expires"),
+            expires_in=seconds_of_duration(expires, "expires"),
             description=description,
             labels=dict(labels or {}),
         )

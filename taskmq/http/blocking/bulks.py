@@ -60,7 +60,7 @@ class BulkCalls:
             filter=filter,
             everything=everything,
             schedule_time=at,
-            delay=None if delay is None else seconds_of_duration(delay, "delay"),
+            delay=seconds_of_duration(delay, "delay"),
             priority=priority,
             mode=mode,
             again=again,

@@ -25,7 +25,7 @@ from taskmq.api.jobs import (
 )
 from taskmq.api.values import PriorityLevel
 from taskmq.http.blocking.connection import HttpConnection, every
-from taskmq.http.bodies import change_body, items_of, named_bodies, new_key, query_of_jobs, result_of, submit_body
+from taskmq.http.bodies import change_body, items_of, named_bodies, new_key, query_of_jobs, result_of
 from taskmq.http.retries import JobWaits, seconds_of_duration
 from taskmq.model.jobs.changes import RetryMode
 from taskmq.model.units import Duration
@@ -86,23 +86,24 @@ class JobCalls:
             NotPermitted: the caller may not call the task.
             JobConflict: the id is that of a job with other content.
         """
-        body = submit_body(
-            task,
-            args,
-            kwargs,
-            at=at,
-            delay=delay,
-            priority=priority,
-            queue=queue,
+        body = SubmitBody(
+            job_type=task,
             job_id=job_id,
-            expires=expires,
+            schedule_time=at,
+            delay=seconds_of_duration(delay, "delay"),
+            priority=priority,
+            kwargs=kwargs or None,
+            args=list(args) or None,
+            queue=queue,
+            expires_at=expires if isinstance(expires, datetime) else None,
+            expires_in=None if isinstance(expires, datetime) else seconds_of_duration(expires, "expires"),
             description=description,
-            labels=labels,
-            resources=resources,
-            node_labels=node_labels,
+            labels=dict(labels or {}),
+            resources=dict(resources or {}),
+            node_labels=dict(node_labels or {}),
             preemptible=preemptible,
             held=held,
-            depends_on=depends_on,
+            depends_on=list(depends_on),
         )
         return self.keep(body)
 
@@ -311,7 +312,7 @@ class JobCalls:
             limit=limit,
             cursor=cursor,
             schedule_time=at,
-            delay=None if delay is None else seconds_of_duration(delay, "delay"),
+            delay=seconds_of_duration(delay, "delay"),
             priority=priority,
             mode=mode,
             again=again,

@@ -68,7 +68,7 @@ class ScheduledView(msgspec.Struct, frozen=True, kw_only=True):
 )
 async def create_job(data: JSONBody[CreateBody], jobs: OwnJobs) -> CreatedView:
     """Keep a job that waits until it is scheduled."""
-    order = JobOrder(data.name, [], data.parameters, {}, description=data.description, held=True)
+    order = JobOrder(data.name, [], data.parameters, {"description": data.description, "held": True})
     made = await jobs.submit(order)
     return CreatedView(job_id=made.job_id, name=data.name)
 

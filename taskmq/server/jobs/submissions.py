@@ -10,14 +10,14 @@ from taskmq.api.jobs import RefusedJob, SubmittedJob, SubmittedJobs
 from taskmq.app import TaskMQ
 from taskmq.errors import InvalidOption, TaskMQError
 from taskmq.model.identity import Permission
-from taskmq.model.nodes import JobNeeds, job_needs
+from taskmq.model.nodes import job_needs
 from taskmq.operations.tenant_jobs import JobOrder, SubmitOutcome, TenantJobs
-from taskmq.options.task_options import CallOptions
 from taskmq.server.access import Caller
 from taskmq.server.edge import fact_of
 from taskmq.server.inputs import CallerGiven, OwnJobs, ServedApp, idempotency_key, priority_number
 from taskmq.server.problems import Problem, problem_of
 from taskmq.server.settings import API, MOST_ITEMS
+from taskmq.tasks.job_options import JobOptions
 
 __all__ = ["SUBMISSIONS", "SubmitBody", "SubmittedJob", "SubmittedJobs", "order_of"]
 
@@ -52,6 +52,7 @@ async def submit_jobs(
 
 
 SUBMISSIONS: Final = (submit_jobs,)
+_SAME_NAMES: Final = tuple(name for name in SubmitBody.__struct_fields__ if name in JobOptions.__annotations__)
 
 
 def order_of(body: SubmitBody, app: TaskMQ, caller: Caller, *, key: str | None = None) -> JobOrder:
@@ -63,40 +64,26 @@ def order_of(body: SubmitBody, app: TaskMQ, caller: Caller, *, key: str | None =
     task = _one_of(body, "job_type", "task")
     if task is None:
         raise Problem.about("job_type", "which task? Say job_type (or task)", f"known: {_known(app, caller)}")
-    given: dict[str, Any] = {
-        "job_id": _job_id(body.job_id, key),
-        "eta": body.schedule_time,
-        "delay": body.delay,
-        "priority": priority_number(body.priority),
-        "queue": body.queue,
-        "expires": body.expires_in if body.expires_at is None else body.expires_at,
-    }
     for one, other in (("schedule_time", "delay"), ("expires_at", "expires_in")):
         if getattr(body, one) is not None and getattr(body, other) is not None:
             raise Problem.about(other, f"{one} and {other} exclude each other")
-    kwargs = _one_of(body, "payload", "kwargs")
-    return JobOrder(
-        task=task,
-        args=body.args or [],
-        kwargs=kwargs or {},
-        options=cast("CallOptions", {name: value for name, value in given.items() if value is not None}),
-        description=body.description,
-        labels=body.labels,
-        needs=_needs_of(body),
-        preemptible=body.preemptible,
-        held=body.held,
-        depends_on=[
-            (each.job_id, each.condition) if isinstance(each, UpstreamJob) else (each, "succeeded")
-            for each in body.depends_on
+    given: dict[str, Any] = {name: getattr(body, name) for name in _SAME_NAMES} | {
+        "job_id": _job_id(body.job_id, key),
+        "eta": body.schedule_time,
+        "priority": priority_number(body.priority),
+        "expires": body.expires_in if body.expires_at is None else body.expires_at,
+        "place": {"labels": body.node_labels},
+        "depends_on": [
+            (each.job_id, each.condition) if isinstance(each, UpstreamJob) else each for each in body.depends_on
         ],
-    )
-
-
-def _needs_of(body: SubmitBody) -> JobNeeds | None:
+    }
     try:
-        return job_needs(body.resources, {"labels": body.node_labels})
+        job_needs(body.resources, given["place"])
     except InvalidOption as error:
         raise Problem.about("resources", str(error)) from error
+    options = cast("JobOptions", {name: value for name, value in given.items() if value is not None})
+    kwargs = _one_of(body, "payload", "kwargs")
+    return JobOrder(task, body.args or [], kwargs or {}, options)
 
 
 async def _submit_many(

@@ -49,7 +49,7 @@ from taskmq.errors import (
 from taskmq.http import AsyncClient, Client
 from taskmq.http.aio.jobs import AsyncJobCalls
 from taskmq.http.blocking.jobs import JobCalls
-from taskmq.http.bodies import result_of, submit_body
+from taskmq.http.bodies import result_of
 from taskmq.http.operations import OPERATIONS
 from taskmq.model.envelope import JSON, BlobReference
 from taskmq.model.identity import Role
@@ -92,12 +92,6 @@ def test_a_submission_takes_every_field_that_its_body_has(calls: type[JobCalls |
     }
 
     assert options == {*SubmitBody.__struct_fields__} - other | {"at", "expires"}
-
-
-def test_what_a_job_needs_of_its_node_is_in_the_body_of_its_submission() -> None:
-    body = submit_body("t", (), {}, resources={"cpu": 2}, node_labels={"zone": "a"}, preemptible=True)
-
-    assert (body.resources, body.node_labels, body.preemptible) == ({"cpu": 2}, {"zone": "a"}, True)
 
 
 def test_every_call_of_the_api_has_a_method_or_a_reason_for_none(site: Served) -> None:

@@ -1,6 +1,6 @@
 """Options of one call that goes to the store: said of the task, or beside its arguments."""
 
-from typing import Any, cast
+from typing import Any, Unpack, cast
 
 import pytest
 
@@ -10,7 +10,8 @@ from taskmq.errors import InvalidArguments, InvalidOption, JobConflict, JobNotFo
 from taskmq.model.jobs.dependencies import JobDependency
 from taskmq.model.nodes import JobNeeds
 from taskmq.model.states import JobState
-from taskmq.tasks.job_options import NO_JOB_PLAN, JobOptions, SubmitOptions, plan_job
+from taskmq.options.task_options import CallPlan
+from taskmq.tasks.job_options import JobOptions, JobPlan, plan_job
 from taskmq.tasks.task import Task
 from tests.coroutines import run_by
 from tests.unit.submission.kit import Shop, in_shop
@@ -95,18 +96,32 @@ async def test_labels_are_added_and_other_options_replaced(shop: Shop, /) -> Non
     assert (record.detail.labels, record.detail.owner) == ({"a": "1", "b": "3"}, "bob")
 
 
-def test_what_a_job_needs_of_its_node_is_put_together() -> None:
-    both = plan_job(plan_job(NO_JOB_PLAN, {"resources": {"cpu": 2}}), {"place": {"labels": {"zone": "a"}}})
-    other = plan_job(both, {"resources": {"cpu": 4}})
+def _planned(base: JobPlan, **options: Unpack[JobOptions]) -> JobPlan:
+    return plan_job(base, options, task="t")
 
-    assert both.detail is not None
-    assert both.detail.needs == JobNeeds(resources={"cpu": 2}, labels={"zone": "a"})
-    assert other.detail is not None
-    assert other.detail.needs == JobNeeds(resources={"cpu": 4}, labels={"zone": "a"})
-    assert plan_job(other, {"resources": {"cpu": 1}, "place": {"labels": {"zone": "b"}}}).detail == JobDetail(
+
+def test_what_a_job_needs_of_its_node_is_put_together() -> None:
+    both = _planned(_planned(JobPlan(), resources={"cpu": 2}), place={"labels": {"zone": "a"}})
+    other = _planned(both, resources={"cpu": 4})
+
+    assert both.detail == JobDetail(needs=JobNeeds(resources={"cpu": 2}, labels={"zone": "a"}))
+    assert other.detail == JobDetail(needs=JobNeeds(resources={"cpu": 4}, labels={"zone": "a"}))
+    assert _planned(other, resources={"cpu": 1}, place={"labels": {"zone": "b"}}).detail == JobDetail(
         needs=JobNeeds(resources={"cpu": 1}, labels={"zone": "b"})
     )
-    assert plan_job(NO_JOB_PLAN, {"labels": {}, "held": False}) == NO_JOB_PLAN
+
+
+def test_an_option_that_is_none_or_empty_is_as_not_given() -> None:
+    some = _planned(JobPlan(), description="for people", owner="ann", labels={"a": "b"}, preemptible=True)
+    more = _planned(some, held=True, depends_on=["first"], connection="transaction")
+    nothing: JobOptions = {
+        "description": "", "owner": "", "labels": None, "resources": None, "place": None, "preemptible": None,
+        "connection": None,
+    }  # fmt: skip
+
+    assert plan_job(more, nothing, task="t") == more
+    assert plan_job(CallPlan(), {"labels": {}, "held": False}, task="t") == JobPlan()
+    assert type(plan_job(CallPlan(), {"priority": 3}, task="t")) is CallPlan
 
 
 def test_a_call_to_the_broker_refuses_options_of_the_store() -> None:
@@ -133,18 +148,6 @@ def test_a_wrong_option_of_the_store_names_the_task_and_the_option() -> None:
         render.options(depends_on="first")
     with pytest.raises(InvalidOption, match="task render: labels: at most 32"):
         render.options(labels={str(number): "" for number in range(33)})
-
-
-def test_submit_takes_what_options_take() -> None:
-    named = {"at" if name == "eta" else name for name in JobOptions.__annotations__}
-
-    assert set(SubmitOptions.__annotations__) == named - {
-        "lane",
-        "order_key",
-        "idempotency_key",
-        "meta",
-        "headers",
-    }
 
 
 def _statements(app: TaskMQ) -> None:

@@ -9,7 +9,7 @@ from taskmq.client.job_service import JobService
 from taskmq.errors import InvalidOption
 from taskmq.model.codec import ReturnType
 from taskmq.model.values.celery_words import CELERY_WORDS, celery_hint
-from taskmq.options.task_options import CallOptions, TaskOptions
+from taskmq.options.task_options import TaskOptions
 from taskmq.tasks.job_options import JobOptions
 
 app = TaskMQ("memory://celery-words")
@@ -48,7 +48,7 @@ def test_an_attribute_of_celery_names_what_taskmq_has_instead(place: str, word: 
 
 @pytest.mark.parametrize("word", CELERY_WORDS["option"])
 def test_an_option_of_celery_names_what_taskmq_has_instead(word: str) -> None:
-    known = {*TaskOptions.__annotations__, *CallOptions.__annotations__, *JobOptions.__annotations__}
+    known = {*TaskOptions.__annotations__, *JobOptions.__annotations__}
     assert word not in known
     define: Any = app.task
     for refused in (lambda: define(**{word: 1})(lambda: None), lambda: resize.with_options({word: 1})):
