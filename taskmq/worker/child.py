@@ -103,7 +103,7 @@ def _exit(code: int) -> None:
 
 
 async def _serve(app: TaskMQ, target: str, order: ChildSpec, lifeline: int, status: int) -> Worker:
-    worker = Worker(app, order.config, target=target, has_process=True)
+    worker = Worker(app, order.config, target=target)
     loop = asyncio.get_running_loop()
     end_forks(loop)
     signals = _Signals(worker)

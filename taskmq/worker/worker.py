@@ -58,7 +58,6 @@ _RECONNECT_PAUSE: Final = 1.0
 _BURST_LOOK: Final = 0.1
 _BURST_LOOKS: Final = 3
 _JOBS_SHOWN: Final = 20
-_STUCK_SECONDS: Final = 30.0
 # For parts that have announced something to others, or have taken something from them; and for all others.
 _TIME_TO_SETTLE: Final = 6.0
 _TIME_TO_END: Final = 0.5
@@ -71,7 +70,6 @@ class Worker:
     Args:
         app: the app; its connections on the running loop are used, and closed at the end.
         target: `module:attribute` of the app, for tasks that run in processes of their own.
-        has_process: nothing else runs in this process, so one of its signals may be used.
 
     Attributes:
         is_ready: set once the worker consumes.
@@ -84,7 +82,7 @@ class Worker:
         UnsupportedFeature: a task needs what the app has not configured.
     """
 
-    def __init__(self, app: TaskMQ, config: WorkerConfig, *, target: str = "", has_process: bool = False) -> None:
+    def __init__(self, app: TaskMQ, config: WorkerConfig, *, target: str = "") -> None:
         self._app = app
         self._config = config
         self._target = target
@@ -93,11 +91,7 @@ class Worker:
         self._redactor = Redactor([config.redact] if config.redact else [])
         check_tasks(app)
         self.stats = WorkerStats()
-        self._loop_monitor = LoopMonitor(
-            patience=config.slow_loop_warning,
-            running=self.stats.names,
-            stuck_after=_STUCK_SECONDS if has_process else None,
-        )
+        self._loop_monitor = LoopMonitor(patience=config.slow_loop_warning, running=self.stats.names)
         self._started_at = app.sessions.clock.now_ms()
         self._consumer: Consumer | None = None
         self._executors: dict[ExecutorKind, Executor] = {}

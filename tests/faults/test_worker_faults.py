@@ -252,18 +252,14 @@ def test_a_worker_that_is_held_up_keeps_its_connection_and_runs_everything_once(
     assert "lost its connection" not in worker.log
     assert "is not published" not in worker.log
     if fault == "holds_the_loop":
-        assert "the event loop has stood for" in worker.log
+        assert "event loop blocked for" in worker.log
         assert "in holds_the_loop" in worker.log
         assert "running: jobs.holds_the_loop (job " in worker.log
-        over = re.search(r"the event loop turns again; it stood for (\d+\.\d) s", worker.log)
+        over = re.search(r"event loop runs again; it was blocked for (\d+\.\d) s", worker.log)
         assert over is not None
         assert float(over[1]) > SECONDS - 1
     else:
         assert "no Python code of this process could run for" in worker.log
-    if fault == "holds_the_gil":
-        before = worker.log.rpartition("no Python code of this process")[0]
-        # The form of the interpreter's own, written while it went on.
-        assert re.search(r'File ".+", line \d+ in holds_the_gil\n', before)
     print(f"\n{fault} for {SECONDS:g} s: over after {seconds:.1f} s, connections lost 0, {QUICK} tasks run once each")
 
 

@@ -4,10 +4,9 @@ While a task keeps the loop from turning, nothing is received, sent or settled h
 two heartbeats. So it is said early, with the stack of what holds it up, while it goes on:
 
     the loop is blocked  a thread beside it, which looks a few times a second, logs the loop's stack and the runs
-    the GIL is held      no Python code runs at all. Of a call into C that computes timers of the kernel tell while it
-                         goes on (`StackTimers`); of one that waits they tell late, because that is not quite safe.
-                         The thread is among the first to run once the call returns, and logs all stacks then; the
-                         caller has not got far
+    the GIL is held      no Python code runs at all. The thread is among the first to run once the call into C
+                         returns, and logs all stacks then; the caller has not got far. While the call goes on,
+                         `py-spy dump` shows it
     the process was frozen  (SIGSTOP, a suspended machine) looks like the former afterwards
 
 The first warning comes after `patience` seconds, the next ones at twice the time each; one line says when it is over,
@@ -26,7 +25,6 @@ from collections.abc import AsyncGenerator, Callable, Sequence
 from typing import Final
 
 from taskmq.run.console_log import DetailText
-from taskmq.worker.host.stack_timers import StackTimers
 from taskmq.worker.host.stacks import stacks_of_threads
 
 __all__ = ["LoopMonitor", "loop_factory"]
@@ -48,17 +46,11 @@ class LoopMonitor:
     Args:
         patience: seconds that the loop may stand before it is said; 0 watches nothing.
         running: names what runs; called from another thread.
-        stuck_after: seconds without any Python code after which all threads write their stacks to standard error; a
-            thread that computes meanwhile does so after `patience`. None: never. It takes a signal of the process,
-            which should be this worker's own.
     """
 
-    def __init__(
-        self, *, patience: float, running: Callable[[], Sequence[str]], stuck_after: float | None = None
-    ) -> None:
+    def __init__(self, *, patience: float, running: Callable[[], Sequence[str]]) -> None:
         self._patience = patience
         self._running = running
-        self._stuck_after = stuck_after
         self._tick = min(patience / _TICKS, _LONGEST_TICK)
         self._due = 0.0
         self._lag = 0.0
@@ -100,14 +92,6 @@ class LoopMonitor:
                 self._lag, self._lagged = late, now
 
     def _look(self, ident: int) -> None:
-        timers = StackTimers() if self._stuck_after is not None else None
-        try:
-            self._look_again_and_again(ident, timers)
-        finally:
-            if timers is not None:
-                timers.stop()
-
-    def _look_again_and_again(self, ident: int, timers: StackTimers | None) -> None:
         spell: _Spell | None = None
         looked = time.monotonic()
         while not self._over.wait(self._tick):
@@ -126,8 +110,6 @@ class LoopMonitor:
             elif spell is not None:
                 _say_over(spell, due - self._tick)
                 spell = None
-            if timers is not None and self._stuck_after is not None:
-                timers.put_off(self._stuck_after, computing=self._patience + self._tick)
         if spell is not None:
             _say_over(spell, time.monotonic())
 
@@ -136,8 +118,8 @@ class LoopMonitor:
         frame = sys._current_frames().get(ident)  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
         stack = "".join(traceback.format_stack(frame)) if frame is not None else "(its thread has ended)"
         _log.warning(
-            "the event loop has stood for %.1f s: what holds it up belongs into a thread or a process; nothing is "
-            "received or settled meanwhile; running: %s\n%s",
+            "event loop blocked for %.1f s: run blocking code in a thread or a process; nothing is received or "
+            "settled meanwhile; running: %s\n%s",
             seconds,
             self._names(),
             DetailText(stack),
@@ -163,7 +145,7 @@ class LoopMonitor:
 
 
 def _say_over(spell: "_Spell", now: float) -> None:
-    _log.warning("the event loop turns again; it stood for %.1f s", now - spell.since)
+    _log.warning("event loop runs again; it was blocked for %.1f s", now - spell.since)
 
 
 class _Spell:

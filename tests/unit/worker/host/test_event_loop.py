@@ -2,11 +2,7 @@ import asyncio
 import ctypes
 import logging
 import math
-import os
 import re
-import subprocess
-import sys
-import textwrap
 import time
 from collections.abc import Callable, Coroutine
 from typing import Any
@@ -46,10 +42,10 @@ def test_a_loop_that_stands_is_told_with_its_stack_and_its_runs_and_when_it_is_o
     _run(main, loop_factory)
 
     said = [record.getMessage() for record in caplog.records if record.name == "taskmq.worker"]
-    assert said[0].startswith("the event loop has stood for 0.1")
+    assert said[0].startswith("event loop blocked for 0.1")
     assert "running: shop.bill (job 1), shop.mail (job 2)" in said[0]
     assert "in _hold_up" in said[0]
-    over = re.fullmatch(r"the event loop turns again; it stood for (\d\.\d) s", said[-1])
+    over = re.fullmatch(r"event loop runs again; it was blocked for (\d\.\d) s", said[-1])
     assert over is not None
     assert float(over[1]) >= 0.5
     # 0.1, then at twice the time each.
@@ -63,7 +59,7 @@ def test_what_is_over_is_reported_also_where_the_worker_ends_at_once(caplog: pyt
             _hold_up(0.4)
 
     _run(main)
-    assert "the event loop turns again" in caplog.messages[-1]
+    assert "event loop runs again" in caplog.messages[-1]
 
 
 def test_a_loop_that_turns_is_not_told(caplog: pytest.LogCaptureFixture) -> None:
@@ -121,34 +117,6 @@ def test_who_held_the_interpreter_is_seen_when_the_call_returns(caplog: pytest.L
     assert "in test_who_held_the_interpreter_is_seen_when_the_call_returns.<locals>.stuck_in_c" in caplog.messages[0]
 
 
-def test_a_call_that_does_not_return_is_seen_while_it_goes_on() -> None:
-    program = textwrap.dedent("""
-        import asyncio, ctypes, logging
-        from taskmq.worker.host.event_loop import LoopMonitor
-
-        def stuck_in_c():
-            # For some ticks of the watch, which then knows the thread.
-            ctypes.CDLL(None).usleep(300_000)
-            ctypes.PyDLL(None).usleep(1_000_000)
-
-        async def main():
-            async with LoopMonitor(patience=0.2, running=list, stuck_after=0.3).watching():
-                await asyncio.to_thread(stuck_in_c)
-                await asyncio.sleep(0.5)
-
-        logging.basicConfig()
-        asyncio.run(main())
-    """)
-    done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, timeout=30, check=True, env={**os.environ}
-    )
-
-    before, silence, after = done.stderr.partition("no Python code of this process could run for")
-    assert silence
-    assert re.search(r'Stack \(most recent call first\):\n  File "<string>", line 8 in stuck_in_c\n', before)
-    assert "Stack (" not in after
-
-
 def test_what_changes_while_it_is_listed_costs_the_names_and_not_the_watch(caplog: pytest.LogCaptureFixture) -> None:
     def changes() -> list[str]:
         raise RuntimeError("dictionary changed size during iteration")
@@ -163,4 +131,4 @@ def test_what_changes_while_it_is_listed_costs_the_names_and_not_the_watch(caplo
     _run(main)
     # A busy machine may hold up the process as well, which is told in between.
     assert any("running: nothing" in message for message in caplog.messages)
-    assert any("turns again" in message for message in caplog.messages)
+    assert any("runs again" in message for message in caplog.messages)
