@@ -27,7 +27,7 @@ from taskmq.contracts.broker import Delivery
 from taskmq.contracts.source import SourceQueue
 from taskmq.durable.task_set import TaskSet
 from taskmq.errors import AccessDenied, BrokerUnavailable, QueueMissing, TopologyMismatch, UnsupportedFeature
-from taskmq_rabbitmq.model.url import Endpoint, parse_url
+from taskmq_rabbitmq.model.url import Endpoint, parse_url, tls_context
 
 __all__ = ["AmqpSource", "open_source"]
 
@@ -106,7 +106,7 @@ class AmqpSource:
             password=endpoint.password,
             virtualhost=endpoint.vhost,
             ssl=endpoint.tls is not None,
-            ssl_context=None if endpoint.tls is None else endpoint.tls.context(),
+            ssl_context=None if endpoint.tls is None else tls_context(endpoint.tls),
             client_properties={"connection_name": queue.client},
             heartbeat=heartbeat,
         )

@@ -1,20 +1,18 @@
 """`redis://`, `rediss://` and `unix://` URLs. Pure.
 
-No message here shows any part of a URL: where a password was not percent-encoded, its pieces turn up as host,
-port, path or query.
+As `contracts.server_url` says, no message shows any part of a URL.
 """
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final, NoReturn
-from urllib.parse import parse_qsl, quote, unquote
+from urllib.parse import quote
 
-import msgspec
-
-from taskmq.errors import InvalidSetting
+from taskmq.contracts.server_url import Host, Tls, UrlReader
 from taskmq.model.units import seconds_in
 
-__all__ = ["Endpoint", "Host", "Tls", "parse_url"]
+__all__ = ["Endpoint", "parse_url"]
 
 _PORT: Final = 6379
 _SENTINEL_PORT: Final = 26379
@@ -32,29 +30,13 @@ _KNOWN: Final = (
     "sentinel_user",
     "sentinel_password",
 )
-_PARTS = re.compile(
-    r"(?P<scheme>redis|rediss|unix)://(?P<authority>[^/?#]*)(?P<path>/[^?#]*)?(?:\?(?P<query>[^#]*))?"
+_URL: Final = UrlReader(
+    "state",
+    schemes=("redis", "rediss", "unix"),
+    example="redis://:password@host:6379/0 or unix:///path/to/socket?db=0",
+    encoded="user or password",
+    options=_KNOWN,
 )
-_HOST = re.compile(r"(?:\[(?P<v6>[0-9A-Fa-f:.%]+)\]|(?P<name>[A-Za-z0-9._~%-]+))(?::(?P<port>[0-9]{1,5}))?")
-_ENCODE: Final = "a '/', '?', '#', '@', ':' or ',' in a user or password must be percent-encoded"
-
-
-class Host(msgspec.Struct, frozen=True):
-    """One server of a URL."""
-
-    name: str
-    port: int
-
-    def __str__(self) -> str:
-        return f"[{self.name}]:{self.port}" if ":" in self.name else f"{self.name}:{self.port}"
-
-
-class Tls(msgspec.Struct, frozen=True):
-    """Files for TLS; the server's certificate and name are always verified."""
-
-    cafile: str | None = None
-    certfile: str | None = None
-    keyfile: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,62 +86,38 @@ def parse_url(url: str) -> Endpoint:
     Raises:
         InvalidSetting: it cannot be read.
     """
-    if (parts := _PARTS.fullmatch(url)) is None:
-        _refuse(f"it looks like redis://:password@host:6379/0 or unix:///path/to/socket?db=0; {_ENCODE}")
-    credentials, _, hosts = parts["authority"].rpartition("@")
-    user, _, password = credentials.partition(":")
-    if "@" in credentials or ":" in password:
-        _refuse(_ENCODE)
-    options = _options(parts["query"] or "")
+    parts = _URL.read(url)
+    options = parts.options
     service = _service(options)
-    port = _SENTINEL_PORT if service else _PORT
-    is_socket = parts["scheme"] == "unix"
-    path = _decode(parts["path"] or "")
-    if is_socket and (hosts or len(path) < 2):
-        _refuse(f"a Unix socket looks like unix:///path/to/socket; {_ENCODE}")
+    is_socket = parts.scheme == "unix"
+    path = _URL.decode(parts.path)
+    if is_socket and (parts.hosts or len(path) < 2):
+        _refuse(f"a Unix socket looks like unix:///path/to/socket; {_URL.encode}")
     if is_socket and service:
         _refuse("sentinel needs the hosts of the sentinels, as redis://host1,host2,host3/0?sentinel=NAME")
     return Endpoint(
-        hosts=() if is_socket else tuple(_host(text, port) for text in (hosts or "localhost").split(",")),
+        hosts=() if is_socket else _URL.hosts(parts, _SENTINEL_PORT if service else _PORT),
         path=path if is_socket else None,
-        user=_decode(user),
-        password=_decode(password),
+        user=parts.user,
+        password=parts.password,
         database=_database("" if is_socket else path.removeprefix("/"), options),
         prefix=_prefix(options),
         timeout=_timeout(options),
-        tls=_tls(parts["scheme"], options),
+        tls=_URL.tls(parts, secure="rediss"),
         service=service,
         sentinel_user=options.get("sentinel_user", ""),
         sentinel_password=options.get("sentinel_password", ""),
     )
 
 
-def _host(text: str, default_port: int) -> Host:
-    found = _HOST.fullmatch(text)
-    if found is None or not 0 < (port := int(found["port"] or default_port)) < 65536:
-        _refuse(f"a host or port cannot be read; {_ENCODE}")
-    return Host(_decode(found["v6"] or found["name"]), port)
-
-
-def _options(query: str) -> dict[str, str]:
-    try:
-        pairs = parse_qsl(query, keep_blank_values=True, strict_parsing=bool(query), errors="strict")
-    except ValueError:
-        _refuse(f"what follows the '?' cannot be read; {_ENCODE}")
-    options = dict(pairs)
-    if len(options) < len(pairs) or not options.keys() <= set(_KNOWN):
-        _refuse(f"the options after the '?' are {', '.join(_KNOWN)}, each once at most; {_ENCODE}")
-    return options
-
-
-def _database(path: str, options: dict[str, str]) -> int:
+def _database(path: str, options: Mapping[str, str]) -> int:
     text = options.get("db", path or "0")
     if (path and "db" in options) or not re.fullmatch(r"[0-9]{1,5}", text):
-        _refuse(f"the database is a number, after the host or as db=; {_ENCODE}")
+        _refuse(f"the database is a number, after the host or as db=; {_URL.encode}")
     return int(text)
 
 
-def _prefix(options: dict[str, str]) -> str:
+def _prefix(options: Mapping[str, str]) -> str:
     text = options.get("prefix", _PREFIX)
     # A brace would be taken for a hash tag.
     if not re.fullmatch(r"[A-Za-z0-9_.:/-]{1,64}", text):
@@ -167,7 +125,7 @@ def _prefix(options: dict[str, str]) -> str:
     return text
 
 
-def _service(options: dict[str, str]) -> str:
+def _service(options: Mapping[str, str]) -> str:
     text = options.get("sentinel", "")
     if "sentinel" in options and not re.fullmatch(r"[A-Za-z0-9._-]{1,100}", text):
         _refuse("sentinel is the name of the service as the sentinels know it: letters, digits and . _ -")
@@ -176,30 +134,12 @@ def _service(options: dict[str, str]) -> str:
     return text
 
 
-def _timeout(options: dict[str, str]) -> float:
+def _timeout(options: Mapping[str, str]) -> float:
     seconds = seconds_in(options.get("timeout", str(_TIMEOUT)))
     if seconds is None or not 0 < seconds <= _LONGEST_TIMEOUT:
         _refuse(f"timeout is a number of seconds, or such as '500ms', above 0 and up to {_LONGEST_TIMEOUT:g} s")
     return seconds
 
 
-def _tls(scheme: str, options: dict[str, str]) -> Tls | None:
-    tls = Tls(options.get("cafile"), options.get("certfile"), options.get("keyfile"))
-    if scheme == "rediss":
-        if tls.keyfile is not None and tls.certfile is None:
-            _refuse("keyfile needs certfile")
-        return tls
-    if tls != Tls():
-        _refuse("cafile, certfile and keyfile need rediss://")
-    return None
-
-
-def _decode(text: str) -> str:
-    try:
-        return unquote(text, errors="strict")
-    except UnicodeDecodeError:
-        _refuse("a percent-encoded part is not UTF-8")
-
-
 def _refuse(reason: str) -> NoReturn:
-    raise InvalidSetting(f"the state URL cannot be read: {reason}") from None
+    _URL.refuse(reason)

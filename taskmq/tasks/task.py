@@ -173,7 +173,7 @@ class Call(CeleryHints, Generic[P, R_co]):
         return self._jobs(self._astream(calls))
 
     def sending(self, *args: P.args, **kwargs: P.kwargs) -> Sending:
-        """What `send` hands over: for who sends many of one kind, with other ids and times."""
+        """Build the message without sending it, for callers that publish it repeatedly under their own ids."""
         return self._sending(args, kwargs)
 
     def submission(self, *args: P.args, **kwargs: P.kwargs) -> Sending:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from urllib.parse import quote, urlencode, urlsplit
 
 from taskmq.errors import AccessDenied, BrokerUnavailable, TaskMQError
-from taskmq_rabbitmq.model.url import Endpoint
+from taskmq_rabbitmq.model.url import Endpoint, tls_context
 
 if TYPE_CHECKING:
     import http.client
@@ -239,7 +239,7 @@ def _roots(endpoint: Endpoint, ports: tuple[int, int]) -> tuple[str, ...]:
 def _context(endpoint: Endpoint, roots: tuple[str, ...]) -> ssl.SSLContext | None:
     if not roots[0].startswith("https:"):
         return None
-    return endpoint.tls.context() if endpoint.tls is not None else ssl.create_default_context()
+    return tls_context(endpoint.tls) if endpoint.tls is not None else ssl.create_default_context()
 
 
 def _cluster_of(overview: str) -> str | None:

@@ -17,6 +17,7 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Final, Literal, TypeVar
 
 from taskmq.contracts.loggers import contained
+from taskmq.contracts.server_url import Host
 from taskmq.errors import AccessDenied, BrokerUnavailable
 from taskmq_rabbitmq.amqp.channels import OpenChannel
 from taskmq_rabbitmq.amqp.fast_connection import AmqpConnection
@@ -34,7 +35,7 @@ from taskmq_rabbitmq.connect.connect_errors import UNANSWERED, distrusted, expla
 from taskmq_rabbitmq.connect.credentials import Answer, CertificateCredentials, CredentialSource, PasswordCredentials
 from taskmq_rabbitmq.connect.silence import SilenceDetector
 from taskmq_rabbitmq.model.access_refused import denies_connection
-from taskmq_rabbitmq.model.url import Endpoint, Host
+from taskmq_rabbitmq.model.url import Endpoint, tls_context
 
 if TYPE_CHECKING:
     from taskmq_rabbitmq.amqp.pika_types import MethodFrame
@@ -91,7 +92,7 @@ class Connection:
         self._role: Role = role
         self._name = name
         self._loop = loop
-        self._context = endpoint.tls.context() if endpoint.tls is not None else None
+        self._context = tls_context(endpoint.tls) if endpoint.tls is not None else None
         self._hosts = random.sample(endpoint.hosts, len(endpoint.hosts))
         self._backoff = reconnect_backoff()
         self._attempts = 0

@@ -1,17 +1,18 @@
 """`amqp://` and `amqps://` URLs. Pure but for the certificate files.
 
-No message here shows any part of a URL: where a password was not percent-encoded, its pieces turn up as host,
-port, virtual host or query.
+As `contracts.server_url` says, no message shows any part of a URL.
 """
 
 import re
 import ssl
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final, Literal, NoReturn, TypeVar
-from urllib.parse import parse_qsl, quote, unquote, urlsplit
+from urllib.parse import quote, urlsplit
 
 import msgspec
 
+from taskmq.contracts.server_url import Host, Tls, UrlReader
 from taskmq.errors import InvalidSetting
 from taskmq.model.units import seconds_in
 from taskmq_rabbitmq.model.consumer_timeout import DEFAULT_SECONDS
@@ -21,12 +22,11 @@ __all__ = [
     "Auth",
     "Declare",
     "Endpoint",
-    "Host",
-    "Tls",
     "TokenFile",
     "TokenServer",
     "Wire",
     "parse_url",
+    "tls_context",
 ]
 
 Auth = Literal["password", "external"]
@@ -56,44 +56,13 @@ _KNOWN: Final = (
 )
 _ARCHIVE_BYTES: Final = 5_000_000_000
 _LOCAL: Final = ("localhost", "127.0.0.1", "::1")
-_PARTS = re.compile(r"(?P<scheme>amqps?)://(?P<authority>[^/?#]*)(?P<path>/[^?#]*)?(?:\?(?P<query>[^#]*))?")
-_HOST = re.compile(r"(?:\[(?P<v6>[0-9A-Fa-f:.%]+)\]|(?P<name>[A-Za-z0-9._~%-]+))(?::(?P<port>[0-9]{1,5}))?")
-_ENCODE: Final = "a '/', '?', '#', '@', ':' or ',' in a user, password or virtual host must be percent-encoded"
-
-
-class Host(msgspec.Struct, frozen=True):
-    """One node of the broker."""
-
-    name: str
-    port: int
-
-    def __str__(self) -> str:
-        return f"[{self.name}]:{self.port}" if ":" in self.name else f"{self.name}:{self.port}"
-
-
-class Tls(msgspec.Struct, frozen=True):
-    """Files for TLS; the server's certificate and name are always verified."""
-
-    cafile: str | None = None
-    certfile: str | None = None
-    keyfile: str | None = None
-
-    def context(self) -> ssl.SSLContext:
-        """Make a TLS context for clients of these settings.
-
-        Raises:
-            InvalidSetting: a file cannot be read.
-        """
-        option = "cafile"
-        try:
-            context = ssl.create_default_context(cafile=self.cafile)
-            if self.certfile is not None:
-                option = "certfile" if self.keyfile is None else "certfile or keyfile"
-                # Without a password given here OpenSSL would ask for one on the terminal.
-                context.load_cert_chain(self.certfile, self.keyfile, password="")
-        except (OSError, ssl.SSLError) as error:
-            raise InvalidSetting(f"the broker URL's {option} cannot be used: {_reason(error)}") from error
-        return context
+_URL: Final = UrlReader(
+    "broker",
+    schemes=[*_PORTS],
+    example="amqp://user:password@host:5672/vhost",
+    encoded="user, password or virtual host",
+    options=_KNOWN,
+)
 
 
 class TokenFile(msgspec.Struct, frozen=True):
@@ -161,23 +130,17 @@ def parse_url(url: str) -> Endpoint:
     Raises:
         InvalidSetting: it cannot be read.
     """
-    if (parts := _PARTS.fullmatch(url)) is None:
-        _refuse(f"it looks like amqp://user:password@host:5672/vhost; {_ENCODE}")
-    scheme = parts["scheme"]
-    credentials, _, hosts = parts["authority"].rpartition("@")
-    user, _, password = credentials.partition(":")
-    if "@" in credentials or ":" in password:
-        _refuse(_ENCODE)
-    options = _options(parts["query"] or "")
-    tls = _tls(scheme, options)
-    auth = _auth(options, credentials, tls)
-    token = _token(options, user, password)
+    parts = _URL.read(url)
+    options = parts.options
+    tls = _URL.tls(parts, secure="amqps")
+    auth = _auth(options, tls, has_login=parts.has_login)
+    token = _token(options, parts.user, parts.password)
     unnamed = "guest" if auth == "password" and token is None else ""
     return Endpoint(
-        hosts=tuple(_host(text, _PORTS[scheme]) for text in (hosts or "localhost").split(",")),
-        user=_decode(user) if credentials else unnamed,
-        password=_decode(password) if credentials else unnamed,
-        vhost=_vhost(parts["path"] or ""),
+        hosts=_URL.hosts(parts, _PORTS[parts.scheme]),
+        user=parts.user if parts.has_login else unnamed,
+        password=parts.password if parts.has_login else unnamed,
+        vhost=_vhost(parts.path),
         tls=tls,
         heartbeat=_heartbeat(options),
         wire=_one_of(options, "wire", "fast", "plain"),
@@ -190,58 +153,42 @@ def parse_url(url: str) -> Endpoint:
     )
 
 
-def _host(text: str, default_port: int) -> Host:
-    found = _HOST.fullmatch(text)
-    if found is None or not 0 < (port := int(found["port"] or default_port)) < 65536:
-        _refuse(f"a host or port cannot be read; {_ENCODE}")
-    return Host(_decode(found["v6"] or found["name"]), port)
+def tls_context(tls: Tls) -> ssl.SSLContext:
+    """Make a TLS context for clients with these files.
+
+    Raises:
+        InvalidSetting: a file cannot be read.
+    """
+    option = "cafile"
+    try:
+        context = ssl.create_default_context(cafile=tls.cafile)
+        if tls.certfile is not None:
+            option = "certfile" if tls.keyfile is None else "certfile or keyfile"
+            # Without a password given here OpenSSL would ask for one on the terminal.
+            context.load_cert_chain(tls.certfile, tls.keyfile, password="")
+    except (OSError, ssl.SSLError) as error:
+        raise InvalidSetting(f"the broker URL's {option} cannot be used: {_reason(error)}") from error
+    return context
 
 
 def _vhost(path: str) -> str:
     segment = path.removeprefix("/")
     if "/" in segment or "@" in segment:
-        _refuse(f"the virtual host cannot be read; {_ENCODE}")
-    return _decode(segment) or "/"
+        _refuse(f"the virtual host cannot be read; {_URL.encode}")
+    return _URL.decode(segment) or "/"
 
 
-def _options(query: str) -> dict[str, str]:
-    try:
-        pairs = parse_qsl(query, keep_blank_values=True, strict_parsing=bool(query), errors="strict")
-    except ValueError:
-        _refuse(f"what follows the '?' cannot be read; {_ENCODE}")
-    options = dict(pairs)
-    if "delay" in options:
-        _refuse(
-            f"the option delay={options['delay']} does not exist any more, remove it: delayed messages wait on the "
-            "delay ladder, or in the state with TaskMQ(delay='state')"
-        )
-    if len(options) < len(pairs) or not options.keys() <= set(_KNOWN):
-        _refuse(f"the options after the '?' are {', '.join(_KNOWN)}, each once at most; {_ENCODE}")
-    return options
-
-
-def _tls(scheme: str, options: dict[str, str]) -> Tls | None:
-    tls = Tls(options.get("cafile"), options.get("certfile"), options.get("keyfile"))
-    if scheme == "amqps":
-        if tls.keyfile is not None and tls.certfile is None:
-            _refuse("keyfile needs certfile")
-        return tls
-    if tls != Tls():
-        _refuse("cafile, certfile and keyfile need amqps://")
-    return None
-
-
-def _auth(options: dict[str, str], credentials: str, tls: Tls | None) -> Auth:
+def _auth(options: Mapping[str, str], tls: Tls | None, *, has_login: bool) -> Auth:
     auth: Auth = _one_of(options, "auth", "password", "external")
     if auth == "external":
         if tls is None or tls.certfile is None:
             _refuse("auth=external needs amqps:// and certfile: the user is the one that the certificate names")
-        if credentials or options.keys() & {"token_file", "oauth2_token_url"}:
+        if has_login or options.keys() & {"token_file", "oauth2_token_url"}:
             _refuse("with auth=external there is no user, password or token in the URL")
     return auth
 
 
-def _token(options: dict[str, str], user: str, password: str) -> TokenFile | TokenServer | None:
+def _token(options: Mapping[str, str], user: str, password: str) -> TokenFile | TokenServer | None:
     path, url, scope = (options.get(name) for name in ("token_file", "oauth2_token_url", "oauth2_scope"))
     if url is None:
         if scope is not None:
@@ -274,14 +221,14 @@ def _reason(error: OSError) -> str:
     return words or "it is not PEM, or its key is encrypted"
 
 
-def _heartbeat(options: dict[str, str]) -> int:
+def _heartbeat(options: Mapping[str, str]) -> int:
     seconds = seconds_in(options.get("heartbeat", str(_HEARTBEAT)))
     if seconds is None or seconds % 1 or seconds >= 65536:
         _refuse("heartbeat is a whole number of seconds, 0 to 65535, or such as '30s'")
     return int(seconds)
 
 
-def _one_of(options: dict[str, str], name: str, default: _Word, other: _Word) -> _Word:
+def _one_of(options: Mapping[str, str], name: str, default: _Word, other: _Word) -> _Word:
     text = options.get(name, default)
     if text == other:
         return other
@@ -290,7 +237,7 @@ def _one_of(options: dict[str, str], name: str, default: _Word, other: _Word) ->
     return default
 
 
-def _archive(options: dict[str, str]) -> Archive | None:
+def _archive(options: Mapping[str, str]) -> Archive | None:
     age, size = options.get("archive"), options.get("archive_bytes", str(_ARCHIVE_BYTES))
     if age is None:
         if "archive_bytes" in options:
@@ -302,7 +249,7 @@ def _archive(options: dict[str, str]) -> Archive | None:
     return Archive(age.replace("d", "D"), int(size))
 
 
-def _consumer_timeout(options: dict[str, str]) -> float | None:
+def _consumer_timeout(options: Mapping[str, str]) -> float | None:
     text = options.get("consumer_timeout", str(int(DEFAULT_SECONDS)))
     if text == "off":
         return None
@@ -315,19 +262,12 @@ def _consumer_timeout(options: dict[str, str]) -> float | None:
     return seconds
 
 
-def _management(options: dict[str, str]) -> str | None:
+def _management(options: Mapping[str, str]) -> str | None:
     text = options.get("management")
     if text is not None and not re.fullmatch(r"https?://[^/?#@\s]+(/[^?#@\s]*)?", text):
         _refuse("management is an http:// or https:// address without credentials")
     return None if text is None else text.rstrip("/")
 
 
-def _decode(text: str) -> str:
-    try:
-        return unquote(text, errors="strict")
-    except UnicodeDecodeError:
-        _refuse("a percent-encoded part is not UTF-8")
-
-
 def _refuse(reason: str) -> NoReturn:
-    raise InvalidSetting(f"the broker URL cannot be read: {reason}") from None
+    _URL.refuse(reason)

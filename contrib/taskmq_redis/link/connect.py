@@ -12,8 +12,9 @@ from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 from redis.exceptions import RedisError
 
+from taskmq.contracts.server_url import Host
 from taskmq_redis.link.call import Reply
-from taskmq_redis.url import Endpoint, Host
+from taskmq_redis.url import Endpoint
 
 __all__ = ["Connection", "Target", "abandon", "close", "is_stale", "new_connection", "targets_of"]
 

@@ -6,9 +6,10 @@ from typing import Final, cast
 
 from redis.exceptions import RedisError
 
+from taskmq.contracts.server_url import Host
 from taskmq_redis.link.call import Reply, packed
 from taskmq_redis.link.connect import Connection, abandon, is_stale, new_connection
-from taskmq_redis.url import Endpoint, Host
+from taskmq_redis.url import Endpoint
 
 __all__ = ["NotSent", "PrimaryConnection"]
 

@@ -16,13 +16,14 @@ from redis.exceptions import (
     TryAgainError,
 )
 
+from taskmq.contracts.server_url import Host
 from taskmq.errors import StateUnavailable
 from taskmq_redis.link.call import Call, Reply, Word, packed
 from taskmq_redis.link.connect import Connection, Target, new_connection, targets_of
 from taskmq_redis.link.pipeline import Pipeline
 from taskmq_redis.link.sentinel import PrimaryConnection
 from taskmq_redis.scripts.script import Script
-from taskmq_redis.url import Endpoint, Host
+from taskmq_redis.url import Endpoint
 
 __all__ = ["Server"]
 

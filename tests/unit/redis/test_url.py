@@ -3,9 +3,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from taskmq.contracts.broker import BrokerOptions
+from taskmq.contracts.server_url import Host, Tls
 from taskmq.errors import InvalidSetting
 from taskmq_redis import open_state
-from taskmq_redis.url import Endpoint, Host, Tls, parse_url
+from taskmq_redis.url import Endpoint, parse_url
 
 _SECRET = "hunter2"
 

@@ -13,8 +13,9 @@ from cryptography.hazmat.primitives.serialization import (
 from hypothesis import given
 from hypothesis import strategies as st
 
+from taskmq.contracts.server_url import Host, Tls
 from taskmq.errors import InvalidSetting
-from taskmq_rabbitmq.model.url import Endpoint, Host, Tls, TokenFile, TokenServer, parse_url
+from taskmq_rabbitmq.model.url import Endpoint, TokenFile, TokenServer, parse_url, tls_context
 from tests.servers.certificates import Authority
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=20)
@@ -150,19 +151,11 @@ def test_what_cannot_be_read_is_refused(url: str) -> None:
         parse_url(url)
 
 
-@pytest.mark.parametrize("value", ["levels", "ladder"])
-def test_the_former_option_for_delays_is_refused_with_what_to_do_instead(value: str) -> None:
-    with pytest.raises(
-        InvalidSetting, match=rf"delay={value} does not exist any more, remove it: .* TaskMQ\(delay='state'\)"
-    ):
-        parse_url(f"amqp://h/?delay={value}")
-
-
 def test_tls_verifies_the_server_and_its_name() -> None:
     tls = parse_url("amqps://h").tls
 
     assert tls is not None
-    context = tls.context()
+    context = tls_context(tls)
     assert context.check_hostname
     assert context.verify_mode is ssl.CERT_REQUIRED
 
@@ -187,7 +180,7 @@ def test_a_certificate_file_that_cannot_be_used_is_named_by_its_option(
 
     assert tls is not None
     with pytest.raises(InvalidSetting, match=f"'s {option} cannot be used: .*({reason})"):
-        tls.context()
+        tls_context(tls)
 
 
 def test_an_encrypted_key_is_refused_and_not_asked_about(tmp_path: Path) -> None:
@@ -199,7 +192,7 @@ def test_an_encrypted_key_is_refused_and_not_asked_about(tmp_path: Path) -> None
     tls = Tls(certfile=str(certificate.chain), keyfile=str(certificate.key))
 
     with pytest.raises(InvalidSetting, match="certfile or keyfile cannot be used: it is not PEM, or its key is"):
-        tls.context()
+        tls_context(tls)
 
 
 # The archive of dead letters
