@@ -11,8 +11,23 @@ from tests.unit.worker.foreign_code import EXECUTORS
 pytestmark = [pytest.mark.rabbitmq, pytest.mark.real_time]
 
 
-@pytest.mark.parametrize("stored", [False, True], ids=["broker", "store"])
-@pytest.mark.parametrize("executor", EXECUTORS)
+# The gate has each executor in one of the lanes.
+_IN_THE_GATE = {("async", True), ("thread", False), ("process", True)}
+
+
+@pytest.mark.parametrize(
+    ("executor", "stored"),
+    [
+        pytest.param(
+            executor,
+            stored,
+            marks=() if (executor, stored) in _IN_THE_GATE else pytest.mark.matrix,
+            id=f"{executor}-{'store' if stored else 'broker'}",
+        )
+        for executor in EXECUTORS
+        for stored in (False, True)
+    ],
+)
 async def test_each_job_ends_once_whatever_is_raised_at_its_borders(
     executor: ExecutorKind, amqp_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, stored: bool
 ) -> None:

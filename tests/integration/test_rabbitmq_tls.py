@@ -266,7 +266,7 @@ class TestTheContractOverTls(OverTls, Publishing, Consuming):
     pass
 
 
-@pytest.mark.slow
+@pytest.mark.matrix
 class TestTheContractOverTlsWithUvloop(OverTls, Settling):
     def new_event_loop(self) -> asyncio.AbstractEventLoop:
         return uvloop.new_event_loop()
