@@ -33,7 +33,7 @@ from tests.unit.worker.foreign_code import (
 __all__ = ["check_every_border", "watch_runs"]
 
 # Seconds, for all jobs of one worker.
-_PATIENCE = 60
+_PATIENCE = 100
 
 
 def watch_runs(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
