@@ -7,8 +7,8 @@
 `python -m tests.house.blocking_client`, so both can do the same. Needs `pip install 'taskmq[client]'`.
 """
 
+from taskmq.http._generated.client import Client
 from taskmq.http.aio.client import AsyncClient
-from taskmq.http.blocking.client import Client
 from taskmq.http.events import LiveEvent
 from taskmq.http.retries import Retries
 

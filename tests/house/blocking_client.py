@@ -8,12 +8,15 @@ from pathlib import Path
 from tests.house.tree import ROOT
 
 _HTTP = ROOT / "taskmq" / "http"
-_AIO, _BLOCKING = _HTTP / "aio", _HTTP / "blocking"
-_INIT = '"""The client for programs without coroutines, made of `taskmq.http.aio`: change that one."""\n'
+_AIO, _BLOCKING = _HTTP / "aio", _HTTP / "_generated"
+_NOTICE = "# Generated from {} by `python -m tests.house.blocking_client`: change that one.\n"
+_INIT = '"""The client for programs without coroutines."""\n'
+# A module that is not there yet is none of ours to ruff.
+_OURS = "lint.isort.known-first-party = ['taskmq']"
 _WORDS = (
     (r"\bimport asyncio\b", "import time"),
     (r"\basyncio\.sleep\b", "time.sleep"),
-    (r"\btaskmq\.http\.aio\b", "taskmq.http.blocking"),
+    (r"\btaskmq\.http\.aio\b", "taskmq.http._generated"),
     (r"\bAwaitable, ", ""),
     (r"\bAwaitable\[(\w+\[\w+, \w+\])\]", r"\1"),
     (r"\bAsync([A-Z]\w*)", r"\1"),
@@ -33,13 +36,14 @@ def blocking() -> dict[Path, str]:
 
 
 def _converted(path: Path) -> str:
+    notice = _NOTICE.format(path.relative_to(ROOT).as_posix())
     if path.name == "__init__.py":
-        return _INIT
+        return notice + _INIT
     text = path.read_text()
     for pattern, replacement in _WORDS:
         text = re.sub(pattern, replacement, text)
     ruff = Path(sys.executable).with_name("ruff")
-    for command in (["check", "--select", "I", "--fix", "--quiet"], ["format"]):
+    for command in (["check", "--select", "I", "--config", _OURS, "--fix", "--quiet"], ["format"]):
         done = subprocess.run(
             [str(ruff), *command, "--stdin-filename", str(_BLOCKING / path.name), "-"],
             input=text,
@@ -49,12 +53,15 @@ def _converted(path: Path) -> str:
             cwd=ROOT,
         )
         text = done.stdout
-    return text
+    return notice + text
 
 
 def write() -> None:
     """Write the blocking half."""
-    for path, text in blocking().items():
+    modules = blocking()
+    for path in set(_BLOCKING.glob("*.py")) - modules.keys():
+        path.unlink()
+    for path, text in modules.items():
         path.write_text(text)
 
 

@@ -36,7 +36,7 @@ _SHORT = {
     "taskmq/testing/job_store/repetition.py",
     # One noun of the API.
     "taskmq/http/aio/workers.py",
-    "taskmq/http/blocking/workers.py",
+    "taskmq/http/_generated/workers.py",
     "contrib/taskmq_sql/migrations/env.py",
     "contrib/taskmq_sql/tables.py",
     "taskmq/contracts/finding.py",

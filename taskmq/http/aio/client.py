@@ -20,19 +20,16 @@ from taskmq.http.aio.accounts import (
 )
 from taskmq.http.aio.bulks import AsyncBulkCalls
 from taskmq.http.aio.connection import AsyncHttpConnection
+from taskmq.http.aio.dead_letters import AsyncDeadLetterCalls
+from taskmq.http.aio.definitions import AsyncDefinitionCalls, AsyncTaskCalls
 from taskmq.http.aio.history import AsyncAlertCalls, AsyncFigureCalls, AsyncLogCalls
 from taskmq.http.aio.jobs import AsyncJobCalls
 from taskmq.http.aio.nodes import AsyncNodeCalls, AsyncResourceCalls
-from taskmq.http.aio.nouns import (
-    AsyncDeadLetterCalls,
-    AsyncDefinitionCalls,
-    AsyncQueueCalls,
-    AsyncScheduleCalls,
-    AsyncTaskCalls,
-    AsyncWorkflowCalls,
-)
 from taskmq.http.aio.pools import AsyncPoolCalls, AsyncQuotaCalls
+from taskmq.http.aio.queues import AsyncQueueCalls
+from taskmq.http.aio.schedules import AsyncScheduleCalls
 from taskmq.http.aio.workers import AsyncWorkerCalls
+from taskmq.http.aio.workflows import AsyncWorkflowCalls
 from taskmq.http.bodies import new_key
 from taskmq.http.events import EventLines, LiveEvent
 from taskmq.http.retries import Retries

@@ -47,8 +47,8 @@ from taskmq.errors import (
     UnsupportedFeature,
 )
 from taskmq.http import AsyncClient, Client
+from taskmq.http._generated.jobs import JobCalls
 from taskmq.http.aio.jobs import AsyncJobCalls
-from taskmq.http.blocking.jobs import JobCalls
 from taskmq.http.bodies import result_of
 from taskmq.http.operations import OPERATIONS
 from taskmq.model.envelope import JSON, BlobReference

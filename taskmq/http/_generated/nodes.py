@@ -1,3 +1,4 @@
+# Generated from taskmq/http/aio/nodes.py by `python -m tests.house.blocking_client`: change that one.
 """Host nodes, and what is allocated of them."""
 
 from collections.abc import Sequence
@@ -15,7 +16,7 @@ from taskmq.api.nodes import (
     StatusBody,
     UsageView,
 )
-from taskmq.http.blocking.connection import HttpConnection
+from taskmq.http._generated.connection import HttpConnection
 
 __all__ = ["NodeCalls", "ResourceCalls"]
 

@@ -1,3 +1,4 @@
+# Generated from taskmq/http/aio/bulks.py by `python -m tests.house.blocking_client`: change that one.
 """The same done to many jobs, by the server."""
 
 import time
@@ -8,7 +9,7 @@ from typing import Final
 from taskmq.api.job_requests import BeginBulkBody
 from taskmq.api.jobs import BulkOperationList, BulkOperationView
 from taskmq.api.values import PriorityLevel
-from taskmq.http.blocking.connection import HttpConnection, every
+from taskmq.http._generated.connection import HttpConnection, every
 from taskmq.http.bodies import new_key
 from taskmq.http.retries import seconds_of_duration
 from taskmq.model.jobs.changes import RetryMode

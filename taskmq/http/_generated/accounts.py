@@ -1,3 +1,4 @@
+# Generated from taskmq/http/aio/accounts.py by `python -m tests.house.blocking_client`: change that one.
 """One's own account, and administration: users, tenants, roles, tokens, the audit."""
 
 from collections.abc import Iterator, Sequence
@@ -40,7 +41,7 @@ from taskmq.api.sign_in import (
     TokenList,
     TokenView,
 )
-from taskmq.http.blocking.connection import HttpConnection, every
+from taskmq.http._generated.connection import HttpConnection, every
 from taskmq.model.identity import Role
 
 __all__ = [

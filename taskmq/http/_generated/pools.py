@@ -1,10 +1,11 @@
+# Generated from taskmq/http/aio/pools.py by `python -m tests.house.blocking_client`: change that one.
 """Whose turn it is, and how much may be submitted: pools, policies of queues, quotas."""
 
 from collections.abc import Sequence
 from typing import Any
 
 from taskmq.api.pools import PolicyBody, PolicyView, PoolBody, PoolList, PoolView, QuotaBody, QuotaList, QuotaView
-from taskmq.http.blocking.connection import HttpConnection
+from taskmq.http._generated.connection import HttpConnection
 
 __all__ = ["PoolCalls", "QuotaCalls"]
 

@@ -1,3 +1,4 @@
+# Generated from taskmq/http/aio/history.py by `python -m tests.house.blocking_client`: change that one.
 """What happened and what is wrong: logs of jobs, figures, failures, alerts."""
 
 from collections.abc import Sequence
@@ -19,7 +20,7 @@ from taskmq.api.history.alerts import (
 )
 from taskmq.api.history.figures import FailureLane, FailureList, MetricList, RollupList, SeriesView
 from taskmq.api.history.logs import LineList
-from taskmq.http.blocking.connection import HttpConnection
+from taskmq.http._generated.connection import HttpConnection
 
 __all__ = ["AlertCalls", "FigureCalls", "LogCalls"]
 

@@ -1,3 +1,4 @@
+# Generated from taskmq/http/aio/connection.py by `python -m tests.house.blocking_client`: change that one.
 """The connection to a server: requests are sent and repeated where that is safe, their answers and pages are read."""
 
 import copy

@@ -1,9 +1,10 @@
+# Generated from taskmq/http/aio/workers.py by `python -m tests.house.blocking_client`: change that one.
 """Running workers, by the server."""
 
 from collections.abc import Sequence
 
 from taskmq.api.workers import ControlBody, ControlledWorkers, WorkerList, WorkerView
-from taskmq.http.blocking.connection import HttpConnection
+from taskmq.http._generated.connection import HttpConnection
 
 __all__ = ["WorkerCalls"]
 

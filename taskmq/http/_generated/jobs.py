@@ -1,3 +1,4 @@
+# Generated from taskmq/http/aio/jobs.py by `python -m tests.house.blocking_client`: change that one.
 """Jobs: submitted, looked for, changed, and waited for."""
 
 import time
@@ -24,7 +25,7 @@ from taskmq.api.jobs import (
     SubmittedJobs,
 )
 from taskmq.api.values import PriorityLevel
-from taskmq.http.blocking.connection import HttpConnection, every
+from taskmq.http._generated.connection import HttpConnection, every
 from taskmq.http.bodies import change_body, items_of, named_bodies, new_key, query_of_jobs, result_of
 from taskmq.http.retries import JobWaits, seconds_of_duration
 from taskmq.model.jobs.changes import RetryMode

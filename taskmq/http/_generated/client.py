@@ -1,3 +1,4 @@
+# Generated from taskmq/http/aio/client.py by `python -m tests.house.blocking_client`: change that one.
 """The client of one server."""
 
 import time
@@ -10,7 +11,7 @@ import httpx
 from taskmq.api.jobs import SubmittedJob
 from taskmq.api.sign_in import ServerView
 from taskmq.errors import ServerUnavailable
-from taskmq.http.blocking.accounts import (
+from taskmq.http._generated.accounts import (
     AccountCalls,
     AuditCalls,
     SessionCalls,
@@ -18,21 +19,18 @@ from taskmq.http.blocking.accounts import (
     TokenCalls,
     UserCalls,
 )
-from taskmq.http.blocking.bulks import BulkCalls
-from taskmq.http.blocking.connection import HttpConnection
-from taskmq.http.blocking.history import AlertCalls, FigureCalls, LogCalls
-from taskmq.http.blocking.jobs import JobCalls
-from taskmq.http.blocking.nodes import NodeCalls, ResourceCalls
-from taskmq.http.blocking.nouns import (
-    DeadLetterCalls,
-    DefinitionCalls,
-    QueueCalls,
-    ScheduleCalls,
-    TaskCalls,
-    WorkflowCalls,
-)
-from taskmq.http.blocking.pools import PoolCalls, QuotaCalls
-from taskmq.http.blocking.workers import WorkerCalls
+from taskmq.http._generated.bulks import BulkCalls
+from taskmq.http._generated.connection import HttpConnection
+from taskmq.http._generated.dead_letters import DeadLetterCalls
+from taskmq.http._generated.definitions import DefinitionCalls, TaskCalls
+from taskmq.http._generated.history import AlertCalls, FigureCalls, LogCalls
+from taskmq.http._generated.jobs import JobCalls
+from taskmq.http._generated.nodes import NodeCalls, ResourceCalls
+from taskmq.http._generated.pools import PoolCalls, QuotaCalls
+from taskmq.http._generated.queues import QueueCalls
+from taskmq.http._generated.schedules import ScheduleCalls
+from taskmq.http._generated.workers import WorkerCalls
+from taskmq.http._generated.workflows import WorkflowCalls
 from taskmq.http.bodies import new_key
 from taskmq.http.events import EventLines, LiveEvent
 from taskmq.http.retries import Retries

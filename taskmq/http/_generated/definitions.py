@@ -1,0 +1,103 @@
+# Generated from taskmq/http/aio/definitions.py by `python -m tests.house.blocking_client`: change that one.
+"""Definitions of jobs that the server keeps, and the tasks that they may call."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from taskmq.api.definitions import DefinitionBody, DefinitionList, DefinitionVersions, DefinitionView
+from taskmq.api.values import PriorityLevel
+from taskmq.api.workers import (
+    TaskList,
+    TaskView,
+)
+from taskmq.http._generated.connection import HttpConnection, every
+from taskmq.http.retries import seconds_of_duration
+from taskmq.model.units import Duration
+
+__all__ = ["DefinitionCalls", "TaskCalls"]
+
+
+class DefinitionCalls:
+    """Definitions: named, versioned templates that jobs are made from.
+
+    Methods raise `DefinitionNotFound`, and `DefinitionConflict` where another version is there.
+    """
+
+    def __init__(self, connection: HttpConnection) -> None:
+        self._connection = connection
+
+    def put(
+        self,
+        name: str,
+        task: str,
+        *,
+        args: Sequence[Any] = (),
+        kwargs: Mapping[str, Any] | None = None,
+        priority: PriorityLevel | None = None,
+        expires: Duration | None = None,
+        description: str = "",
+        labels: Mapping[str, str] | None = None,
+        version: int | None = None,
+    ) -> DefinitionView:
+        """Make a version with this content, unless the last one says the same.
+
+        Args:
+            version: that the last one has to have.
+        """
+        body = DefinitionBody(
+            task=task,
+            args=[*args],
+            kwargs=dict(kwargs or {}),
+            priority=priority,
+            expires_in=seconds_of_duration(expires, "expires"),
+            description=description,
+            labels=dict(labels or {}),
+        )
+        # The same content again makes no version; of another one the server says that it is there.
+        is_free = version is None
+        return self._connection.ask(
+            "putDefinition", DefinitionView, path={"name": name}, body=body, version=version, repeats=is_free
+        )
+
+    def get(self, name: str, *, version: int | None = None) -> DefinitionView:
+        """The last version, or this one, also of a definition that was deleted."""
+        query = {"version": version}
+        return self._connection.ask("getDefinition", DefinitionView, path={"name": name}, query=query)
+
+    def versions(self, name: str, *, before: int | None = None, limit: int = 50) -> Sequence[DefinitionView]:
+        """Its versions below `before`, the last one first."""
+        query = {"before": before, "limit": limit}
+        path = {"name": name}
+        return (self._connection.ask("listDefinitionVersions", DefinitionVersions, path=path, query=query)).items
+
+    def delete(self, name: str, *, version: int | None = None) -> None:
+        """Make no more jobs from it; its versions are kept."""
+        self._connection.ask("deleteDefinition", dict[str, str], path={"name": name}, version=version)
+
+    def page(self, prefix: str = "", *, limit: int = 50, cursor: str | None = None) -> DefinitionList:
+        """A page of the definitions whose names begin so."""
+        query = {"prefix": prefix, "limit": limit, "cursor": cursor}
+        return self._connection.ask("listDefinitions", DefinitionList, query=query)
+
+    def list(self, prefix: str = "", *, page_size: int = 200) -> Iterator[DefinitionView]:
+        """All definitions whose names begin so, by name, each in its last version."""
+        return every(lambda cursor: self.page(prefix, limit=page_size, cursor=cursor))
+
+
+class TaskCalls:
+    """What can be called."""
+
+    def __init__(self, connection: HttpConnection) -> None:
+        self._connection = connection
+
+    def get(self, name: str) -> TaskView:
+        """One task, with the JSON Schema of its arguments; `UnknownTask` where there is none."""
+        return self._connection.ask("getTask", TaskView, path={"name": name})
+
+    def page(self, *, limit: int = 50, cursor: str | None = None) -> TaskList:
+        """A page of the tasks."""
+        return self._connection.ask("listTasks", TaskList, query={"limit": limit, "cursor": cursor})
+
+    def list(self, *, page_size: int = 200) -> Iterator[TaskView]:
+        """All tasks of the app and those that were registered, by name."""
+        return every(lambda cursor: self.page(limit=page_size, cursor=cursor))

@@ -1,0 +1,102 @@
+# Generated from taskmq/http/aio/schedules.py by `python -m tests.house.blocking_client`: change that one.
+"""Schedules, by the server."""
+
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+
+from taskmq.api.schedules import (
+    BackfillBody,
+    BackfillView,
+    ChangeScheduleBody,
+    InstantList,
+    PauseScheduleBody,
+    PutScheduleBody,
+    RuleExplanation,
+    ScheduleExplanation,
+    ScheduleLine,
+    ScheduleList,
+    ScheduleRule,
+    ScheduleView,
+)
+from taskmq.http._generated.connection import HttpConnection, every
+
+__all__ = ["ScheduleCalls"]
+
+
+class ScheduleCalls:
+    """The schedules of the server's app."""
+
+    def __init__(self, connection: HttpConnection) -> None:
+        self._connection = connection
+
+    def get(self, name: str) -> ScheduleView:
+        """A schedule, and what has become of its occurrences."""
+        return self._connection.ask("getSchedule", ScheduleView, path={"name": name})
+
+    def add(self, name: str, body: PutScheduleBody) -> ScheduleView:
+        """As `put`, where there is none of that name; the same again changes nothing.
+
+        Raises:
+            InvalidOption: another one has the name.
+        """
+        path = {"name": name}
+        return self._connection.ask("putSchedule", ScheduleView, path=path, body=body, version=0, repeats=True)
+
+    def put(self, name: str, body: PutScheduleBody) -> ScheduleView:
+        """Start a task whenever the schedule says, from now on; what the body does not say has its default."""
+        return self._connection.ask("putSchedule", ScheduleView, path={"name": name}, body=body)
+
+    def change(self, name: str, body: ChangeScheduleBody) -> ScheduleView:
+        """Change what the body says of a schedule that was made at run time; all else stays, its counts too.
+
+        Raises:
+            ScheduleNotFound: there is none of that name.
+            InvalidOption: it is defined in the code, or cannot be so.
+        """
+        return self._connection.ask("changeSchedule", ScheduleView, path={"name": name}, body=body)
+
+    def remove(self, name: str) -> None:
+        """Let a schedule that was made at run time not be due any more."""
+        self._connection.ask("removeSchedule", dict[str, str], path={"name": name})
+
+    def next(self, name: str, *, count: int = 5, after: datetime | None = None) -> Sequence[str | None]:
+        """The instants at which it is due next, whether or not it is paused."""
+        query = {"count": count, "after": after}
+        return (self._connection.ask("getNextOccurrences", InstantList, path={"name": name}, query=query)).items
+
+    def explain(self, name: str, *, count: int = 5) -> ScheduleExplanation:
+        """What it means in words, and when it is due next by the clocks of its zone."""
+        query = {"count": count}
+        return self._connection.ask("explainSchedule", ScheduleExplanation, path={"name": name}, query=query)
+
+    def explain_rule(self, body: ScheduleRule, *, count: int = 5) -> RuleExplanation:
+        """What a rule means in words, and when something is due by it, before it is kept."""
+        query = {"count": count}
+        return self._connection.ask("explainRule", RuleExplanation, query=query, body=body)
+
+    def pause(self, name: str, *, note: str = "") -> ScheduleView:
+        """Have nothing emitted until it is resumed."""
+        body = PauseScheduleBody(note=note)
+        return self._connection.ask("pauseSchedule", ScheduleView, path={"name": name}, body=body)
+
+    def resume(self, name: str) -> ScheduleView:
+        """Have a paused schedule go on."""
+        return self._connection.ask("resumeSchedule", ScheduleView, path={"name": name})
+
+    def run(self, name: str) -> str:
+        """Send a call of its task now; the job's id."""
+        return (self._connection.ask("runSchedule", dict[str, str], path={"name": name}))["job_id"]
+
+    def backfill(self, name: str, start: datetime, end: datetime, *, dry_run: bool = False) -> BackfillView:
+        """Emit the occurrences of a range of the past, at low priority and a few a second."""
+        body = BackfillBody(start=start, end=end, dry_run=dry_run)
+        return self._connection.ask("backfillSchedule", BackfillView, path={"name": name}, body=body)
+
+    def page(self, prefix: str = "", *, limit: int = 50, cursor: str | None = None) -> ScheduleList:
+        """A page of the schedules whose names begin so."""
+        query = {"prefix": prefix, "limit": limit, "cursor": cursor}
+        return self._connection.ask("listSchedules", ScheduleList, query=query)
+
+    def list(self, prefix: str = "", *, page_size: int = 200) -> Iterator[ScheduleLine]:
+        """All schedules whose names begin so, by name."""
+        return every(lambda cursor: self.page(prefix, limit=page_size, cursor=cursor))

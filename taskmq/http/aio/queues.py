@@ -1,0 +1,59 @@
+"""Queues of the broker, by the server."""
+
+from taskmq.api.queues import (
+    MoveBody,
+    MovedView,
+    PauseBody,
+    PurgeBody,
+    PurgedView,
+    QueueLines,
+    QueuePauseView,
+    QueueView,
+    ResumedView,
+)
+from taskmq.http.aio.connection import AsyncHttpConnection
+
+__all__ = ["AsyncQueueCalls"]
+
+
+class AsyncQueueCalls:
+    """Queues at the broker. Methods raise `QueueMissing`."""
+
+    def __init__(self, connection: AsyncHttpConnection) -> None:
+        self._connection = connection
+
+    async def get(self, name: str, *, within: float = 1.0) -> QueueView:
+        """What broker, state and workers know of one queue.
+
+        Args:
+            within: seconds that workers have to answer.
+        """
+        return await self._connection.ask("getQueue", QueueView, path={"name": name}, query={"within": within})
+
+    async def pause(self, name: str, *, note: str = "") -> QueuePauseView:
+        """Have no worker start anything of it until it is resumed; what runs goes on."""
+        body = PauseBody(note=note)
+        return await self._connection.ask("pauseQueue", QueuePauseView, path={"name": name}, body=body)
+
+    async def resume(self, name: str) -> bool:
+        """Have workers take from it again; whether it was paused."""
+        return (await self._connection.ask("resumeQueue", ResumedView, path={"name": name})).was_paused
+
+    async def purge(self, name: str) -> int:
+        """Delete its waiting messages, in all priority classes; how many they were."""
+        body = PurgeBody(name=name)
+        return (await self._connection.ask("purgeQueue", PurgedView, path={"name": name}, body=body)).purged
+
+    async def move(self, name: str, to: str, *, count: int | None = None, task: str | None = None) -> MovedView:
+        """Move its waiting messages to another queue; how many, and how many that one cannot take.
+
+        Args:
+            count: at most so many.
+            task: only those of tasks of this name, with `*` and `?`.
+        """
+        body = MoveBody(name=name, to=to, count=count, task=task)
+        return await self._connection.ask("moveMessages", MovedView, path={"name": name}, body=body)
+
+    async def list(self, *, within: float = 1.0) -> QueueLines:
+        """The app's queues in all their priority classes, and their dead-letter queues."""
+        return await self._connection.ask("listQueues", QueueLines, query={"within": within})

@@ -1,1 +1,0 @@
-"""The client for programs without coroutines, made of `taskmq.http.aio`: change that one."""
