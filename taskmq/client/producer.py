@@ -112,13 +112,7 @@ class Producer:
         """Send one; see `Call.send`."""
         portal = self.sessions.portal("asend")
         with self._open_send(sending):
-            if sending.submission is not None:
-                start: Callable[[], Awaitable[None]] = functools.partial(self._jobs.submit_sending, sending)
-            elif sending.unique is not None:
-                start = functools.partial(self._send_unique, sending, sending.unique, self._start)
-            else:
-                start = functools.partial(self._start, *self._message(sending))
-            portal.call(start, patience=self.sessions.send_timeout)
+            portal.call(self._way(sending, self._start), patience=self.sessions.send_timeout)
 
     async def send_async(self, sending: Sending, *, declares: bool = True) -> None:
         """Send one; see `Call.asend`.
@@ -128,13 +122,7 @@ class Producer:
         """
         start = self._start if declares else self._start_undeclared
         with self._open_send(sending):
-            if sending.submission is not None:
-                await self._jobs.submit_sending(sending)
-                return
-            if sending.unique is not None:
-                await self._send_unique(sending, sending.unique, start)
-                return
-            await start(*self._message(sending))
+            await self._way(sending, start)()
 
     async def send_by(self, publish: Publish, sending: Sending) -> None:
         """Send one over the caller's own connection: `publish` returns once the message is where it has to be.
@@ -156,16 +144,21 @@ class Producer:
                     f"task {sending.envelope.task}: the call goes to the job store, which no channel leads to: "
                     "submit it, with connection= for a transaction of yours"
                 )
-            if sending.unique is not None:
-                await self._send_unique(sending, sending.unique, start)
-            else:
-                await start(*self._message(sending))
+            await self._way(sending, start)()
 
     def start_send(self, sending: Sending) -> Awaitable[None]:
         """`send_async` that has begun: without a coroutine where nothing but the broker is waited for."""
         if sending.unique is None and sending.submission is None and self._open_send is open_nothing:
             return self._start(*self._message(sending))
         return self.send_async(sending)
+
+    def _way(self, sending: Sending, start: _Start) -> Callable[[], Awaitable[None]]:
+        """To the store, to the broker behind a unique key, or to the broker at once."""
+        if sending.submission is not None:
+            return functools.partial(self._jobs.submit_sending, sending)
+        if sending.unique is not None:
+            return functools.partial(self._send_unique, sending, sending.unique, start)
+        return functools.partial(start, *self._message(sending))
 
     async def _send_unique(self, sending: Sending, call: UniqueCall, start: _Start) -> None:
         session = self.sessions.current()
