@@ -58,6 +58,11 @@ app.jobs.submit(render, 7, priority="high")  # type: ignore[call-arg]  # pyright
 app.jobs.submit(label, "a", 1, held=True)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
 app.jobs.submit("monthly-eu", priority="high")  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue, reportArgumentType]
 
+app.definitions.put("monthly", render, args=[7], priority=8, expires="1h", labels={"a": "b"}, tenant="acme")
+app.definitions.put("monthly", render, prioritty=3)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+app.definitions.put("monthly", render, priority="high")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+app.definitions.put("monthly", render, held=True)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+
 
 def submit_any(call: Call[..., int], either: Call[..., int] | str) -> None:
     assert_type(app.jobs.submit(call, 7, 8, priority=3), Job[int])

@@ -1,7 +1,7 @@
 """`app.definitions`, and jobs that are made from definitions; on a SQLite file."""
 
 from collections.abc import Callable, Iterator
-from datetime import date, timedelta
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,10 @@ from taskmq.errors import (
 )
 from taskmq.model.envelope import JSON, decode_envelope
 from taskmq.tasks.task import Task
+
+# What a definition cannot say, which type checkers see.
+_HELD: dict[str, Any] = {"held": True}
+_AN_INSTANT: dict[str, Any] = {"expires": datetime(2027, 1, 31, tzinfo=UTC)}
 
 
 @pytest.fixture
@@ -243,6 +247,12 @@ def test_definitions_are_listed_by_the_beginning_of_their_names(app: TaskMQ) -> 
         (lambda app: app.definitions.put("x", "report", queue="amq.x"), InvalidOption, "amq"),
         (lambda app: app.definitions.put("x", "report", expires="soon"), InvalidOption, "expires"),
         (lambda app: app.definitions.put("x", "report", labels={"a": "\0"}), InvalidOption, "label"),
+        (
+            lambda app: app.definitions.put("x", "report", **_HELD),
+            InvalidOption,
+            "unknown option 'held'; known: queue",
+        ),
+        (lambda app: app.definitions.put("x", "report", **_AN_INSTANT), InvalidOption, "expires: how long after"),
         (lambda app: app.definitions.put("x", "report", description="y" * 3_000), InvalidOption, "description"),
         (lambda app: app.definitions.put("x", "report", owner="\ud800"), InvalidOption, "owner"),
         (lambda app: app.definitions.list(limit=0), InvalidOption, "limit"),
