@@ -6,14 +6,17 @@ from typing import Any, Final, get_args
 
 import msgspec
 
+from taskmq.contracts.system_clock import SystemClock
 from taskmq.errors import InvalidOption
 from taskmq.model.jobs.dependencies import DependencyCondition
+from taskmq.model.units import parse_duration, to_datetime
 
 __all__ = [
     "array_of",
     "instant_of",
     "json_value",
     "label_of",
+    "milliseconds_of",
     "node_labels_of",
     "object_of",
     "upstream_from",
@@ -57,15 +60,33 @@ def object_of(option: str, text: str) -> dict[str, Any]:
 
 
 def instant_of(option: str, text: str) -> datetime:
-    """The instant that was typed.
+    """Read an instant: ISO 8601 with a zone, `now`, or a time from now such as `+1h` and `-24h`.
 
     Raises:
-        InvalidOption: it is none; names the option.
+        InvalidOption: the text is none of these; names the option.
     """
     try:
-        return datetime.fromisoformat(text)
-    except ValueError:
-        raise InvalidOption(f"{option} {text!r} is no instant: it looks like 2027-01-31T09:00+01:00") from None
+        if text == "now" or text[:1] in {"+", "-"}:
+            return _from_now(text)
+        found = datetime.fromisoformat(text)
+    except (ValueError, OverflowError, InvalidOption):
+        found = None
+    if found is None or found.tzinfo is None:
+        raise InvalidOption(f"{option} {text!r} is no instant: it looks like 2027-01-31T09:00+01:00, or +1h from now")
+    return found
+
+
+def milliseconds_of(option: str, text: str) -> int:
+    """Read an instant as milliseconds since the epoch; raises as `instant_of` does."""
+    return round(instant_of(option, text).timestamp() * 1000)
+
+
+def _from_now(text: str) -> datetime:
+    now = to_datetime(SystemClock().now_ms())
+    if text == "now":
+        return now
+    span = parse_duration(text[1:])
+    return now + span if text[0] == "+" else now - span
 
 
 def label_of(text: str, *, option: str = "--label") -> tuple[str, str]:

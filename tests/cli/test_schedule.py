@@ -98,6 +98,47 @@ def test_without_names_all_schedules_are_merged_in_order(scheduled: Path, taskmq
     assert [row["schedule"] for row in result.data] == ["often", "nightly", "often"]
 
 
+def test_every_occurrence_up_to_an_instant_is_listed_in_order(scheduled: Path, taskmq: Here) -> None:
+    start, end = "2026-03-27T01:29:45Z", "2026-03-27T01:30:10Z"
+    result = taskmq("schedule", "next", "--after", start, "--until", end, "-o", "json")
+
+    assert result.code == 0
+    assert [(row["schedule"], row["due"][14:19]) for row in result.data] == [
+        ("often", "29:50"),
+        ("nightly", "30:00"),
+        ("often", "30:00"),
+        ("often", "30:10"),
+    ]
+    assert "only the first" not in result.err
+
+
+def test_occurrences_up_to_a_time_from_now_may_be_those_of_named_schedules(scheduled: Path, taskmq: Here) -> None:
+    result = taskmq("schedule", "next", "nightly", "--until", "+80h", "-o", "json")
+
+    # Three days of which one may be a Saturday, or four.
+    assert 2 <= len(result.data) <= 4
+    assert {row["schedule"] for row in result.data} == {"nightly"}
+
+
+@pytest.mark.parametrize(("more", "most"), [((), 1_000), (("-n", "3"), 3)])
+def test_a_list_up_to_an_instant_says_that_it_was_cut(
+    scheduled: Path, taskmq: Here, more: tuple[str, ...], most: int
+) -> None:
+    result = taskmq("schedule", "next", "often", "--until", "+1d", *more, "-o", "json")
+
+    assert len(result.data) == most
+    said = f"only the first {most:,} occurrences until +1d are listed: name some schedules, or use a larger -n"
+    assert said in " ".join(result.err.split())
+
+
+@pytest.mark.parametrize("until", ["soon", "+soon", "+99999999w", "2026-01-01T10:00", ""])
+def test_an_end_that_is_no_instant_is_refused(scheduled: Path, taskmq: Here, until: str) -> None:
+    result = taskmq("schedule", "next", "--until", until)
+
+    assert result.code == 2
+    assert f"--until {until!r} is no instant: it looks like 2027-01-31T09:00+01:00, or +1h" in result.err
+
+
 @pytest.mark.parametrize("command", ["next", "explain"])
 def test_a_schedule_that_is_not_there_is_not_found(scheduled: Path, taskmq: Here, command: str) -> None:
     result = taskmq("schedule", command, "nothing")

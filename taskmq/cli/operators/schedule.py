@@ -1,9 +1,9 @@
 """`taskmq schedule`."""
 
 import heapq
-from collections.abc import AsyncIterator, Sequence
-from datetime import datetime, tzinfo
-from itertools import islice
+from collections.abc import AsyncIterator, Mapping, Sequence
+from datetime import tzinfo
+from itertools import islice, takewhile
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 from cyclopts import App, Parameter
@@ -12,8 +12,10 @@ from taskmq.cli.exits import NOT_FOUND, OK
 from taskmq.cli.globals import current_globals, open_app, run_with_app
 from taskmq.cli.output import note, print_record, print_rows, when
 from taskmq.cli.server_link import over_http
+from taskmq.cli.typed_values import milliseconds_of
 from taskmq.contracts.system_clock import SystemClock
-from taskmq.errors import InvalidOption, ScheduleNotFound, UnsupportedFeature
+from taskmq.errors import ScheduleNotFound, UnsupportedFeature
+from taskmq.model.units import LAST_INSTANT
 from taskmq.operations.schedule_facts import schedule_facts
 from taskmq.schedules.triggers import (
     Cron,
@@ -34,11 +36,12 @@ if TYPE_CHECKING:
     from taskmq.schedules import ScheduleEntry, ScheduleStatus
 
 __all__ = [
-    "DUE_COLUMNS",
     "SCHEDULE_COLUMNS",
     "app",
+    "most_due",
     "paused_note",
     "paused_text",
+    "print_due",
     "print_explanation",
     "trigger_of_expression",
 ]
@@ -64,7 +67,9 @@ for _name, _help in {
 
 SCHEDULE_COLUMNS: Final = ("schedule", "task", "next", "rule")
 _PAGE: Final = 500
-DUE_COLUMNS: Final = ("schedule", "due", "local")
+_MOST_NEXT: Final = 5
+_MOST_UNTIL: Final = 1_000
+_DUE_COLUMNS: Final = ("schedule", "due", "local")
 
 
 @app.command(name="list")
@@ -114,31 +119,50 @@ def next_instants(
     names: Annotated[tuple[str, ...], Parameter(show=False)] = (),
     /,
     *,
-    count: Annotated[int, Parameter(name=["--count", "-n"])] = 5,
+    count: Annotated[int | None, Parameter(name=["--count", "-n"])] = None,
     after: str | None = None,
+    until: str | None = None,
 ) -> int:
-    """List what is due next of all schedules, or of those that are named, the earliest first.
+    """List the next occurrences of all schedules, or of the named ones, the earliest first.
 
     Parameters
     ----------
     names
         Schedules.
     count
-        How many.
+        How many occurrences at most: 5 by default, 1,000 with `--until`.
     after
-        From this instant on instead of now, such as 2027-01-31T09:00+01:00.
+        Begin after this instant instead of now, such as 2027-01-31T09:00+01:00 or +1h.
+    until
+        List every occurrence up to this instant, such as +1h.
     """
-    start = SystemClock().now_ms() if after is None else _instant(after)
+    start = SystemClock().now_ms() if after is None else milliseconds_of("--after", after)
+    end = LAST_INSTANT if until is None else milliseconds_of("--until", until)
+    most = most_due(count, until)
     try:
-        due = run_with_app(lambda target: _look_ahead(target, names, start=start, count=count))
+        due = run_with_app(lambda target: _look_ahead(target, names, start=start, end=end, count=most))
     except ScheduleNotFound as error:
         note(str(error))
         return NOT_FOUND
-    print_rows(
-        DUE_COLUMNS,
-        [{"schedule": name, "due": when(instant), "local": local_text(instant, zone)} for instant, name, zone in due],
-    )
+    rows = [
+        {"schedule": name, "due": when(instant), "local": local_text(instant, zone)} for instant, name, zone in due
+    ]
+    print_due(rows, most=most, until=until)
     return OK
+
+
+def most_due(count: int | None, until: str | None) -> int:
+    """How many occurrences `schedule next` prints at most."""
+    if count is not None:
+        return count
+    return _MOST_UNTIL if until is not None else _MOST_NEXT
+
+
+def print_due(rows: Sequence[Mapping[str, Any]], *, most: int, until: str | None) -> None:
+    """Print the first `most` occurrences, and how to get the rest of what is due until then."""
+    print_rows(_DUE_COLUMNS, rows[:most])
+    if until is not None and len(rows) > most:
+        note(f"only the first {most:,} occurrences until {until} are listed: name some schedules, or use a larger -n")
 
 
 @app.command
@@ -253,18 +277,18 @@ async def _page(
 
 
 async def _look_ahead(
-    target: "TaskMQ", names: Sequence[str], *, start: int, count: int
+    target: "TaskMQ", names: Sequence[str], *, start: int, end: int, count: int
 ) -> list[tuple[int, str, tzinfo]]:
-    """The first `count` instants after `start` (ms), with the schedules that they are of and the zones of these."""
+    """The first `count` + 1 instants after `start`, up to `end` (both ms), each with its schedule and its zone."""
     due: list[tuple[int, str, tzinfo]] = []
     async for entry, paused in _each(target, names):
         if paused:
             note(f"schedule {entry.name} is paused {paused}: nothing of it is due")
             continue
-        instants = islice(instants_after(entry.trigger, start), count)
-        due += [(instant, entry.name, zone_of(entry.trigger)) for instant in instants]
+        instants = takewhile(lambda instant: instant <= end, instants_after(entry.trigger, start))
+        due += [(instant, entry.name, zone_of(entry.trigger)) for instant in islice(instants, count + 1)]
         # Of millions of schedules not all their instants are kept.
-        due = heapq.nsmallest(count, due, key=lambda each: each[:2])
+        due = heapq.nsmallest(count + 1, due, key=lambda each: each[:2])
     return due
 
 
@@ -278,13 +302,3 @@ def paused_text(status: "ScheduleStatus") -> str:
 
 def _sent(entry: "ScheduleEntry", instant: int | None) -> int | None:
     return None if instant is None else instant + jitter_of(entry.name, entry.policy.jitter)
-
-
-def _instant(text: str) -> int:
-    try:
-        found = datetime.fromisoformat(text)
-    except ValueError:
-        found = None
-    if found is None or found.tzinfo is None:
-        raise InvalidOption(f"--after {text!r} is no instant: it looks like 2027-01-31T09:00+01:00")
-    return round(found.timestamp() * 1000)

@@ -12,6 +12,7 @@ from taskmq.cli.globals import run_with_app
 from taskmq.cli.operators.schedule import paused_text
 from taskmq.cli.output import confirmed, note, print_record, print_rows
 from taskmq.cli.server_link import over_http
+from taskmq.cli.typed_values import instant_of
 from taskmq.errors import InvalidOption
 from taskmq.model.keys import split_tenant_key
 from taskmq.operations.schedule_facts import changed_trigger, schedule_facts
@@ -111,7 +112,7 @@ def backfill(
     dry_run
         Only list them.
     """
-    first, last = _instant(start, "--from"), _instant(end, "--to")
+    first, last = instant_of("--from", start), instant_of("--to", end)
     if dry_run:
         found = _ask(lambda schedules: schedules.abackfill(name, first, last, dry_run=True))
     else:
@@ -288,7 +289,7 @@ def change(
     )
     args = None if given_args is None else tuple(_json(given_args, list[Any], "--args"))
     kwargs = None if given_kwargs is None else _json(given_kwargs, dict[str, Any], "--kwargs")
-    instant = None if at is None else _instant(at, "--at")
+    instant = None if at is None else instant_of("--at", at)
 
     async def alter(target: "TaskMQ") -> "ScheduleEntry":
         present = (await target.schedules.aentry(name)).trigger
@@ -330,7 +331,7 @@ def trigger_of(expression: str | None, tz: str, period: str | None, at: str | No
         case (None, str(), None):
             return every(period)
         case (None, None, str()):
-            return once(_instant(at, "--at"))
+            return once(instant_of("--at", at))
         case _:
             raise InvalidOption("when? Say one of --cron, --every and --at")
 
@@ -374,13 +375,6 @@ def _json(text: str, kind: type[T], what: str) -> T:
         return msgspec.json.decode(text, type=kind)
     except msgspec.MsgspecError as error:
         raise InvalidOption(f"{what} {text!r} cannot be read: {error}") from None
-
-
-def _instant(text: str, what: str) -> datetime:
-    try:
-        return datetime.fromisoformat(text)
-    except ValueError:
-        raise InvalidOption(f"{what} {text!r} is no instant: it looks like 2027-01-31T09:00+01:00") from None
 
 
 def _text(instant: datetime | None) -> str:

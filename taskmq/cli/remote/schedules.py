@@ -1,7 +1,8 @@
 """`taskmq schedule` through a server."""
 
-from collections.abc import Sequence
-from datetime import UTC, datetime
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime, timedelta
+from itertools import islice, takewhile
 from typing import Any, Final
 
 import msgspec
@@ -10,9 +11,10 @@ from taskmq.api.schedules import ChangeScheduleBody, OccurrenceView, PutSchedule
 from taskmq.cli.exits import NOT_FOUND, OK
 from taskmq.cli.globals import current_globals
 from taskmq.cli.operators.schedule import (
-    DUE_COLUMNS,
     SCHEDULE_COLUMNS,
+    most_due,
     paused_note,
+    print_due,
     print_explanation,
     trigger_of_expression,
 )
@@ -50,6 +52,8 @@ __all__ = [
     "show",
 ]
 
+_FIRST_PAGE: Final = 10
+_PAGE: Final = 100
 # What is shown of a schedule beside what is said of it.
 _OF_LISTS: Final = frozenset({"name", "tenant", "starts", "rule", "is_dynamic", "next", "paused", "note"})
 
@@ -74,21 +78,46 @@ def list_schedules(client: Client, *, prefix: str, limit: int, after: str | None
     return OK
 
 
-def next_instants(client: Client, *, names: Sequence[str], count: int, after: str | None) -> int:
+def next_instants(
+    client: Client, *, names: Sequence[str], count: int | None, after: str | None, until: str | None
+) -> int:
     start = None if after is None else instant_of("--after", after)
-    due: list[tuple[str, str, str]] = []
+    end = None if until is None else instant_of("--until", until).astimezone(UTC)
+    most = most_due(count, until)
+    due: list[tuple[datetime, str, str]] = []
     for line in map(client.schedules.get, names) if names else client.schedules.list():
         if line.paused:
             note(f"schedule {line.name} is paused {_paused(line)}: nothing of it is due")
             continue
-        if start is None and 0 < count == len(due) and (line.next is None or line.next > due[-1][0]):
-            # None of its instants is among the first.
+        # None of its occurrences is among the first ones: what is sent may be later than what is due, by the jitter.
+        latest = due[-1][0] if len(due) > most else end
+        if start is None and latest is not None and _is_due_after(line, latest):
             continue
-        instants = client.schedules.next(line.name, count=count, after=start)
-        due = sorted([*due, *((each, line.name, line.tz) for each in instants if each is not None)])[:count]
-    rows = [{"schedule": name, "due": text_of_instant(at), "local": _local(at, tz)} for at, name, tz in due]
-    print_rows(DUE_COLUMNS, rows)
+        instants = islice(_instants(client, line.name, after=start, until=end), most + 1)
+        due = sorted([*due, *((at, line.name, line.tz) for at in instants)])[: most + 1]
+    rows = [
+        {"schedule": name, "due": at.isoformat(timespec="seconds").replace("+00:00", "Z"), "local": _local(at, tz)}
+        for at, name, tz in due
+    ]
+    print_due(rows, most=most, until=until)
     return OK
+
+
+def _is_due_after(line: ScheduleLine | ScheduleView, instant: datetime) -> bool:
+    return line.next is None or datetime.fromisoformat(line.next) - timedelta(seconds=line.jitter) > instant
+
+
+def _instants(client: Client, name: str, *, after: datetime | None, until: datetime | None) -> Iterator[datetime]:
+    """The instants at which a schedule is due, asked for page by page."""
+    size = _FIRST_PAGE
+    while True:
+        found = [
+            datetime.fromisoformat(each) for each in client.schedules.next(name, count=size, after=after) if each
+        ]
+        yield from takewhile(lambda at: until is None or at <= until, found)
+        if len(found) < size or (until is not None and found[-1] > until):
+            return
+        after, size = found[-1], _PAGE
 
 
 def explain(
@@ -262,9 +291,9 @@ def _of_tenant(client: Client, name: str) -> tuple[Client, str]:
     return (client.for_tenant(tenant), own_name) if tenant else (client, name)
 
 
-def _local(at: str, tz: str) -> str:
+def _local(at: datetime, tz: str) -> str:
     """The instant by the clocks of a zone, or in UTC where this machine does not know it."""
-    instant = round(datetime.fromisoformat(at).timestamp() * 1000)
+    instant = round(at.timestamp() * 1000)
     try:
         return local_text(instant, zone_of(Cron("0 0 * * *", tz)))
     except InvalidOption:
