@@ -1,14 +1,17 @@
 """From the text of a cron expression to what its fields select: croniter reads it, the house's rules come first."""
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from functools import lru_cache
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from taskmq.errors import InvalidOption
 from taskmq.schedules.triggers.fields import EVERY_DAY, EVERY_HOUR, EVERY_MINUTE, EVERY_MONTH, LAST, Fields
+
+if TYPE_CHECKING:
+    from croniter import croniter
 
 __all__ = ["ALIASES", "follows_real_time", "is_hashed", "parse_fields"]
 
@@ -34,6 +37,14 @@ _MONTHS: Final = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep",
 _NAMES: Final = {**{name: n for n, name in enumerate(_WEEKDAYS)}, **{name: n for n, name in enumerate(_MONTHS, 1)}}
 _SIZES: Final = {"second": 59, "minute": 59, "hour": 23, "day of the month": 31, "month": 12, "day of the week": 7}
 _WITHOUT_SECONDS: Final = tuple(_SIZES)[1:]
+_ALLOWED: Final = {
+    "second": "0 to 59",
+    "minute": "0 to 59",
+    "hour": "0 to 23",
+    "day of the month": "1 to 31, L (the last day) or, alone in its field, 15W (the weekday nearest to the 15th)",
+    "month": "1 to 12, or jan to dec",
+    "day of the week": "0 to 7 (Sunday is 0 and 7), sun to sat, 5#2 (the second Friday) or L5 (the last one)",
+}
 _HOUR: Final = -4
 _DAY: Final = -3
 _LONG_AGO: Final = datetime(2000, 1, 1)  # noqa: DTZ001 - wall-clock time
@@ -41,6 +52,9 @@ _WEEKDAY: Final = -1
 # A field that begins so restricts nothing, or restricts the other one: the rule of Vixie's cron and cronie.
 _STARS: Final = ("*", "?")
 _EVERY_WEEKDAY: Final = 0b1111111
+
+# What croniter raises is a ValueError; of some expressions it raises others.
+_REFUSED: Final = (ValueError, TypeError, KeyError)
 
 _Expanded = Sequence[int | str]
 
@@ -107,10 +121,8 @@ def _check(expression: str, name: str, part: str) -> None:
     if _RANDOM.search(part):
         raise InvalidOption(f"cron {expression!r}: {part!r} is random, and each beat would draw another; use H")
     steps = [int(step) for step in _STEP.findall(part)]
-    if 0 in steps:
-        raise InvalidOption(f"cron {expression!r}: {part!r} has a step of 0 ({name})")
-    if any(step > _SIZES[name] for step in steps):
-        raise InvalidOption(f"cron {expression!r}: {part!r} has a step beyond the end of the field ({name})")
+    if any(not 0 < step <= _SIZES[name] for step in steps):
+        raise InvalidOption(f"cron {expression!r}: the {name} {part!r} has a step that is not 1 to {_SIZES[name]}")
     if _SPELT_OTHERWISE.search(part):
         raise InvalidOption(f"cron {expression!r}: {part!r} is written L5 here (the last Friday), or 31W (LW)")
     if "#" in part and not all("#" in each or each.lower().startswith("l") for each in part.split(",")):
@@ -129,15 +141,11 @@ def _value(written: str) -> int | str:
 
 
 def _compiled(expression: str, parts: list[str], *, both: bool, hash_id: str) -> Fields:
-    # Here and not at the top: an app without cron does not pay for it.
-    from croniter import CroniterError, croniter
-
     try:
-        found = croniter(
-            " ".join(parts), start_time=0.0, hash_id=hash_id.encode(), second_at_beginning=len(parts) == 6
-        )
-    except (CroniterError, ValueError, TypeError, KeyError) as error:
-        raise InvalidOption(f"cron {expression!r} cannot be read: {error}") from error
+        found = _read(parts, hash_id)
+    except _REFUSED as error:
+        said = next(_faults(parts, hash_id), error)
+        raise InvalidOption(f"cron {expression!r} cannot be read: {said}") from error
     minutes, hours, days, months, weekdays, *second = found.expanded
     fields = Fields(
         seconds=_bits(second[0], EVERY_MINUTE) if second else 1,
@@ -157,6 +165,23 @@ def _compiled(expression: str, parts: list[str], *, both: bool, hash_id: str) ->
             fields, days=EVERY_DAY, weekdays=_EVERY_WEEKDAY, last_day=False, nearest=(), nth=(), either=False
         )
     return fields
+
+
+def _read(parts: Sequence[str], hash_id: str) -> "croniter":
+    # Here and not at the top: an app without cron does not pay for it.
+    from croniter import croniter
+
+    return croniter(" ".join(parts), start_time=0.0, hash_id=hash_id.encode(), second_at_beginning=len(parts) == 6)
+
+
+def _faults(parts: Sequence[str], hash_id: str) -> Iterator[str]:
+    """Name each value that cannot be read, its field, and what the field takes."""
+    for index, (part, name) in enumerate(zip(parts, tuple(_SIZES)[-len(parts) :], strict=True)):
+        for value in dict.fromkeys([*part.split(","), part]):
+            try:
+                _read([value if at == index else "*" for at in range(len(parts))], hash_id)
+            except _REFUSED:
+                yield f"{value!r} is no {name}: use {_ALLOWED[name]}"
 
 
 def _bits(values: _Expanded, every: int) -> int:

@@ -122,16 +122,21 @@ def test_an_alias_has_no_seconds_to_say() -> None:
         ("0 0 * * 5L", "is written L5 here"),
         ("0 0 LW * *", r"or 31W \(LW\)"),
         ("0 0 * * 0-6,sat#3", "numbers some of its weekdays and others not"),
-        ("60 * * * *", "cannot be read: .*out of range"),
-        ("0 24 * * *", "cannot be read: .*out of range"),
-        ("0 0 0 * *", "cannot be read: .*out of range"),
-        ("0 0 * * 8", "cannot be read: .*out of range"),
-        ("0 0 * * MON-", "cannot be read"),
-        ("0 0 * * 5#6", "cannot be read"),
+        ("60 * * * *", "cannot be read: '60' is no minute: use 0 to 59$"),
+        ("30 25 * * *", "cannot be read: '25' is no hour: use 0 to 23$"),
+        ("0 0,4,24 * * *", "cannot be read: '24' is no hour: use 0 to 23$"),
+        ("0 0 0 * *", "cannot be read: '0' is no day of the month: use 1 to 31, L "),
+        ("0 0 1W,15W * *", "cannot be read: '1W,15W' is no day of the month: .*alone in its field, 15W"),
+        ("0 0 * 13 *", "cannot be read: '13' is no month: use 1 to 12, or jan to dec$"),
+        ("0 0 * january *", "cannot be read: 'january' is no month: use 1 to 12, or jan to dec$"),
+        ("0 0 * * 8", r"cannot be read: '8' is no day of the week: use 0 to 7 \(Sunday is 0 and 7\), sun to sat"),
+        ("0 0 * * MON-", "cannot be read: 'MON-' is no day of the week"),
+        ("0 0 * * 5#6", "cannot be read: '5#6' is no day of the week"),
+        ("0,,5 0 * * *", "cannot be read: '' is no minute"),
         ("0 0 * * MON,FRI#2", "numbers some of its weekdays and others not"),
-        ("*/0 * * * *", r"'\*/0' has a step of 0 \(minute\)"),
-        ("*/61 * * * *", r"'\*/61' has a step beyond the end of the field \(minute\)"),
-        ("0 */24 * * *", r"'\*/24' has a step beyond the end of the field \(hour\)"),
+        ("*/0 * * * *", r"the minute '\*/0' has a step that is not 1 to 59"),
+        ("*/61 * * * *", r"the minute '\*/61' has a step that is not 1 to 59"),
+        ("0 */24 * * *", r"the hour '\*/24' has a step that is not 1 to 23"),
         ("R * * * *", "'R' is random, and each beat would draw another; use H"),
         ("0 R(0-5) * * *", r"'R\(0-5\)' is random"),
         ("every day", "has 2 fields"),
@@ -140,6 +145,11 @@ def test_an_alias_has_no_seconds_to_say() -> None:
 def test_what_cannot_be_is_refused_at_definition(expression: str, message: str) -> None:
     with pytest.raises(InvalidOption, match=rf"^cron .*{message}"):
         Cron(expression)
+
+
+def test_a_field_of_seconds_is_named_as_the_others() -> None:
+    with pytest.raises(InvalidOption, match=r"cannot be read: '75' is no second: use 0 to 59$"):
+        Cron("75 0 0 * * *", seconds=True)
 
 
 @pytest.mark.parametrize(
