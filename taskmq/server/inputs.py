@@ -20,7 +20,7 @@ from taskmq.model.units import LAST_INSTANT
 from taskmq.operations.tenant_jobs import TenantJobs
 from taskmq.server.access import Caller
 from taskmq.server.edge import fact_of, link_path
-from taskmq.server.problems import Problem
+from taskmq.server.problems import INSTANT_FORM, Problem
 from taskmq.server.settings import MOST_PER_PAGE
 
 __all__ = [
@@ -113,7 +113,13 @@ def instant_text(milliseconds: int | None) -> str | None:
 
 
 def milliseconds_of(instant: datetime) -> int:
-    """Milliseconds since the epoch of an instant that a request names; of one after the year 9999 in UTC, its end."""
+    """Milliseconds since the epoch of an instant that a request names; of one after the year 9999 in UTC, its end.
+
+    Raises:
+        Problem: the instant has no zone, which Litestar does not see to in a query.
+    """
+    if instant.tzinfo is None:
+        raise Problem(400, "invalid_field", f"{instant.isoformat()} {INSTANT_FORM}")
     return min(round(instant.timestamp() * 1000), LAST_INSTANT)
 
 

@@ -25,13 +25,27 @@ from taskmq.errors import (
 from taskmq.model.units import did_you_mean
 from taskmq.server.edge import fact_of
 
-__all__ = ["MEDIA_TYPE", "NO_PATH", "FieldProblem", "Problem", "ProblemDetails", "problem_of", "problem_response"]
+__all__ = [
+    "INSTANT_FORM",
+    "MEDIA_TYPE",
+    "NO_PATH",
+    "FieldProblem",
+    "Problem",
+    "ProblemDetails",
+    "problem_of",
+    "problem_response",
+]
 
 _log = logging.getLogger("taskmq.server")
 
 NO_PATH: Final = "there is nothing at this path: /api/openapi.json lists what there is"
 """What a caller learns of a path that no handler serves."""
 _RETRY_SECONDS: Final = 5
+_NO_INSTANT: Final = re.compile("RFC3339|timezone component")
+INSTANT_FORM: Final = (
+    "is no instant: it has a date, a time with seconds, and a zone, such as 2027-01-31T08:00:00Z or "
+    "2027-01-31T09:00:00+01:00"
+)
 _UNKNOWN_WORD: Final = re.compile(r"Invalid enum value '(?P<word>[^']*)'")
 _MISSING_FIELD: Final = re.compile(r"Missing required (?P<place>\w+) parameter '(?P<field>[^']*)'")
 _UNKNOWN_FIELD: Final = re.compile(r"unknown field `(?P<field>[^`]*)`")
@@ -214,6 +228,8 @@ def _fields(request: Request[Any, Any, Any], error: ValidationException) -> list
     found: list[FieldProblem] = []
     for one in extra:
         field, message = one.get("key", ""), one.get("message", "")
+        if _NO_INSTANT.search(message):
+            message = INSTANT_FORM
         field = "body" if field == "data" else field
         if wrong := _UNKNOWN_WORD.search(message):
             words = request.route_handler.opt.get("choices", {}).get(field.rpartition(".")[2], ())

@@ -40,7 +40,7 @@ def test_the_overview_asks_once_for_each_kind_of_thing(browser: Browser, tmp_pat
         eyes.page.clock.install()
         eyes.page.clock.pause_at(eyes.page.evaluate("Date.now()") / 1_000 + 60)
         eyes.open()
-        expect(eyes.page.locator("a.tile", has_text="Scheduled or held")).to_contain_text(re.compile(r"[1-9]"))
+        expect(eyes.page.locator("a.tile", has_text="Scheduled, held, waiting")).to_contain_text(re.compile(r"[1-9]"))
 
         calls = Counter(asked) - Counter({"": len(asked)})
 

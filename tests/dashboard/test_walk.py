@@ -70,7 +70,7 @@ def _retry_those_of_a_tenant(by: Operator) -> None:
 
 
 def _why_a_job_waits(by: Operator) -> None:
-    by.tile("Scheduled or held")
+    by.tile("Scheduled, held, waiting")
     by.click("waits")
     by.eyes.see("it waits for its time")
 

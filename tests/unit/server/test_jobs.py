@@ -285,6 +285,25 @@ def test_a_word_that_a_field_does_not_take_is_refused_with_those_that_it_takes(
     assert error["suggestion"] == suggestion
 
 
+@pytest.mark.parametrize("instant", ["2027-01-31T09:00:00", "2027-01-31T09:00Z", "2027-01-31", "tomorrow"])
+def test_an_instant_that_is_not_complete_is_refused_with_an_example(site: Site, instant: str) -> None:
+    (refused,) = site("POST", "/jobs", {"job_type": "data_processing", "schedule_time": instant}).json()["errors"]
+
+    assert refused["field"].rpartition(".")[2] == "schedule_time"
+    assert refused["message"].endswith("a zone, such as 2027-01-31T08:00:00Z or 2027-01-31T09:00:00+01:00")
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["/audit?since=", "/jobs?start_time=", "/failures?until=", "/logs?since=", "/schedules/nightly/next?after="],
+)
+def test_an_instant_of_a_query_without_a_zone_is_refused(site: Site, path: str) -> None:
+    refused = site("GET", f"{path}2027-01-31T09:00:00", by="all-admin")
+
+    assert (refused.status_code, refused.json()["code"]) == (400, "invalid_field")
+    assert "2027-01-31T09:00:00 is no instant: it has a date, a time with seconds, and a zone" in refused.text
+
+
 def test_an_unknown_field_or_parameter_is_refused_with_a_suggestion(site: Site) -> None:
     field = site("POST", "/jobs", {"job_tpye": "data_processing"}).json()["errors"][0]
     parameter = site("GET", "/jobs?limt=5").json()["errors"][0]

@@ -13,7 +13,7 @@ const TILES = [
   ["Waiting for a worker", "status:queued,dispatched", ""],
   ["Late by a minute", "status:queued,scheduled,dispatched due:<-1m", "warn"],
   ["Retrying", "status:retrying", "warn"],
-  ["Scheduled or held", "status:scheduled,held,waiting", ""],
+  ["Scheduled, held, waiting", "status:scheduled,held,waiting", ""],
   ["Failed in the store, last 24 h", "status:failed,expired,upstream_failed ended:>-24h", "bad"],
   ["Succeeded in the store, last 24 h", "status:succeeded ended:>-24h", "good"],
 ];
