@@ -1,4 +1,4 @@
-"""Workers, tasks and workflows."""
+"""Workers and the other parts of an installation, tasks and workflows."""
 
 from typing import Annotated, Any, Literal
 
@@ -11,6 +11,8 @@ __all__ = [
     "ControlBody",
     "ControlledWorker",
     "ControlledWorkers",
+    "HealthReport",
+    "PartView",
     "RunView",
     "StepView",
     "TaskList",
@@ -73,6 +75,34 @@ class WorkerView(msgspec.Struct, frozen=True, kw_only=True):
     descriptors: int
     loop_lag: float
     node: str | None
+
+
+class PartView(msgspec.Struct, frozen=True, kw_only=True):
+    """The condition of one part of the installation.
+
+    Attributes:
+        status: `works`; `partly`; `down`; `unknown` where it could not be asked; `absent` where the app has none.
+        since: when this server first saw it so, without another condition in between.
+        finding: what was seen, without names, addresses and numbers.
+        without: what does not work without this part.
+    """
+
+    part: Literal["store", "broker", "state", "schedulers", "workers"]
+    status: Literal["works", "partly", "down", "unknown", "absent"]
+    since: str | None
+    finding: str
+    without: str
+
+
+class HealthReport(msgspec.Struct, frozen=True, kw_only=True):
+    """The condition of the installation.
+
+    Attributes:
+        works: no part is down, wholly or partly.
+    """
+
+    works: bool
+    parts: list[PartView]
 
 
 class WorkerList(msgspec.Struct, frozen=True):

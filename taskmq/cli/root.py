@@ -114,7 +114,7 @@ _EXITS = (
 HERE_ALONE: Final = frozenset(
     tuple(name.split())
     for name in (
-        *("worker", "beat", "scheduler", "server", "probe", "dev", "demo", "bench", "doctor", "send"),
+        *("worker", "beat", "scheduler", "server", "probe", "dev", "demo", "bench", "send"),
         *("topology", "store", "job waiting", "job reschedule", "dlq export", "dlq archive"),
         *("admin init", "admin restored", "admin role permissions"),
     )

@@ -84,10 +84,16 @@ def only_here(**given: Any) -> None:
             )
 
 
-def show_rows(columns: Sequence[str], found: Sequence[Any], row: Callable[[Any], Mapping[str, Any]]) -> None:
+def show_rows(
+    columns: Sequence[str],
+    found: Sequence[Any],
+    row: Callable[[Any], Mapping[str, Any]],
+    *,
+    folded: Sequence[str] = (),
+) -> None:
     """Print things as rows for people, and for programs as the API returns them."""
     if current_globals().output == "table":
-        print_rows(columns, [row(one) for one in found])
+        print_rows(columns, [row(one) for one in found], folded=folded)
     else:
         print_rows(columns, [msgspec.to_builtins(one) for one in found])
 

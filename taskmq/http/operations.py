@@ -32,6 +32,7 @@ def _posts(path: str, *, repeats: bool = False) -> Operation:
 OPERATIONS: Final[Mapping[str, Operation]] = {
     "getLiveness": _reads("/health/live"),
     "getReadiness": _reads("/health/ready"),
+    "getHealth": _reads("/health"),
     "getServer": _reads("/server"),
     "getOpenApi": Operation("GET", "/api/openapi.json", repeats=True),
     # Sign-in and one's own account.

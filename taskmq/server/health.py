@@ -1,4 +1,4 @@
-"""Whether the server lives, and whether it can do its work: for load balancers and orchestrators, without sign-in."""
+"""Health of the server for load balancers and orchestrators, and of all parts for people. Without sign-in."""
 
 from typing import Any, Final
 
@@ -6,9 +6,11 @@ import msgspec
 from litestar import Response, get
 from litestar.datastructures import State
 
+from taskmq.api.workers import HealthReport, PartView
 from taskmq.errors import TaskMQError
+from taskmq.operations.diagnosis.health import LOSSES, Part, PartStatus, examine_parts
 from taskmq.server.access import PUBLIC
-from taskmq.server.inputs import ServedApp
+from taskmq.server.inputs import ServedApp, instant_text
 from taskmq.server.live.samples import shared_look
 from taskmq.server.settings import API
 
@@ -62,4 +64,37 @@ async def ready(app: ServedApp, state: State) -> Response[HealthView]:
     return Response(HealthView(status="ready", store=True))
 
 
-HEALTH_HANDLERS: Final[tuple[Any, ...]] = (live, ready)
+@get(
+    f"{API}/health",
+    permission=PUBLIC,
+    operation_id="getHealth",
+    summary="Whether each part of the installation works",
+    tags=["health"],
+)
+async def get_health(app: ServedApp, state: State) -> HealthReport:
+    """Asks store, broker, state, schedulers and workers, all at once and each for two seconds at most.
+
+    It needs no sign-in, so that it answers without the store as well, and names no addresses, queues or numbers. All
+    callers of a second share an answer.
+    """
+    parts = await shared_look(state, "health", _SECONDS, lambda: examine_parts(app))
+    seen: dict[Part, tuple[PartStatus, int]] = state.setdefault("health_since", {})
+    for each in parts:
+        if seen.get(each.part, ("", 0))[0] != each.status:
+            seen[each.part] = (each.status, app.sessions.clock.now_ms())
+    return HealthReport(
+        works=all(each.status not in {"down", "partly"} for each in parts),
+        parts=[
+            PartView(
+                part=each.part,
+                status=each.status,
+                since=instant_text(seen[each.part][1]),
+                finding=each.finding,
+                without=LOSSES[each.part],
+            )
+            for each in parts
+        ],
+    )
+
+
+HEALTH_HANDLERS: Final[tuple[Any, ...]] = (live, ready, get_health)

@@ -403,6 +403,26 @@ def test_how_far_a_job_is_is_shown_at_an_app_and_through_a_server(places: Places
     assert all("5 of 10: rows (attempt 1, 1970-01-01T00:00:02Z)" in each for each in shown), shown
 
 
+def test_the_health_of_each_part_is_shown_through_a_server_without_a_sign_in(
+    places: Places, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("TASKMQ_TOKEN")
+    shown, table = places.there("doctor", "-o", "json"), places.there("doctor")
+    refused = places.there("doctor", "--watch", "5s")
+
+    assert (shown.code, table.code, refused.code) == (1, 1, 2)
+    assert {row["part"]: row["status"] for row in shown.data} == {
+        "store": "works",
+        "broker": "works",
+        "state": "works",
+        "schedulers": "down",
+        "workers": "down",
+    }
+    assert table.out.splitlines()[0].split() == ["part", "status", "since", "finding", "without"]
+    assert "no scheduler runs: start" in table.out
+    assert "--watch does not go through a server" in refused.err
+
+
 def test_a_token_makes_no_tokens_through_a_server(places: Places) -> None:
     refused = places.there("admin", "token", "add", "root", "ci", "--scope", "jobs.read")
 

@@ -22,7 +22,7 @@ _TIMES = {
 _MODULES = (
     "taskmq.events.control",
     "taskmq.operations.dead_letters",
-    "taskmq.operations.doctor",
+    "taskmq.operations.diagnosis.doctor",
     "taskmq.operations.jobs",
     "taskmq.operations.queues",
     "taskmq.operations.workers",

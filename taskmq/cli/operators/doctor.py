@@ -5,16 +5,19 @@ import asyncio
 from taskmq.cli.exits import FAILED, OK, UNREACHABLE
 from taskmq.cli.globals import open_app
 from taskmq.cli.output import print_rows
+from taskmq.cli.server_link import over_http
 from taskmq.model.units import parse_duration
-from taskmq.operations.doctor import examine
+from taskmq.operations.diagnosis.doctor import examine
 
 __all__ = ["doctor"]
 
 
+@over_http("workers:doctor")
 def doctor(*, watch: str | None = None) -> int:
     """Check settings, broker, state and job store; each finding with its remedy. Exit code 1 when there is a problem.
 
-    With --app the app's queues are looked at, too. Nothing is changed.
+    With --app the app's queues are looked at, too. Nothing is changed. Through a server it shows whether its store,
+    broker, state, schedulers and workers work, since when, and what does not work without each.
 
     Parameters
     ----------

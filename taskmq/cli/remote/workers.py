@@ -1,18 +1,18 @@
-"""`taskmq workers` and `taskmq worker control` through a server."""
+"""`taskmq workers`, `taskmq worker control` and `taskmq doctor` through a server."""
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
-from taskmq.api.workers import ControlBody, ControlledWorker, WorkerView
-from taskmq.cli.exits import OK
+from taskmq.api.workers import ControlBody, ControlledWorker, PartView, WorkerView
+from taskmq.cli.exits import FAILED, OK
 from taskmq.cli.globals import current_globals
 from taskmq.cli.operators.worker_control import ANSWER_COLUMNS, code_of, note_silence, print_stacks, print_workers
 from taskmq.cli.operators.workers import WORKER_COLUMNS, describe, seconds_of
 from taskmq.cli.output import note, print_rows
-from taskmq.cli.server_link import show_rows
+from taskmq.cli.server_link import only_here, show_rows, text_of_instant
 from taskmq.errors import InvalidOption
 from taskmq.http import Client
 from taskmq.model.commands import Command, is_for
@@ -20,7 +20,9 @@ from taskmq.model.nodes import NodeTold
 from taskmq.model.telemetry.worker_status import RunningJob, WorkerStatus
 from taskmq.operations.workers import addressed
 
-__all__ = ["concurrency", "drain", "stacks", "status", "status_of", "workers"]
+__all__ = ["concurrency", "doctor", "drain", "stacks", "status", "status_of", "workers"]
+
+_PART_COLUMNS: Final = ("part", "status", "since", "finding", "without")
 
 
 def workers(client: Client, *, within: str) -> int:
@@ -29,6 +31,18 @@ def workers(client: Client, *, within: str) -> int:
         note(f"no worker answers within {within}")
     show_rows(WORKER_COLUMNS, answers, lambda one: describe(status_of(one)))
     return OK
+
+
+def doctor(client: Client, *, watch: str | None) -> int:
+    only_here(watch=watch)
+    found = client.health()
+
+    def row(one: PartView) -> dict[str, Any]:
+        lost = "" if one.status in {"works", "absent"} else one.without
+        return {**msgspec.structs.asdict(one), "since": text_of_instant(one.since), "without": lost}
+
+    show_rows(_PART_COLUMNS, found.parts, row, folded=("finding", "without"))
+    return OK if found.works else FAILED
 
 
 def status(client: Client, *, names: Sequence[str], every: bool, host: str | None, within: str) -> int:

@@ -10,6 +10,7 @@ import httpx
 
 from taskmq.api.jobs import SubmittedJob
 from taskmq.api.sign_in import ServerView
+from taskmq.api.workers import HealthReport
 from taskmq.errors import ServerUnavailable
 from taskmq.http._generated.accounts import (
     AccountCalls,
@@ -222,6 +223,10 @@ class Client:
         except ServerUnavailable:
             return False
         return True
+
+    def health(self) -> HealthReport:
+        """Return which parts of the installation work, since when, and what does not work without each."""
+        return self._connection.ask("getHealth", HealthReport)
 
     def server(self) -> ServerView:
         """Return what the server is: the app, the version, what it is for."""

@@ -9,6 +9,7 @@ import httpx
 
 from taskmq.api.jobs import SubmittedJob
 from taskmq.api.sign_in import ServerView
+from taskmq.api.workers import HealthReport
 from taskmq.errors import ServerUnavailable
 from taskmq.http.aio.accounts import (
     AsyncAccountCalls,
@@ -221,6 +222,10 @@ class AsyncClient:
         except ServerUnavailable:
             return False
         return True
+
+    async def health(self) -> HealthReport:
+        """Return which parts of the installation work, since when, and what does not work without each."""
+        return await self._connection.ask("getHealth", HealthReport)
 
     async def server(self) -> ServerView:
         """Return what the server is: the app, the version, what it is for."""

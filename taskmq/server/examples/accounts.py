@@ -48,6 +48,22 @@ _SESSION: Final[dict[str, Any]] = {
 ACCOUNTS: Final[Mapping[str, Example]] = {
     "getLiveness": Example(answers={200: {"status": "live", "store": None}}),
     "getReadiness": Example(answers={200: {"status": "ready", "store": True}}),
+    "getHealth": Example(
+        answers={
+            200: {
+                "works": False,
+                "parts": [
+                    {
+                        "part": "broker",
+                        "status": "down",
+                        "since": "2027-01-30T17:12:01.250Z",
+                        "finding": "does not answer",
+                        "without": "no job reaches a worker",
+                    }
+                ],
+            }
+        }
+    ),
     "getOpenApi": Example(answers={200: {"openapi": "3.1.0"}}),
     "getServer": Example(
         answers={

@@ -17,6 +17,7 @@ _PUBLIC = {
     "endOidcLogin",
     "getDashboard",
     "getDashboardFile",
+    "getHealth",
     "getLiveness",
     "getReadiness",
     "getApiPage",

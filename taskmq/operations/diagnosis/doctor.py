@@ -8,13 +8,14 @@ from typing import Final, NamedTuple
 from taskmq.app import TaskMQ
 from taskmq.contracts.broker import Broker, Diagnosable, QueueStats
 from taskmq.contracts.finding import Finding
-from taskmq.contracts.jobs import JobStore, slot_key
+from taskmq.contracts.jobs import JobStore
 from taskmq.contracts.stores import DiagnosableState, Timekeeper
 from taskmq.errors import BrokerUnavailable, StateUnavailable, StoreMismatch, StoreUnavailable
 from taskmq.model.jobs.filters import JobFilter
 from taskmq.model.states import JobState
 from taskmq.model.topology import PARKING, UNROUTABLE, WorkQueue, dead_letter_queue, lane_queue, shard_queue
 from taskmq.model.units import Duration, parse_seconds
+from taskmq.operations.diagnosis.health import find_schedulers
 
 __all__ = ["Examination", "examine"]
 
@@ -163,15 +164,12 @@ async def _store(app: TaskMQ) -> AsyncIterator[Finding]:
 
 
 async def _schedulers(store: JobStore) -> Finding:
-    slots = store.dispatching.slots
-    leases = [await store.dispatching.leases.find(slot_key(slot)) for slot in range(slots)]
-    free = sum(lease is None for lease in leases)
-    if not free:
-        owners = {lease.owner for lease in leases if lease is not None}
-        return Finding("ok", "store", f"{len(owners)} scheduler(s) have its {slots} slots")
+    found = await find_schedulers(store)
+    if not found.free:
+        return Finding("ok", "store", f"{found.owners} scheduler(s) have its {found.partitions} slots")
     waiting = await store.count_jobs(JobFilter(states=frozenset({JobState.QUEUED})), cap=_MANY)
     ready = f"over {_MANY:,}" if waiting > _MANY else waiting
-    text = f"{free} of {slots} slots have no scheduler, {ready} jobs are ready"
+    text = f"{found.free} of {found.partitions} slots have no scheduler, {ready} jobs are ready"
     return Finding("problem" if waiting else "warning", "store", text, "start `taskmq scheduler`")
 
 

@@ -6,7 +6,7 @@ import pytest
 from taskmq import TaskMQ, WorkQueue
 from taskmq.contracts.broker import Outgoing, Subscription
 from taskmq.contracts.jobs import Upgradable
-from taskmq.operations.doctor import examine
+from taskmq.operations.diagnosis.doctor import examine
 from tests.servers.postgres import PostgreSQL
 from tests.unit.app_kit import new_url
 
