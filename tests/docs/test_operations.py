@@ -11,11 +11,21 @@ from pathlib import Path
 import pytest
 
 from taskmq.client.settings import Settings
-from tests.cli.kit import Started, run_here
+from tests.cli.kit import Started, bury, declare, run_here
 from tests.docs.blocks import ROOT, blocks_of, write_files
+from tests.docs.telemetry_tables import METRIC_TABLES
 from tests.servers.ports import PortLease
 
 PAGE = ROOT / "docs" / "operations.md"
+_SHOP = """\
+from taskmq import TaskMQ
+
+app = TaskMQ("local://broker", store="sqlite:///jobs.db")
+
+
+@app.task(name="resize", queue="images")
+def resize(number: int) -> None: ...
+"""
 
 
 @pytest.fixture
@@ -79,3 +89,29 @@ def test_the_modules_of_the_page_can_be_imported(tmp_path: Path) -> None:
             timeout=20,
         )
         assert done.returncode == 0, done.stderr
+
+
+def test_the_page_says_of_each_metric_what_a_tenants_figure_is_and_none_has_that_label() -> None:
+    tables = [make() for make in METRIC_TABLES.values()]
+    names = {name for table in tables for name in re.findall(r"^\| `(taskmq_\w+)`", table, re.MULTILINE)}
+    section = PAGE.read_text().partition("### Figures of one tenant\n")[2].partition("\nAnother monitoring")[0]
+    told = re.findall(r"`(taskmq_\w+?)(\.\.\.)?`", section)
+
+    assert not any("tenant" in row.split("|")[2] for table in tables for row in table.splitlines() if row)
+    prefixes = tuple(name for name, dots in told if dots)
+    assert names - {name for name, _ in told} - {name for name in names if name.startswith(prefixes)} == {
+        "taskmq_build_info"
+    }
+
+
+def test_the_commands_for_figures_of_one_tenant_answer(tmp_path: Path) -> None:
+    (tmp_path / "shop.py").write_text(_SHOP)
+    declare("images", url=f"local://{tmp_path}/broker")
+    bury("images.dlq", ["d1"], url=f"local://{tmp_path}/broker", task="resize")
+    section = PAGE.read_text().partition("### Figures of one tenant\n")[2].partition("\nAnother monitoring")[0]
+    commands = [command for command in re.findall(r"`taskmq ([a-z].*?)`", section) if "NAME" not in command]
+    assert len(commands) == 5
+
+    for command in commands:
+        done = run_here(tmp_path, "--app", "shop:app", *shlex.split(command.replace("QUEUE", "images")))
+        assert done.code == 0, (command, done.err)
