@@ -77,7 +77,7 @@ _COMMANDS = {
     "stats": ("taskmq.cli.history.stats:stats", "What was counted of runs: failures, waits, run times."),
     "failures": (
         "taskmq.cli.history.failures:failures",
-        "Jobs of the broker lane that ended badly, and what their errors said.",
+        "List what has failed in both lanes and in workflows, and what runs it again.",
     ),
     "alert": (
         "taskmq.cli.history.alert:app",

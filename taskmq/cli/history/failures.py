@@ -31,7 +31,7 @@ def failures(
     task: str | None = None,
     queue: str | None = None,
     tenant: str | None = None,
-    error: str | None = None,
+    error: Annotated[str | None, Parameter(help="With an error of this type alone.")] = None,
     limit: Annotated[int, Parameter(validator=Number(gte=1))] = 50,
 ) -> int:
     """List what has failed, the last one first, and what runs it again; or show one job that was sent.
@@ -56,9 +56,6 @@ def failures(
         Of this queue alone; workflows have none.
     tenant
         Of this tenant alone; '' what has none.
-
-    Error:
-        With an error of this type alone.
     limit
         How many at most.
     """
