@@ -23,6 +23,7 @@ from taskmq.errors import (
     JobConflict,
     JobNotFound,
     NotPermitted,
+    StateUnavailable,
     TaskMQError,
     UnsupportedFeature,
 )
@@ -33,7 +34,7 @@ from taskmq.model.jobs.dependencies import DependencyCondition, generations
 from taskmq.model.jobs.filter_text import may_have_times, parse_filter
 from taskmq.model.jobs.filters import JobFilter
 from taskmq.model.jobs.pools import known_reason
-from taskmq.model.keys import tenant_key
+from taskmq.model.keys import split_tenant_key, tenant_key
 from taskmq.model.states import JobState
 from taskmq.model.units import Duration
 from taskmq.model.values.wire_form import encode_json
@@ -46,6 +47,8 @@ from taskmq.tasks.job_options import JobOptions, read_dependencies
 __all__ = ["JobOrder", "JobOutcomes", "SubmitOutcome", "TenantJobs"]
 
 _LONGEST_ID: Final = 600
+_NAMED: Final = 3
+_PATIENCE: Final = 1.0
 _TRIES: Final = 20
 # A repeated request follows the first one soon; further ones would have to come in between.
 _MOST_RETRIES: Final = 100
@@ -187,14 +190,37 @@ class TenantJobs:
             raise _not_found(job_id)
         store = self._app.sessions.store()
         if self._tenant is None:
-            return await self._jobs.aget(job_id)
+            try:
+                return await self._jobs.aget(job_id)
+            except JobNotFound as error:
+                hint = await self._hint(job_id)
+                raise (JobNotFound(f"{error}; {hint}") if hint else error) from error
         record = await store.get(job_id)
         if record is None or record.tenant != self._tenant:
             found = await store.find_key(self._tenant, job_id)
             record = None if found is None else await store.get(found)
         if record is None or record.tenant != self._tenant:
-            raise _not_found(job_id)
+            raise _not_found(job_id, await self._hint(job_id))
         return record
+
+    async def _hint(self, job_id: str) -> str:
+        """Say where a job is that the caller's tenant has none of by that name; only what the caller may know."""
+        if self._tenant is None:
+            page = await self._jobs.alist(JobFilter(keys=(job_id,)), limit=_NAMED)
+            if page.jobs:
+                names = " and ".join(repr(self.name_of(job)) for job in page.jobs)
+                return f"there is {names}: give the whole name, or ?tenant="
+        tenant, own_name = split_tenant_key(job_id)
+        if tenant and tenant == self._tenant and await self._app.sessions.store().find_key(tenant, own_name):
+            return f"a tenant's own job has no tenant in its name: there is {own_name!r}"
+        if tenant and self._tenant is not None:
+            return ""
+        try:
+            async with asyncio.timeout(_PATIENCE):
+                sent = await self._jobs.find_result(tenant_key(self._tenant or None, job_id))
+        except (StateUnavailable, UnsupportedFeature, TimeoutError):
+            return ""
+        return "" if sent is None else "it was sent to the broker, so the store has none of it; see /failures?job_id="
 
     async def _read(self, job: JobRef) -> JobRecord:
         """`get`, where that has not been done."""
@@ -474,5 +500,5 @@ def _known(entry: HistoryEntry, tenant: str) -> HistoryEntry:
     return replace(entry, note=known_reason(entry.note, tenant)) if is_about_others else entry
 
 
-def _not_found(job_id: str) -> JobNotFound:
-    return JobNotFound(f"no job is called {job_id[:_LONGEST_ID]!r}")
+def _not_found(job_id: str, hint: str = "") -> JobNotFound:
+    return JobNotFound(f"no job is called {job_id[:_LONGEST_ID]!r}{'; ' if hint else ''}{hint}")

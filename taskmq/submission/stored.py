@@ -466,7 +466,7 @@ class StoredJobs:
             error=ErrorRecord(type_name="JobCancelled", message=reason, traceback="") if is_end else msgspec.UNSET,
             kind="cancel_requested" if decision.is_request else action,
             by=_user(by),
-            note=note or (change.words(record) if action == "change" else ""),
+            note="; ".join(filter(None, (change.words(record), note))),
             audit=None if isinstance(by, str) else _entry(record, decision, action, change, by=by, note=note),
         )
 

@@ -196,7 +196,7 @@ class HistoryEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
             worker that stops or one that is lost; the attempt does not count.
         state: the job's afterwards.
         by: who has done it.
-        note: why, or what was changed.
+        note: what was changed, from and to which value, and why.
         started: when the run began that was interrupted, or has given way.
     """
 

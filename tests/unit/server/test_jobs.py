@@ -1,5 +1,6 @@
 """Jobs over HTTP."""
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -8,7 +9,7 @@ from msgspec.structs import replace
 
 from taskmq.client.large_values import REFERENCE, reference_to
 from taskmq.contracts.jobs import DispatchedJob
-from taskmq.contracts.stores import ProgressRecord
+from taskmq.contracts.stores import ProgressRecord, ResultRecord
 from taskmq.model.envelope import MSGPACK
 from taskmq.model.jobs.pools import pool_group, preemption_reason
 from taskmq.model.jobs.reports import PREEMPTED
@@ -310,6 +311,50 @@ def test_an_unknown_field_or_parameter_is_refused_with_a_suggestion(site: Site) 
 
     assert field["suggestion"] == "did you mean 'job_type'?"
     assert parameter["suggestion"] == "did you mean 'limit'?"
+
+
+def test_who_sees_all_tenants_learns_which_ones_have_a_job_of_that_name(site: Site) -> None:
+    site.submit()
+    site.submit(by="other-admin")
+
+    unnamed = site("GET", "/jobs/order-17", by="all-viewer")
+    changed = site("POST", "/jobs/order-17/hold", by="all-operator")
+
+    assert (unnamed.status_code, changed.status_code) == (404, 404)
+    assert "; there is '@other:order-17' and '@acme:order-17': give the whole name" in unnamed.json()["detail"]
+    assert changed.json()["detail"] == unnamed.json()["detail"]
+    assert site("GET", "/jobs/order-18", by="all-viewer").json()["detail"].endswith("is not kept any more")
+
+
+def test_a_tenant_learns_its_own_name_of_a_job_and_nothing_of_others(site: Site) -> None:
+    site.submit(job_id="mine")
+    site.submit(by="other-admin", job_id="theirs")
+
+    whole = site("GET", "/jobs/@acme:mine").json()["detail"]
+    foreign = [site("GET", f"/jobs/{name}").json()["detail"] for name in ("theirs", "@other:theirs", "@other:none")]
+
+    assert whole.endswith("; a tenant's own job has no tenant in its name: there is 'mine'")
+    assert foreign == [f"no job is called {name!r}" for name in ("theirs", "@other:theirs", "@other:none")]
+
+
+@pytest.mark.parametrize(("by", "is_told"), [("acme-admin", True), ("all-viewer", False), ("other-admin", False)])
+def test_a_job_that_was_sent_is_said_to_be_no_job_of_the_store(site: Site, by: str, is_told: bool) -> None:
+    async def keep() -> None:
+        async with site.app:
+            results = site.app.sessions.current().stores.results
+            assert results is not None
+            ended = ResultRecord(job_id="@acme:pushed", task="push", state=JobState.SUCCEEDED, attempt=1, finished=1)
+            await results.put(ended, ttl=60)
+
+    asyncio.run(keep())
+
+    detail = site("GET", "/jobs/pushed", by=by).json()["detail"]
+    whole = site("GET", "/jobs/@acme:pushed", by="all-viewer").json()["detail"]
+    unnamed = site("GET", "/jobs/@acme:pushed?tenant=", by="all-viewer").json()["detail"]
+
+    assert detail.endswith("it was sent to the broker, so the store has none of it; see /failures?job_id=") is is_told
+    assert "it was sent to the broker" in whole
+    assert "it was sent to the broker" not in unnamed
 
 
 def test_a_task_that_the_app_does_not_have_is_refused_with_a_suggestion(site: Site) -> None:

@@ -80,3 +80,15 @@ async def test_a_record_of_another_tenant_is_unknown_too(shop: Shop, /) -> None:
 
     assert await shop.jobs.aget(job.id) == record
     assert (await TenantJobs(shop.app, "acme", by="ann").cancel(record)).state is JobState.CANCELLED
+
+
+@run_by(in_shop)
+async def test_the_history_of_a_change_says_from_and_to_what_beside_its_note(shop: Shop, /) -> None:
+    job = await shop.jobs.asubmit("double", 1, delay="1h", priority=5)
+
+    await shop.jobs.achange(job.id, priority=8, note="sooner")
+    await shop.jobs.achange(job.id, priority=2)
+    await shop.jobs.ahold(job.id, note="inventory")
+
+    notes = [entry.note for entry in await shop.jobs.ahistory(job.id)]
+    assert notes == ["priority 5 -> 8; sooner", "priority 8 -> 2", "inventory"]
