@@ -80,7 +80,7 @@ async def get_health(app: ServedApp, state: State) -> HealthReport:
     parts = await shared_look(state, "health", _SECONDS, lambda: examine_parts(app))
     seen: dict[Part, tuple[PartStatus, int]] = state.setdefault("health_since", {})
     for each in parts:
-        if seen.get(each.part, ("", 0))[0] != each.status:
+        if each.part not in seen or seen[each.part][0] != each.status:
             seen[each.part] = (each.status, app.sessions.clock.now_ms())
     return HealthReport(
         works=all(each.status not in {"down", "partly"} for each in parts),

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
-from typing import Any
+from typing import Any, cast
 from urllib.parse import urlsplit
 
 import httpx
@@ -65,7 +65,7 @@ async def _served(ways: _Ways) -> AsyncIterator[_Health]:
     served = build(ways.app())
     async with AsyncExitStack() as stack:
         await stack.enter_async_context(served.lifespan())
-        transport = httpx.ASGITransport(served)
+        transport = httpx.ASGITransport(cast("Any", served))
         client = await stack.enter_async_context(httpx.AsyncClient(transport=transport, base_url="http://here"))
 
         async def health() -> Mapping[str, Mapping[str, Any]]:

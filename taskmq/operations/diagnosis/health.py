@@ -24,6 +24,7 @@ LOSSES: Final[dict[Part, str]] = {
 }
 """What does not work without each part."""
 
+_ASKED_OVER: Final[dict[Part, Part]] = {"schedulers": "store", "workers": "broker"}
 _PATIENCE: Final = 2.0
 _WORKERS_ANSWER: Final = 0.5
 
@@ -78,7 +79,7 @@ async def examine_parts(app: TaskMQ) -> list[PartHealth]:
     async with asyncio.TaskGroup() as group:
         asked = [group.create_task(_in_time(part, look(app))) for part, look in looks.items()]
     found = {each.part: each for each in (task.result() for task in asked)}
-    for part, way in (("schedulers", "store"), ("workers", "broker")):
+    for part, way in _ASKED_OVER.items():
         if found[part].status == "down" and found[way].status == "down":
             found[part] = PartHealth(part, "unknown", f"cannot be asked while the {way} does not answer")
     return list(found.values())
