@@ -91,7 +91,7 @@ def test_the_modules_of_the_page_can_be_imported(tmp_path: Path) -> None:
         assert done.returncode == 0, done.stderr
 
 
-def test_the_page_says_of_each_metric_what_a_tenants_figure_is_and_none_has_that_label() -> None:
+def test_no_metric_has_a_tenant_and_the_page_has_the_tenants_figure_of_each() -> None:
     tables = [make() for make in METRIC_TABLES.values()]
     names = {name for table in tables for name in re.findall(r"^\| `(taskmq_\w+)`", table, re.MULTILINE)}
     section = PAGE.read_text().partition("### Figures of one tenant\n")[2].partition("\nAnother monitoring")[0]

@@ -16,7 +16,7 @@ Part = Literal["store", "broker", "state", "schedulers", "workers"]
 PartStatus = Literal["works", "partly", "down", "unknown", "absent"]
 
 LOSSES: Final[dict[Part, str]] = {
-    "store": "no job of the store is submitted, started, shown or changed, and nobody can sign in",
+    "store": "no job of the store is submitted, started, shown or changed, and no user can sign in",
     "broker": "no job reaches a worker, and `send` fails; jobs that are submitted to the store wait there",
     "state": "no results, progress, checkpoints, pauses, workflows and limits across workers; what needs them waits",
     "schedulers": "no job of the store goes to a worker, no schedule of the store fires, and no alert",
@@ -76,9 +76,8 @@ async def examine_parts(app: TaskMQ) -> list[PartHealth]:
         "schedulers": _ask_schedulers,
         "workers": _ask_workers,
     }
-    async with asyncio.TaskGroup() as group:
-        asked = [group.create_task(_in_time(part, look(app))) for part, look in looks.items()]
-    found = {each.part: each for each in (task.result() for task in asked)}
+    asked = await asyncio.gather(*(_in_time(part, look(app)) for part, look in looks.items()))
+    found = {each.part: each for each in asked}
     for part, way in _ASKED_OVER.items():
         if found[part].status == "down" and found[way].status == "down":
             found[part] = PartHealth(part, "unknown", f"cannot be asked while the {way} does not answer")
