@@ -43,5 +43,5 @@ def _named(section: str) -> set[str]:
     _, _, text = _PAGE.read_text().partition(f"\n## {section}\n")
     text = text.partition("\n## ")[0]
     cells = re.findall(r"^\| (`.*?) \|", text, re.MULTILINE)
-    cells += re.findall(r"For taskmq itself: (.*?)\.\n", text, re.DOTALL)
+    cells += re.findall(r"Internal: (.*?)\.\n", text, re.DOTALL)
     return {name for cell in cells for name in re.findall(r"`(\w+)`", cell)}
