@@ -184,6 +184,35 @@ def test_a_queue_is_paused_purged_and_resumed(eyes: Eyes, site: Served, shop: Sh
     assert not {"purged 1", "purged 2"} & set(shop.printed)
 
 
+def test_a_queue_is_one_row_whatever_it_is_made_of_at_the_broker(eyes: Eyes, site: Served) -> None:
+    page = eyes.open("queues").page
+    row = page.locator("tr[data-row]", has=page.get_by_role("link", name="print", exact=True))
+    expect(row).to_have_count(1)
+
+    names = page.locator("tr[data-row] td:first-child").all_inner_texts()
+    assert len(set(names)) == len(names)
+    assert not [name for name in names if name.endswith((".dlq", ".jobs", ".high", ".low"))]
+    assert "print.dlq" in (row.locator("td").first.get_attribute("title") or "")
+
+
+def test_an_id_that_was_made_up_is_shown_by_its_end_and_linked_as_a_whole(eyes: Eyes, site: Served) -> None:
+    made, chosen = site.submit(
+        {"job_type": "shop.print", "args": ["a"], "schedule_time": "2099-01-01T00:00:00Z"},
+        {"job_type": "shop.print", "args": ["a"], "schedule_time": "2099-01-01T00:00:00Z", "job_id": "label-17"},
+    )
+    page = eyes.open("jobs?filter=status%3Ascheduled%20task%3Ashop.print").page
+    short, whole = (page.get_by_role("link", name=job["job_id"]) for job in (made, chosen))
+    expect(short).to_have_attribute("href", f"#/jobs/{made['id']}")
+    expect(whole).to_have_attribute("href", f"#/jobs/{chosen['id']}")
+
+    shown = short.locator(".id")
+    assert shown.get_attribute("title") == shown.text_content() == made["job_id"]
+    hidden = "one => one.scrollWidth > 2 * one.clientWidth"
+    assert shown.evaluate(hidden)
+    assert not whole.evaluate(hidden)
+    assert whole.locator(".id").count() == 0
+
+
 def test_occurrences_of_the_past_are_made_up_for_after_a_look_at_them(eyes: Eyes, site: Served) -> None:
     page = eyes.open("schedules/nightly").page
 

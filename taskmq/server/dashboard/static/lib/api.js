@@ -33,7 +33,7 @@ export class ApiError extends Error {
 /** @type {() => void} */
 let signedOut = () => undefined;
 
-/** Be told when a request is refused because nobody is signed in.
+/** Calls `listener` when nobody is signed in any more.
  * @param {() => void} listener */
 export function onSignedOut(listener) {
   signedOut = listener;
@@ -54,8 +54,7 @@ export function address(path, query = {}) {
   return url.href;
 }
 
-/**
- * Ask, and have the answer.
+/** Asks; the answer.
  * @param {string} method
  * @param {string} path
  * @param {{query?: Record<string, unknown>, body?: unknown, headers?: Record<string, string>, signal?: AbortSignal,

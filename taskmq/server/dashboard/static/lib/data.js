@@ -10,9 +10,7 @@ const BUSY = 250;
  * @typedef {{data: any, error: Error | null, isLoading: boolean, at: number, reload: () => void}} Loaded
  */
 
-/**
- * Read something, and again when something of these kinds happened. What was read stays while it is read again, and
- * where that fails: `error` says then that it is not fresh.
+/** Read something, and again when events of these kinds happen. Data stays while it is read again; `error`: not fresh.
  * @param {string | null} path below the API; null: nothing for now.
  * @param {Record<string, unknown>} [query]
  * @param {string[]} [kinds] of events: `job`, `worker`.
@@ -24,7 +22,7 @@ export function useData(path, query = {}, kinds = ["job"], least = 3000) {
   const [turn, again] = useState(0);
   const busy = useRef(false);
   const begun = useRef(0);
-  // What the user does is to be seen at once, and not what somebody looked up a moment ago.
+  // Show at once what the user has done.
   const isFresh = useRef(false);
   const key = path === null ? "" : `${path}?${JSON.stringify(query)}`;
   // Not after the next painting: there would be nothing to see in it.

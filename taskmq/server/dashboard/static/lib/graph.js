@@ -7,11 +7,11 @@ import { html } from "./html.js";
 
 const WIDTH = 190, HEIGHT = 34, GAP_X = 64, GAP_Y = 16, SWEEPS = 6;
 
-/** The boxes in columns. An edge over several layers has a cell without a box in each between, so that it goes around.
+/** The boxes in columns; an edge over several layers has an empty cell in each between.
  * @param {Box[]} boxes @returns {Cell[][]} */
 export function columns(boxes) {
   const layerOf = new Map();
-  // Each comes after those before it: what is behind one that is still to come is drawn without that edge.
+  // In order: an edge from a box that is still to come is left out.
   for (const { id, after } of boxes) layerOf.set(id, Math.max(-1, ...after.map((each) => layerOf.get(each) ?? -1)) + 1);
   /** @type {Cell[][]} */
   const found = [];
@@ -51,7 +51,7 @@ function arrange(column, side) {
     return [cell, others.length ? others.reduce((sum, each) => sum + each.at, 0) / others.length : cell.at];
   }));
   column.sort((a, b) => /** @type {number} */ (wanted.get(a)) - /** @type {number} */ (wanted.get(b)) || a.at - b.at);
-  // As near to it as those above leave room, and the whole column then by its mean.
+  // Near it, below those above; then the whole column by its mean.
   let last = -1;
   const free = column.map((cell) => { last = Math.max(last + 1, /** @type {number} */ (wanted.get(cell))); return last; });
   const shift = column.reduce((sum, cell, at) => sum + /** @type {number} */ (wanted.get(cell)) - free[at], 0) / (column.length || 1);

@@ -5,6 +5,7 @@
 import { may, read, session } from "./api.js";
 import { quoted } from "./format.js";
 import { html, useEffect, useState } from "./html.js";
+import { Id } from "./parts.js";
 import { to } from "./route.js";
 
 const TOGETHER = 50;
@@ -76,7 +77,7 @@ function storedId(name) {
 
 /** A link to a job.
  * @param {{name: string, queue?: string, children?: unknown}} props `queue`: where its dead letters would be. */
-export function JobLink({ name, queue = "", children = name }) {
+export function JobLink({ name, queue = "", children = html`<${Id} id=${name} />` }) {
   const [found, set] = useState({ name: "", id: /** @type {string | null | undefined} */ (undefined) });
   useEffect(() => {
     let isGone = false;

@@ -1,9 +1,6 @@
 // @ts-check
-/**
- * One stream of events for all tabs of this browser. The tab that holds the lock has the stream and tells the others;
- * a tab that is hidden lets go of it. Where there are no locks (plain HTTP), each tab has a stream of its own. Who may
- * not follow events, or has lost the stream, asks again every few seconds instead.
- */
+/** One stream of events for all tabs: the tab with the lock has it and tells the others; a hidden tab gives it up.
+ * Without locks (plain HTTP) each tab has one. Without a stream, pages ask again every few seconds. */
 import { API, may, session } from "./api.js";
 import { useEffect, useState } from "./html.js";
 import { route } from "./route.js";
@@ -31,7 +28,7 @@ function become(next) {
   for (const watcher of [...watchers]) watcher();
 }
 
-/** Something of this kind happened: those who show it are told once a second at most.
+/** Tell listeners of events of this kind, once a second at most.
  * @param {string} kind */
 function happened(kind) {
   waiting.add(kind);
@@ -43,7 +40,7 @@ function happened(kind) {
   }, COALESCED);
 }
 
-/** Have everything on the page looked at again. */
+/** Read everything on the page again. */
 export function refresh() {
   for (const listener of [...listeners]) listener(new Set(["all"]));
 }
@@ -96,7 +93,7 @@ function follow() {
   const own = new AbortController();
   holding = own;
   if (!navigator.locks) return void stream(own.signal);
-  // Another tab may have the stream; it says so as soon as something happens.
+  // Another tab may have the stream.
   navigator.locks.query().then((locks) => {
     if (!own.signal.aborted && locks.held?.some((lock) => lock.name === lockName())) become("live");
   });
@@ -108,7 +105,7 @@ function follow() {
 function stream(signal) {
   return new Promise((ended) => {
     const where = new URL("events", API);
-    // There may be thousands of jobs a second; a count is enough here.
+    // A count is enough, as there may be thousands of jobs a second.
     where.searchParams.set("digest", "true");
     if (following) where.searchParams.set("tenant", following);
     const of = following;
@@ -125,7 +122,7 @@ function stream(signal) {
       source.onerror = () => {
         const isRefused = source.readyState === EventSource.CLOSED;
         tell(isRefused ? "polling" : "reconnecting");
-        // A browser tries again by itself only where it got no answer at all.
+        // A browser tries again only if it got no answer.
         if (isRefused) later = window.setTimeout(open, AGAIN);
       };
       source.addEventListener("digest", ({ data }) => pass(Object.keys(JSON.parse(data))));
@@ -136,7 +133,7 @@ function stream(signal) {
   });
 }
 
-/** The state of the stream, again whenever it is another one. */
+/** The state of the stream. */
 export function useLive() {
   const [, again] = useState(0);
   useEffect(() => {

@@ -20,6 +20,9 @@ export const markOf = (state) => MARKS[state] ?? "•";
 export const State = ({ state = "" }) =>
   html`<span class=${`state s-${state}`}><span aria-hidden="true">${markOf(state)}</span> ${state.replace("_", " ")}</span>`;
 
+/** An id, of which only the end is seen if it is a UUID; all of it is copied, linked and read aloud. */
+export const Id = ({ id }) => /^[\da-f-]{36}$/.test(id) ? html`<span class="id" title=${id}>${id}</span>` : id;
+
 /** An instant: how long ago, and exactly where one points at it. */
 export function When({ at, exact = false }) {
   const now = useNow(at ? 5000 : 3_600_000);

@@ -23,7 +23,7 @@ function addStyles() {
  * @param {string} name */
 const color = (name) => getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
 
-/** Rows of a plot: seconds since the epoch, and a value of each line; null where there is none, which stays a gap.
+/** Rows of a plot: seconds since the epoch, and the value of each line; null is a gap.
  * @param {Line[]} lines @returns {(number | null)[][]} */
 export function rows(lines) {
   const times = [...new Set(lines.flatMap((line) => line.points.map((point) => new Date(point.at).getTime() / 1000)))].sort((a, b) => a - b);

@@ -44,17 +44,17 @@ export function go(path, query) {
   location.hash = to(path, query);
 }
 
-/** Make the present view another one: what is said in `changes` replaces what was there.
+/** Changes the present view.
  * @param {Record<string, unknown>} changes */
 export function change(changes) {
   const now = route();
   go(now.path, { ...now.query, ...changes });
 }
 
-/** The route, again whenever it is another one. */
+/** The present route. */
 export function useRoute() {
   const [found, set] = useState(route);
-  // Not after the next painting: what changes before that would be missed.
+  // Before the next painting, so that no change is missed.
   useLayoutEffect(() => {
     const changed = () => set(route());
     addEventListener("hashchange", changed);

@@ -4,7 +4,7 @@ import { may, part, send } from "../lib/api.js";
 import { useData } from "../lib/data.js";
 import { span } from "../lib/format.js";
 import { html, useEffect, useState } from "../lib/html.js";
-import { Action, Empty, Head, notify, Shown, Table, When } from "../lib/parts.js";
+import { Action, Empty, Head, Id, notify, Shown, Table, When } from "../lib/parts.js";
 import { change, to } from "../lib/route.js";
 
 const LANES = { "": "All lanes", store: "Store", broker: "Broker", workflow: "Workflows" };
@@ -66,7 +66,7 @@ export default function Failures({ query }) {
     <${Shown} loaded=${loaded}>${(/** @type {any} */ { items, next, missing }) => html`
       ${missing.map((/** @type {any} */ gap) => html`<p key=${gap.source} role="note">Failures may be missing here, of ${gap.source}: ${gap.why}</p>`)}
       ${items.length ? html`<${Table} label="Failures" columns=${["When", "Job", "Task", "Why", "Tenant", "Queue", "Attempt", "Ran", ""]}>${items.map((/** @type {any} */ one) => html`<tr key=${`${one.lane} ${one.job_id} ${one.at}`} data-row>
-          <td><${When} at=${one.at} /></td><td><a href=${address(one)}>${one.job_id}</a><br /><span class="dim">${one.lane === "workflow" ? "workflow" : one.event}</span></td>
+          <td><${When} at=${one.at} /></td><td><a href=${address(one)}><${Id} id=${one.job_id} /></a><br /><span class="dim">${one.lane === "workflow" ? "workflow" : one.event}</span></td>
           <td>${one.task ? html`<a href=${to("failures", { task: one.task, error, lane, time })}>${one.task}</a>` : one.name}</td>
           <td class="wide">${one.error ? html`<a href=${to("failures", { task, error: one.error, lane, time })}>${one.summary}</a>` : one.summary || one.reason}</td>
           <td>${one.tenant}</td><td>${one.queue && html`<a href=${to("failures", { task, error, queue: one.queue, lane, time })}>${one.queue}</a>`}</td><td class="number">${one.attempt || ""}</td><td class="number">${span(one.seconds)}</td>

@@ -69,10 +69,10 @@ function parsed(text, what) {
   }
 }
 
-/** The arguments as they can be edited. The API replaces all of them, so both kinds are sent where one was edited.
+/** The arguments as they can be edited: both kinds are sent where one was edited, as the API replaces all.
  * @param {any} job */
 function useArguments(job) {
-  // As they were when the form was opened, whatever others change meanwhile.
+  // As they were when the form was opened.
   const [before] = useState({ payload: job.payload ? pretty(job.payload) : "", args: job.args ? pretty(job.args) : "" });
   const [now, set] = useState(before);
   const type = (/** @type {string} */ name) => (/** @type {any} */ e) => set({ ...now, [name]: e.target.value });

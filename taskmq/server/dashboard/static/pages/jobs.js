@@ -5,7 +5,7 @@ import { Bulk } from "../lib/bulk.js";
 import { useData } from "../lib/data.js";
 import { between, count, failure, span } from "../lib/format.js";
 import { html, useEffect, useMemo, useRef, useState } from "../lib/html.js";
-import { Empty, Head, HowFar, Shown, State, Table, When } from "../lib/parts.js";
+import { Empty, Head, HowFar, Id, Shown, State, Table, When } from "../lib/parts.js";
 import { change, to } from "../lib/route.js";
 
 const CHIPS = [
@@ -73,7 +73,7 @@ function Row({ job, chosen, choose, canBulk, hasTenant }) {
   const mark = isLate(job) ? "late" : isLong(job) ? "long" : "";
   return html`<tr data-row class=${mark && "is-late"}>
     ${canBulk && html`<td class="narrow"><input type="checkbox" aria-label=${`Select ${job.job_id}`} checked=${chosen.has(job.id)} onChange=${() => choose(job.id)} /></td>`}
-    <td><a href=${to(["jobs", job.id])}>${job.job_id}</a></td>
+    <td><a href=${to(["jobs", job.id])}><${Id} id=${job.job_id} /></a></td>
     <td><${State} state=${job.state} />${mark && html`<${Why} job=${job} mark=${mark} />`}${job.progress && !job.end_time && html`<div><${HowFar} ...${job.progress} /></div>`}</td>
     <td>${job.task}</td><td>${job.queue}</td>${hasTenant && html`<td>${job.tenant || "–"}</td>`}
     <td><${When} at=${job.due_at ?? job.submitted_at} /></td>

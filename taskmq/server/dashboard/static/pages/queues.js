@@ -16,6 +16,8 @@ function PauseAction({ name, isPaused, reload }) {
     ${open && html`<${Confirm} title=${`Pause ${name}`} verb="Pause" note close=${() => show(false)} act=${pause}><p>No worker starts anything of it until it is resumed; what runs goes on.</p><//>`}`;
 }
 
+const Dead = ({ of, count: dead }) => dead && may("dead_letters.read") ? html`<a href=${to(["dead-letters", of])}>${count(dead)}</a>` : count(dead);
+
 function Queue({ name }) {
   const loaded = useData(`queues/${part(name)}`, { max_age: 3 }, ["worker", "job"]);
   const [open, show] = useState(false);
@@ -27,23 +29,24 @@ function Queue({ name }) {
       ${may("queues.purge") && html`<button type="button" class="danger" onClick=${() => show(true)}>Purge</button>`}<//>
     ${queue.consumers === 0 && html`<div class="reason"><strong>No worker consumes it.</strong> Start a worker: <code>taskmq worker MODULE:APP -Q ${name}</code></div>`}
     <${Section} title="Figures"><${Facts} of=${[["Kind", queue.kind], ["Wait for a worker", count(queue.ready)], ["In workers' hands", count(queue.in_hand)], ["Wait for their time", count(queue.delayed)],
-      ["Dead letters", may("dead_letters.read") ? html`<a href=${to(["dead-letters", name])}>${count(queue.dead)}</a>` : count(queue.dead)], ["Consumers", count(queue.consumers)], ["Workers", queue.workers.join(", ")],
+      ["Dead letters", html`<${Dead} of=${name} count=${queue.dead} />`], ["Consumers", count(queue.consumers)], ["Workers", queue.workers.join(", ")],
       ["Tasks", queue.tasks.map((/** @type {string} */ task, /** @type {number} */ at) => html`${at ? ", " : ""}<a key=${task} href=${to(["tasks", task])}>${task}</a>`)]]} /><//>
     ${open && html`<${Confirm} title=${`Purge ${name}`} verb="Delete the messages" typed=${name} close=${() => show(false)} act=${purge}><p>The ${count(queue.ready)} messages that wait are deleted for good.</p><//>`}`}<//>`;
 }
 
-/** Whether jobs wait and no worker takes them; dead letters wait for people.
+/** Whether jobs wait and no worker takes them.
  * @param {any} one */
-const wantsWorker = (one) => one.ready > 0 && !one.consumers && !one.queue.endsWith(".dlq") && !one.queue.startsWith("taskmq.");
+const wantsWorker = (one) => one.ready > 0 && !one.consumers;
 
 function List() {
   const loaded = useData("queues", { max_age: 3 }, ["worker", "job"]);
   return html`<${Head} title="Queues" sub=${loaded.data?.delayed != null ? `${count(loaded.data.delayed)} jobs and retries wait for their time` : ""} />
-    <${Shown} loaded=${loaded}>${(/** @type {any} */ { items }) => items.length
-      ? html`<${Table} label="Queues" columns=${["Queue", "Wait", "In hand", "Consumers", "State", ""]}>${items.map((/** @type {any} */ one) => html`<tr key=${one.queue} data-row class=${wantsWorker(one) ? "is-late" : ""}>
-          <td><a href=${to(["queues", one.queue])}>${one.queue}</a></td><td class="number">${count(one.ready)}</td><td class="number">${count(one.in_hand)}</td><td class="number">${count(one.consumers)}</td>
-          <td>${one.is_paused ? html`<span class="state s-held"><span aria-hidden="true">‖</span> paused</span>` : wantsWorker(one) ? html`<span class="state s-retrying"><span aria-hidden="true">⚠</span> no worker</span>` : "open"}</td>
-          <td><div class="actions">${one.queue.endsWith(".dlq") ? null : html`<${PauseAction} name=${one.queue} isPaused=${one.is_paused} reload=${loaded.reload} />`}</div></td></tr>`)}<//>`
+    <${Shown} loaded=${loaded}>${(/** @type {any} */ { queues }) => queues.length
+      ? html`<${Table} label="Queues" columns=${["Queue", "Wait", "In hand", "Consumers", "Dead letters", "State", ""]}>${queues.map((/** @type {any} */ one) => html`<tr key=${one.queue} data-row class=${wantsWorker(one) ? "is-late" : ""}>
+          <td title=${one.parts.join(" ")}><a href=${to(["queues", one.queue])}>${one.queue}</a></td><td class="number">${count(one.ready)}</td><td class="number">${count(one.in_hand)}</td><td class="number">${count(one.consumers)}</td>
+          <td class="number"><${Dead} of=${one.queue} count=${one.dead} /></td>
+          <td>${one.is_paused ? html`<span class="state s-held"><span aria-hidden="true">‖</span> paused</span>` : wantsWorker(one) ? html`<span class="state s-retrying"><span aria-hidden="true">⚠</span> no worker</span>` : one.is_paused === null ? "" : "open"}</td>
+          <td><div class="actions"><${PauseAction} name=${one.queue} isPaused=${one.is_paused} reload=${loaded.reload} /></div></td></tr>`)}<//>`
       : html`<${Empty} title="There are no queues yet"><p>Workers make those of their tasks when they start:</p><${Code} label="Command" text="taskmq worker MODULE:APP" /><//>`}<//>`;
 }
 

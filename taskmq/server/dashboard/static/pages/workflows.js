@@ -5,7 +5,7 @@ import { useData } from "../lib/data.js";
 import { count } from "../lib/format.js";
 import { Graph } from "../lib/graph.js";
 import { html, useEffect, useState } from "../lib/html.js";
-import { Action, Code, Confirm, Empty, Field, Head, markOf, notify, Shown, State, Table, When } from "../lib/parts.js";
+import { Action, Code, Confirm, Empty, Field, Head, Id, markOf, notify, Shown, State, Table, When } from "../lib/parts.js";
 import { change, go, to } from "../lib/route.js";
 
 // More is no picture any more.
@@ -70,7 +70,7 @@ function List({ query }) {
     <${Shown} loaded=${loaded}>${(/** @type {any} */ page) => html`
       ${page.items.length
         ? html`<${Table} label="Workflows" columns=${["Workflow", "State", "Nodes that have ended", ...(hasTenant ? ["Tenant"] : []), "Sent", "Why"]}>${page.items.map((/** @type {any} */ flow) => html`<tr key=${flow.workflow_id} data-row>
-            <td><a href=${to(["workflows", flow.workflow_id])}>${flow.name || flow.workflow_id}</a><br /><span class="dim">${flow.workflow_id}</span></td><td><${State} state=${flow.state} /></td>
+            <td><a href=${to(["workflows", flow.workflow_id])}>${flow.name || html`<${Id} id=${flow.workflow_id} />`}</a><br /><span class="dim"><${Id} id=${flow.workflow_id} /></span></td><td><${State} state=${flow.state} /></td>
             <td><progress max=${flow.nodes || 1} value=${flow.nodes - flow.unfinished} aria-label=${`Nodes of ${flow.workflow_id} that have ended`}></progress> ${count(flow.nodes - flow.unfinished)} of ${count(flow.nodes)}</td>
             ${hasTenant && html`<td>${flow.tenant || "–"}</td>`}<td><${When} at=${flow.started} /></td><td>${flow.cancelled}</td></tr>`)}<//>`
         : name || states || cursor ? html`<${Empty} title="No workflow fits"><p><a href=${to("workflows")}>All workflows</a></p><//>`
