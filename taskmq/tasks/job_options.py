@@ -1,4 +1,4 @@
-"""Options that only jobs of the store have: typed for the checkers, checked when they are given."""
+"""The options of a job: typed for the checkers, checked where they are given, planned in one struct."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime

@@ -9,7 +9,7 @@ __all__ = [
 
 
 class LineView(msgspec.Struct, frozen=True, kw_only=True):
-    """A line; `log_time`, `log_level` and `log_message` are the same in the documents' words.
+    """A line; `log_time`, `log_level` and `log_message` are the same as `at`, `level` and `message`.
 
     Attributes:
         id: of the job, the store's own.

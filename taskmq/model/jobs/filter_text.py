@@ -336,7 +336,7 @@ def _time_text(instant: int) -> str:
 
 
 _READERS: Final[dict[str, Callable[[_Part, int], dict[str, Any]]]] = {
-    # As the API names it: there `status` has the documents' words.
+    # As the API names it: there `status` has the API's original words.
     "state": _read_status,
     "status": _read_status,
     **dict.fromkeys(_LISTS, _read_names),

@@ -1,4 +1,4 @@
-"""Jobs over HTTP: submitted, looked for, changed; in the words of taskmq and of the documents."""
+"""Jobs over HTTP: submitted, looked for, changed; in exact states, and in the API's original words."""
 
 from taskmq.server.jobs.actions import ACTIONS
 from taskmq.server.jobs.bulk import BULK

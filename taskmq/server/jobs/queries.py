@@ -73,14 +73,14 @@ async def list_jobs(
     status: Annotated[
         str | None,
         QueryParameter(
-            description="In the documents' words, of which `queued` is every state before a run; "
-            "other words are ours."
+            description="`queued` (every state before a run), `running`, `completed`, `failed`, `cancelled`, or an "
+            "exact state."
         ),
     ] = None,
     # Litestar keeps the name without the suffix for itself.
     state_: Annotated[
         str | None,
-        QueryParameter(name="state", description="In ours, with commas between; `queued` is that state alone."),
+        QueryParameter(name="state", description="Exact states, with commas between; `queued` is that state alone."),
     ] = None,
     job_type: Annotated[str | None, QueryParameter(description="A task's name.")] = None,
     start_time: Annotated[Instant | None, QueryParameter(description="Scheduled at or after this instant.")] = None,

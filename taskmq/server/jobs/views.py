@@ -1,6 +1,6 @@
 """Jobs as the API shows them: the one place that renders a job.
 
-The documents' words (`queued`, `running`, `completed`, `failed`) stand in `status`, ours in `state`.
+`status` has the API's original words (`queued`, `running`, `completed`, `failed`), `state` the exact ones.
 """
 
 from collections.abc import Mapping
@@ -96,7 +96,7 @@ def job_view(record: JobRecord, name: str, *, words: str | None = None) -> JobVi
 
 
 def states_of(word: str) -> frozenset[JobState] | None:
-    """The states that a status means, in the documents' words or ours; None where there is no such word."""
+    """Return the states that a status means, which may be an exact state; None where there is no such word."""
     meant = frozenset(
         state for state, status in _STATUSES.items() if status == word and state is not JobState.UNKNOWN
     )
@@ -154,7 +154,7 @@ def log_of(record: JobRecord, history: list[HistoryEntry], attempts: list[Attemp
 
 
 def retries_of(record: JobRecord, attempts: list[AttemptRecord]) -> list[dict[str, Any]]:
-    """Each attempt after the first, as the documents have them: `retry_time`, when it began or is due, and `status`.
+    """List the attempts after the first, by the API's original names: `retry_time` (its begin, or due), and `status`.
 
     The status is queued, in_progress, completed, failed or cancelled.
     """
