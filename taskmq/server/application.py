@@ -107,7 +107,7 @@ def build(
                 "identify": identify_signed(identify, known),
                 "sources": known,
                 "settings": settings,
-                "events": EventHub(app),
+                "events": EventHub(app, most=settings.streams_together),
                 "limits": RequestLimits(settings.rate),
                 "oidc": oidc,
             }

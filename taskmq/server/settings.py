@@ -62,6 +62,11 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
     query_time: float = 10.0
     trusted_proxies: str = ""
 
+    @property
+    def streams_together(self) -> int:
+        """So many event streams may be open in all: a quarter of the connections is left for requests."""
+        return self.connections - self.connections // 4
+
     def __post_init__(self) -> None:
         if self.root_path and (not self.root_path.startswith("/") or self.root_path.endswith("/")):
             raise InvalidSetting(

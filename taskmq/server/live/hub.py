@@ -19,6 +19,7 @@ __all__ = ["EventHub", "EventInbox", "HubEvent", "kind_of"]
 
 _REMEMBERED: Final = 1_000
 _BUFFER: Final = 1_000
+_STREAMS: Final = 3_072
 _AGAIN: Final = 5.0
 _LOOK: Final = 1.0
 
@@ -165,14 +166,21 @@ def kind_of(event: Event) -> str:
 class EventHub:
     """Listens while a client does.
 
+    Where all streams are taken, a tenant that has fewer of them gets one of the tenant that has most.
+
+    Args:
+        most: so many streams may be open.
+
     Attributes:
         name: of this run of this server; event ids begin with it.
     """
 
-    def __init__(self, app: TaskMQ) -> None:
+    def __init__(self, app: TaskMQ, *, most: int = _STREAMS) -> None:
         self.name: str = secrets.token_hex(4)
         self._app = app
-        self._subscriptions: set[EventInbox] = set()
+        self._most = most
+        # With the tenant of each, in the order in which they came.
+        self._subscriptions: dict[EventInbox, str] = {}
         # Of streams that want to know how many, by what they want to know of.
         self._counters: dict[Callable[[Event], bool], EventCounter] = {}
         self._users: Counter[str] = Counter()
@@ -198,13 +206,27 @@ class EventHub:
         """How many streams the user has open."""
         return self._users[user]
 
+    def has_room(self, tenant: str) -> bool:
+        """Whether a tenant may have one more stream: there is room, or a tenant that has more gives one up."""
+        if len(self._subscriptions) < self._most:
+            return True
+        counts = self._open_of_tenants()
+        return counts.total() < self._most or counts[tenant] + 1 < max(counts.values())
+
     @asynccontextmanager
     async def subscribed(
-        self, user: str, fits: Callable[[Event], bool], *, last_id: str | None = None, is_counting: bool = False
+        self,
+        user: str,
+        fits: Callable[[Event], bool],
+        *,
+        tenant: str = "",
+        last_id: str | None = None,
+        is_counting: bool = False,
     ) -> AsyncGenerator[tuple[EventInbox, bool]]:
         """A subscription while the block runs, and whether events may be missing between `last_id` and its first.
 
         Args:
+            tenant: whose stream it is; "": of the instance.
             fits: streams that count by equal ones share what is counted.
         """
         subscription = EventInbox(fits, self._counters.setdefault(fits, EventCounter(fits)) if is_counting else None)
@@ -213,7 +235,8 @@ class EventHub:
         elif self._listening is None or self._listening.done():
             self._begin()
         has_gap = not self._replay(subscription, last_id)
-        self._subscriptions.add(subscription)
+        self._make_room()
+        self._subscriptions[subscription] = tenant
         self._users[user] += 1
         counter = subscription.counter
         if counter is not None:
@@ -221,7 +244,7 @@ class EventHub:
         try:
             yield subscription, has_gap
         finally:
-            self._subscriptions.discard(subscription)
+            del self._subscriptions[subscription]
             if counter is not None:
                 counter.readers -= 1
                 if not counter.readers:
@@ -254,6 +277,18 @@ class EventHub:
         """Let the broker go."""
         self.close()
         await self._tasks.aclose()
+
+    def _open_of_tenants(self) -> Counter[str]:
+        """How many streams each tenant has, without those that are about to end."""
+        return Counter(tenant for inbox, tenant in self._subscriptions.items() if not inbox.is_over)
+
+    def _make_room(self) -> None:
+        """End the last stream of the tenant that has most, where there is no room for one more."""
+        if len(self._subscriptions) < self._most or (counts := self._open_of_tenants()).total() < self._most:
+            return
+        ((largest, _),) = counts.most_common(1)
+        theirs = (inbox for inbox, tenant in reversed(self._subscriptions.items()) if tenant == largest)
+        next(inbox for inbox in theirs if not inbox.is_over).end()
 
     def _replay(self, subscription: EventInbox, last_id: str | None) -> bool:
         """Give what came after that event; whether nothing is missing."""

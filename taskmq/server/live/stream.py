@@ -60,6 +60,9 @@ async def follow_events(
     most = request.app.state["settings"].streams
     if hub.streams_of(caller.identity.user_id) >= most:
         raise Problem(429, "too_many_streams", f"you have {most} streams open", headers={"Retry-After": "5"})
+    if not hub.has_room(caller.tenant or ""):
+        detail = "the server has as many streams open as it can, and your tenant its share of them"
+        raise Problem(429, "too_many_streams", detail, headers={"Retry-After": "5"})
     kinds = None if event is None else frozenset(event.split(","))
     last_id = request.headers.get("last-event-id")
     lines = event_lines(
@@ -101,11 +104,12 @@ async def event_lines(
         every: so many seconds apart it gets how many events there were, and not each of them; None: each.
     """
     loop = asyncio.get_running_loop()
-    if hub.streams_of(user) >= most:
+    if hub.streams_of(user) >= most or not hub.has_room(tenant or ""):
         # All of them were let in before the first of them began.
         yield b"retry: 5000\n\n"
         return
-    async with hub.subscribed(user, fits, last_id=last_id, is_counting=every is not None) as (subscription, has_gap):
+    subscribed = hub.subscribed(user, fits, tenant=tenant or "", last_id=last_id, is_counting=every is not None)
+    async with subscribed as (subscription, has_gap):
         yield b"retry: 3000\n\n"
         if has_gap:
             # Who reads everything again for it has to miss nothing of what happens from then on.

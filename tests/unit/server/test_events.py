@@ -3,7 +3,7 @@
 import asyncio
 import json
 import sqlite3
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import AsyncExitStack, closing
 from pathlib import Path
 from typing import Any
@@ -130,6 +130,37 @@ async def test_what_happened_while_nobody_listened_is_a_gap_also_where_somebody_
         hub.subscribed("ann", lambda _: True, last_id=last_id) as (_, has_gap),
     ):
         assert has_gap
+
+
+@run_by(_run)
+async def test_a_tenant_with_fewer_streams_gets_one_of_the_tenant_with_most(app: TaskMQ, idle: EventHub, /) -> None:
+    await idle.aclose()
+    hub = EventHub(app, most=6)
+
+    async def follow(tenant: str) -> AsyncGenerator[bytes] | None:
+        lines = event_lines(
+            hub, f"{tenant}-{hub.streams}", lambda _: True, tenant=tenant, last_id=None, most=10, is_welcome=_always
+        )
+        return lines if await anext(lines) == b"retry: 3000\n\n" else None
+
+    greedy = [await follow("greedy") for _ in range(6)]
+    assert not hub.has_room("greedy")
+    assert await follow("greedy") is None
+
+    first = [await follow("small") for _ in range(3)]
+
+    assert all(first)
+    # Each has three now: none has more than the other.
+    assert [hub.has_room(tenant) for tenant in ("greedy", "small", "third")] == [False, False, True]
+    for ended in greedy[3:]:
+        assert ended is not None
+        assert [line async for line in ended] == []
+    third = await follow("third")
+    hub._tell(_event(1))
+    for stream in (third, greedy[0]):
+        assert stream is not None
+        assert b'"job_id":"j1"' in await anext(stream)
+    await hub.aclose()
 
 
 @run_by(_run)
