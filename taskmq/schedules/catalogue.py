@@ -488,6 +488,10 @@ class Schedules(Mapping[str, ScheduleEntry]):
         Args:
             start, end: with a time zone; `end` is not later than now.
             dry_run: only say which they are.
+
+        Raises:
+            InvalidOption: there is no such schedule, or the span is not in the past.
+            LimitReached: ten backfills of the schedule are under way.
         """
         call = self.abackfill(name, start, end, dry_run=dry_run)
         return self._producer.sessions.run_sync(call, instead="abackfill")
@@ -507,7 +511,7 @@ class Schedules(Mapping[str, ScheduleEntry]):
         run = "" if dry_run or not instants else f"backfill-{secrets.token_hex(4)}"
         if run:
             backlog = MissedSpan("backfill", run, first - 1, last, now)
-            await self._change(name, lambda record: record.backlogs.append(backlog))
+            await self._change(name, lambda record: record.begin_backfill(backlog, name=name))
         return Backfill(
             run=run,
             instants=[to_datetime(instant) for instant in instants],

@@ -27,7 +27,7 @@ class ScheduleOptions(TypedDict, total=False):
             whatever `catchup` says. Default 30 seconds.
         catchup_window: what was missed longer ago stays missed. Default a day.
         catchup_limit: `all` emits the last so many. Default 100.
-        catchup_rate: and so many a second of each schedule. Default 10.
+        catchup_rate: and so many a second of each schedule, 100 at most. Default 10.
         overlap: what becomes of an occurrence while `max_concurrency` earlier ones wait or run: `allow` (default)
             emits it, `skip` drops it, `buffer_one` and `buffer_all` keep one or all for later, `cancel_other` cancels
             the earlier ones; it starts when they have ended.

@@ -13,7 +13,7 @@ from typing import Final
 import msgspec
 
 from taskmq.contracts.stores import KeptRecord
-from taskmq.errors import StateUnavailable
+from taskmq.errors import LimitReached, StateUnavailable
 
 __all__ = [
     "HISTORY",
@@ -33,6 +33,8 @@ HISTORY: Final = 20
 """So many occurrences are remembered in a record."""
 PENDING_MS: Final = 3_600_000
 """A message that no worker has begun after so long holds no place any more: it may have been purged."""
+
+_MOST_BACKFILLS: Final = 10
 
 
 class OccurrenceClaim(msgspec.Struct, frozen=True, array_like=True):
@@ -127,6 +129,19 @@ class ScheduleRecord(msgspec.Struct, array_like=True):
     def remember(self, emitted: Emitted) -> None:
         """Add to the history, which keeps the last ones."""
         self.history = [*self.history[1 - HISTORY :], emitted]
+
+    def begin_backfill(self, span: MissedSpan, *, name: str) -> None:
+        """Add a backfill to the backlogs of the schedule.
+
+        Raises:
+            LimitReached: ten are under way.
+        """
+        if sum(each.kind == span.kind for each in self.backlogs) >= _MOST_BACKFILLS:
+            raise LimitReached(
+                f"schedule {name!r} has {_MOST_BACKFILLS} backfills under way: wait until one has ended",
+                most=_MOST_BACKFILLS,
+            )
+        self.backlogs = [*self.backlogs, span]
 
     def live(self, now: int) -> list[ActiveRun]:
         """The runs that are not taken for lost."""

@@ -18,6 +18,8 @@ LEASE_MS: Final = 10_000
 
 _MOST_CLAIMS: Final = 32
 _LATE: Final = 1_000
+# Of all backlogs of one schedule: its turn is one transaction, and others of its slot have theirs behind it.
+_MOST_OF_BACKLOGS: Final = 100
 _PACE: Final = 1_000
 # A clock that was set back by more than that was wrong before.
 _CORRECTION: Final = 3_600_000
@@ -194,17 +196,19 @@ class _TurnState:
     def work_off_backlogs(self) -> None:
         """Emit the next few of each backlog."""
         kept: list[MissedSpan] = []
+        left = _MOST_OF_BACKLOGS
         for backlog in self._record.backlogs:
             if backlog.next > self._now:
                 kept.append(backlog)
                 continue
-            limit = self._policy.catchup_rate
+            limit = min(self._policy.catchup_rate, left)
             if self._waits_for_room():
                 limit = min(limit, self._policy.max_concurrency - len(self._record.active))
             if limit <= 0 or len(self._record.claims) >= _MOST_CLAIMS:
                 kept.append(MissedSpan(backlog.kind, backlog.run, backlog.after, backlog.until, self._now + _PACE))
                 continue
             instants, has_more = take_from(self._entry.trigger, after=backlog.after, until=backlog.until, limit=limit)
+            left -= len(instants)
             for instant in instants:
                 self._claim(instant, backlog.kind, backlog.run)
             if has_more:

@@ -27,6 +27,7 @@ from taskmq.scheduler.alerts.receivers import posts_of
 from taskmq.scheduler.alerts.settings import MailServer
 from taskmq.testing import FakeClock
 from taskmq.testing.job_store import MemoryJobStore
+from tests.servers import until
 from tests.unit.scheduler.notice_run import send_next
 from tests.unit.scheduler.site import Site, with_site
 
@@ -538,6 +539,36 @@ def test_eight_notices_are_sent_at_a_time_and_none_holds_up_the_others() -> None
     asyncio.run(main())
 
     assert {each.id: each.next for each in asyncio.run(alerts.notices())} == dict.fromkeys(ids)
+
+
+def test_many_mails_of_a_tenant_leave_the_senders_to_the_mails_of_others() -> None:
+    goes_on = asyncio.Event()
+    alerts = MemoryJobStore(clock=FakeClock(10_000)).history.alerts
+    tenants = ["many"] * 50 + ["one", "other"]
+
+    async def test(server: MailServer) -> None:
+        notices = [
+            _notice("mailto:a@b.c", id=f"n{number}", rule=replace(RULE, tenant=tenant))
+            for number, tenant in enumerate(tenants)
+        ]
+        await alerts.commit([], notices)
+        sender = NoticeSender(alerts, AlertSettings(mail=server))
+
+        async def begun() -> list[str]:
+            return sorted(each.rule.tenant for each in await alerts.notices() if each.tries)
+
+        async def have_three_begun() -> bool:
+            return len(await begun()) >= 3
+
+        async with asyncio.TaskGroup() as group:
+            group.create_task(sender.run())
+            await until(have_three_begun)
+            # The server of mail takes none yet.
+            assert await begun() == ["many", "one", "other"]
+            sender.stop()
+            goes_on.set()
+
+    assert len(_with_mail(test, goes_on=goes_on).mails) == 3
 
 
 def test_the_environment_says_how_people_are_told() -> None:

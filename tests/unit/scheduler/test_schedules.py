@@ -350,6 +350,25 @@ async def test_a_backfill_emits_the_past_again_at_low_priority(stage: Stage, /) 
     assert (await process.app.schedules.astatus("s")).history[-1].kind == "backfill"
 
 
+@run_by(play, _tasks)
+async def test_backfills_without_an_end_make_a_hundred_jobs_a_second_and_others_go_on(stage: Stage, /) -> None:
+    process = await _begun(stage)
+    begin = datetime.fromtimestamp(START / 1000, UTC) - timedelta(days=3650)
+    for number in range(3):
+        name = f"@greedy:s{number}"
+        await _add(process, name, every("1s"), catchup_rate=1_000_000)
+        await process.app.schedules.abackfill(name, begin, begin + timedelta(days=3000))
+    await _add(process, "@small:tick", every("1s"))
+
+    await stage.pass_by(10)
+
+    mine = sorted(_instant(job) for job in stage.model.jobs.values() if job.tenant == "small")
+    assert len(mine) >= 9
+    assert {later - earlier for earlier, later in itertools.pairwise(mine)} == {1000}
+    behind = sum(_instant(job) < -MINUTE for job in stage.model.jobs.values())
+    assert 3 * 900 <= behind <= 3 * 1_200
+
+
 @pytest.mark.parametrize("overlap", ["skip", "buffer_one", "buffer_all", "cancel_other"])
 @pytest.mark.parametrize("most", [1, 2])
 @run_by(play, _tasks)

@@ -7,7 +7,7 @@ import pytest
 from msgspec.structs import replace
 
 from taskmq import TaskMQ, chain
-from taskmq.errors import InvalidOption, ScheduleNotFound
+from taskmq.errors import InvalidOption, LimitReached, ScheduleNotFound
 from taskmq.schedules import Schedules
 from taskmq.schedules.policy import ScheduleOptions, SchedulePolicy
 from taskmq.schedules.triggers import every
@@ -274,6 +274,19 @@ async def test_a_backfill_emits_a_range_again_a_few_a_second_and_a_dry_run_nothi
     assert sizes == [4, 8, 12, 12]
     ids = [message.message_id for queue in ("work", "work.p.low") for message in await stage.app.messages(queue)]
     assert len(set(ids)) == len(ids)
+
+
+@run_by(play, _define)
+async def test_a_schedule_has_no_more_than_ten_backfills_under_way(stage: Stage, /) -> None:
+    schedules = _schedules(stage)
+    await schedules.aadd("hourly", stage.apps[-1].tasks["say"], every("10s"))
+    span = _instant(-50), _instant(0)
+    for _ in range(10):
+        await schedules.abackfill("hourly", *span)
+
+    with pytest.raises(LimitReached, match="'hourly' has 10 backfills under way"):
+        await schedules.abackfill("hourly", *span)
+    assert (await schedules.abackfill("hourly", *span, dry_run=True)).run == ""
 
 
 @pytest.mark.parametrize(("start", "end"), [(0, 10_000), (10, 0)])
