@@ -1,7 +1,3 @@
-import itertools
-
-import pytest
-
 from taskmq.model.states import CHANGEABLE, TERMINAL, TRANSITIONS, UNDERWAY, Cancellation, JobState, can_follow
 
 _STARTS = {JobState.WAITING, JobState.HELD, JobState.SCHEDULED, JobState.QUEUED}
@@ -41,9 +37,8 @@ def test_no_state_follows_itself() -> None:
     assert not [state for state in JobState if can_follow(state, state)]
 
 
-@pytest.mark.parametrize(("before", "after"), [*itertools.product(JobState, JobState)])
-def test_can_follow_reads_the_table(before: JobState, after: JobState) -> None:
-    assert can_follow(before, after) is (after in TRANSITIONS[before])
+def test_can_follow_reads_the_table() -> None:
+    assert {before: {each for each in JobState if can_follow(before, each)} for before in JobState} == TRANSITIONS
 
 
 def test_a_job_runs_only_from_the_queue_and_is_retried_only_from_a_run() -> None:

@@ -25,15 +25,17 @@ def test_a_job_is_ready_once_its_time_has_come(due: int, expected: str) -> None:
     assert ready_state(due, _NOW) == expected
 
 
-@pytest.mark.parametrize(("action", "state", "due"), [*itertools.product(_ACTIONS, _STATES, (_PAST, _NOW, _FUTURE))])
-def test_every_decision_is_a_step_that_the_table_allows(action: Action, state: JobState, due: int) -> None:
-    decision = decide(action, state, due=due, now=_NOW)
+def _is_sound(decision: Decision | Refusal, state: JobState) -> bool:
+    if isinstance(decision, Refusal):
+        return bool(decision.reason)
+    return decision.state is state or (can_follow(state, decision.state) and not decision.is_request)
 
-    if isinstance(decision, Decision):
-        assert decision.state is state or can_follow(state, decision.state)
-        assert not decision.is_request or decision.state is state
-    else:
-        assert decision.reason
+
+def test_every_decision_is_a_step_that_the_table_allows() -> None:
+    asked = itertools.product(_ACTIONS, _STATES, (_PAST, _NOW, _FUTURE))
+    decisions = [(*each, decide(each[0], each[1], due=each[2], now=_NOW)) for each in asked]
+
+    assert [each for each in decisions if not _is_sound(each[3], each[1])] == []
 
 
 @pytest.mark.parametrize(("action", "state"), [*itertools.product(_ACTIONS, sorted(TERMINAL))])
