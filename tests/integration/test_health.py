@@ -1,7 +1,7 @@
 """The health of each part as the API shows it, over a real RabbitMQ, Redis and PostgreSQL that hang and go away."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
 from typing import Any, cast
 from urllib.parse import urlsplit
@@ -60,7 +60,7 @@ def ways(amqp_url: str, redis_url: str, job_store_url: str) -> Iterator[_Ways]:
 
 
 @asynccontextmanager
-async def _served(ways: _Ways) -> AsyncIterator[_Health]:
+async def _served(ways: _Ways) -> AsyncGenerator[_Health]:
     """Serve the app; the parts by name, as somebody sees them who is not signed in."""
     served = build(ways.app())
     async with AsyncExitStack() as stack:

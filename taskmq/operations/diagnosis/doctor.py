@@ -45,25 +45,28 @@ class Examination(NamedTuple):
 async def examine(app: TaskMQ, *, watch: Duration = 0) -> Examination:
     """Look at an app's settings, broker, state, store and queues; changes nothing and raises nothing of theirs.
 
+    A part that does not answer is a problem, and the others are looked at all the same.
+
     Args:
         watch: look a second time after so long: shows what is stuck on its way out of a queue.
     """
     findings = [Finding("ok", "python", platform.python_version()), *_settings(app)]
-    try:
-        async with app:
-            findings += [finding async for finding in _broker(app, parse_seconds(watch, what="watch"))]
-            findings += [finding async for finding in _state(app)]
-            findings += [finding async for finding in _store(app)]
-    except BrokerUnavailable as error:
-        findings.append(Finding("problem", "broker", str(error), "is it running, and is the URL right? --url"))
-        return Examination(findings, is_complete=False)
-    except StateUnavailable as error:
-        findings.append(Finding("problem", "state", str(error), "is it running, and is the URL right? --state"))
-        return Examination(findings, is_complete=False)
-    except StoreUnavailable as error:
-        findings.append(Finding("problem", "store", str(error), "is it running, and is the URL right? --store"))
-        return Examination(findings, is_complete=False)
-    return Examination(findings, is_complete=True)
+    is_complete = True
+    parts = (
+        ("broker", _broker(app, parse_seconds(watch, what="watch")), "--url"),
+        ("state", _state(app), "--state"),
+        ("store", _store(app), "--store"),
+    )
+    async with app:
+        for part, looks, option in parts:
+            try:
+                async for finding in looks:
+                    findings.append(finding)  # noqa: PERF401 - what came before the error counts
+            except (BrokerUnavailable, StateUnavailable, StoreUnavailable) as error:
+                is_complete = False
+                remedy = f"is it running, and is the URL right? {option}"
+                findings.append(Finding("problem", part, str(error), remedy))
+    return Examination(findings, is_complete=is_complete)
 
 
 def _settings(app: TaskMQ) -> list[Finding]:

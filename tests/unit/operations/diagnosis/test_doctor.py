@@ -94,6 +94,21 @@ def test_a_broker_that_cannot_be_reached_is_a_finding() -> None:
     assert "S3CRET" not in str(examination.findings)
 
 
+async def test_each_part_that_is_away_is_named_and_the_others_are_examined(tmp_path: Path) -> None:
+    store = f"sqlite:///{tmp_path}/jobs.db"
+    app = TaskMQ("amqp://127.0.0.1:1/", state="redis://127.0.0.1:1/0", store=store, send_timeout="1s")
+
+    examination = await examine(app)
+
+    assert not examination.is_complete
+    problems = {each.about: each.remedy for each in examination.findings if each.level == "problem"}
+    assert problems == {
+        "broker": "is it running, and is the URL right? --url",
+        "state": "is it running, and is the URL right? --state",
+    }
+    assert any(each.about == "store" and each.finding.startswith("SQLite 3.") for each in examination.findings)
+
+
 # The store
 
 
