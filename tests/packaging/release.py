@@ -31,7 +31,7 @@ from taskmq.testing import Harness
 
 app = TaskMQ("memory://")
 
-@app.task
+@app.task(name="double")
 def double(number: int) -> int:
     return 2 * number
 
