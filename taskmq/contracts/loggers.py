@@ -12,7 +12,7 @@ import sys
 import threading
 import time
 import traceback
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from taskmq.errors import SoftTimeout, TaskMQError
 from taskmq.model.outcome import frames_of, message_of, type_name
@@ -104,12 +104,15 @@ def _readable(argument: object) -> object:
 
 def _writable(given: Any) -> Any:
     """What a line is to show as its traceback; another error with the same frames where this one has no form."""
+    error: BaseException | None
     if issubclass(type(given), BaseException):
         error = given
+    elif isinstance(given, tuple):
+        _, error, _ = cast("tuple[Any, BaseException | None, Any]", given)
     else:
-        error = given[1] if isinstance(given, tuple) else sys.exc_info()[1] if given else None
+        error = sys.exc_info()[1] if given else None
     if error is None:
-        return given
+        return cast("Any", given)
     try:
         "".join(traceback.format_exception(error))
     except (SoftTimeout, KeyboardInterrupt):
@@ -117,7 +120,7 @@ def _writable(given: Any) -> Any:
     except BaseException:  # noqa: BLE001 - as above
         words = f"{type_name(error)}: (what else there is to its traceback cannot be written)"
         return TaskMQError(words).with_traceback(frames_of(error))
-    return given
+    return cast("Any", given)
 
 
 class _Complaint:
