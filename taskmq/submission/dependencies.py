@@ -46,7 +46,8 @@ async def upstream_again(
         JobConflict: it never ran, since another one has not ended as it had to, and that one was not retried.
     """
     depends_on = () if record.detail is None else record.detail.depends_on
-    has_run = record.state not in (JobState.UPSTREAM_FAILED, JobState.SKIPPED)
+    # One that was cancelled or has expired while it waited has never had what it waited for.
+    has_run = record.token > 0 and record.state not in (JobState.UPSTREAM_FAILED, JobState.SKIPPED)
     found: dict[str, JobDependency] = {}
     for each in depends_on:
         other = await get(each.id)

@@ -225,7 +225,7 @@ class JobModel(Branching):
         job_id, until = self._unique.get(name, ("", 0))
         if (job := self.jobs.get(job_id)) is None:
             return None
-        has_run = job.attempt > 1 or job.started is not None
+        has_run = job.attempt > 1 or job.first_started is not None
         return KeyHolder(job.id, job.state, job.version, has_run, until)
 
     def find_key(self, tenant: str, key: str) -> str | None:

@@ -7,6 +7,7 @@ import pytest
 from taskmq.contracts.identity import Actor, AuditFilter
 from taskmq.errors import InvalidOption, JobConflict
 from taskmq.model.identity import EVERYTHING_OF_ALL
+from taskmq.model.jobs.changes import RetryMode
 from taskmq.model.jobs.filters import JobFilter
 from taskmq.model.states import JobState
 from tests.coroutines import run_by
@@ -200,3 +201,17 @@ async def test_what_waited_runs_again_behind_what_it_waited_for(shop: Shop, /) -
     await shop.jobs.arelease(again.id)
 
     assert await asyncio.gather(*(job.aresult(timeout=60) for job in (again, second, repeated))) == ["done", 2, 4]
+
+
+@pytest.mark.parametrize("mode", ["resume", "new"])
+@run_by(in_shop)
+async def test_a_job_that_was_cancelled_while_it_waited_still_needs_what_it_waited_for(
+    shop: Shop, /, mode: RetryMode
+) -> None:
+    first = await shop.jobs.asubmit("end", "reject", delay="10s")
+    waiting = await shop.jobs.asubmit("double", 1, depends_on=[first])
+    await waiting.acancel()
+    await first.aoutcome(timeout=60)
+
+    with pytest.raises(JobConflict, match="retry that one first, or clone this one"):
+        await shop.jobs.aretry(waiting.id, mode=mode)

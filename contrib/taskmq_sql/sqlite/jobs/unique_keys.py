@@ -13,7 +13,7 @@ __all__ = ["claim", "drop_keys"]
 
 _HOLDER: Final = """
     SELECT u.id, u.until, coalesce(j.state, h.state), coalesce(j.version, h.version),
-        coalesce(j.attempt > 1 OR j.started IS NOT NULL, 1)
+        coalesce(j.attempt > 1 OR coalesce(j.first_started, j.started) IS NOT NULL, 1)
     FROM unique_key AS u LEFT JOIN job AS j ON j.id = u.id LEFT JOIN job_history AS h ON h.id = u.id
     WHERE u.name = ?
 """

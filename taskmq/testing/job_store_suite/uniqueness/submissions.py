@@ -8,7 +8,7 @@ from taskmq.model.jobs.reports import ReportKind
 from taskmq.model.jobs.uniqueness import UniqueKey
 from taskmq.model.states import CHANGEABLE, TERMINAL, JobState
 from taskmq.testing.job_store_suite.case import JobStoreCase
-from taskmq.testing.job_store_suite.driver import HOUR
+from taskmq.testing.job_store_suite.driver import HOUR, error
 from taskmq.testing.runner import case
 
 __all__ = ["UniqueJobs", "duplicate_of", "unique"]
@@ -62,6 +62,30 @@ class UniqueJobs(JobStoreCase):
 
             assert await driver.submitted(unique=key) == duplicate_of(second), state
             assert await driver.state(job) is state
+
+    @case
+    async def test_a_key_stays_free_when_the_run_that_freed_it_was_interrupted(self) -> None:
+        driver = self.driver()
+
+        for kind in ("interrupted", "snoozed"):
+            key = unique(name=f"of {kind}")
+            job = await driver.dispatched(unique=key, queue=kind)
+            begun = await driver.accepted(job, "started", started=await driver.store.now_ms())
+            await driver.accepted(job, kind, started=begun.started, delay=HOUR, error=error("away"))
+            # At its worker once more: what says that it has begun is of the run before.
+            await driver.again(job)
+
+            assert (await driver.submitted(unique=key)).is_new, kind
+            assert await driver.state(job) is JobState.DISPATCHED
+
+    @case
+    async def test_a_key_is_taken_while_its_job_was_only_turned_back(self) -> None:
+        driver = self.driver()
+        key = unique()
+        job = await driver.dispatched(unique=key)
+        await driver.accepted(job, "snoozed", delay=HOUR, limited=True)
+
+        assert await driver.submitted(unique=key) == duplicate_of(await driver.read(job))
 
     @case
     async def test_a_key_of_running_jobs_is_free_once_its_job_has_ended_in_whatever_way(self) -> None:
