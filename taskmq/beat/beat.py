@@ -23,6 +23,7 @@ from taskmq.errors import SendError, StateUnavailable, TooLarge, UnsupportedFeat
 from taskmq.model.envelope import LAST_INSTANT
 from taskmq.model.telemetry.metrics import BeatSnapshot
 from taskmq.schedules import ScheduleEntry
+from taskmq.schedules.definition import check_without_store
 from taskmq.schedules.occurrence import due_instant
 from taskmq.schedules.record import OccurrenceClaim, ScheduleRecord
 from taskmq.schedules.status import OccurrenceCounts
@@ -86,7 +87,9 @@ class Beat:
     Of an app with a job store it only looks for what reactions wait for: schedulers fire its schedules.
 
     Raises:
-        UnsupportedFeature: the app has no state to share claims in; or a job store, and no reactions.
+        UnsupportedFeature: the app has no state to share claims in; or a job store, and no reactions; or it has no
+            job store, and a reaction calls a task with `lane="store"`.
+        InvalidOption: it has no job store, and a schedule of its code calls such a task.
     """
 
     def __init__(self, app: TaskMQ) -> None:
@@ -98,6 +101,10 @@ class Beat:
                 f"beat is not for app {app.name!r}: it has a job store, so `taskmq scheduler` fires its schedules, "
                 "and both would fire each of them. Stop all beats, run `taskmq store import` once, start schedulers"
             )
+        if self._fires:
+            for entry in app.schedules.values():
+                check_without_store(entry)
+            app.reactions.check_lanes(at_beat=True)
         self._app = app
         self._replica = Replica(app.name, f"{socket.gethostname()}:{os.getpid()}:{uuid.uuid4().hex[:8]}")
         self._emitter = Emitter(app)

@@ -8,7 +8,7 @@ from taskmq.app import TaskMQ
 from taskmq.contracts.stores import ScheduleStore
 from taskmq.errors import TaskMQError
 from taskmq.schedules import ScheduleEntry
-from taskmq.schedules.definition import read_definition
+from taskmq.schedules.definition import check_not_unique, check_without_store, read_definition
 
 __all__ = ["ScheduleIndex"]
 
@@ -57,6 +57,11 @@ class ScheduleIndex:
         if definition is None:
             return
         try:
-            self._entries[name] = read_definition(definition, name=name, tasks=self._app.tasks)
+            entry = read_definition(definition, name=name, tasks=self._app.tasks)
+            # Its task may have got these options since it was kept.
+            check_not_unique(entry)
+            check_without_store(entry)
         except TaskMQError as error:
             _log.error("schedule %s is not emitted by this beat: %s", name, error)
+        else:
+            self._entries[name] = entry

@@ -150,7 +150,8 @@ class CallOptions(TypedDict, total=False):
         job_id: the job's id, up to 255 bytes, and not one that begins with "taskmq:", as those do which follow from
             schedules and events. With a state, an id that is sent twice is one job. Default: a new
             time-ordered UUID.
-        headers: further headers of the message, few and short. Default: none.
+        headers: further headers of the message, few and short. Not of jobs of the store, for which there is `meta`.
+            Default: none.
     """
 
     queue: str

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from taskmq.client.producer import Producer
 from taskmq.contracts.stores import require_store
-from taskmq.errors import InvalidArguments, InvalidOption
+from taskmq.errors import InvalidArguments, InvalidOption, UnsupportedFeature
 from taskmq.model.keys import reaction_record_key
 from taskmq.model.states import JobState
 from taskmq.model.units import Duration, parse_duration, to_datetime, to_ms
@@ -169,6 +169,21 @@ class Reactions(Mapping[str, Reaction]):
                             "task; for events of other apps use a topic exchange and message()"
                         )
         return found
+
+    def check_lanes(self, *, at_beat: bool) -> None:
+        """Return if a process without a job store can make the calls of its reactions.
+
+        Args:
+            at_beat: those for which a beat looks; else those that workers make when jobs end.
+
+        Raises:
+            UnsupportedFeature: some go to the store.
+        """
+        called = [each.task for each in self.values() if each.needs_beat == at_beat]
+        if stored := sorted({task.name for task in called if task.call_plan.lane == "store"}):
+            raise UnsupportedFeature(
+                f"reactions call tasks with lane='store', and the app has no store: {', '.join(stored)}"
+            )
 
     def status(self, name: str) -> ReactionStatus:
         """What a reaction has so far, for one that has to remember something.

@@ -28,7 +28,9 @@ __all__ = [
     "ScheduleEntry",
     "StoredRule",
     "check_arguments",
+    "check_not_unique",
     "check_schedule_name",
+    "check_without_store",
     "read_definition",
     "read_stored",
     "rule_of",
@@ -145,6 +147,7 @@ def check_arguments(entry: ScheduleEntry, content_type: str) -> None:
                 "workflows of a schedule run"
             )
         return
+    check_not_unique(entry)
     args, kwargs = entry.args, dict(entry.kwargs)
     try:
         encoded = entry.task.signature.encode(args, kwargs, content_type)
@@ -155,6 +158,32 @@ def check_arguments(entry: ScheduleEntry, content_type: str) -> None:
     except InvalidArguments as error:
         what = "these arguments" if args or kwargs else "without arguments"
         raise InvalidOption(f"schedule {entry.name!r}: the task must run {what}: {error}") from error
+
+
+def check_not_unique(entry: ScheduleEntry) -> None:
+    """Refuse a schedule of a task whose calls are unique.
+
+    Raises:
+        InvalidOption: its task says so.
+    """
+    if entry.workflow is None and entry.task.plan.unique is not None:
+        raise InvalidOption(
+            f"schedule {entry.name!r}: task {entry.task.name} has unique=, by which its occurrences would be dropped "
+            "unseen: leave it out, and say overlap='skip' of the schedule"
+        )
+
+
+def check_without_store(entry: ScheduleEntry) -> None:
+    """Refuse a schedule whose calls go to the job store, of an app that has none.
+
+    Raises:
+        InvalidOption: its task says so.
+    """
+    if entry.workflow is None and entry.task.call_plan.lane == "store":
+        raise InvalidOption(
+            f"schedule {entry.name!r}: task {entry.task.name} has lane='store', and the app has no store, so a beat "
+            "would send its calls to the broker: give the app a store and run `taskmq scheduler`, or leave lane= out"
+        )
 
 
 def write_definition(entry: ScheduleEntry) -> bytes:

@@ -8,7 +8,7 @@ from taskmq.errors import InvalidOption
 from taskmq.middleware.chain import Sending
 from taskmq.model.clock import Clock
 from taskmq.model.keys import schedule_record_key
-from taskmq.schedules.definition import ScheduleEntry, write_definition
+from taskmq.schedules.definition import ScheduleEntry, check_without_store, write_definition
 from taskmq.schedules.record import ScheduleRecord, decode_record
 from taskmq.schedules.record_access import change_record
 from taskmq.schedules.status import Occurrence
@@ -79,6 +79,7 @@ class StateRecords:
     def written(self, entry: ScheduleEntry, call: Sending | None = None) -> bytes:  # noqa: ARG002 - beats know no definitions
         if entry.tenant:
             raise InvalidOption(f"schedule {entry.name!r}: schedules of tenants are for apps with a job store")
+        check_without_store(entry)
         return write_definition(entry)
 
     async def define(self, name: str, *, before: bytes | None, after: bytes | None) -> bool:

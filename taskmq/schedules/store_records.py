@@ -13,7 +13,7 @@ from taskmq.errors import EncodeError, InvalidOption
 from taskmq.middleware.chain import Sending
 from taskmq.model.envelope import LAST_INSTANT
 from taskmq.run.context import current_context
-from taskmq.schedules.definition import ScheduleEntry, write_stored
+from taskmq.schedules.definition import ScheduleEntry, check_not_unique, write_stored
 from taskmq.schedules.record import ActiveRun, Emitted, ScheduleRecord, decode_record, encode_record
 from taskmq.schedules.status import Occurrence
 
@@ -54,6 +54,7 @@ class StoredRecords:
     def written(self, entry: ScheduleEntry, call: Sending | None = None) -> bytes:
         if entry.workflow is not None:
             return write_stored(entry, None)
+        check_not_unique(entry)
         if call is None:
             token = current_context.set(None)
             try:
@@ -66,11 +67,6 @@ class StoredRecords:
                 call.envelope = replace(call.envelope, args=args, kwargs=kwargs)
             finally:
                 current_context.reset(token)
-        if call.unique is not None:
-            raise InvalidOption(
-                f"schedule {entry.name!r}: task {entry.task.name} has unique=, by which its occurrences would be "
-                "dropped unseen: leave it out, and say overlap='skip' of the schedule"
-            )
         if self._producer.queue(call.queue).ordered is not None:
             raise InvalidOption(
                 f"schedule {entry.name!r}: queue {call.queue!r} is ordered, and jobs of the store cannot be"

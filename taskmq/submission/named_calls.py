@@ -156,7 +156,7 @@ class NamedCall:
         compared = None
         if plan.job_id is not None:
             compared = msgspec.Raw(canonical_json(list(args))), msgspec.Raw(canonical_json(dict(kwargs)))
-        return Sending(envelope, plan.queue, JSON, submission=submission_of(plan, compared=compared))
+        return Sending(envelope, plan.queue, JSON, submission=submission_of(plan, compared=compared, task=self.task))
 
 
 class NamedCalls:

@@ -140,8 +140,17 @@ def plan_job(base: CallPlan, options: Mapping[str, Any], *, task: str) -> CallPl
     return replace(plan, **changes) if isinstance(plan, JobPlan) else JobPlan(**structs.asdict(plan), **changes)
 
 
-def submission_of(plan: CallPlan, *, compared: tuple[msgspec.Raw, msgspec.Raw] | None) -> Submission:
-    """Build what the store gets of a call beside its envelope."""
+def submission_of(plan: CallPlan, *, compared: tuple[msgspec.Raw, msgspec.Raw] | None, task: str) -> Submission:
+    """Build what the store gets of a call beside its envelope.
+
+    Raises:
+        InvalidOption: the call has headers of a message, which the store does not keep.
+    """
+    if plan.headers:
+        raise InvalidOption(
+            f"task {task}: headers= are of a message, and this call goes to the store: say meta=, which travels with "
+            "the job"
+        )
     of_job = plan if isinstance(plan, JobPlan) else _NO_JOB_PLAN
     return Submission(
         job_id=plan.job_id,

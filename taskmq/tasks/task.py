@@ -380,7 +380,7 @@ class Call(CeleryHints, Generic[P, R_co]):
         if is_stored:
             raws = raw_args, raw_kwargs
             compared = None if plan.job_id is None else task.signature.canonical(args, kwargs, raws)
-            submission = submission_of(plan, compared=compared)
+            submission = submission_of(plan, compared=compared, task=task.name)
         elif isinstance(plan, JobPlan):
             raise refused_by_broker(task.name)
         order_key = plan.order_key

@@ -105,6 +105,9 @@ def check_tasks(app: TaskMQ) -> None:
         UnsupportedFeature: a task needs what the app has not configured.
     """
     check_shared([(task.name, limit) for task in app.tasks.values() for limit in task.limits])
+    if app.sessions.store_url is None:
+        # Else no job whose end a reaction waits for could ever be settled.
+        app.reactions.check_lanes(at_beat=False)
     if app.sessions.state_url is None:
         if app.sessions.delay == "state":
             raise UnsupportedFeature("delay='state' needs a state, and the app has none")

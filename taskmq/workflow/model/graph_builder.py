@@ -141,6 +141,11 @@ class GraphBuilder:
             raise InvalidOption(
                 f"task {task.name}: ack='early' may lose a run with its worker, and its workflow would never end"
             )
+        if task.plan.unique is not None:
+            raise InvalidOption(
+                f"task {task.name}: unique= could leave a step without a job, and its workflow would never end: let "
+                "the step call a task without it; the workflow is one by its flow_id"
+            )
         options = dict(call.options)
         max_attempts: Any = options.pop("max_attempts", None)
         if max_attempts is not None and (not isinstance(max_attempts, int) or max_attempts < 1):
@@ -148,6 +153,8 @@ class GraphBuilder:
         plan = plan_call(call.plan or task.call_plan, options, task=task.name)
         if plan.job_id is not None:
             raise InvalidOption(f"task {task.name}: job_id is not for steps of workflows, whose jobs have the flow's")
+        if plan.lane == "store":
+            raise InvalidOption(f"task {task.name}: steps of workflows go to the broker: leave lane='store' out")
         order_key, key = plan.order_key, plan.idempotency_key
         if inputs:
             raw_args, raw_kwargs = task.signature.encode_part(

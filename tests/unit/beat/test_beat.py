@@ -5,6 +5,7 @@ import logging
 from collections.abc import Callable, Coroutine
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 import pytest
@@ -14,7 +15,7 @@ from hypothesis import strategies as st
 from taskmq import Context, TaskMQ
 from taskmq.beat import Beat
 from taskmq.contracts.stores import KeptRecord, RecordChange
-from taskmq.errors import UnsupportedFeature
+from taskmq.errors import InvalidOption, UnsupportedFeature
 from taskmq.middleware.chain import Middleware, Sending
 from taskmq.model.envelope import Envelope, decode_envelope
 from taskmq.model.keys import scheduled_job_id
@@ -577,3 +578,42 @@ def test_a_beat_beside_a_job_store_sees_what_reactions_wait_for_and_fires_nothin
         assert await stage.emitted() == []
 
     play(test, define)
+
+
+def test_a_beat_without_a_store_refuses_calls_that_are_for_a_store() -> None:
+    with staged() as app:
+
+        @app.every("1s", name="tick")
+        @app.task(name="tick", lane="store")
+        async def tick() -> None: ...
+
+        with pytest.raises(InvalidOption, match=r"schedule 'tick': task tick has lane='store'"):
+            Beat(app)
+    with staged() as app:
+
+        @app.on(file("/srv/in/*.csv"))
+        @app.task(name="load", lane="store")
+        async def load(arrived: FileArrived) -> None: ...
+
+        with pytest.raises(UnsupportedFeature, match="the app has no store: load"):
+            Beat(app)
+
+
+@pytest.mark.parametrize("options", [{"lane": "store"}, {"unique": True}])
+def test_a_kept_schedule_is_not_emitted_once_its_task_has_such_an_option(
+    options: dict[str, Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    def define(app: TaskMQ, **options: Any) -> None:
+        @app.task(name="load", queue="work", **options)
+        async def load() -> None: ...
+
+    async def test(stage: Stage) -> None:
+        kept = stage.twin()
+        await kept.schedules.aadd("kept", kept.tasks["load"], Every("10s"))
+        await stage.start(define=partial(define, **options))
+        await stage.advance(60)
+
+        assert await stage.emitted() == []
+
+    play(test, define)
+    assert "schedule kept is not emitted by this beat: schedule 'kept': task load has" in caplog.text
