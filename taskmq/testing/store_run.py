@@ -1,12 +1,13 @@
 """A scheduler for tests: no time of its own, no leases to lose, one step whenever something may have moved.
 
-    fire what is due -> let dependents go -> dispatch what is ready -> publish invitations -> reports -> apply
-    -> results into the state
+    fire what is due -> let dependents go -> dispatch what is ready, within quotas and limits -> publish invitations
+    -> reports -> apply -> results into the state
 
 The decisions are the store's, as in production. What `taskmq.scheduler` adds is when to look, how much to dispatch,
 and what to do when something fails: a program's own test is not about that.
 """
 
+import math
 import threading
 from collections.abc import Callable
 from typing import Any, Final
@@ -21,10 +22,11 @@ from taskmq.model.history.logs import LOGS_TASK, decode_logs
 from taskmq.model.jobs.proofs import ReportKey
 from taskmq.model.jobs.reports import Report, decode_reports, invite
 from taskmq.model.outcome import ErrorRecord
-from taskmq.model.states import JobState
+from taskmq.model.states import UNDERWAY, JobState
 from taskmq.model.topology import ReportQueue, jobs_queue, reports_queue
 from taskmq.scheduler.firing import ScheduleTurns
 from taskmq.scheduler.firing.due_loop import StoreClock
+from taskmq.scheduler.gates import GatePassage, Gates, TaskDemands
 from taskmq.scheduler.ledger import public_name
 from taskmq.scheduler.reports import AcceptedEnd, AcceptedResults
 from taskmq.scheduler.slots import HeldLease
@@ -36,8 +38,9 @@ __all__ = ["FailedRun", "SharedJobModel", "StoreRun"]
 
 _MANY: Final = 10_000
 _FOR_EVER: Final = 1e9
-_WAITS: Final = frozenset({JobState.SCHEDULED, JobState.RETRYING})
-_GOES_ON: Final = _WAITS | {JobState.QUEUED, JobState.DISPATCHED, JobState.RUNNING}
+_GOES_ON: Final = (
+    JobState.SCHEDULED, JobState.RETRYING, JobState.QUEUED, JobState.DISPATCHED, JobState.RUNNING,
+)  # fmt: skip
 
 
 class SharedJobModel(JobModel):
@@ -100,6 +103,7 @@ class StoreRun:
         self._arrived: list[Delivery] = []
         self._consumer: Consumer | None = None
         self._epochs: dict[int, int] = {}
+        self._passages: dict[int, GatePassage] = {}
         self._fires = fires
         self._turns: dict[int, ScheduleTurns] = {}
         self._key: ReportKey | None = None
@@ -115,6 +119,9 @@ class StoreRun:
             epoch = await self._dispatching.leases.acquire(slot_key(slot), owner="test", seconds=_FOR_EVER)
             assert isinstance(epoch, int)
             self._epochs[slot] = epoch
+            gates = Gates(TaskDemands(self._app.tasks.by_name.values()))
+            lease = HeldLease(slot, epoch, until=_FOR_EVER)
+            self._passages[slot] = GatePassage(gates, self._dispatching, lease)
         if self._fires:
             await StoredRecords(self._store, self._app.name, self._app.producer).upsert(self._app.schedules)
             self._turns = {slot: self._turns_of(slot, epoch) for slot, epoch in self._epochs.items()}
@@ -152,15 +159,17 @@ class StoreRun:
 
     def waiting(self) -> int:
         """How many jobs go on by themselves, once their time has come."""
-        return sum(job.state in _GOES_ON for job in tuple(self._store.model.jobs.values()))
+        return self._store.model.jobs.count(*_GOES_ON)
 
     @property
     def next_due(self) -> int | None:
-        """Return the time at which the first waiting job is due, or the first schedule."""
+        """Return the time at which the first waiting job is due, the first schedule, or a job behind a limit."""
         model = self._store.model
-        dues = [job.due for job in tuple(model.jobs.values()) if job.state in _WAITS]
+        dues = [job.due for slot in self._epochs for job in model.due(slot, until=LAST_INSTANT, limit=1)]
         for slot in self._turns:
             dues += [row.due for row in model.schedules.due(slot, slots=model.slots, until=LAST_INSTANT, limit=1)]
+        gates = (passage.gates for passage in self._passages.values())
+        dues += [math.ceil(at * 1000) for each in gates if (at := each.next()) != math.inf]
         return min(dues, default=None)
 
     async def _apply(self) -> None:
@@ -175,12 +184,24 @@ class StoreRun:
             applied = await self._dispatching.apply(reports, came_by=self._reports)
             ends: list[AcceptedEnd] = []
             for report, one in zip(reports, applied, strict=True):
+                if one.outcome == "accepted" and one.state not in UNDERWAY:
+                    self._leave(report)
                 if one.outcome == "accepted" and one.state is not None and one.state.is_final:
                     ends.append(AcceptedEnd(report, one.state, None))
                     self._note(report, one.state)
             await self._results.put(ends)
             delivery.ack()
             self.moved += 1
+
+    def _leave(self, report: Report) -> None:
+        """Give back the places that a job has had which no worker has any more."""
+        for passage in self._passages.values():
+            if report.limited:
+                passage.gates.turned_back(report.id, report.delay / 1000, now=self._now())
+            passage.gates.left(report.id)
+
+    def _now(self) -> float:
+        return self._store.clock.now_ms() / 1000
 
     def _note(self, report: Report, state: JobState) -> None:
         if state is JobState.FAILED:
@@ -207,13 +228,18 @@ class StoreRun:
             is_more = released.is_more
 
     async def _dispatch(self, slot: int, epoch: int) -> None:
-        picks = [Pick(lane, _MANY) for lane in await self._dispatching.lanes(slot)]
-        if not picks:
+        passage, now = self._passages[slot], self._now()
+        self.moved += bool(await passage.open_due(lambda _: True, now=now))
+        lanes = await self._dispatching.lanes(slot)
+        if not lanes:
             return
-        self.moved += 1
-        batch = await self._dispatching.dispatch(slot, epoch, picks)
+        picks, has_put, _ = await passage.passed([Pick(lane, _MANY) for lane in lanes], now=now)
+        self.moved += has_put
+        batch = await self._dispatching.dispatch_within(slot, epoch, picks, await self._store.quotas())
         if batch is None:
             return
+        self.moved += 1
+        passage.gates.taken(batch.jobs, now=now)
         for name in dict.fromkeys(job.queue for job in batch.jobs):
             await self._session.declare([self._app.producer.queue(name)])
         for outcome in await self._session.publish_now([self._outgoing(job) for job in batch.jobs]):

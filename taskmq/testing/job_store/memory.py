@@ -6,6 +6,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from msgspec.structs import replace
+
 from taskmq.contracts.finding import Finding
 from taskmq.contracts.jobs import (
     AppliedReport,
@@ -54,9 +56,8 @@ from taskmq.testing.job_store.history import HistoryAtWork, MemoryHistory
 from taskmq.testing.job_store.identity import MemoryIdentities
 from taskmq.testing.job_store.memory_nodes import MemoryNodes
 from taskmq.testing.job_store.model import JobModel
-from taskmq.testing.job_store.repetition import retry
 
-__all__ = ["MemoryJobStore"]
+__all__ = ["MemoryJobStore", "retry"]
 
 _ADDRESS = "memory://jobs"
 
@@ -399,13 +400,30 @@ class _MemorySlotLeases:
             raise StateUnavailable(str(error)) from error
 
 
+def retry(model: JobModel, job: NewJob, update: JobUpdate) -> Submitted | None:
+    """Carry out `JobStore.retry`."""
+    ended = model.jobs.get(update.id)
+    if ended is None or (ended.state, ended.version) != (update.before, update.version):
+        return None
+    if ended.state not in TERMINAL:
+        return None
+    (answer,) = model.submit([job])
+    if answer.is_new:
+        marked = replace(ended, version=ended.version + 1, retried_as=job.id)
+        model.jobs[ended.id] = marked
+        model.note(marked, update.kind, by=update.by, note=update.note)
+        if update.audit is not None:
+            model.identity.note(model.now, [update.audit])
+    return answer
+
+
 def _dispatch_within(
     model: JobModel, slot: int, epoch: int, picks: Sequence[Pick], quotas: Quotas
 ) -> DispatchBatch | None:
     """What `DispatchStore.dispatch_within` does."""
     if not model.leases.has(slot_key(slot), epoch):
         return None
-    running = Counter((job.tenant, _owner_of(job)) for job in model.jobs.values() if job.state in UNDERWAY)
+    running = Counter((job.tenant, _owner_of(job)) for job in model.jobs.in_state(*UNDERWAY))
     book = RunBook(quotas, usage=model.quota_usage, running=running, now=model.now)
     chosen: list[JobRecord] = []
     depths = looked_at(quotas, [(pick.lane.tenant, pick.count) for pick in picks])

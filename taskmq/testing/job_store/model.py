@@ -7,6 +7,7 @@ import itertools
 import random
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Sequence
+from itertools import islice, takewhile
 from typing import Any, Final
 
 import msgspec
@@ -65,6 +66,7 @@ from taskmq.testing.job_store.catalogue import CatalogueModel
 from taskmq.testing.job_store.dependencies import DependencyModel, admitted
 from taskmq.testing.job_store.history import HistoryModel
 from taskmq.testing.job_store.identity import IdentityModel
+from taskmq.testing.job_store.job_table import JobTable
 from taskmq.testing.job_store.leases import LeaseModel
 from taskmq.testing.job_store.match import fits
 from taskmq.testing.job_store.nodes import NodeModel
@@ -117,7 +119,7 @@ class JobModel(Branching):
     def __init__(self, *, slots: int = SLOTS, now: int = 0, dice: random.Random | None = None) -> None:
         self.slots = slots
         self.now = now
-        self.jobs: dict[str, JobRecord] = {}
+        self.jobs = JobTable()
         self.leases = LeaseModel()
         self.identity = IdentityModel()
         self.bulks: dict[str, Bulk] = {}
@@ -144,7 +146,7 @@ class JobModel(Branching):
         self._last_batch = 0
 
     def submit(self, jobs: Sequence[NewJob]) -> list[Submitted]:
-        waiting = Counter(job.tenant for job in self.jobs.values() if job.state is JobState.QUEUED)
+        waiting = Counter(job.tenant for job in self.jobs.in_state(JobState.QUEUED))
         book = QuotaBook(self.quotas, usage=self.quota_usage, queued=waiting, now=self.now)
         answers = admitted(jobs, lambda job: self._submit(job, book))
         self.quota_usage |= book.changed
@@ -330,7 +332,7 @@ class JobModel(Branching):
     def forget_ended(self, ids: Sequence[str]) -> int:
         gone = [job_id for job_id in set(ids) if job_id in self.jobs and self.jobs[job_id].state in TERMINAL]
         for job_id in gone:
-            job = self.jobs.pop(job_id)
+            job = self.jobs.take(job_id)
             if job.key is not None and self._keys.get((job.tenant, job.key), ("", b""))[0] == job_id:
                 del self._keys[job.tenant, job.key]
             self._events.pop(job_id, None)
@@ -371,7 +373,7 @@ class JobModel(Branching):
 
     def _in_lanes(self) -> Iterator[JobRecord]:
         """Those that are ready and wait behind no gate."""
-        return (job for job in self.jobs.values() if job.state is JobState.QUEUED and job.id not in self.gates)
+        return (job for job in self.jobs.in_state(JobState.QUEUED) if job.id not in self.gates)
 
     def dispatch(self, slot: int, epoch: int, picks: Sequence[Pick]) -> DispatchBatch | None:
         if not self._holds(slot, epoch):
@@ -521,11 +523,9 @@ class JobModel(Branching):
         return self.now if report.started is None else report.started + report.ran
 
     def due(self, slot: int, *, until: int, limit: int) -> list[DueJob]:
-        return sorted(
-            DueJob(job.due, job.id, shard_of(job.id))
-            for job in self.jobs.values()
-            if job.state in _WAITS and job.due < until and shard_of(job.id) % self.slots == slot
-        )[:limit]
+        waiting = takewhile(lambda job: job.due < until, self.jobs.by_time())
+        own = (job for job in waiting if shard_of(job.id) % self.slots == slot)
+        return [DueJob(job.due, job.id, shard_of(job.id)) for job in islice(own, limit)]
 
     def fire(self, slot: int, epoch: int, jobs: Sequence[DueJob]) -> set[Lane]:
         lanes: set[Lane] = set()
@@ -555,8 +555,8 @@ class JobModel(Branching):
     def in_flight(self, slot: int, *, dispatched_before: int) -> list[JobRecord]:
         found = [
             replace(job, body=b"")
-            for job in self.jobs.values()
-            if job.state in UNDERWAY and self.slot_of(job.queue) == slot and (job.dispatched or 0) < dispatched_before
+            for job in self.jobs.in_state(*UNDERWAY)
+            if self.slot_of(job.queue) == slot and (job.dispatched or 0) < dispatched_before
         ]
         return sorted(found, key=by_id)
 

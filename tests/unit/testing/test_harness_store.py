@@ -1,16 +1,18 @@
 """Jobs of the store in the harness: submitted, due, retried, changed and listed by the test's own time."""
 
+from collections import defaultdict
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from typing import Any
 from zoneinfo import ZoneInfo
 
 import pytest
 
-from taskmq import Context, RetryPolicy, TaskMQ, chain
+from taskmq import Context, JobFilter, RetryPolicy, TaskMQ, chain
 from taskmq.errors import InvalidOption, JobCancelled, TaskFailed, UnsupportedFeature
 from taskmq.model.jobs.dependencies import DependencyCondition
 from taskmq.model.jobs.filter_text import parse_filter
-from taskmq.model.states import JobState
+from taskmq.model.states import UNDERWAY, JobState
 from taskmq.schedule import cron, every
 from taskmq.testing import Harness
 
@@ -64,6 +66,52 @@ def test_a_task_of_the_store_lane_is_sent_as_any_other_and_may_submit_more(shop:
     assert job.result() == 7
     assert shop.app.job("after 7").result() == 8
     assert shop.app.jobs.count() == 2
+
+
+def test_quotas_of_running_jobs_are_kept_as_a_scheduler_keeps_them() -> None:
+    app, under_way = _watched()
+    with Harness(app) as harness:
+        app.pools.set_quota("acme", running=2)
+        jobs = [app.jobs.submit("work", number, tenant="acme") for number in range(6)]
+        others = [app.jobs.submit("work", number) for number in range(4)]
+        harness.drain()
+
+        assert all(job.state() is JobState.SUCCEEDED for job in (*jobs, *others))
+        assert (max(under_way["acme"]), max(under_way[""])) == (2, 4)
+
+
+def test_jobs_beyond_a_limit_wait_in_the_store_as_with_a_scheduler() -> None:
+    app, under_way = _watched(concurrency=2)
+    with Harness(app) as harness:
+        jobs = [app.jobs.submit("work", number) for number in range(6)]
+        harness.drain()
+
+        assert all(job.state() is JobState.SUCCEEDED for job in jobs)
+        assert max(under_way[""]) == 2
+
+
+def test_jobs_of_a_rate_run_at_its_pace() -> None:
+    app, _ = _watched(rate_limit="1/m")
+    with Harness(app) as harness:
+        began = harness.now
+        jobs = [app.jobs.submit("work", number) for number in range(5)]
+        harness.drain()
+
+        assert all(job.state() is JobState.SUCCEEDED for job in jobs)
+        assert timedelta(seconds=239) < harness.now - began < timedelta(seconds=241)
+
+
+def _watched(**options: Any) -> tuple[TaskMQ, defaultdict[str, list[int]]]:
+    """An app with a task that counts how many jobs of its tenant are at the broker or run."""
+    app = TaskMQ("memory://", store="postgresql://never-reached/db")
+    under_way: defaultdict[str, list[int]] = defaultdict(list)
+
+    @app.task(name="work", queue="work", **options)
+    async def work(context: Context, number: int) -> None:
+        tenant = context.tenant or ""
+        under_way[tenant].append(await app.jobs.acount(JobFilter(tenant=tenant, states=UNDERWAY)))
+
+    return app, under_way
 
 
 def test_a_job_that_is_due_later_runs_at_its_time(shop: Harness) -> None:

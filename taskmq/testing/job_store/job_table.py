@@ -1,0 +1,66 @@
+"""The jobs of a model by their ids, found by their state and by the order of their times as well."""
+
+from bisect import bisect_left, insort
+from collections.abc import Iterator
+from typing import Final, Self
+
+from taskmq.contracts.jobs import JobRecord
+from taskmq.model.states import JobState
+
+__all__ = ["JobTable"]
+
+_WAITS: Final = frozenset({JobState.SCHEDULED, JobState.RETRYING})
+
+
+class JobTable(dict[str, JobRecord]):
+    """Jobs that are put in by assignment, and taken out by `take`."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._by_state: dict[JobState, dict[str, JobRecord]] = {state: {} for state in JobState}
+        # Also times that jobs have had; those are left out when they come first.
+        self._times: list[tuple[int, str]] = []
+
+    def __setitem__(self, job_id: str, job: JobRecord) -> None:
+        if (before := self.get(job_id)) is not None:
+            del self._by_state[before.state][job_id]
+        super().__setitem__(job_id, job)
+        self._by_state[job.state][job_id] = job
+        if job.state in _WAITS:
+            time = (job.due, job_id)
+            place = bisect_left(self._times, time)
+            if self._times[place : place + 1] != [time]:
+                insort(self._times, time)
+
+    def __copy__(self) -> Self:
+        twin = type(self)()
+        dict.update(twin, self)
+        by_state = {state: dict(jobs) for state, jobs in self._by_state.items()}
+        vars(twin).update(_by_state=by_state, _times=list(self._times))
+        return twin
+
+    def take(self, job_id: str) -> JobRecord:
+        """Take the job out, and return it."""
+        job = self.pop(job_id)
+        del self._by_state[job.state][job_id]
+        return job
+
+    def count(self, *states: JobState) -> int:
+        """Count the jobs in any of these states."""
+        return sum(len(self._by_state[state]) for state in states)
+
+    def in_state(self, *states: JobState) -> Iterator[JobRecord]:
+        """Iterate over the jobs in any of these states, in no order."""
+        return (job for state in states for job in self._by_state[state].values())
+
+    def by_time(self) -> Iterator[JobRecord]:
+        """Iterate over the jobs that wait for their time, the earliest first."""
+        while self._times and self._at(self._times[0]) is None:
+            del self._times[0]
+        return (job for time in self._times if (job := self._at(time)) is not None)
+
+    def _at(self, time: tuple[int, str]) -> JobRecord | None:
+        """Return the job of which this is the time."""
+        due, job_id = time
+        job = self.get(job_id)
+        return job if job is not None and job.state in _WAITS and job.due == due else None
