@@ -21,6 +21,7 @@ M = TypeVar("M", bound="Branching")
 
 # What a session, or a connection, of SQLAlchemy says of its transactions.
 _SESSION: Final = ("after_commit", "after_soft_rollback", "after_transaction_create", "after_transaction_end")
+_KINDS: Final = {"postgresql": "asynchronous", "sqlite": "synchronous"}
 _CONNECTION: Final = ("commit", "rollback", "savepoint", "release_savepoint", "rollback_savepoint")
 
 
@@ -40,11 +41,15 @@ class CallerTransactions(Generic[M]):
     Args:
         model: the store's jobs, at its time.
         submit: on a model.
+        of: the URL of the store that this one is in place of: what that one refuses is refused here.
     """
 
-    def __init__(self, model: Callable[[], M], submit: Callable[[M, Sequence[NewJob]], list[Submitted]]) -> None:
+    def __init__(
+        self, model: Callable[[], M], submit: Callable[[M, Sequence[NewJob]], list[Submitted]], *, of: str = ""
+    ) -> None:
         self._model = model
         self._submit = submit
+        self._store = of.partition(":")[0].partition("+")[0]
         self._open: WeakKeyDictionary[Any, _Submissions] = WeakKeyDictionary()
 
     def submit(self, connection: Any, jobs: Sequence[NewJob]) -> list[Submitted]:
@@ -53,7 +58,7 @@ class CallerTransactions(Generic[M]):
         Raises:
             UnsupportedFeature: it does not say when it commits.
         """
-        subject = _subject(connection)
+        subject = self._subject(connection)
         if not subject.in_transaction():
             subject.begin()
         submissions = self._of(subject)
@@ -67,7 +72,27 @@ class CallerTransactions(Generic[M]):
         Raises:
             UnsupportedFeature: as `submit` does.
         """
-        return self._branch(self._of(_subject(connection)))
+        return self._branch(self._of(self._subject(connection)))
+
+    def _subject(self, connection: Any) -> Any:
+        """Return the session or connection below an asynchronous one, which has the events of commits."""
+        subject = getattr(connection, "sync_session", getattr(connection, "sync_connection", connection))
+        kinds = (("sqlalchemy.orm", "Session"), ("sqlalchemy.engine", "Connection"))
+        known = tuple(getattr(sys.modules[module], name) for module, name in kinds if module in sys.modules)
+        if not isinstance(subject, known):
+            raise UnsupportedFeature(
+                f"connection={type(connection).__name__}: in a test, where jobs are kept in memory, they follow the "
+                "transaction of a session or connection of SQLAlchemy; any other does not say when it commits"
+            )
+        if (wanted := _KINDS.get(self._store)) not in (
+            None,
+            "synchronous" if subject is connection else "asynchronous",
+        ):
+            raise UnsupportedFeature(
+                f"connection={type(connection).__name__}: the app's store is one of {self._store}://, which takes "
+                f"{wanted} sessions and connections only, and so does the one of its tests"
+            )
+        return subject
 
     def _of(self, subject: Any) -> "_Submissions":
         if (found := self._open.get(subject)) is None:
@@ -142,21 +167,6 @@ class _Submissions:
 
     def rollback_savepoint(self, connection: Any, name: Any, context: Any) -> None:  # noqa: ARG002 - SQLAlchemy's
         del self.batches[self._stack.pop() if self._stack else 0 :]
-
-
-def _subject(connection: Any) -> Any:
-    """Return the session or connection below an asynchronous one, which has the events of commits."""
-    for name in ("sync_session", "sync_connection"):
-        connection = getattr(connection, name, connection)
-    kinds = (("sqlalchemy.orm", "Session"), ("sqlalchemy.engine", "Connection"))
-    known = tuple(getattr(sys.modules[module], name) for module, name in kinds if module in sys.modules)
-    if isinstance(connection, known):
-        return connection
-    raise UnsupportedFeature(
-        f"connection={type(connection).__name__}: in a test, where jobs are kept in memory, they follow the "
-        "transaction of a session or connection of SQLAlchemy, asynchronous or not; any other does not say when it "
-        "commits"
-    )
 
 
 def _apart(value: Any) -> Any:

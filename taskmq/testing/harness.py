@@ -140,8 +140,8 @@ class Harness:
         # One of an earlier harness on the same app is not this one's.
         sessions.job_store = None
         if has_store:
-            model = SharedJobModel()
-            sessions.job_store = lambda _: MemoryJobStore(model, clock=self.clock)
+            model, of = SharedJobModel(), sessions.store_url or ""
+            sessions.job_store = lambda _: MemoryJobStore(model, clock=self.clock, of=of)
         settings = Settings(url=url, state=url, store=url if has_store else None, origin=origin)
         real = sessions.exchange(settings, self.clock, {})
         sessions.patience = Patience(self._timeout, _ADVICE)

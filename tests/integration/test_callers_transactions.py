@@ -5,13 +5,18 @@ from contextlib import asynccontextmanager, closing
 from pathlib import Path
 from sqlite3 import connect
 from typing import Any
+from urllib.parse import urlsplit
 
 import asyncpg  # pyright: ignore[reportMissingTypeStubs]
+import psycopg
 import pytest
+from django.db.utils import ConnectionHandler
+from sqlalchemy import create_engine
 from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
+from sqlalchemy.orm import Session
 
 from taskmq import Job, TaskMQ
-from taskmq.errors import JobNotFound
+from taskmq.errors import JobNotFound, UnsupportedFeature
 from taskmq.model.states import JobState
 
 pytestmark = pytest.mark.real_time
@@ -152,3 +157,58 @@ async def test_a_unique_call_names_the_one_of_the_same_transaction(store: tuple[
             second = await app.jobs.asubmit(bill, 7, connection=connection)
 
     assert (first.id, second.id) == ("bill-7", "bill-7")
+
+
+@asynccontextmanager
+async def _foreign(kind: str, url: str) -> AsyncIterator[Any]:
+    """Connections of other drivers and programs, each to the store's database."""
+    with_psycopg = url.replace("postgresql://", "postgresql+psycopg://")
+    match kind:
+        case "psycopg.Connection":
+            with psycopg.connect(url) as sync:
+                yield sync
+        case "psycopg.AsyncConnection":
+            async with await psycopg.AsyncConnection.connect(url) as connection:
+                yield connection
+        case "sqlalchemy.Session":
+            engine = create_engine(with_psycopg)
+            with Session(engine) as session:
+                yield session
+            engine.dispose()
+        case "sqlalchemy.AsyncSession over psycopg.AsyncConnection":
+            async_engine = create_async_engine(with_psycopg)
+            async with AsyncSession(async_engine) as session:
+                yield session
+            await async_engine.dispose()
+        case _:
+            parts = urlsplit(url)
+            place = {"NAME": parts.path[1:], "HOST": parts.hostname, "PORT": parts.port, "USER": parts.username}
+            yield ConnectionHandler({"default": {"ENGINE": "django.db.backends.postgresql", **place}})["default"]
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "psycopg.Connection",
+        "psycopg.AsyncConnection",
+        "sqlalchemy.Session",
+        "sqlalchemy.AsyncSession over psycopg.AsyncConnection",
+        "django.DatabaseWrapper",
+    ],
+)
+async def test_connections_that_a_store_in_postgresql_cannot_use_are_refused(job_store_url: str, kind: str) -> None:
+    app, step = _shop(job_store_url)
+    async with app, _foreign(kind, job_store_url) as connection:
+        with pytest.raises(UnsupportedFeature, match=rf"^connection={kind}: jobs are submitted .* docs/web\.md$"):
+            await app.jobs.asubmit(step, 1, connection=connection)
+        assert await app.jobs.acount() == 0
+
+
+async def test_an_asynchronous_session_is_refused_by_a_store_in_a_file(tmp_path: Path) -> None:
+    app, step = _shop(f"sqlite:///{tmp_path}/jobs.db")
+    engine = create_async_engine(f"sqlite+aiosqlite:///{tmp_path}/jobs.db")
+    async with app, AsyncSession(engine) as session:
+        await app.jobs.acount()
+        with pytest.raises(UnsupportedFeature, match="connection=AsyncSession: jobs of a store in a file"):
+            await app.jobs.asubmit(step, 1, connection=session)
+    await engine.dispose()

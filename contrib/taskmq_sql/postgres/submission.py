@@ -42,7 +42,8 @@ insert into taskmq.unique_key (name, until) select name, 0 from unnest($1::text[
 on conflict (name) do update set until = unique_key.until"""
 _HOLDER: Final = """
 select u.id, u.until, coalesce(j.state, h.state) as state, coalesce(j.version, h.version) as version,
-       coalesce(j.attempt > 1 or coalesce(j.first_started, j.started) is not null, true) as has_run, taskmq.now_ms() as now
+       coalesce(j.attempt > 1 or coalesce(j.first_started, j.started) is not null, true) as has_run,
+       taskmq.now_ms() as now
 from (select id, until from taskmq.unique_key where name = $1 offset 0) u
 left join lateral (select state, version, attempt, started, first_started from taskmq.job where id = u.id offset 0) j
 on true

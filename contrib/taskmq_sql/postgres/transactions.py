@@ -22,25 +22,34 @@ _LOCK: Final = "select pg_advisory_xact_lock(7466004)"
 
 
 async def connection_of(given: Any) -> Connection:
-    """Asyncpg's connection below an `AsyncSession` or `AsyncConnection`, in its transaction; or what asyncpg gave.
+    """Return asyncpg's connection below an `AsyncSession` or `AsyncConnection`, in its transaction; or asyncpg's own.
 
     Raises:
         UnsupportedFeature: it is of another kind, or has another driver.
     """
+    kind = _kind(given)
     if isinstance(given, AsyncSession):
         given = await given.connection()
     if isinstance(given, AsyncConnection):
         # SQLAlchemy begins the driver's transaction with the first statement of its own.
         await given.execute(text("select 1"))
         given = (await given.get_raw_connection()).driver_connection
+        kind += f" over {_kind(given)}"
     if isinstance(given, asyncpg.Connection) or isinstance(getattr(given, "_con", None), asyncpg.Connection):
         return cast("Connection", given)
     raise UnsupportedFeature(
-        f"connection={type(given).__name__}: jobs are submitted in the transaction of an AsyncSession, an "
-        "AsyncConnection or a connection of asyncpg to the store's database. A synchronous Session, psycopg and "
-        "Django's connection cannot be used: submit once the transaction has committed (transaction.on_commit in "
-        "Django), or write an outbox, see docs/web.md"
+        f"connection={kind}: jobs are submitted in the transaction of an AsyncSession or AsyncConnection of "
+        "SQLAlchemy over asyncpg (postgresql+asyncpg://...), or of a connection of asyncpg, to the store's database. "
+        "A synchronous Session, psycopg, asynchronous or not, and Django's connection cannot be used: submit once "
+        "the transaction has committed (transaction.on_commit in Django), or write an outbox, see docs/web.md"
     )
+
+
+def _kind(given: object) -> str:
+    """Return the class with its library: several have an `AsyncConnection`."""
+    kind = type(given)
+    library = kind.__module__.partition(".")[0]
+    return kind.__qualname__ if library == "builtins" else f"{library}.{kind.__qualname__}"
 
 
 class PostgresRunner:

@@ -71,6 +71,7 @@ class MemoryJobStore:
     Args:
         model: the jobs; new ones unless it is given.
         clock: the store's; a `FakeClock` unless it is given.
+        of: the URL of the store that it is in place of, which says what `connection=` may be.
 
     Attributes:
         definitions, tasks: what is kept beside jobs, see `taskmq.contracts.jobs.Catalogued`.
@@ -78,7 +79,7 @@ class MemoryJobStore:
         is_reachable: set it to False and every call raises, as in an outage.
     """
 
-    def __init__(self, model: JobModel | None = None, *, clock: Clock | None = None) -> None:
+    def __init__(self, model: JobModel | None = None, *, clock: Clock | None = None, of: str = "") -> None:
         self.model = model or JobModel()
         self.clock: Clock = clock or FakeClock()
         self.is_reachable = True
@@ -87,7 +88,7 @@ class MemoryJobStore:
         self._identity = MemoryIdentities(self.model.identity, look=lambda: self.at_work().now)
         self._bulks = MemoryBulks(self._at_bulks)
         self._schedules = _MemorySchedules(self)
-        self._transactions = CallerTransactions(self._now, lambda model, jobs: model.submit(jobs))
+        self._transactions = CallerTransactions(self._now, lambda model, jobs: model.submit(jobs), of=of)
         self._nodes = MemoryNodes(self.at_work)
         self.definitions = MemoryDefinitions(self._catalogue)
         self.tasks = MemoryTasks(self._catalogue)

@@ -21,10 +21,10 @@ _ENGINE = create_engine("sqlite://")
 
 @pytest.fixture
 def shop() -> Iterator[Harness]:
-    app = TaskMQ("memory://", store="postgresql://never-reached/db")
+    app = TaskMQ("memory://")
     app.task(name="count")(_next)
     app.task(name="once", unique=True)(_next)
-    with Harness(app, timeout="50s") as harness:
+    with Harness(app, timeout="50s", store=True) as harness:
         yield harness
 
 
@@ -183,3 +183,24 @@ def test_a_connection_of_the_driver_s_is_refused(shop: Harness) -> None:
     with pytest.raises(UnsupportedFeature, match="any other does not say when it commits"):
         shop.app.jobs.submit("count", 1, connection=connection)
     connection.close()
+
+
+@pytest.mark.real_time
+@pytest.mark.parametrize(
+    ("store", "taken"), [("postgresql://db/x", "asynchronous"), ("sqlite:///jobs.db", "synchronous")]
+)
+async def test_the_kind_that_the_app_s_own_store_refuses_is_refused_in_its_tests(store: str, taken: str) -> None:
+    app = TaskMQ("memory://", store=store)
+    app.task(name="count")(_next)
+    engine = create_async_engine("sqlite+aiosqlite://")
+    with Harness(app) as harness, Session(_ENGINE) as session:
+        async with AsyncSession(engine) as other:
+            fits, refused = (other, session) if taken == "asynchronous" else (session, other)
+            with pytest.raises(UnsupportedFeature, match=f"which takes {taken} sessions and connections only"):
+                await app.jobs.asubmit("count", 1, connection=refused)
+            await app.jobs.asubmit("count", 1, connection=fits)
+            await other.commit()
+            session.commit()
+        assert await app.jobs.acount() == 1
+        await harness.adrain()
+    await engine.dispose()

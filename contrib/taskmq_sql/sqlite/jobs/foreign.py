@@ -55,14 +55,17 @@ def read_in(connection: Any, read: Callable[[Transaction], T], *, path: Path, no
 def _raw(connection: Any) -> sqlite3.Connection:
     if isinstance(connection, sqlite3.Connection):
         return connection
-    # A session of SQLAlchemy has a connection, that one has the pool's, and that one the driver's.
-    found = connection.connection() if callable(getattr(connection, "connection", None)) else connection
+    # A session of SQLAlchemy has a connection, that one has the pool's, and that one the driver's. An asynchronous
+    # one has another thread's.
+    is_async = hasattr(connection, "sync_session") or hasattr(connection, "sync_connection")
+    has_connection = not is_async and callable(getattr(connection, "connection", None))
+    found = connection.connection() if has_connection else connection
     found = getattr(getattr(found, "connection", None), "driver_connection", None)
     if isinstance(found, sqlite3.Connection):
         return found
     raise UnsupportedFeature(
-        "connection= of a job store on SQLite is a connection of sqlite3, or a synchronous connection or session of"
-        f" SQLAlchemy on it, and this is {type(connection).__name__}"
+        f"connection={type(connection).__name__}: jobs of a store in a file are submitted in the transaction of a "
+        "connection of sqlite3, or of a synchronous connection or session of SQLAlchemy on one"
     )
 
 
