@@ -54,6 +54,14 @@ class DependencyModel(Branching):
             self._unmet[job_id] = unmet
         return bool(unmet)
 
+    def resume(self, job_id: str, upstream: Sequence[tuple[JobDependency, JobState]]) -> bool:
+        """Do what `add` does, for a job that had ended and goes on; others may wait for it still."""
+        if any(job_id in unmet for unmet in self._unmet.values()):
+            self._upstream.add(job_id)
+        else:
+            self._upstream.discard(job_id)
+        return self.add(job_id, upstream)
+
     @property
     def is_behind(self) -> bool:
         """Whether there are ends that were not settled yet."""

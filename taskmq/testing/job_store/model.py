@@ -275,7 +275,7 @@ class JobModel(Branching):
         if job.dispatched is not None:
             self._attempts[job.id].append(last_attempt(job))
         self._outages.pop(job.id, None)
-        live = self.jobs[job.id] = resumed(job, update, waits=self.dependencies.add(job.id, upstream))
+        live = self.jobs[job.id] = resumed(job, update, waits=self.dependencies.resume(job.id, upstream))
         self.note(live, update.kind, by=update.by, note=update.note)
         if update.audit is not None:
             self.identity.note(self.now, [update.audit])

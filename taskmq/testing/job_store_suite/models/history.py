@@ -26,6 +26,7 @@ from taskmq.model.jobs.filters import JobFilter
 from taskmq.model.jobs.reports import Report, ReportKind
 from taskmq.model.states import TERMINAL, UNDERWAY, JobState
 from taskmq.testing.job_store.gates import open_gates, put_behind
+from taskmq.testing.job_store.memory import retry
 from taskmq.testing.job_store.model import JobModel
 from taskmq.testing.job_store.values import shard_of
 from taskmq.testing.job_store_suite.driver import HOUR, LONG, JobDriver, error, later, unlike
@@ -82,6 +83,8 @@ class JobHistory:
             (4, self._release),
             (3, self._put_behind),
             (3, self._open_gates),
+            (3, self._resume),
+            (2, self._repeat),
         )
         chosen = self.dice.choices([do for _, do in steps], weights=[weight for weight, _ in steps])[0]
         where = f"{where}: {chosen.__name__}"
@@ -162,6 +165,38 @@ class JobHistory:
         # What is queued is due: no rule decides otherwise.
         due = {"due": self.model.now} if after is JobState.QUEUED else {}
         return await self._apply_update(self._update(stale, after, kind="change", **due))
+
+    async def _resume(self) -> set[str]:
+        """Let a job go on that has ended, also one that may not, behind those that it waited for and that live."""
+        if (job := self._ended()) is None:
+            return set()
+        before = () if job.detail is None else job.detail.depends_on
+        depends_on = tuple(each for each in before if self.model.jobs[each.id].state not in TERMINAL)
+        stale = replace(job, version=job.version - self.dice.choice((0, 0, 0, 1)))
+        self.bodies += 1
+        update = self._update(
+            stale,
+            JobState.QUEUED,
+            kind="retry",
+            due=self.model.now,
+            body=b'{"task":"b%d"}' % self.bodies,
+            depends_on=depends_on,
+        )
+        return await self._apply_update(update)
+
+    async def _repeat(self) -> set[str]:
+        """Let another job repeat one that has ended."""
+        if (job := self._ended()) is None:
+            return set()
+        copy = await self._new()
+        copy = replace(copy, tenant=job.tenant, detail=JobDetail(retry_of=job.id))
+        stale = replace(job, version=job.version - self.dice.choice((0, 0, 0, 1)))
+        update = self._update(stale, job.state, kind="retry")
+        self.model.now = await self._any().store.now_ms()
+        answer = await self._any().store.retry(copy, update)
+        expected = retry(self.model, copy, update)
+        assert answer == expected, f"{update}: {answer} instead of {expected}"
+        return {job.id} if answer is None else {job.id, answer.id}
 
     def _update(self, job: JobRecord, after: JobState, **fields: Any) -> JobUpdate:
         return JobUpdate(id=job.id, before=job.state, version=job.version, after=after, by="ann", **fields)
@@ -401,6 +436,10 @@ class JobHistory:
     def _job(self) -> JobRecord | None:
         live = [job for job in self.model.jobs.values() if job.state not in TERMINAL]
         return self.dice.choice(live) if live else None
+
+    def _ended(self) -> JobRecord | None:
+        ended = [job for job in self.model.jobs.values() if job.state in TERMINAL]
+        return self.dice.choice(ended) if ended else None
 
     def _lanes(self, queue: str) -> list[Any]:
         return [lane for lane in self.model.lanes(self.model_slot(queue)) if lane.queue == queue]
