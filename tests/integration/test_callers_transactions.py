@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 import asyncpg  # pyright: ignore[reportMissingTypeStubs]
 import psycopg
 import pytest
-from django.db.utils import ConnectionHandler
+from django.db.utils import ConnectionHandler  # type: ignore[import-untyped]
 from sqlalchemy import create_engine
 from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 from sqlalchemy.orm import Session

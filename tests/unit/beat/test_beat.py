@@ -21,6 +21,7 @@ from taskmq.model.envelope import Envelope, decode_envelope
 from taskmq.model.keys import scheduled_job_id
 from taskmq.reactions import FileArrived, file
 from taskmq.run.context import SCHEDULE_DUE, SCHEDULE_NAME, SCHEDULED_FOR, due_instant
+from taskmq.schedule import every
 from taskmq.schedules import ScheduleEntry
 from taskmq.schedules.triggers import Every, jitter_of
 from taskmq.testing import FakeClock
@@ -609,7 +610,7 @@ def test_a_kept_schedule_is_not_emitted_once_its_task_has_such_an_option(
 
     async def test(stage: Stage) -> None:
         kept = stage.twin()
-        await kept.schedules.aadd("kept", kept.tasks["load"], Every("10s"))
+        await kept.schedules.aadd("kept", kept.tasks["load"], every("10s"))
         await stage.start(define=partial(define, **options))
         await stage.advance(60)
 

@@ -45,12 +45,12 @@ _OF_WORKERS: Final = frozenset({
 
 
 def _schedule(app: TaskMQ, task: AnyTask, harness: Harness) -> None:
-    app.schedules.add("hourly", task, every("1h"), args=[7])
+    app.schedules.add("hourly", task, every("1h"), args=(7,))
     harness.advance("90m")
 
 
 def _by_hand(app: TaskMQ, task: AnyTask, harness: Harness) -> None:
-    app.schedules.add("hourly", task, every("1000h"), args=[7])
+    app.schedules.add("hourly", task, every("1000h"), args=(7,))
     app.schedules.run("hourly")
     app.schedules.run("hourly")
 
@@ -74,7 +74,10 @@ def _definition(app: TaskMQ, task: AnyTask, harness: Harness) -> None:
 
 
 def _once(call: Callable[[TaskMQ, AnyTask], object]) -> Door:
-    return lambda app, task, _: call(app, task) and None
+    def door(app: TaskMQ, task: AnyTask, harness: Harness) -> None:
+        call(app, task)
+
+    return door
 
 
 def _twice(call: Callable[[TaskMQ, AnyTask], object]) -> Door:
