@@ -58,7 +58,8 @@ class JobDispatcher:
         sharing: reads what operators have said about turns, which goes before.
         quotas: reads what they have said about quotas, of which some let jobs wait.
         passage: through which jobs of all other queues go, or wait for the limits of their tasks.
-        placer: chooses nodes for the jobs of queues that are `is_placed`.
+        placer: chooses nodes for the jobs of queues that are `is_placed`, and that no operator has paused
+            (`is_paused`).
         unsure: called where the store may have dispatched jobs that are not known here: the next holder of the slot
             gets them.
     """
@@ -77,6 +78,7 @@ class JobDispatcher:
         passage: GatePassage,
         placer: Placer,
         is_placed: Callable[[str], bool],
+        is_paused: Callable[[str], bool],
         unsure: Callable[[], None],
         counts: SchedulerCounts,
     ) -> None:
@@ -90,6 +92,7 @@ class JobDispatcher:
         self._has_taken_over = False
         self._placer = placer
         self._is_placed = is_placed
+        self._is_paused = is_paused
         self._unsure = unsure
         self._counts = counts
         self._shares = Shares()
@@ -395,7 +398,8 @@ class JobDispatcher:
 
     def _room_of_nodes(self, queue: str) -> int:
         """Of a queue whose jobs are placed: the nodes say what fits, so any number may be looked at."""
-        return _BATCH if self._is_placed(queue) and not self._publisher.is_paused(queue) else 0
+        is_held = self._is_paused(queue) or self._publisher.is_paused(queue)
+        return _BATCH if self._is_placed(queue) and not is_held else 0
 
     def _window(self, queue: str) -> Window:
         found = self._windows.get(queue)

@@ -56,6 +56,7 @@ class HeldSlot:
 
     Args:
         clock, pace, proofs: of all slots of this process.
+        is_paused: whether operators have paused a queue whose jobs are placed on nodes.
         fired: called with lanes, of whichever slot, that have got jobs which are ready.
         again: called with a job, its queue, and the seconds after which it is to run again; 0: it is ready.
         upstream_ended: called when jobs have ended that others wait for.
@@ -71,6 +72,7 @@ class HeldSlot:
         clock: StoreClock,
         pace: FiringPace,
         proofs: InvitationProofs,
+        is_paused: Callable[[str], bool],
         fired: Callable[[set[Lane]], None],
         again: Callable[[str, str, float], None],
         upstream_ended: Callable[[], None],
@@ -112,6 +114,7 @@ class HeldSlot:
             passage=GatePassage(Gates(TaskDemands(app.tasks.by_name.values())), store.dispatching, lease),
             placer=placer,
             is_placed=self._is_placed,
+            is_paused=is_paused,
             unsure=self.stop,
             counts=counts,
         )

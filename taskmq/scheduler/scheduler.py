@@ -28,6 +28,7 @@ from taskmq.scheduler.firing.due_loop import FiringPace, StoreClock
 from taskmq.scheduler.held_slot import HeldSlot
 from taskmq.scheduler.history import RunHistory
 from taskmq.scheduler.nodes import NodeRegistrar
+from taskmq.scheduler.pauses import PlacedPauses
 from taskmq.scheduler.proofs import InvitationProofs
 from taskmq.scheduler.signals import LiveWorkers, Signals
 from taskmq.scheduler.slots import HeldLease, SlotLeases
@@ -99,6 +100,7 @@ class Scheduler:
         self._signals: Signals | None = None
         self._releases: DependentReleases | None = None
         self._proofs: InvitationProofs | None = None
+        self._pauses: PlacedPauses | None = None
 
     def __repr__(self) -> str:
         return f"<Scheduler {self._me} slots={sorted(self._held)}>"
@@ -145,6 +147,10 @@ class Scheduler:
                 refused=self._refused,
             )
             releases = self._releases = DependentReleases(store, fired=self._released)
+            states = session.stores.schedules
+            if states is not None and any(queue.placed for queue in self._app.tasks.queues):
+                self._pauses = PlacedPauses(states, changed=self._wake_all)
+                await self._pauses.look()
             duties = Duties(store, me=self._me, archive=self._archive, keep=self._keep)
             self._has_begun = True
             async with ServiceGroup() as group:
@@ -160,6 +166,8 @@ class Scheduler:
                 if isinstance(store, Remembering):
                     for service, name in self._observers(store, store.history):
                         await group.start(service, name)
+                if self._pauses is not None:
+                    await group.start(self._pauses, "looks which queues are paused")
                 await group.start(leases, "holds slots")
                 try:
                     await self._is_stopping.wait()
@@ -276,6 +284,7 @@ class Scheduler:
             clock=self._clock,
             pace=self._pace,
             proofs=self._proofs,
+            is_paused=self._is_paused,
             fired=self._fired,
             again=self._runs_again,
             upstream_ended=self._upstream_ended,
@@ -283,6 +292,13 @@ class Scheduler:
         )
         self._held[lease.slot] = held
         self._work.start(self._work_for(held))
+
+    def _is_paused(self, queue: str) -> bool:
+        return self._pauses is not None and self._pauses.is_paused(queue)
+
+    def _wake_all(self) -> None:
+        for held in self._held.values():
+            held.dispatcher.wake()
 
     def _given(self, lease: HeldLease) -> None:
         if (held := self._held.get(lease.slot)) is not None and held.lease is lease:

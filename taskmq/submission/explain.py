@@ -91,7 +91,8 @@ async def _ready(session: Session, store: JobStore, record: JobRecord, *, now: i
     unknown: list[str] = []
     if _needs_node(record):
         # Its workers are those of the node that it is placed on.
-        reasons = await _place(store, record)
+        paused, unknown = await find_pause(session, record.queue, reader=reader)
+        reasons = paused + await _place(store, record)
     else:
         condition = await examine_queue(session, record.queue, reader=reader)
         reasons, unknown = condition.obstacles, condition.unknown

@@ -5,11 +5,14 @@ from collections.abc import Sequence
 from math import inf
 from typing import Any
 
+import pytest
 from msgspec.structs import replace
 
 from taskmq import WorkQueue
+from taskmq.client.queues import QueuePause, pause_queue, resume_queue
+from taskmq.contracts.broker import BrokerOptions
 from taskmq.contracts.jobs import DispatchBatch, JobDetail, JobUpdate, Lane, Pick, slot_key
-from taskmq.errors import BrokerUnavailable, PublishRejected, StoreUnavailable
+from taskmq.errors import BrokerUnavailable, PublishRejected, StateUnavailable, StoreUnavailable
 from taskmq.model.envelope import decode_envelope
 from taskmq.model.history.alerts import AlertRule, AlertState
 from taskmq.model.jobs.pools import Sharing, TenantPool
@@ -22,6 +25,7 @@ from taskmq.scheduler.nodes import Placer
 from taskmq.scheduler.slots import HeldLease
 from taskmq.submission.explain import explain_job
 from taskmq.testing.job_store import MemoryJobStore
+from taskmq_local import open_memory_state
 from tests.coroutines import run_by
 from tests.unit.scheduler.stage import Player, Stage, play, until
 
@@ -41,7 +45,11 @@ async def _node(stage: Stage, name: str = "a") -> HostNode:
 
 async def _worker(stage: Stage, name: str = "a", *, silent_after: float = inf, every: float = 1) -> Player:
     """A worker of a node, which tells of it every second, or more rarely, for so many of them."""
+    await _teller(stage, name, silent_after=silent_after, every=every)
+    return await stage.player_of_declared(node_queue(name))
 
+
+async def _teller(stage: Stage, name: str = "a", *, silent_after: float = inf, every: float = 1) -> None:
     async def tell() -> None:
         until_then = stage.clock.monotonic() + silent_after
         while stage.clock.monotonic() < until_then:
@@ -50,7 +58,6 @@ async def _worker(stage: Stage, name: str = "a", *, silent_after: float = inf, e
 
     stage.tasks.append(asyncio.create_task(tell()))
     await _known(stage, name)
-    return await stage.player_of_declared(node_queue(name))
 
 
 async def _known(stage: Stage, *names: str) -> None:
@@ -104,6 +111,58 @@ async def test_what_is_placed_is_published_though_the_store_goes_in_the_same_tur
     assert player.envelopes[0].id == job
     assert stage.job(other).state is JobState.QUEUED
     assert process.scheduler.status().dispatched == 1
+
+
+@run_by(play, queues=_QUEUES)
+async def test_a_pause_of_the_queue_holds_what_is_not_placed_until_it_is_resumed(stage: Stage, /) -> None:
+    process = stage.start()
+    player = await _worker(stage)
+    (placed,) = await stage.submit(queue="train", detail=_needs())
+    await player.has(1)
+    session = process.app.sessions.current()
+    states = session.stores.schedules
+    assert states is not None
+
+    await pause_queue(states, "train", QueuePause(since=0, note="the printer is broken"))
+    await stage.pass_by(6)
+    (waiting,) = await stage.submit(queue="train", detail=_needs())
+    await stage.pass_by(30)
+
+    # What a node has been given starts there; nothing is placed any more, although there is room.
+    assert [envelope.id for envelope in player.envelopes] == [placed]
+    assert stage.job(waiting).state is JobState.QUEUED
+    explained = await explain_job(session, stage.store, stage.job(waiting))
+    assert explained.reasons[0].startswith("queue 'train' is paused since 1970-01-01T00:00:00+00:00 (the printer")
+    await resume_queue(states, "train")
+    await player.has(2)
+
+
+@run_by(play, queues=_QUEUES)
+async def test_a_scheduler_that_starts_knows_of_pauses_and_keeps_to_them_without_the_state(
+    stage: Stage, /, caplog: pytest.LogCaptureFixture
+) -> None:
+    options = BrokerOptions(name="operator", clock=stage.clock)
+    state = open_memory_state(f"memory://{stage.name}", options)
+    await pause_queue(state.schedules, "train", QueuePause(since=0))
+    (job,) = await stage.submit(queue="train", detail=_needs())
+    process = stage.start()
+    await _teller(stage)
+
+    states = process.app.sessions.current().stores.schedules
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(type(states), "changed", _no_state)
+        await stage.pass_by(20)
+
+    assert stage.job(job).state is JobState.QUEUED
+    said = [record.getMessage() for record in caplog.records if "which queues are paused" in record.getMessage()]
+    assert len(said) == 1
+    await resume_queue(state.schedules, "train")
+    await (await stage.player_of_declared(node_queue("a"))).has(1)
+    await state.aclose()
+
+
+async def _no_state(*_: object, **__: object) -> None:
+    raise StateUnavailable("the state is away")
 
 
 @run_by(play, queues=_QUEUES)
