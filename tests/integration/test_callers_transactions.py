@@ -1,6 +1,6 @@
 """Jobs that wait for others of the same transaction, which is the caller's own."""
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager, closing
 from pathlib import Path
 from sqlite3 import connect
@@ -29,7 +29,7 @@ class _Undone(Exception):
 
 
 @asynccontextmanager
-async def _session(url: str) -> AsyncIterator[Any]:
+async def _session(url: str) -> AsyncGenerator[Any]:
     engine = create_async_engine(url.replace("postgresql://", "postgresql+asyncpg://"))
     try:
         async with AsyncSession(engine) as session, session.begin():
@@ -39,7 +39,7 @@ async def _session(url: str) -> AsyncIterator[Any]:
 
 
 @asynccontextmanager
-async def _connection(url: str) -> AsyncIterator[Any]:
+async def _connection(url: str) -> AsyncGenerator[Any]:
     engine = create_async_engine(url.replace("postgresql://", "postgresql+asyncpg://"))
     try:
         async with engine.begin() as connection:
@@ -49,7 +49,7 @@ async def _connection(url: str) -> AsyncIterator[Any]:
 
 
 @asynccontextmanager
-async def _driver(url: str) -> AsyncIterator[Any]:
+async def _driver(url: str) -> AsyncGenerator[Any]:
     connection: Any = await asyncpg.connect(url)  # pyright: ignore[reportUnknownMemberType]
     try:
         async with connection.transaction():
@@ -59,7 +59,7 @@ async def _driver(url: str) -> AsyncIterator[Any]:
 
 
 @asynccontextmanager
-async def _file(url: str) -> AsyncIterator[Any]:
+async def _file(url: str) -> AsyncGenerator[Any]:
     with closing(connect(url.removeprefix("sqlite:///"), isolation_level=None)) as connection:
         connection.execute("BEGIN IMMEDIATE")
         try:
@@ -160,7 +160,7 @@ async def test_a_unique_call_names_the_one_of_the_same_transaction(store: tuple[
 
 
 @asynccontextmanager
-async def _foreign(kind: str, url: str) -> AsyncIterator[Any]:
+async def _foreign(kind: str, url: str) -> AsyncGenerator[Any]:
     """Connections of other drivers and programs, each to the store's database."""
     with_psycopg = url.replace("postgresql://", "postgresql+psycopg://")
     match kind:

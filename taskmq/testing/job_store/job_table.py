@@ -34,7 +34,7 @@ class JobTable(dict[str, JobRecord]):
 
     def __copy__(self) -> Self:
         twin = type(self)()
-        dict.update(twin, self)
+        super(JobTable, twin).update(self)
         by_state = {state: dict(jobs) for state, jobs in self._by_state.items()}
         vars(twin).update(_by_state=by_state, _times=list(self._times))
         return twin
