@@ -33,7 +33,6 @@ _SHORT = {
     "taskmq/scheduler/history/retention.py",
     "taskmq/server/nodes/amounts.py",
     "contrib/taskmq_sql/location.py",
-    "taskmq/testing/job_store/repetition.py",
     # One noun of the API.
     "taskmq/http/aio/workers.py",
     "taskmq/http/_generated/workers.py",

@@ -12,6 +12,7 @@ from taskmq import WorkQueue
 from taskmq.client.queues import QueuePause, pause_queue, resume_queue
 from taskmq.contracts.broker import BrokerOptions
 from taskmq.contracts.jobs import DispatchBatch, JobDetail, JobUpdate, Lane, Pick, slot_key
+from taskmq.contracts.stores import ChangedSchedule, ScheduleStore
 from taskmq.errors import BrokerUnavailable, PublishRejected, StateUnavailable, StoreUnavailable
 from taskmq.model.envelope import decode_envelope
 from taskmq.model.history.alerts import AlertRule, AlertState
@@ -22,6 +23,7 @@ from taskmq.model.states import JobState
 from taskmq.model.topology import node_queue
 from taskmq.scheduler.alerts import AlertSettings
 from taskmq.scheduler.nodes import Placer
+from taskmq.scheduler.pauses import PlacedPauses
 from taskmq.scheduler.slots import HeldLease
 from taskmq.submission.explain import explain_job
 from taskmq.testing.job_store import MemoryJobStore
@@ -138,31 +140,58 @@ async def test_a_pause_of_the_queue_holds_what_is_not_placed_until_it_is_resumed
 
 
 @run_by(play, queues=_QUEUES)
-async def test_a_scheduler_that_starts_knows_of_pauses_and_keeps_to_them_without_the_state(
-    stage: Stage, /, caplog: pytest.LogCaptureFixture
-) -> None:
-    options = BrokerOptions(name="operator", clock=stage.clock)
-    state = open_memory_state(f"memory://{stage.name}", options)
+async def test_a_scheduler_that_starts_knows_of_pauses(stage: Stage, /) -> None:
+    state = open_memory_state(f"memory://{stage.name}", BrokerOptions(name="operator", clock=stage.clock))
     await pause_queue(state.schedules, "train", QueuePause(since=0))
     (job,) = await stage.submit(queue="train", detail=_needs())
-    process = stage.start()
+    stage.start()
     await _teller(stage)
-
-    states = process.app.sessions.current().stores.schedules
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(type(states), "changed", _no_state)
-        await stage.pass_by(20)
+    await stage.pass_by(20)
 
     assert stage.job(job).state is JobState.QUEUED
-    said = [record.getMessage() for record in caplog.records if "which queues are paused" in record.getMessage()]
-    assert len(said) == 1
     await resume_queue(state.schedules, "train")
     await (await stage.player_of_declared(node_queue("a"))).has(1)
     await state.aclose()
 
 
-async def _no_state(*_: object, **__: object) -> None:
-    raise StateUnavailable("the state is away")
+class _Away:
+    """The schedules of a state, which is away when a test says so."""
+
+    def __init__(self, inner: ScheduleStore) -> None:
+        self._inner = inner
+        self.is_away = False
+
+    async def changed(self, scope: str, place: int, *, limit: int) -> list[ChangedSchedule]:
+        if self.is_away:
+            raise StateUnavailable("the state is away")
+        return await self._inner.changed(scope, place, limit=limit)
+
+
+@run_by(play, queues=_QUEUES)
+async def test_without_the_state_the_pauses_hold_that_were_known_last(
+    stage: Stage, /, caplog: pytest.LogCaptureFixture
+) -> None:
+    state = open_memory_state(f"memory://{stage.name}", BrokerOptions(name="operator", clock=stage.clock))
+    store: Any = _Away(state.schedules)
+    told: list[bool] = []
+    pauses = PlacedPauses(store, changed=lambda: told.append(True))
+    await pause_queue(state.schedules, "train", QueuePause(since=0))
+    await pauses.look()
+
+    store.is_away = True
+    for _ in range(3):
+        await pauses.look()
+    assert pauses.is_paused("train")
+    assert [record.getMessage() for record in caplog.records] == [
+        "the state does not say which queues are paused, what was known last holds: the state is away"
+    ]
+    store.is_away = False
+    await resume_queue(state.schedules, "train")
+    await pauses.look()
+
+    assert not pauses.is_paused("train")
+    assert len(told) == 2
+    await state.aclose()
 
 
 @run_by(play, queues=_QUEUES)
