@@ -444,10 +444,10 @@ class ServerUnavailable(TaskMQError):
 
 
 class RequestRefused(TaskMQError):
-    """A server has refused a request for a reason that has no error class here.
+    """A call of the API is refused for a reason that has no error class here.
 
     Attributes:
-        status: of the answer.
+        status: of a server's answer.
         code: stable; "" where the answer is none of a taskmq server's.
     """
 

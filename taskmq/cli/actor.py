@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any, ParamSpec, TypeVar, cast
 
 from cyclopts import Parameter
 
-from taskmq.cli.globals import current_globals, run_with_app, set_globals
+from taskmq.cli.globals import current_globals, only_here, run_with_app, set_globals
 from taskmq.cli.output import note
-from taskmq.cli.server_link import only_here
 from taskmq.contracts.identity import Actor
 from taskmq.errors import TaskMQError
 from taskmq.model.keys import tenant_key

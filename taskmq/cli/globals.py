@@ -9,12 +9,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
-from taskmq.errors import InvalidSetting
+from taskmq.errors import InvalidOption, InvalidSetting
 
 if TYPE_CHECKING:
     from taskmq.app import TaskMQ
 
-__all__ = ["Format", "Globals", "current_globals", "open_app", "run_with_app", "set_globals", "target_of"]
+__all__ = [
+    "Format",
+    "Globals",
+    "current_globals",
+    "only_here",
+    "open_app",
+    "run_with_app",
+    "set_globals",
+    "target_of",
+]
 
 T = TypeVar("T")
 
@@ -66,6 +75,20 @@ def target_of(given: str | None) -> str:
     if target is None:
         raise InvalidSetting("which app? Say MODULE:ATTRIBUTE, --app, $TASKMQ_APP, or app= in taskmq.toml")
     return target
+
+
+def only_here(**given: Any) -> None:
+    """See that no option is used that the API does not have; its name, and whether it was given.
+
+    Raises:
+        InvalidOption: one is.
+    """
+    for name, value in given.items():
+        if value:
+            raise InvalidOption(
+                f"--{name.replace('_', '-')} does not go through a server: leave it out, or say --app in place of "
+                "--server"
+            )
 
 
 def open_app() -> "TaskMQ":

@@ -1,24 +1,84 @@
-"""The way of a command to a server, and back to what it prints."""
+"""The way of a command to the API, of a server or of the app at hand, and back to what it prints."""
 
 import functools
 import importlib
 import inspect
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeAlias, TypeVar
 
 import msgspec
 
-from taskmq.cli.globals import current_globals
+from taskmq.cli.globals import current_globals, open_app
 from taskmq.cli.output import print_record, print_rows
-from taskmq.errors import InvalidOption, NotAuthenticated, NotPermitted, UnsupportedFeature
+from taskmq.errors import NotAuthenticated, NotPermitted, RequestRefused, UnsupportedFeature
 
 if TYPE_CHECKING:
-    from taskmq.http import Client
+    from taskmq.cli.operator import OperatorApi
+    from taskmq.http import AsyncClient, Client
 
-__all__ = ["only_here", "over_http", "show_record", "show_rows", "text_of_instant"]
+__all__ = ["Api", "ask", "over_http", "show_record", "show_rows", "text_of_instant"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
+T = TypeVar("T")
+
+Api: TypeAlias = "OperatorApi | AsyncClient"
+"""Whom a command asks: both have the same calls, and the type checkers see where they differ."""
+_HINTS: Final = {"node_not_found": "`taskmq node list` shows the nodes"}
+
+
+def ask(use: "Callable[[Api], Awaitable[T]]", *, tenant: str | None = None) -> T:
+    """Return what calls of the API come to: through the server where there is one, else at the app at hand.
+
+    Args:
+        use: makes the calls.
+        tenant: whose things they are about. Default: the caller's.
+    """
+    import asyncio
+
+    return asyncio.run(_ask_server(use, tenant) if current_globals().server else _ask_app(use, tenant))
+
+
+async def _ask_app(use: "Callable[[Api], Awaitable[T]]", tenant: str | None) -> T:
+    from taskmq.cli.operator import OperatorApi
+
+    async with open_app() as app:
+        with _hints():
+            return await use(OperatorApi(app, tenant))
+
+
+async def _ask_server(use: "Callable[[Api], Awaitable[T]]", tenant: str | None) -> T:
+    try:
+        from taskmq.http import AsyncClient
+    except ImportError as error:
+        raise UnsupportedFeature(f"--server needs {error.name}: pip install 'taskmq[client]'") from error
+
+    options = current_globals()
+    whose = options.tenant if tenant is None else tenant
+    async with AsyncClient(options.server, insecure=options.is_insecure, tenant=whose) as client:
+        with _hints():
+            return await use(client)
+
+
+@contextmanager
+def _hints() -> Generator[None]:
+    """Add to errors what a person at the command line can do."""
+    server = current_globals().server
+    try:
+        yield
+    except NotAuthenticated as error:
+        if server:
+            error.add_note(f"$TASKMQ_TOKEN has to be a token of {server}: see `taskmq admin token`")
+        raise
+    except NotPermitted as error:
+        if server:
+            error.add_note(f"the roles and scopes behind $TASKMQ_TOKEN decide at {server}")
+        raise
+    except RequestRefused as error:
+        if (hint := _HINTS.get(error.code)) is not None:
+            error.add_note(hint)
+        raise
 
 
 def over_http(place: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
@@ -68,20 +128,6 @@ def _client() -> "Client":
     options = current_globals()
     client = Client(options.server, insecure=options.is_insecure)
     return client if options.tenant is None else client.for_tenant(options.tenant)
-
-
-def only_here(**given: Any) -> None:
-    """See that no option is used that the API does not have; its name, and whether it was given.
-
-    Raises:
-        InvalidOption: one is.
-    """
-    for name, value in given.items():
-        if value:
-            raise InvalidOption(
-                f"--{name.replace('_', '-')} does not go through a server: leave it out, or say --app in place of "
-                "--server"
-            )
 
 
 def show_rows(

@@ -97,8 +97,8 @@ class Caller(msgspec.Struct, frozen=True, kw_only=True):
         """
         await note_action(app, self.actor(note), action, subject=subject, tenant=self.tenant or "", after=after)
 
-    def may(self, permission: Permission, tenant: str) -> bool:
-        """Whether the caller has another permission, in that tenant."""
+    def may(self, permission: Permission, tenant: str | None) -> bool:
+        """Whether the caller has another permission, in that tenant; None: on the whole instance."""
         return may(self.identity, permission, tenant)
 
     def allows(self, task: str) -> bool:

@@ -17,6 +17,7 @@ from litestar.params import QueryParameter
 from litestar.routes import HTTPRoute
 
 from taskmq.app import TaskMQ
+from taskmq.app_api.app_api import AppApi
 from taskmq.durable.service import ServiceGroup
 from taskmq.errors import StoreUnavailable, TaskMQError
 from taskmq.model.telemetry.metrics import ServerSnapshot
@@ -91,6 +92,7 @@ def build(
     litestar = Litestar(
         route_handlers=HANDLERS,
         dependencies={
+            "api": Provide(_api_of, sync_to_thread=False),
             "app": Provide(_app_of, sync_to_thread=False),
             "caller": Provide(caller_of),
             "jobs": Provide(_jobs_of, sync_to_thread=False),
@@ -189,6 +191,10 @@ def _events_of(state: State) -> EventHub:
     return hub
 
 
+def _api_of(state: State, caller: CallerGiven) -> AppApi:
+    return AppApi(_app_of(state), caller)
+
+
 def _jobs_of(state: State, caller: CallerGiven) -> TenantJobs:
     return TenantJobs(state["app"], caller.tenant, by=caller.actor(), allows=caller.allows)
 
@@ -234,7 +240,7 @@ def _learn_names(handler: HTTPRouteHandler) -> None:
     )
 
 
-_NO_QUERY: Final = frozenset({"return", "data", "request", "state", "scope", "app", "caller", "jobs"})
+_NO_QUERY: Final = frozenset({"return", "data", "request", "state", "scope", "api", "app", "caller", "jobs"})
 
 
 def _sent_name(name: str, hint: Any) -> str:

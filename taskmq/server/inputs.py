@@ -1,11 +1,9 @@
 """What requests are made of, and how it is read: priorities, versions, keys, pages."""
 
-import logging
 import re
-from collections.abc import Callable, Generator, Iterable, Mapping
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
-from datetime import UTC, datetime, timedelta
-from typing import Annotated, Any, Final, TypeVar
+from typing import Annotated, Any, Final
 from urllib.parse import urlencode
 
 from litestar import Request
@@ -15,15 +13,16 @@ from litestar.params import QueryParameter
 
 from taskmq.api.values import Instant, ListPage, Note, PriorityLevel, ShortText
 from taskmq.app import TaskMQ
+from taskmq.app_api.app_api import AppApi
 from taskmq.errors import DefinitionConflict, IdentityConflict, JobConflict
-from taskmq.model.units import LAST_INSTANT
 from taskmq.operations.tenant_jobs import TenantJobs
 from taskmq.server.access import Caller
 from taskmq.server.edge import fact_of, link_path
-from taskmq.server.problems import INSTANT_FORM, Problem
+from taskmq.server.problems import Problem
 from taskmq.server.settings import MOST_PER_PAGE
 
 __all__ = [
+    "ApiGiven",
     "CallerGiven",
     "Cursor",
     "Instant",
@@ -35,23 +34,16 @@ __all__ = [
     "ServedApp",
     "ShortText",
     "idempotency_key",
-    "instant_text",
     "matched_version",
-    "milliseconds_of",
     "next_link",
     "priority_number",
-    "rendered",
     "selected",
 ]
-
-_log = logging.getLogger("taskmq.server")
-
-T = TypeVar("T")
-V = TypeVar("V")
 
 # What every handler may take.
 ServedApp = NamedDependency[TaskMQ]
 CallerGiven = NamedDependency[Caller]
+ApiGiven = NamedDependency[AppApi]
 OwnJobs = NamedDependency[TenantJobs]
 
 # A NUL is no part of a text in any database, and of none that people write.
@@ -61,7 +53,6 @@ Cursor = Annotated[str | None, QueryParameter(description="`next` of the page be
 _PRIORITIES: Final = {"high": 8, "medium": 4, "low": 1}
 _ETAG: Final = re.compile(r'"([0-9]{1,18})"')
 _KEY: Final = re.compile(r"[\x21-\x7e]{1,200}")
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def priority_number(level: str | int | None) -> int | None:
@@ -99,45 +90,6 @@ def idempotency_key(headers: Headers) -> str | None:
     if text is not None and _KEY.fullmatch(text) is None:
         raise Problem.about("Idempotency-Key", "1 to 200 characters of ASCII without spaces")
     return text
-
-
-def instant_text(milliseconds: int | None) -> str | None:
-    """An instant as the API writes it: ISO 8601 in UTC, with milliseconds."""
-    if milliseconds is None:
-        return None
-    try:
-        moment = _EPOCH + timedelta(milliseconds=milliseconds)
-    except OverflowError:
-        return None
-    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
-
-
-def milliseconds_of(instant: datetime) -> int:
-    """Milliseconds since the epoch of an instant that a request names; of one after the year 9999 in UTC, its end.
-
-    Raises:
-        Problem: the instant has no zone, which Litestar does not see to in a query.
-    """
-    if instant.tzinfo is None:
-        raise Problem(400, "invalid_field", f"{instant.isoformat()} {INSTANT_FORM}")
-    return min(round(instant.timestamp() * 1000), LAST_INSTANT)
-
-
-def rendered(render: Callable[[T], V], items: Iterable[T]) -> list[V]:
-    """Render what is stored, item by item, for a list; leave out what cannot be rendered, and log that.
-
-    One item that this version cannot show does not take the list away from everybody.
-    """
-    shown: list[V] = []
-    for item in items:
-        try:
-            shown.append(render(item))
-        except Exception as error:  # noqa: BLE001 - whatever is wrong with one item, the others are shown
-            _log.warning(
-                "a list leaves out a %s, which cannot be rendered: %s", type(item).__name__, type(error).__name__
-            )
-            _log.debug("it cannot be rendered", exc_info=error)
-    return shown
 
 
 def next_link(request: Request[Any, Any, Any], cursor: str) -> str:

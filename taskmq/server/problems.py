@@ -11,6 +11,7 @@ from litestar import Request, Response
 from litestar.exceptions import HTTPException, InternalServerException, SerializationException, ValidationException
 
 from taskmq.api.problems import MEDIA_TYPE, PROBLEMS, FieldProblem, ProblemDetails
+from taskmq.app_api.views import INSTANT_FORM
 from taskmq.errors import (
     DefinitionConflict,
     InvalidFilter,
@@ -18,6 +19,7 @@ from taskmq.errors import (
     LoginThrottled,
     PartlyReplayed,
     QuotaExceeded,
+    RequestRefused,
     StateUnavailable,
     StoreUnavailable,
     TaskMQError,
@@ -26,7 +28,6 @@ from taskmq.model.units import did_you_mean
 from taskmq.server.edge import fact_of
 
 __all__ = [
-    "INSTANT_FORM",
     "MEDIA_TYPE",
     "NO_PATH",
     "FieldProblem",
@@ -42,10 +43,6 @@ NO_PATH: Final = "there is nothing at this path: /api/openapi.json lists what th
 """What a caller learns of a path that no handler serves."""
 _RETRY_SECONDS: Final = 5
 _NO_INSTANT: Final = re.compile("RFC3339|timezone component")
-INSTANT_FORM: Final = (
-    "is no instant: it has a date, a time with seconds, and a zone, such as 2027-01-31T08:00:00Z or "
-    "2027-01-31T09:00:00+01:00"
-)
 _UNKNOWN_WORD: Final = re.compile(r"Invalid enum value '(?P<word>[^']*)'")
 _MISSING_FIELD: Final = re.compile(r"Missing required (?P<place>\w+) parameter '(?P<field>[^']*)'")
 _UNKNOWN_FIELD: Final = re.compile(r"unknown field `(?P<field>[^`]*)`")
@@ -137,6 +134,8 @@ def problem_of(error: TaskMQError, request_id: str = "") -> ProblemDetails:
         return msgspec.structs.replace(
             found, detail=f"{error.replayed} were replayed, {error.failed} were not: {found.detail}"
         )
+    if isinstance(error, RequestRefused):
+        return _details(error.status, error.code, str(error), request_id=request_id)
     for kind, status, code, said in PROBLEMS:
         if isinstance(error, kind):
             facts: dict[str, Any] = {}

@@ -1,5 +1,6 @@
 """Whatever an operator changes by the command line is in the audit, where there is a store, with who did it."""
 
+import asyncio
 import importlib
 import inspect
 from collections.abc import Callable, Iterator
@@ -10,6 +11,9 @@ import pytest
 from cyclopts import App
 
 from taskmq.cli.root import _COMMANDS  # pyright: ignore[reportPrivateUsage]
+from taskmq.contracts.broker import BrokerOptions
+from taskmq.model.nodes import NodeTold
+from taskmq_sql import open_job_store
 from tests.cli.kit import Here, Result, bury, declare
 
 _APP = """\
@@ -44,7 +48,7 @@ _CHANGES = {
     ("pool set", "acme", "--weight", "2"): ("pool.change", "acme"),
     ("pool remove", "acme", _YES): ("pool.remove", "acme"),
     ("pool policy", "images", "fifo"): ("queue.policy", "images"),
-    ("quota set", "acme", "--user", "ann", "--queued", "5"): ("quota.change", "acme/ann"),
+    ("quota set", "acme", "--user", "ann", "--a-day", "5"): ("quota.change", "acme/ann"),
     ("quota remove", "acme", "--user", "ann", _YES): ("quota.remove", "acme/ann"),
     ("node drain", "gpu-1"): ("node.drain", "gpu-1"),
     ("node resume", "gpu-1"): ("node.resume", "gpu-1"),
@@ -105,7 +109,14 @@ def shop(home: Path, taskmq: Here) -> Callable[..., Result]:
 
     assert run("store", "upgrade").code == 0
     declare("images", "other")
+    asyncio.run(_add_node(home / "jobs.db"))
     return run
+
+
+async def _add_node(path: Path) -> None:
+    store = open_job_store(f"sqlite:///{path}", BrokerOptions(name="test"))
+    await store.nodes.tell([NodeTold(name="gpu-1")])
+    await store.aclose()
 
 
 def test_each_change_by_the_command_line_is_in_the_audit_with_who_did_it(shop: Callable[..., Result]) -> None:

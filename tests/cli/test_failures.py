@@ -39,17 +39,18 @@ def broken(home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def _jobs(taskmq: Here, *tokens: str) -> list[str]:
-    return [row["job"] for row in taskmq("failures", *tokens, "-o", "json").data]
+    return [row["job_id"] for row in taskmq("failures", *tokens, "-o", "json").data]
 
 
 @pytest.mark.usefixtures("broken")
 def test_what_failed_last_night_is_one_list_with_what_runs_it_again(taskmq: Here) -> None:
     listed = taskmq("failures", "-o", "json")
 
-    assert {row["job"]: (row["lane"], row["tenant"], row["then"]) for row in listed.data} == {
-        "a": ("broker", "acme", "replay images"),
-        "b": ("broker", "globex", "replay images"),
+    assert {row["job_id"]: (row["lane"], row["tenant"], row["remedy"], row["letter"]) for row in listed.data} == {
+        "a": ("broker", "acme", "replay", "images"),
+        "b": ("broker", "globex", "replay", "images"),
     }
+    assert "replay images" in taskmq("failures").out
     assert listed.data[0]["summary"] == "OSError: full"
     assert listed.err == ""
 
@@ -76,7 +77,7 @@ def test_one_job_is_shown_by_its_letter_and_is_found_whenever_it_was(taskmq: Her
     shown = taskmq("failures", "old", "-o", "json")
     absent = taskmq("failures", "absent")
 
-    assert (shown.code, shown.data["tenant"], shown.data["then"]) == (0, "acme", "replay images")
+    assert (shown.code, shown.data["tenant"], shown.data["letter"]) == (0, "acme", "images")
     assert absent.code == 3
     assert "taskmq job show" in absent.err
 
@@ -92,7 +93,7 @@ def test_without_a_store_what_is_missing_is_said_and_the_rest_is_listed(
 
     listed = taskmq("failures", "-o", "json")
 
-    assert [row["job"] for row in listed.data] == ["a"]
+    assert [row["job_id"] for row in listed.data] == ["a"]
     assert listed.err.splitlines()[0].startswith("jobs may be missing: ")
     assert names_in("images.dlq") == ["a"]
 

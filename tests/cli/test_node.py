@@ -20,7 +20,10 @@ class Shop:
         self._taskmq = taskmq
 
     def __call__(self, *words: str) -> Result:
-        return self._taskmq(*words, "--app", "shop:app", "-o", "json")
+        return self.table(*words, "-o", "json")
+
+    def table(self, *words: str) -> Result:
+        return self._taskmq(*words, "--app", "shop:app")
 
 
 async def _fill(path: Path) -> None:
@@ -44,20 +47,33 @@ def shop(home: Path, taskmq: Here) -> Shop:
 def test_nodes_are_listed_and_shown(shop: Shop) -> None:
     (row,) = shop("node", "list").data
 
-    assert (row["node"], row["state"], row["capacity"], row["used"], row["labels"]) == (
+    assert (row["name"], row["status"], row["capacity"], row["used"], row["labels"]) == (
         "gpu-1",
         "available",
-        "cpu=8, memory=1G",
-        "cpu=2",
-        "region=eu",
+        {"cpu": 8.0, "memory": 2.0**30},
+        {"cpu": 2.0},
+        {"region": "eu"},
     )
-    assert shop("node", "show", shop("node", "show", "gpu-1").data["id"]).data["node"] == "gpu-1"
-    assert shop("node", "show", "nobody").code == 3
+    assert shop("node", "show", row["node_id"]).data["name"] == "gpu-1"
+    missing = shop("node", "show", "other")
+    assert (missing.code, missing.err) == (
+        3,
+        "taskmq: there is no node 'other'\ntaskmq: `taskmq node list` shows the nodes\n",
+    )
+
+
+def test_tables_of_nodes_have_amounts_as_people_write_them(shop: Shop) -> None:
+    listed = shop.table("node", "list").out.splitlines()[1].split()
+    allocated = shop.table("node", "allocations").out
+
+    assert listed[:5] == ["gpu-1", "available", "cpu=8,", "memory=1G", "cpu=2"]
+    assert "gpu-1" in allocated
+    assert "theirs" in allocated
 
 
 def test_a_node_is_drained_resumed_and_removed(shop: Shop) -> None:
-    assert shop("node", "drain", "gpu-1").data["state"] == "draining"
-    assert shop("node", "resume", "gpu-1").data["state"] == "available"
+    assert shop("node", "drain", "gpu-1").data["status"] == "draining"
+    assert shop("node", "resume", "gpu-1").data["status"] == "available"
     assert shop("node", "remove", "gpu-1").code == 0
     assert len(shop("node", "list").data) == 1
 
@@ -70,5 +86,5 @@ def test_a_node_is_drained_resumed_and_removed(shop: Shop) -> None:
 def test_allocations_are_listed(shop: Shop) -> None:
     (row,) = shop("node", "allocations").data
 
-    assert (row["node"], row["job"], row["amounts"], row["ended"]) == ("gpu-1", "theirs", "cpu=2", "")
+    assert (row["job_id"], row["amounts"], row["end_time"]) == ("theirs", {"cpu": 2.0}, None)
     assert shop("node", "allocations", "--node", "other", "--ended").data == []

@@ -110,4 +110,4 @@ def test_quotas_are_set_listed_and_removed_and_refuse_what_is_beyond_them(shop: 
     assert [(row["user"], row["jobs_today"]) for row in listed] == [(None, 1), ("*", 0)]
     assert shop("quota", "remove", "acme", "--user", "*", "--yes").code == 0
     assert shop("quota", "remove", "acme", "--yes").code == 0
-    assert shop("quota", "remove", "acme", "--yes").code == 2
+    assert shop("quota", "remove", "acme", "--yes").code == 3

@@ -5,8 +5,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from taskmq.cli.globals import Globals, set_globals
-from taskmq.cli.operators.workers import describe
+from taskmq.app_api.workers import worker_view
+from taskmq.cli.operators.workers import describe, describe_in_full
 from taskmq.cli.output import duration_text
 from taskmq.model.telemetry.worker_status import RunningJob
 from tests.cli.kit import Here, run_process
@@ -51,14 +51,11 @@ def test_times_and_durations_are_for_people_in_tables_and_numbers_in_json() -> N
     job = RunningJob(job_id="7", task="shop.double", queue="images", attempt=1, seconds=1.5517747529997905)
     status = msgspec.structs.replace(STATUS, started=1_795_422_683_915, jobs=[job], in_hand={"images": 3})
 
-    set_globals(Globals(output="table"))
-    shown = describe(status)
-    set_globals(Globals(output="json"))
-    data = describe(status)
+    shown, data = describe(worker_view(status)), describe_in_full(worker_view(status))
 
     assert (shown["started"], shown["in_hand"]) == ("2026-11-23T08:31:23Z", "3 of images")
     assert shown["jobs"][0]["seconds"] == "1.6"
-    assert (data["started"], data["jobs"][0]["seconds"]) == (1_795_422_683_915, 1.5517747529997905)
+    assert (data["started"], data["jobs"][0]["seconds"]) == ("2026-11-23T08:31:23.915Z", 1.5517747529997905)
 
 
 @pytest.mark.parametrize(

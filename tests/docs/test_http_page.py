@@ -9,13 +9,14 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import CodeType
 from typing import Any
 
 import pytest
 
 from taskmq.cli import run
 from taskmq.cli.root import HERE_ALONE, goes_through_a_server
-from taskmq.cli.server_link import over_http
+from taskmq.cli.server_link import ask, over_http
 from tests.cli.kit import Started, environment, run_here
 from tests.docs.blocks import README, ROOT, blocks_of, write_files
 from tests.docs.reference_pages import leaf_commands
@@ -78,11 +79,33 @@ def test_the_help_of_a_command_has_server_where_it_goes_through_one(
 
 
 def _goes_through_a_server(command: Callable[..., object]) -> bool:
-    # What `over_http` makes of a command: only the file of its code says so. Others may stand around it.
+    """Whether a command, or a function of its module that it uses, asks the API."""
     layers = [command]
     while (inner := getattr(layers[-1], "__wrapped__", None)) is not None:
         layers.append(inner)
-    return inspect.getsourcefile(over_http) in map(inspect.getsourcefile, layers)
+    # `over_http` wraps the command itself. Others may stand around it.
+    if inspect.getsourcefile(over_http) in map(inspect.getsourcefile, layers):
+        return True
+    seen: set[str] = set()
+    left = [layers[-1]]
+    while left:
+        function: Any = left.pop()
+        names = {name for code in _codes(function.__code__) for name in code.co_names} - seen
+        seen |= names
+        used = [function.__globals__.get(name) for name in names]
+        if ask in used:
+            return True
+        left += [
+            one
+            for one in used
+            if getattr(one, "__module__", None) == layers[-1].__module__ and hasattr(one, "__code__")
+        ]
+    return False
+
+
+def _codes(code: CodeType) -> list[CodeType]:
+    """The code of a function, and of the functions within it."""
+    return [code, *(each for one in code.co_consts if isinstance(one, CodeType) for each in _codes(one))]
 
 
 @pytest.fixture

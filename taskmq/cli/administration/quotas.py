@@ -1,25 +1,22 @@
 """`taskmq quota`."""
 
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
+from typing import Annotated, Final, Literal
 
+import msgspec
 from cyclopts import App, Parameter
 
-from taskmq.cli.actor import audited, change_with_app
-from taskmq.cli.exits import OK
-from taskmq.cli.globals import run_with_app
-from taskmq.cli.output import confirmed, note, print_record, print_rows
-from taskmq.cli.server_link import over_http
+from taskmq.api.pools import QuotaBody
+from taskmq.cli.actor import audited
+from taskmq.cli.output import confirmed, note
+from taskmq.cli.server_link import ask, show_record, show_rows
 
-if TYPE_CHECKING:
-    from taskmq.model.jobs.quotas import Quota
-
-__all__ = ["QUOTA_COLUMNS", "app"]
+__all__ = ["app"]
 
 app = App(
     name="quota", help="How much tenants and users may submit: list, set, remove.", result_action="return_value"
 )
 
-QUOTA_COLUMNS: Final = (
+_COLUMNS: Final = (
     "tenant",
     "user",
     "queued",
@@ -35,19 +32,13 @@ QUOTA_COLUMNS: Final = (
 
 
 @app.command(name="list")
-@over_http("pools:list_quotas")
 def list_quotas() -> None:
     """List the quotas, with what of them is used up since midnight UTC."""
-    states = run_with_app(lambda target: target.pools.aquotas())
-    print_rows(
-        QUOTA_COLUMNS,
-        [{**_row(each.quota), "jobs_today": each.jobs, "bytes_today": each.bytes} for each in states],
-    )
+    show_rows(_COLUMNS, ask(lambda api: api.quotas.list()), msgspec.structs.asdict)
 
 
 @app.command(name="set")
 @audited
-@over_http("pools:set_quota")
 def set_quota(
     tenant: str,
     /,
@@ -60,7 +51,7 @@ def set_quota(
     burst: int = 1,
     running: int | None = None,
     on_limit: Literal["refuse", "wait"] = "refuse",
-) -> int:
+) -> None:
     """Set how much a tenant, or one of its users, may submit and run; this replaces the earlier quota.
 
     Parameters
@@ -84,30 +75,17 @@ def set_quota(
     on_limit
         What becomes of a job beyond the rate: it is refused, or waits until the rate lets it go.
     """
-    limits: dict[str, Any] = {
-        "queued": queued,
-        "a_day": a_day,
-        "bytes": size,
-        "rate": rate,
-        "burst": burst,
-        "running": running,
-        "on_limit": on_limit,
-    }
-    quota = change_with_app(
-        lambda target: target.pools.aset_quota(tenant, user, **limits),
-        "quota.change",
-        [_subject(tenant, user)],
-        after=limits,
+    body = QuotaBody(
+        queued=queued, a_day=a_day, bytes=size, rate=rate, burst=burst, running=running, on_limit=on_limit
     )
-    print_record(_row(quota))
-    return OK
+    made = ask(lambda api: api.quotas.put(tenant, body, user=user))
+    show_record(made, lambda: {name: getattr(made, name) for name in _COLUMNS[:-2]})
 
 
 @app.command
 @audited
 @confirmed("Take the quota of {tenant} away?")
-@over_http("pools:remove_quota")
-def remove(tenant: str, /, *, user: str | None = None) -> int:
+def remove(tenant: str, /, *, user: str | None = None) -> None:
     """Take a quota away.
 
     Parameters
@@ -117,14 +95,5 @@ def remove(tenant: str, /, *, user: str | None = None) -> int:
     user
         Of which user, where it is not that of the tenant.
     """
-    change_with_app(lambda target: target.pools.aremove_quota(tenant, user), "quota.remove", [_subject(tenant, user)])
+    ask(lambda api: api.quotas.remove(tenant, user=user))
     note(f"{tenant} has no quota {'' if user is None else f'for user {user} '}any more")
-    return OK
-
-
-def _subject(tenant: str, user: str | None) -> str:
-    return tenant if user is None else f"{tenant}/{user}"
-
-
-def _row(quota: "Quota") -> dict[str, Any]:
-    return {name: getattr(quota, name) for name in QUOTA_COLUMNS[:-2]}

@@ -4,31 +4,23 @@ import tomllib
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, cast
 
+import msgspec
 from cyclopts import App, Parameter
 
-from taskmq.cli.actor import audited, me
-from taskmq.cli.exits import FAILED, NOT_FOUND, OK
-from taskmq.cli.globals import current_globals, run_with_app
-from taskmq.cli.output import confirmed, note, print_record, print_rows, when
-from taskmq.cli.server_link import over_http
+from taskmq.api.history.alerts import RuleBody
+from taskmq.cli.actor import audited
+from taskmq.cli.exits import FAILED, OK
+from taskmq.cli.output import confirmed, note, print_rows
+from taskmq.cli.server_link import Api, ask, show_record, show_rows, text_of_instant
 from taskmq.errors import InvalidOption
 from taskmq.model.history.channels import shown_channel
 from taskmq.model.units import parse_seconds
 
 if TYPE_CHECKING:
-    from taskmq.app import TaskMQ
+    from taskmq.api.history.alerts import AlertView, NoticeView, RuleView, SilenceView
     from taskmq.model.history.alerts import AlertRule
-    from taskmq.operations.history import TenantAlerts
 
-__all__ = [
-    "ALERT_COLUMNS",
-    "APPLIED_COLUMNS",
-    "NOTICE_COLUMNS",
-    "RULE_COLUMNS",
-    "SILENCE_COLUMNS",
-    "app",
-    "rules_of",
-]
+__all__ = ["app"]
 
 app = App(
     name="alert",
@@ -36,17 +28,16 @@ app = App(
     result_action="return_value",
 )
 
-ALERT_COLUMNS: Final = ("state", "severity", "rule", "subject", "value", "since", "told", "tenant")
-RULE_COLUMNS: Final = ("name", "tenant", "metric", "threshold", "severity", "channels", "version")
-SILENCE_COLUMNS: Final = ("id", "rule", "subject", "ends", "by", "note", "tenant")
-APPLIED_COLUMNS: Final = ("name", "tenant", "version")
-NOTICE_COLUMNS: Final = ("at", "rule", "channel", "changes", "state", "tries")
+_ALERT_COLUMNS: Final = ("state", "severity", "rule", "subject", "value", "since", "told", "tenant")
+_RULE_COLUMNS: Final = ("name", "tenant", "metric", "threshold", "severity", "channels", "version")
+_SILENCE_COLUMNS: Final = ("id", "rule", "subject", "ends", "by", "note", "tenant")
+_APPLIED_COLUMNS: Final = ("name", "tenant", "version")
+_NOTICE_COLUMNS: Final = ("at", "rule", "channel", "changes", "state", "tries")
 
 _Tenant = Annotated[str, Parameter(help="Whose; of the instance where it is left out.")]
 
 
 @app.command(name="list")
-@over_http("alerts:list_alerts")
 def list_alerts(*, resolved: Annotated[bool, Parameter(negative="")] = False) -> int:
     """List what is wrong now; ends with 1 where an alert fires.
 
@@ -55,58 +46,20 @@ def list_alerts(*, resolved: Annotated[bool, Parameter(negative="")] = False) ->
     resolved
         Also what is over.
     """
-
-    async def run(target: "TaskMQ") -> int:
-        found = await _book(target, None).alerts()
-        shown = [each for each in found if resolved or each.state != "resolved"]
-        rows = [
-            {
-                "state": each.state.value,
-                "severity": each.severity,
-                "rule": each.rule,
-                "subject": each.subject,
-                "value": each.value,
-                "since": _instant(each.since),
-                "told": _instant(each.told),
-                "tenant": each.tenant,
-            }
-            for each in shown
-        ]
-        print_rows(ALERT_COLUMNS, rows)
-        return FAILED if any(each.state == "firing" for each in found) else OK
-
-    return run_with_app(run)
+    found = ask(lambda api: api.alerts.list())
+    show_rows(_ALERT_COLUMNS, [one for one in found.items if resolved or one.state != "resolved"], _alert_row)
+    return FAILED if found.firing else OK
 
 
 @app.command
-@over_http("alerts:rules")
-def rules() -> int:
+def rules() -> None:
     """List the rules."""
-
-    async def run(target: "TaskMQ") -> int:
-        found = await _book(target, None).rules()
-        rows = [
-            {
-                "name": each.rule.name,
-                "tenant": each.rule.tenant,
-                "metric": each.rule.metric,
-                "threshold": each.rule.threshold,
-                "severity": each.rule.severity,
-                "channels": " ".join(map(shown_channel, each.rule.channels)),
-                "version": each.version,
-            }
-            for each in found
-        ]
-        print_rows(RULE_COLUMNS, rows)
-        return OK
-
-    return run_with_app(run)
+    show_rows(_RULE_COLUMNS, ask(lambda api: api.alerts.rules()), _rule_row)
 
 
 @app.command
 @audited
-@over_http("alerts:apply")
-def apply(file: Path, /, *, prune: Annotated[bool, Parameter(negative="")] = False) -> int:
+def apply(file: Path, /, *, prune: Annotated[bool, Parameter(negative="")] = False) -> None:
     """Make the rules of a file, and change those that are there.
 
     The file is TOML with a table `[[rule]]` for each: `name`, `metric`, `threshold`, `channels` and others.
@@ -119,65 +72,47 @@ def apply(file: Path, /, *, prune: Annotated[bool, Parameter(negative="")] = Fal
     prune
         Remove rules of the same tenants that are not in the file.
     """
-    wanted = rules_of(file)
+    wanted = _rules_of(file)
 
-    async def run(target: "TaskMQ") -> int:
+    async def run(api: Api) -> list[dict[str, Any]]:
+        present = {(one.tenant, one.name): one for one in await api.alerts.rules()}
         made: list[dict[str, Any]] = []
-        present = {(each.rule.tenant, each.rule.name): each.rule for each in await _book(target, None).rules()}
         for rule in wanted:
-            if present.get((rule.tenant, rule.name)) != rule:
-                stored = await _book(target, rule.tenant).put(rule)
+            known, body = present.get((rule.tenant, rule.name)), _body(rule)
+            if known is None or _body(known) != body:
+                stored = await _of(api, rule.tenant).alerts.put_rule(rule.name, body)
                 made.append({"name": rule.name, "tenant": rule.tenant, "version": stored.version})
         if prune:
             names = {(rule.tenant, rule.name) for rule in wanted}
             tenants = {rule.tenant for rule in wanted}
             for tenant, name in present:
                 if tenant in tenants and (tenant, name) not in names:
-                    await _book(target, tenant).remove(name)
+                    await _of(api, tenant).alerts.delete_rule(name)
                     made.append({"name": name, "tenant": tenant, "version": None})
-        print_rows(APPLIED_COLUMNS, made)
-        return OK
+        return made
 
-    return run_with_app(run)
+    print_rows(_APPLIED_COLUMNS, ask(run))
 
 
 @app.command
 @audited
 @confirmed("Remove rule {name} and its alerts?")
-@over_http("alerts:remove")
-def remove(name: str, /, *, tenant: _Tenant = "") -> int:
+def remove(name: str, /, *, tenant: _Tenant = "") -> None:
     """Remove a rule and its alerts."""
-
-    async def run(target: "TaskMQ") -> int:
-        if await _book(target, tenant).remove(name):
-            return OK
-        note(f"there is no rule {name!r}")
-        return NOT_FOUND
-
-    return run_with_app(run)
+    ask(lambda api: _of(api, tenant).alerts.delete_rule(name))
 
 
 @app.command(name="test")
-@over_http("alerts:tell_test")
-def tell_test(name: str, /, *, tenant: _Tenant = "") -> int:
+def tell_test(name: str, /, *, tenant: _Tenant = "") -> None:
     """Have a scheduler send a test notice to each channel of a rule; `alert notices` shows what came of it."""
-
-    async def run(target: "TaskMQ") -> int:
-        channels = await _book(target, tenant).test(name)
-        if channels is None:
-            note(f"there is no rule {name!r}")
-            return NOT_FOUND
-        print_rows(("channel",), [{"channel": shown_channel(channel)} for channel in channels])
-        note("a scheduler sends it; `taskmq alert notices` shows what came of it")
-        return OK
-
-    return run_with_app(run)
+    channels = ask(lambda api: _of(api, tenant).alerts.test_rule(name))
+    print_rows(("channel",), [{"channel": shown_channel(channel)} for channel in channels])
+    note("a scheduler sends it; `taskmq alert notices` shows what came of it")
 
 
 @app.command
 @audited
-@over_http("alerts:silence")
-def silence(seconds: str, /, *, rule: str = "", subject: str = "", tenant: _Tenant = "", why: str = "") -> int:
+def silence(seconds: str, /, *, rule: str = "", subject: str = "", tenant: _Tenant = "", why: str = "") -> None:
     """Send no notices of some alerts for a while.
 
     Parameters
@@ -192,80 +127,30 @@ def silence(seconds: str, /, *, rule: str = "", subject: str = "", tenant: _Tena
         For people.
     """
     span = parse_seconds(seconds, what="seconds")
-
-    async def run(target: "TaskMQ") -> int:
-        made = await _book(target, tenant).silence(rule=rule, subject=subject, seconds=span, note=why)
-        print_record({"id": made.id, "ends": _instant(made.ends)})
-        return OK
-
-    return run_with_app(run)
+    made = ask(lambda api: _of(api, tenant).alerts.silence(span, rule=rule, subject=subject, note=why))
+    show_record(made, lambda: {"id": made.id, "ends": text_of_instant(made.ends)})
 
 
 @app.command
-@over_http("alerts:silences")
-def silences() -> int:
+def silences() -> None:
     """List the silences that have not ended."""
-
-    async def run(target: "TaskMQ") -> int:
-        found = await _book(target, None).silences()
-        rows = [
-            {
-                "id": each.id,
-                "rule": each.rule,
-                "subject": each.subject,
-                "ends": _instant(each.ends),
-                "by": each.by,
-                "note": each.note,
-                "tenant": each.tenant,
-            }
-            for each in found
-        ]
-        print_rows(SILENCE_COLUMNS, rows)
-        return OK
-
-    return run_with_app(run)
+    show_rows(_SILENCE_COLUMNS, ask(lambda api: api.alerts.silences()), _silence_row)
 
 
 @app.command
 @audited
-@over_http("alerts:unsilence")
-def unsilence(silence_id: str, /) -> int:
+def unsilence(silence_id: str, /) -> None:
     """End a silence before its time."""
-
-    async def run(target: "TaskMQ") -> int:
-        if await _book(target, None).end_silence(silence_id):
-            return OK
-        note(f"there is no silence {silence_id!r}")
-        return NOT_FOUND
-
-    return run_with_app(run)
+    ask(lambda api: api.alerts.end_silence(silence_id))
 
 
 @app.command
-@over_http("alerts:notices")
-def notices(*, limit: int = 50) -> int:
+def notices(*, limit: int = 50) -> None:
     """List the last notices, and those that are still to be sent."""
-
-    async def run(target: "TaskMQ") -> int:
-        found = await _book(target, None).notices(limit=limit)
-        rows = [
-            {
-                "at": _instant(each.at),
-                "rule": each.rule.name,
-                "channel": shown_channel(each.channel),
-                "changes": ", ".join(f"{change.kind} {change.alert.subject}".rstrip() for change in each.changes),
-                "state": "done" if each.next is None else "waiting",
-                "tries": each.tries,
-            }
-            for each in found
-        ]
-        print_rows(NOTICE_COLUMNS, rows)
-        return OK
-
-    return run_with_app(run)
+    show_rows(_NOTICE_COLUMNS, ask(lambda api: api.alerts.notices(limit=limit)), _notice_row)
 
 
-def rules_of(file: Path) -> "list[AlertRule]":
+def _rules_of(file: Path) -> "list[AlertRule]":
     """The rules that a file has.
 
     Raises:
@@ -284,11 +169,50 @@ def rules_of(file: Path) -> "list[AlertRule]":
     return read_rules([common | rule for rule in cast("list[dict[str, Any]]", values)])
 
 
-def _book(target: "TaskMQ", tenant: str | None) -> "TenantAlerts":
-    from taskmq.operations.history import TenantAlerts
+def _body(rule: "AlertRule | RuleView") -> RuleBody:
+    fields = {name: getattr(rule, name) for name in RuleBody.__struct_fields__}
+    return msgspec.convert({**fields, "channels": [*rule.channels], "unless": [*rule.unless]}, RuleBody)
 
-    return TenantAlerts(target, tenant, by=me())
+
+def _of(api: Api, tenant: str) -> Api:
+    return api.for_tenant(tenant) if tenant else api
 
 
-def _instant(at: int | None) -> Any:
-    return when(at) if current_globals().output == "table" else at
+def _alert_row(one: "AlertView") -> dict[str, Any]:
+    return {
+        "state": one.state,
+        "severity": one.severity,
+        "rule": one.rule,
+        "subject": one.subject,
+        "value": one.value,
+        "since": text_of_instant(one.since),
+        "told": text_of_instant(one.told_at),
+        "tenant": one.tenant,
+    }
+
+
+def _rule_row(one: "RuleView") -> dict[str, Any]:
+    return {
+        "name": one.name,
+        "tenant": one.tenant,
+        "metric": one.metric,
+        "threshold": one.threshold,
+        "severity": one.severity,
+        "channels": " ".join(map(shown_channel, one.channels)),
+        "version": one.version,
+    }
+
+
+def _silence_row(one: "SilenceView") -> dict[str, Any]:
+    return {**msgspec.structs.asdict(one), "ends": text_of_instant(one.ends)}
+
+
+def _notice_row(one: "NoticeView") -> dict[str, Any]:
+    return {
+        "at": text_of_instant(one.at),
+        "rule": one.rule,
+        "channel": one.channel,
+        "changes": ", ".join(f"{change['kind']} {change['subject']}".rstrip() for change in one.changes),
+        "state": one.state,
+        "tries": one.tries,
+    }

@@ -1,26 +1,26 @@
 """`taskmq failures`: what has failed, in one list."""
 
+from datetime import timedelta
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 from cyclopts import Parameter
 from cyclopts.validators import Number
 
 from taskmq.cli.exits import NOT_FOUND, OK
-from taskmq.cli.globals import run_with_app
-from taskmq.cli.output import note, print_record, print_rows, when
-from taskmq.cli.server_link import over_http
-from taskmq.model.units import parse_seconds
+from taskmq.cli.output import note
+from taskmq.cli.server_link import Api, ask, show_record, show_rows, text_of_instant
+from taskmq.contracts.system_clock import SystemClock
+from taskmq.model.units import parse_seconds, to_datetime
 
 if TYPE_CHECKING:
-    from taskmq.app import TaskMQ
-    from taskmq.operations.history import FailureLine
+    from taskmq.api.history.figures import FailureView
 
-__all__ = ["FAILURE_COLUMNS", "failures", "note_more", "remedy_text"]
+__all__ = ["failures"]
 
-FAILURE_COLUMNS: Final = ("at", "lane", "tenant", "job", "task", "queue", "attempt", "event", "summary", "then")
+_PAGE: Final = 200
+_COLUMNS: Final = ("at", "lane", "tenant", "job", "task", "queue", "attempt", "event", "summary", "then")
 
 
-@over_http("alerts:failures")
 def failures(
     job: str | None = None,
     /,
@@ -59,66 +59,72 @@ def failures(
     limit
         How many at most.
     """
-    begin, end = parse_seconds(since, what="since"), parse_seconds(until, what="until")
+    now = to_datetime(SystemClock().now_ms())
+    begin, end = (
+        now - timedelta(seconds=parse_seconds(text, what=what)) for text, what in ((since, "since"), (until, "until"))
+    )
 
-    async def run(target: "TaskMQ") -> int:
-        from taskmq.operations.history import FailureChoice, TenantFailures
+    async def read(api: Api) -> "tuple[list[FailureView], bool]":
+        found: list[FailureView] = []
+        cursor: str | None = None
+        most = limit if job is None else 1
+        while True:
+            page = await api.figures.failures(
+                lane=lane,
+                task=task,
+                queue=queue,
+                job_id=job,
+                error=error,
+                since=begin if job is None else None,
+                until=None if end == now else end,
+                limit=min(most - len(found), _PAGE),
+                cursor=cursor,
+                traceback=job is not None,
+            )
+            if not found:
+                for gap in page.missing:
+                    note(f"{gap.source} may be missing: {gap.why}")
+            found += page.items
+            cursor = page.next
+            if cursor is None or len(found) >= most:
+                return found, cursor is not None
 
-        now = target.sessions.clock.now_ms()
-        which = FailureChoice(
-            lane=lane,
-            task=task,
-            queue=queue,
-            error=error,
-            job=job,
-            since=None if job is not None else max(now - round(begin * 1000), 0),
-            until=None if not end else max(now - round(end * 1000), 0),
-        )
-        page = await TenantFailures(target, tenant).page(which, limit=limit if job is None else 1)
-        for gap in page.gaps:
-            note(f"{gap.source} may be missing: {gap.why}")
-        if job is None:
-            print_rows(FAILURE_COLUMNS, [_row(one) for one in page.lines])
-            note_more(is_more=page.after is not None)
-            return OK
-        if not page.lines:
-            note(f"no failure of job {job!r} is kept, and it has no dead letter; one of the store: taskmq job show")
-            return NOT_FOUND
-        (one,) = page.lines
-        facts = {"worker": one.worker, "seconds": one.seconds, "reason": one.reason}
-        print_record({**_row(one), **facts, "traceback": one.traceback})
+    found, is_more = ask(read, tenant=tenant)
+    if job is None:
+        show_rows(_COLUMNS, found, _row)
+        if is_more:
+            note("there are more: say a larger --limit, or a shorter --since")
         return OK
+    if not found:
+        note(f"no failure of job {job!r} is kept, and it has no dead letter; one of the store: taskmq job show")
+        return NOT_FOUND
+    (one,) = found
+    facts = {"worker": one.worker, "seconds": one.seconds, "reason": one.reason}
+    show_record(one, lambda: {**_row(one), **facts, "traceback": one.traceback})
+    return OK
 
-    return run_with_app(run)
 
-
-def note_more(*, is_more: bool) -> None:
-    """Say that the list goes on."""
-    if is_more:
-        note("there are more: say a larger --limit, or a shorter --since")
-
-
-def remedy_text(remedy: str, letter: str | None, *, is_handled: bool | None, retried_as: str) -> str:
+def _remedy_text(one: "FailureView") -> str:
     """Return what can be done about a failure, or what was done."""
-    if retried_as:
-        return f"retried as {retried_as}"
-    if remedy == "replay":
-        return f"replay {letter}"
-    return remedy or ("handled" if is_handled else "")
+    if one.retried_as:
+        return f"retried as {one.retried_as}"
+    if one.remedy == "replay":
+        return f"replay {one.letter}"
+    return one.remedy or ("handled" if one.is_handled else "")
 
 
-def _row(one: "FailureLine") -> dict[str, Any]:
+def _row(one: "FailureView") -> dict[str, Any]:
     return {
-        "at": when(one.at),
+        "at": text_of_instant(one.at),
         "lane": one.lane,
         "tenant": one.tenant,
-        "job": one.id,
+        "job": one.job_id,
         "task": one.task or one.name,
         "queue": one.queue,
         "attempt": one.attempt or None,
         "event": one.event,
         "summary": one.summary,
-        "then": remedy_text(one.remedy, one.letter, is_handled=one.is_handled, retried_as=one.retried_as),
+        "then": _remedy_text(one),
         "error": one.error,
         "message": one.message,
     }

@@ -1,19 +1,18 @@
 """`taskmq stats`: what was counted of a time."""
 
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
 
-from taskmq.cli.exits import OK
-from taskmq.cli.globals import run_with_app
-from taskmq.cli.output import print_rows
-from taskmq.cli.server_link import over_http
-from taskmq.model.units import parse_seconds
+from taskmq.cli.server_link import ask, show_rows
+from taskmq.contracts.system_clock import SystemClock
+from taskmq.model.units import parse_seconds, to_datetime
 
 if TYPE_CHECKING:
-    from taskmq.app import TaskMQ
+    from taskmq.api.history.figures import RollupView
 
-__all__ = ["FIGURE_COLUMNS", "parts_of", "rounded", "stats"]
+__all__ = ["stats"]
 
-FIGURE_COLUMNS: Final = (
+_COLUMNS: Final = (
     "ended",
     "failed",
     "failure_rate",
@@ -24,7 +23,6 @@ FIGURE_COLUMNS: Final = (
 )
 
 
-@over_http("alerts:stats")
 def stats(
     *,
     since: str = "1h",
@@ -32,7 +30,7 @@ def stats(
     queue: str | None = None,
     tenant: str | None = None,
     by: str = "task,queue",
-) -> int:
+) -> None:
     """Show what was counted of runs: throughput, failures, waits and run times in seconds.
 
     A scheduler counts what workers report, of both lanes, unless it runs with `--no-history`.
@@ -50,38 +48,24 @@ def stats(
     by
         A line for each of these: task, queue, tenant, with commas between.
     """
-    span = parse_seconds(since, what="since")
+    begin = to_datetime(SystemClock().now_ms()) - timedelta(seconds=parse_seconds(since, what="since"))
+    parts = tuple(part.strip() for part in by.split(","))
 
-    async def run(target: "TaskMQ") -> int:
-        from taskmq.operations.history import TenantFigures
+    def row(one: "RollupView") -> dict[str, Any]:
+        return {
+            **{part: getattr(one, part) for part in parts},
+            "ended": one.ended,
+            "failed": one.failed,
+            "failure_rate": _rounded(one.failure_rate),
+            "retried": one.outcomes.get("retried", 0),
+            "wait_p95": _rounded(one.wait_p95),
+            "run_p50": _rounded(one.run_p50),
+            "run_p95": _rounded(one.run_p95),
+        }
 
-        begin = await target.sessions.store().now_ms() - round(span * 1000)
-        figures = TenantFigures(target, tenant)
-        _, _, found = await figures.totals(since=max(begin, 0), task=task, queue=queue, by=parts_of(by))
-        rows: list[dict[str, Any]] = [
-            {
-                **{part: getattr(one.key, part) for part in parts_of(by)},
-                "ended": one.ended,
-                "failed": one.failed,
-                "failure_rate": rounded(one.failure_rate),
-                "retried": one.outcomes.get("retried", 0),
-                "wait_p95": rounded(one.waited.quantile(0.95)),
-                "run_p50": rounded(one.ran.quantile(0.5)),
-                "run_p95": rounded(one.ran.quantile(0.95)),
-            }
-            for one in found
-        ]
-        print_rows((*parts_of(by), *FIGURE_COLUMNS), rows)
-        return OK
-
-    return run_with_app(run)
+    found = ask(lambda api: api.figures.rollups(since=begin, task=task, queue=queue, by=parts), tenant=tenant)
+    show_rows((*parts, *_COLUMNS), found.items, row)
 
 
-def parts_of(by: str) -> tuple[str, ...]:
-    """The parts by which figures are grouped, as `--by` says them."""
-    return tuple(part.strip() for part in by.split(","))
-
-
-def rounded(value: float | None) -> float | None:
-    """A figure for people."""
+def _rounded(value: float | None) -> float | None:
     return None if value is None else round(value, 4)

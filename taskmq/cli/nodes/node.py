@@ -4,16 +4,16 @@ from typing import TYPE_CHECKING, Any, Final
 
 from cyclopts import App
 
-from taskmq.cli.actor import audited, change_with_app
-from taskmq.cli.exits import NOT_FOUND, OK
-from taskmq.cli.globals import run_with_app
-from taskmq.cli.output import confirm, note, print_record, print_rows, when
-from taskmq.cli.server_link import over_http
+from taskmq.cli.actor import audited
+from taskmq.cli.exits import OK
+from taskmq.cli.output import confirm
+from taskmq.cli.server_link import Api, ask, show_record, show_rows, text_of_instant
+from taskmq.model.resources import amounts_text
 
 if TYPE_CHECKING:
-    from taskmq.model.nodes import Allocation, HostNode
+    from taskmq.api.nodes import AllocationView, HostNodeView
 
-__all__ = ["ALLOCATION_COLUMNS", "NODE_COLUMNS", "app"]
+__all__ = ["app"]
 
 app = App(
     name="node",
@@ -21,22 +21,19 @@ app = App(
     result_action="return_value",
 )
 
-NODE_COLUMNS: Final = ("node", "state", "capacity", "used", "labels", "heartbeat")
-ALLOCATION_COLUMNS: Final = ("allocation", "node", "job", "tenant", "task", "amounts", "since", "ended")
+_NODE_COLUMNS: Final = ("node", "state", "capacity", "used", "labels", "heartbeat")
+_ALLOCATION_COLUMNS: Final = ("allocation", "node", "job", "tenant", "task", "amounts", "since", "ended")
+_PAGE: Final = 200
 
 
 @app.command(name="list")
-@over_http("nodes:list_nodes")
 def list_nodes() -> None:
     """List the nodes that workers with --node have reported, or that were registered over HTTP."""
-    from taskmq.operations import nodes as operations
-
-    print_rows(NODE_COLUMNS, [_row(node) for node in run_with_app(operations.list_nodes)])
+    show_rows(_NODE_COLUMNS, ask(lambda api: api.nodes.list()), _row)
 
 
 @app.command
-@over_http("nodes:show")
-def show(node: str, /) -> int:
+def show(node: str, /) -> None:
     """Show a node.
 
     Parameters
@@ -44,15 +41,12 @@ def show(node: str, /) -> int:
     node
         Its name or id.
     """
-    from taskmq.operations import nodes as operations
-
-    return _told(node, run_with_app(lambda target: operations.find_node(target, node)))
+    _show(ask(lambda api: api.nodes.get(node)))
 
 
 @app.command
 @audited
-@over_http("nodes:drain")
-def drain(node: str, /) -> int:
+def drain(node: str, /) -> None:
     """Have a node get no more jobs that are placed; what runs there goes on.
 
     Parameters
@@ -60,15 +54,12 @@ def drain(node: str, /) -> int:
     node
         Its name or id.
     """
-    from taskmq.operations import nodes as operations
-
-    return _told(node, change_with_app(lambda target: operations.drain_node(target, node), "node.drain", [node]))
+    _show(ask(lambda api: api.nodes.drain(node)))
 
 
 @app.command
 @audited
-@over_http("nodes:resume")
-def resume(node: str, /) -> int:
+def resume(node: str, /) -> None:
     """Have a node that was drained get jobs again.
 
     Parameters
@@ -76,16 +67,11 @@ def resume(node: str, /) -> int:
     node
         Its name or id.
     """
-    from taskmq.operations import nodes as operations
-
-    return _told(
-        node, change_with_app(lambda target: operations.drain_node(target, node, drains=False), "node.resume", [node])
-    )
+    _show(ask(lambda api: api.nodes.resume(node)))
 
 
 @app.command
 @audited
-@over_http("nodes:remove")
 def remove(node: str, /, *, yes: bool = False) -> int:
     """Forget a node and end its allocations; one whose workers run comes back.
 
@@ -96,15 +82,12 @@ def remove(node: str, /, *, yes: bool = False) -> int:
     yes
         Do not ask.
     """
-    from taskmq.operations import nodes as operations
-
-    if not confirm(f"Forget node {node} and its allocations?", yes=yes):
-        return OK
-    return _told(node, change_with_app(lambda target: operations.remove_node(target, node), "node.remove", [node]))
+    if confirm(f"Forget node {node} and its allocations?", yes=yes):
+        _show(ask(lambda api: api.nodes.remove(node)))
+    return OK
 
 
 @app.command
-@over_http("nodes:allocations")
 def allocations(*, node: str | None = None, job: str | None = None, ended: bool = False, limit: int = 50) -> None:
     """List what is allocated, the newest first.
 
@@ -119,45 +102,46 @@ def allocations(*, node: str | None = None, job: str | None = None, ended: bool 
     limit
         How many at most.
     """
-    from taskmq.model.nodes import AllocationFilter
-    from taskmq.operations import nodes as operations
 
-    which = AllocationFilter(node=node, job=job, is_open=not ended)
-    found = run_with_app(lambda target: operations.list_allocations(target, which, limit=limit))
-    print_rows(ALLOCATION_COLUMNS, [_allocation(each) for each in found])
+    async def read(api: Api) -> "tuple[list[AllocationView], dict[str, str]]":
+        found: list[AllocationView] = []
+        cursor: str | None = None
+        while len(found) < limit:
+            page = await api.resources.usage(
+                node_id=node, job_id=job, is_open=not ended, limit=min(limit - len(found), _PAGE), cursor=cursor
+            )
+            found += page.items
+            if (cursor := page.next) is None:
+                break
+        return found, {each.node_id: each.name for each in await api.nodes.list()}
+
+    found, names = ask(read)
+    show_rows(_ALLOCATION_COLUMNS, found, lambda each: _allocation_row(each, names))
 
 
-def _told(name: str, node: "HostNode | None") -> int:
-    if node is None:
-        note(f"there is no node {name!r}: taskmq node list")
-        return NOT_FOUND
-    print_record({**_row(node), "id": node.id, "address": node.told.address, "epoch": node.epoch})
-    return OK
+def _show(node: "HostNodeView") -> None:
+    show_record(node, lambda: {**_row(node), "id": node.node_id, "address": node.ip_address, "epoch": node.epoch})
 
 
-def _row(node: "HostNode") -> dict[str, Any]:
-    from taskmq.model.resources import amounts_text
-
+def _row(node: "HostNodeView") -> dict[str, Any]:
     return {
         "node": node.name,
-        "state": node.state,
-        "capacity": amounts_text(node.told.capacity),
+        "state": node.status,
+        "capacity": amounts_text(node.capacity),
         "used": amounts_text(node.used),
-        "labels": ", ".join(f"{name}={value}" for name, value in node.told.labels.items()),
-        "heartbeat": when(node.heartbeat),
+        "labels": ", ".join(f"{name}={value}" for name, value in node.labels.items()),
+        "heartbeat": text_of_instant(node.heartbeat_at),
     }
 
 
-def _allocation(each: "Allocation") -> dict[str, Any]:
-    from taskmq.model.resources import amounts_text
-
+def _allocation_row(each: "AllocationView", names: dict[str, str]) -> dict[str, Any]:
     return {
-        "allocation": each.id,
-        "node": each.node,
-        "job": each.job,
+        "allocation": each.allocation_id,
+        "node": names.get(each.node_id, each.node_id),
+        "job": each.job_id,
         "tenant": each.tenant,
         "task": each.task,
         "amounts": amounts_text(each.amounts),
-        "since": when(each.since),
-        "ended": when(each.ended),
+        "since": text_of_instant(each.start_time),
+        "ended": text_of_instant(each.end_time),
     }

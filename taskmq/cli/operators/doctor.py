@@ -12,7 +12,7 @@ from taskmq.operations.diagnosis.doctor import examine
 __all__ = ["doctor"]
 
 
-@over_http("workers:doctor")
+@over_http("activity:doctor")
 def doctor(*, watch: str | None = None) -> int:
     """Check settings, broker, state and job store; each finding with its remedy. Exit code 1 when there is a problem.
 

@@ -2,22 +2,26 @@
 
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
+import msgspec
 from cyclopts import App, Parameter
 
-from taskmq.cli.actor import audited, change_with_app
+from taskmq.api.pools import PolicyBody, PoolBody
+from taskmq.cli.actor import audited
 from taskmq.cli.exits import NOT_FOUND, OK
-from taskmq.cli.globals import current_globals, run_with_app
-from taskmq.cli.output import confirmed, note, print_record, print_rows
-from taskmq.cli.server_link import over_http
+from taskmq.cli.globals import current_globals
+from taskmq.cli.output import confirmed, note, print_record
+from taskmq.cli.server_link import Api, ask, show_record, show_rows
 from taskmq.errors import InvalidOption
-from taskmq.model.jobs.pools import path_of
+from taskmq.model.jobs.pools import TenantPool, path_of
+from taskmq.model.resources import amounts_text, parse_amounts
+from taskmq.model.topology import POLICIES
 from taskmq.model.units import did_you_mean
 
 if TYPE_CHECKING:
-    from taskmq.model.jobs.pools import Amounts, TenantPool
+    from taskmq.api.pools import PoolView
     from taskmq.model.topology import Policy
 
-__all__ = ["POOL_COLUMNS", "app", "policy_named", "pool_amounts", "pool_amounts_shown"]
+__all__ = ["app"]
 
 app = App(
     name="pool",
@@ -25,21 +29,19 @@ app = App(
     result_action="return_value",
 )
 
-POOL_COLUMNS: Final = ("pool", "parent", "weight", "min", "max")
+_COLUMNS: Final = ("pool", "parent", "weight", "min", "max")
 
 
 @app.command(name="list")
-@over_http("pools:list_pools")
 def list_pools() -> None:
     """List the pools that the store knows; tenants without one have weight 1."""
-    said = run_with_app(lambda target: target.pools.aread())
-    print_rows(POOL_COLUMNS, [_row(pool) for _, pool in sorted(said.pools.items())])
-    for queue, policy in sorted(said.queues.items()):
-        note(f"queue {queue}: {policy.policy}{' strict' if policy.strict else ''}")
+    found = ask(lambda api: api.pools.list())
+    show_rows(_COLUMNS, found.items, _row)
+    for each in found.policies:
+        note(f"queue {each.queue}: {each.policy}{' strict' if each.strict else ''}")
 
 
 @app.command
-@over_http("pools:show")
 def show(pool: str, /) -> int:
     """Show one pool, with the pools that it is a part of and those that are parts of it.
 
@@ -48,26 +50,22 @@ def show(pool: str, /) -> int:
     pool
         Its name.
     """
-    said = run_with_app(lambda target: target.pools.aread())
-    if pool not in said.pools:
-        note(f"there is no pool {pool!r}: {did_you_mean(pool, sorted(said.pools))}")
+    pools = {one.pool: one for one in ask(lambda api: api.pools.list()).items}
+    if pool not in pools:
+        note(f"there is no pool {pool!r}: {did_you_mean(pool, sorted(pools))}")
         return NOT_FOUND
-    above = [each.name for each in path_of(pool, said.pools)[:-1]]
-    parts = sorted(name for name, each in said.pools.items() if each.parent == pool)
-    is_table = current_globals().output == "table"
-    print_record(
-        {
-            **_row(said.pools[pool]),
-            "above": " > ".join(above) if is_table else above,
-            "parts": ", ".join(parts) if is_table else parts,
-        }
-    )
+    tree = {name: TenantPool(name=name, parent=one.parent) for name, one in pools.items()}
+    above = [each.name for each in path_of(pool, tree)[:-1]]
+    parts = sorted(name for name, one in pools.items() if one.parent == pool)
+    if current_globals().output == "table":
+        print_record({**_row(pools[pool]), "above": " > ".join(above), "parts": ", ".join(parts)})
+    else:
+        print_record({**msgspec.to_builtins(pools[pool]), "above": above, "parts": parts})
     return OK
 
 
 @app.command(name="set")
 @audited
-@over_http("pools:set_pool")
 def set_pool(
     pool: str,
     /,
@@ -76,7 +74,7 @@ def set_pool(
     parent: str | None = None,
     least: Annotated[str | None, Parameter(name="--min")] = None,
     most: Annotated[str | None, Parameter(name="--max")] = None,
-) -> int:
+) -> None:
     """Describe the pool of a tenant, or change what is given. Schedulers follow within a second or two.
 
     Parameters
@@ -92,25 +90,25 @@ def set_pool(
     most
         The most that it has in flight, in the same form; further jobs wait. 0: no cap.
     """
-    changes: dict[str, Any] = {}
-    if weight is not None:
-        changes["weight"] = weight
-    if parent is not None:
-        changes["parent"] = parent or None
-    if least is not None:
-        changes["min"] = pool_amounts(least, what="--min")
-    if most is not None:
-        changes["max"] = pool_amounts(most, what="--max")
-    made = change_with_app(lambda target: target.pools.aset(pool, **changes), "pool.change", [pool], after=changes)
-    print_record(_row(made))
-    return OK
+
+    async def change(api: Api) -> "PoolView":
+        before = next((one for one in (await api.pools.list()).items if one.pool == pool), PoolBody())
+        body = PoolBody(
+            parent=before.parent if parent is None else parent or None,
+            weight=before.weight if weight is None else weight,
+            min=before.min if least is None else _amounts(least, what="--min"),
+            max=before.max if most is None else _amounts(most, what="--max"),
+        )
+        return await api.pools.put(pool, body)
+
+    made = ask(change)
+    show_record(made, lambda: _row(made))
 
 
 @app.command
 @audited
 @confirmed("Take the description of pool {pool} away?")
-@over_http("pools:remove")
-def remove(pool: str, /) -> int:
+def remove(pool: str, /) -> None:
     """Take a pool's description away: its tenant has weight 1 again.
 
     Parameters
@@ -118,14 +116,12 @@ def remove(pool: str, /) -> int:
     pool
         Its name.
     """
-    change_with_app(lambda target: target.pools.aremove(pool), "pool.remove", [pool])
+    ask(lambda api: api.pools.remove(pool))
     note(f"pool {pool} is not described any more")
-    return OK
 
 
 @app.command
 @audited
-@over_http("pools:policy")
 def policy(
     queue: str,
     policy: str,
@@ -135,7 +131,7 @@ def policy(
     preempt_after: float = 5.0,
     preempt_grace: float = 30.0,
     preempt_most: int = 3,
-) -> int:
+) -> None:
     """Have a queue go by a policy, whatever the app says.
 
     Parameters
@@ -153,64 +149,47 @@ def policy(
     preempt_most
         So often in a row a job gives way; 0: never.
     """
-    import msgspec
-
-    from taskmq.model.jobs.pools import QueuePolicy
-
-    chosen = policy_named(policy)
-    wanted = None
-    if chosen is not None:
-        wanted = QueuePolicy(
-            policy=chosen,
+    if policy == "none":
+        ask(lambda api: api.pools.remove_policy(queue))
+    else:
+        body = PolicyBody(
+            policy=_policy_named(policy),
             strict=strict,
             preempt_after=preempt_after,
             preempt_grace=preempt_grace,
             preempt_most=preempt_most,
         )
-    facts = None if wanted is None else msgspec.to_builtins(wanted)
-    change_with_app(lambda target: target.pools.aset_policy(queue, wanted), "queue.policy", [queue], after=facts)
-    note(f"queue {queue} goes by {'what the app says' if wanted is None else policy}")
-    return OK
+        ask(lambda api: api.pools.put_policy(queue, body))
+    note(f"queue {queue} goes by {'what the app says' if policy == 'none' else policy}")
 
 
-def policy_named(name: str) -> "Policy | None":
-    """The policy of that name; None for "none".
+def _policy_named(name: str) -> "Policy":
+    """Return the policy of that name.
 
     Raises:
         InvalidOption: there is no such policy.
     """
-    from taskmq.model.topology import POLICIES
-
     known: dict[str, Policy] = {str(each): each for each in POLICIES}
-    if name not in known and name != "none":
+    if name not in known:
         raise InvalidOption(f"policy {name!r}: one of {', '.join(POLICIES)}, or none")
-    return known.get(name)
+    return known[name]
 
 
-def pool_amounts(text: str, *, what: str) -> dict[str, float]:
+def _amounts(text: str, *, what: str) -> dict[str, float]:
     """Amounts of a pool as a command line has them: a number of slots, or each resource by name; 0 for none at all.
 
     Raises:
         InvalidOption: a name or an amount that cannot be; names `what`.
     """
-    from taskmq.model.resources import parse_amounts
-
     found = parse_amounts(text if "=" in text else f"slots={text}", what=what)
     return {} if text.strip() == "0" else found
 
 
-def pool_amounts_shown(amounts: "Amounts") -> "Amounts | str":
-    """Amounts of a pool for whom they are printed."""
-    from taskmq.model.resources import amounts_text
-
-    return amounts_text(amounts) if current_globals().output == "table" else amounts
-
-
-def _row(pool: "TenantPool") -> dict[str, Any]:
+def _row(pool: "PoolView") -> dict[str, Any]:
     return {
-        "pool": pool.name,
+        "pool": pool.pool,
         "parent": pool.parent,
         "weight": pool.weight,
-        "min": pool_amounts_shown(pool.min),
-        "max": pool_amounts_shown(pool.max),
+        "min": amounts_text(pool.min),
+        "max": amounts_text(pool.max),
     }

@@ -5,23 +5,23 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 from cyclopts import App, Parameter
 
-from taskmq.cli.actor import audited, note_change
+from taskmq.api.workers import ControlBody
+from taskmq.cli.actor import audited
 from taskmq.cli.exits import CONFLICT, NOT_FOUND, OK
 from taskmq.cli.globals import current_globals
-from taskmq.cli.operators.workers import at_app, describe, seconds_of
+from taskmq.cli.operators.workers import describe, seconds_of
 from taskmq.cli.output import note, print_record, print_rows, printable, write_line
-from taskmq.cli.server_link import over_http
+from taskmq.cli.server_link import ask, show_rows
 from taskmq.errors import InvalidOption
-from taskmq.model.commands import Command, CommandAnswer
-from taskmq.model.telemetry.worker_status import WorkerStatus
-from taskmq.operations.workers import WorkerAnswers, addressed, tell_workers
+from taskmq.model.commands import Command, is_for
+from taskmq.operations.workers import addressed
 
 if TYPE_CHECKING:
-    from taskmq.app import TaskMQ
+    from taskmq.api.workers import ControlledWorker, ControlledWorkers
 
-__all__ = ["ANSWER_COLUMNS", "app", "code_of", "note_silence", "print_stacks", "print_workers"]
+__all__ = ["app"]
 
-ANSWER_COLUMNS: Final = ("worker", "verdict", "detail", "state", "slots")
+_COLUMNS: Final = ("worker", "verdict", "detail", "state", "slots")
 
 app = App(
     name="control",
@@ -31,11 +31,9 @@ app = App(
 
 _Every = Annotated[bool, Parameter(name="--all", negative="")]
 _WITHIN = "1s"
-_LONGEST_SUBJECT: Final = 200
 
 
 @app.command
-@over_http("workers:status")
 def status(*names: str, every: _Every = False, host: str | None = None, within: str = _WITHIN) -> int:
     """Show how workers are, with what they run.
 
@@ -50,17 +48,24 @@ def status(*names: str, every: _Every = False, host: str | None = None, within: 
     within
         How long to wait for answers.
     """
-    told = _ask(names, Command(id="", name="ping"), every=every, host=host, within=within)
+    asked = Command(id="", name="ping", to=addressed(names, host=host, every=every))
+    found = ask(lambda api: api.workers.list(within=seconds_of(within)))
+    answers = [one for one in found if is_for(asked, worker=one.name, host=one.host)]
+    missing = [name for name in names if name not in {one.name for one in answers}]
     if current_globals().output == "table":
-        print_workers([answer.status for answer in told.answers])
+        for worker in answers:
+            record = dict(describe(worker))
+            jobs: Sequence[Mapping[str, Any]] = record.pop("jobs")
+            print_record(record)
+            print_rows(("job_id", "task", "queue", "attempt", "seconds"), jobs)
     else:
-        print_rows((), [describe(answer.status) for answer in told.answers])
-    return code_of([answer.verdict for answer in told.answers], told.missing)
+        show_rows((), answers, describe)
+    _note_silence(len(answers), missing, within)
+    return _code_of(["done"] * len(answers), missing)
 
 
 @app.command
 @audited
-@over_http("workers:drain")
 def drain(
     *names: str, grace: str | None = None, every: _Every = False, host: str | None = None, within: str = _WITHIN
 ) -> int:
@@ -83,13 +88,13 @@ def drain(
     within
         How long to wait for answers.
     """
-    command = Command(id="", name="drain", seconds=None if grace is None else seconds_of(grace, what="grace"))
-    return _tell(names, command, every=every, host=host, within=within)
+    seconds = None if grace is None else seconds_of(grace, what="grace")
+    body = ControlBody(command="drain", workers=[*names], host=host or "", all=every, grace=seconds)
+    return _tell(body, within)
 
 
 @app.command
 @audited
-@over_http("workers:concurrency")
 def concurrency(
     number: int, /, *names: str, every: _Every = False, host: str | None = None, within: str = _WITHIN
 ) -> int:
@@ -112,11 +117,11 @@ def concurrency(
     """
     if number < 1:
         raise InvalidOption("concurrency: at least 1")
-    return _tell(names, Command(id="", name="concurrency", number=number), every=every, host=host, within=within)
+    body = ControlBody(command="concurrency", workers=[*names], host=host or "", all=every, number=number)
+    return _tell(body, within)
 
 
 @app.command
-@over_http("workers:stacks")
 def stacks(*names: str, every: _Every = False, host: str | None = None, within: str = _WITHIN) -> int:
     """Show where all threads and tasks of workers are: files, lines and functions, no values.
 
@@ -131,74 +136,47 @@ def stacks(*names: str, every: _Every = False, host: str | None = None, within: 
     within
         How long to wait for answers.
     """
-    told = _ask(names, Command(id="", name="stacks"), every=every, host=host, within=within)
-    if current_globals().output != "table":
-        print_rows((), [{**_row(answer), "text": answer.text} for answer in told.answers])
+    told = _control(ControlBody(command="stacks", workers=[*names], host=host or "", all=every), within)
+    if current_globals().output == "table":
+        for answer in told.items:
+            write_line(printable(f"== {answer.worker} ({answer.verdict})\n{answer.text}"))
     else:
-        for answer in told.answers:
-            print_stacks(answer.worker, answer.verdict, answer.text)
-    return code_of([answer.verdict for answer in told.answers], told.missing)
+        show_rows(_COLUMNS, told.items, _row)
+    return _end(told, within)
 
 
-def print_workers(workers: Sequence[WorkerStatus]) -> None:
-    """Print how workers are, with what they run, for people."""
-    for worker in workers:
-        record = dict(describe(worker))
-        jobs: Sequence[Mapping[str, Any]] = record.pop("jobs")
-        print_record(record)
-        print_rows(("job_id", "task", "queue", "attempt", "seconds"), jobs)
+def _tell(body: ControlBody, within: str) -> int:
+    told = _control(body, within)
+    show_rows(_COLUMNS, told.items, _row)
+    return _end(told, within)
 
 
-def print_stacks(worker: str, verdict: str, text: str) -> None:
-    """Print where a worker's threads and tasks are, for people."""
-    write_line(printable(f"== {worker} ({verdict})\n{text}"))
+def _control(body: ControlBody, within: str) -> "ControlledWorkers":
+    # Refused here, before a server is asked.
+    addressed(body.workers, host=body.host or None, every=body.all)
+    return ask(lambda api: api.workers.control(body, within=seconds_of(within)))
 
 
-def note_silence(answers: int, missing: Sequence[str], within: str) -> None:
-    """Print which workers have not answered."""
+def _end(told: "ControlledWorkers", within: str) -> int:
+    """Print which workers have not answered; the exit code."""
+    _note_silence(len(told.items), told.missing, within)
+    return _code_of([answer.verdict for answer in told.items], told.missing)
+
+
+def _note_silence(answers: int, missing: Sequence[str], within: str) -> None:
     if not answers:
         note(f"no worker answers within {within}")
     elif missing:
         note(f"no answer within {within} from {', '.join(missing)}")
 
 
-def code_of(verdicts: Sequence[str], missing: Sequence[str]) -> int:
-    """How a command to workers ends."""
+def _code_of(verdicts: Sequence[str], missing: Sequence[str]) -> int:
     if not verdicts or missing:
         return NOT_FOUND
     return OK if all(verdict == "done" for verdict in verdicts) else CONFLICT
 
 
-def _tell(names: Sequence[str], command: Command, *, every: bool, host: str | None, within: str) -> int:
-    told = _ask(names, command, every=every, host=host, within=within, is_change=True)
-    print_rows(ANSWER_COLUMNS, [_row(answer) for answer in told.answers])
-    return code_of([answer.verdict for answer in told.answers], told.missing)
-
-
-def _ask(
-    names: Sequence[str],
-    command: Command,
-    *,
-    every: bool,
-    host: str | None,
-    within: str,
-    is_change: bool = False,
-) -> WorkerAnswers:
-    seconds = seconds_of(within)
-
-    async def ask(target: "TaskMQ") -> WorkerAnswers:
-        if is_change:
-            whom = ", ".join(addressed(names, host=host, every=every))
-            facts = {"number": command.number} if command.number else None
-            await note_change(target, f"worker.{command.name}", whom[:_LONGEST_SUBJECT], after=facts)
-        return await tell_workers(target, command, names, host=host, every=every, within=seconds)
-
-    told = at_app(ask)
-    note_silence(len(told.answers), told.missing, within)
-    return told
-
-
-def _row(answer: CommandAnswer) -> Mapping[str, Any]:
+def _row(answer: "ControlledWorker") -> Mapping[str, Any]:
     return {
         "worker": answer.worker,
         "verdict": answer.verdict,

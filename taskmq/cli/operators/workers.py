@@ -1,27 +1,22 @@
 """`taskmq workers`."""
 
-import asyncio
-from collections.abc import Callable, Coroutine, Mapping
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from collections.abc import Mapping
+from datetime import datetime
+from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 from cyclopts import Parameter
 
-from taskmq.cli.globals import current_globals, open_app
-from taskmq.cli.output import duration_text, note, print_rows, when
-from taskmq.cli.server_link import over_http
-from taskmq.model.telemetry.worker_status import WorkerStatus
+from taskmq.cli.output import duration_text, note
+from taskmq.cli.server_link import ask, show_rows, text_of_instant
 from taskmq.model.units import parse_duration
-from taskmq.operations.workers import list_workers
 
 if TYPE_CHECKING:
-    from taskmq.app import TaskMQ
+    from taskmq.api.workers import WorkerView
 
-__all__ = ["WORKER_COLUMNS", "at_app", "describe", "seconds_of", "workers"]
+__all__ = ["describe", "describe_in_full", "seconds_of", "workers"]
 
-T = TypeVar("T")
-
-WORKER_COLUMNS = (
+_COLUMNS = (
     "name",
     "host",
     "pid",
@@ -38,7 +33,6 @@ WORKER_COLUMNS = (
 _MEGABYTE = 2**20
 
 
-@over_http("workers:workers")
 def workers(*, within: Annotated[str, Parameter(help="How long to wait for answers.")] = "1s") -> None:
     """List the workers that answer, at the broker of the app (--app) or of --url.
 
@@ -49,45 +43,38 @@ def workers(*, within: Annotated[str, Parameter(help="How long to wait for answe
     within
         How long to wait for answers.
     """
-    answers = at_app(lambda target: list_workers(target, within=seconds_of(within)))
+    answers = ask(lambda api: api.workers.list(within=seconds_of(within)))
     if not answers:
         note(f"no worker answers within {within}")
-    print_rows(WORKER_COLUMNS, [describe(answer.status) for answer in answers])
-
-
-def at_app(ask: "Callable[[TaskMQ], Coroutine[Any, Any, T]]") -> T:
-    """What the workers at the broker of the app, or of --url, answer."""
-    target = open_app()
-
-    async def run() -> T:
-        async with target:
-            return await ask(target)
-
-    return asyncio.run(run())
+    show_rows(_COLUMNS, answers, describe)
 
 
 def seconds_of(text: str, *, what: str = "within") -> float:
     return parse_duration(text, what=what).total_seconds()
 
 
-def describe(status: WorkerStatus) -> Mapping[str, Any]:
-    """A worker as a row: in full for programs, in few words for people."""
-    uptime = max(_now_ms() - status.started, 0) / 1000
-    facts = {**msgspec.to_builtins(status), "uptime": round(uptime, 1)}
-    if current_globals().output != "table":
-        return facts
+def describe(worker: "WorkerView") -> Mapping[str, Any]:
+    """A worker as a row, in few words for people; see `describe_in_full`."""
+    facts = describe_in_full(worker)
     return {
         **facts,
-        "queues": ",".join(status.queues),
-        "paused": ",".join(status.paused),
-        "node": None if status.node is None else status.node.name,
-        "in_hand": ", ".join(f"{count} of {queue}" for queue, count in status.in_hand.items()),
-        "started": when(status.started),
-        "jobs": [{**msgspec.to_builtins(job), "seconds": f"{job.seconds:.1f}"} for job in status.jobs],
-        "memory": f"{status.memory / _MEGABYTE:.0f} MB",
-        "loop_lag": f"{1000 * status.loop_lag:.0f} ms",
-        "uptime": duration_text(uptime),
+        "queues": ",".join(worker.queues),
+        "paused": ",".join(worker.paused),
+        "in_hand": ", ".join(f"{count} of {queue}" for queue, count in worker.in_hand.items()),
+        "started": text_of_instant(worker.started),
+        "jobs": [{**job, "seconds": f"{job['seconds']:.1f}"} for job in facts["jobs"]],
+        "memory": f"{worker.memory / _MEGABYTE:.0f} MB",
+        "loop_lag": f"{1000 * worker.loop_lag:.0f} ms",
+        "uptime": duration_text(facts["uptime"]),
     }
+
+
+def describe_in_full(worker: "WorkerView") -> Mapping[str, Any]:
+    """A worker as the API shows it, with its `uptime` in seconds."""
+    uptime = 0.0
+    if worker.started is not None:
+        uptime = max(_now_ms() / 1000 - datetime.fromisoformat(worker.started).timestamp(), 0.0)
+    return {**msgspec.to_builtins(worker), "uptime": round(uptime, 1)}
 
 
 def _now_ms() -> int:

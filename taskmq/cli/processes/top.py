@@ -11,7 +11,7 @@ from cyclopts import Parameter
 from cyclopts.validators import Number
 
 from taskmq.cli.globals import current_globals, run_with_app
-from taskmq.cli.operators.workers import describe
+from taskmq.cli.operators.workers import describe, describe_in_full
 from taskmq.cli.output import printable, when, write_json, write_line, write_plain
 from taskmq.cli.server_link import over_http
 from taskmq.contracts.system_clock import SystemClock
@@ -23,10 +23,11 @@ from taskmq.operations.queues import list_queues
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
+    from taskmq.api.workers import WorkerView
     from taskmq.app import TaskMQ
     from taskmq.events.stream import EventStream
 
-__all__ = ["ANSWER", "Sample", "draw", "show_activity", "task_row", "watch"]
+__all__ = ["ANSWER", "Sample", "draw", "show_activity", "task_row", "watch", "worker_row"]
 
 ANSWER: Final = 0.3
 """Seconds that workers have to answer at each look."""
@@ -122,9 +123,16 @@ def task_row(each: TaskActivity) -> Mapping[str, Any]:
     return facts
 
 
+def worker_row(worker: "WorkerView") -> Mapping[str, Any]:
+    """A worker, as a row."""
+    return describe(worker) if current_globals().output == "table" else describe_in_full(worker)
+
+
 async def _watch(
     app: "TaskMQ", names: Sequence[str], pause: float, count: int | None, show: Callable[[Sample], None]
 ) -> None:
+    from taskmq.app_api.workers import worker_view
+
     activity = Activity(now=time.monotonic())
     before: dict[str, int] = {}
     looks = 0
@@ -153,7 +161,7 @@ async def _watch(
                     missed=events.missed + events.dropped,
                     queues=rows,
                     tasks=[task_row(each) for each in activity.tasks(now=now)],
-                    workers=[describe(each) for each in activity.workers(now=now)],
+                    workers=[worker_row(worker_view(each)) for each in activity.workers(now=now)],
                 )
             )
             looks += 1

@@ -1,28 +1,30 @@
-"""`taskmq top` through a server."""
+"""`taskmq top` and `taskmq doctor` through a server."""
 
 import asyncio
 import time
 from collections.abc import Callable
 from datetime import datetime
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
 from taskmq.api.queues import QueueLine
-from taskmq.cli.exits import OK
-from taskmq.cli.globals import current_globals
-from taskmq.cli.operators.workers import describe
+from taskmq.api.workers import PartView
+from taskmq.cli.exits import FAILED, OK
+from taskmq.cli.globals import current_globals, only_here
 from taskmq.cli.output import when
-from taskmq.cli.processes.top import ANSWER, Sample, task_row, watch
+from taskmq.cli.processes.top import ANSWER, Sample, task_row, watch, worker_row
 from taskmq.cli.remote.queues import lines_of
-from taskmq.cli.remote.workers import status_of
+from taskmq.cli.server_link import show_rows, text_of_instant
 from taskmq.contracts.system_clock import SystemClock
 from taskmq.errors import TaskMQError
 from taskmq.http import AsyncClient, Client, LiveEvent
 from taskmq.model.telemetry.events import JobEvent
 from taskmq.operations.activity import Activity
 
-__all__ = ["show_activity"]
+__all__ = ["doctor", "show_activity"]
+
+_PART_COLUMNS: Final = ("part", "status", "since", "finding", "without")
 
 
 def show_activity(client: Client, *, every: str, count: int | None, queues: str | None) -> int:
@@ -36,6 +38,18 @@ def show_activity(client: Client, *, every: str, count: int | None, queues: str 
 
     watch(every, count, run)
     return OK
+
+
+def doctor(client: Client, *, watch: str | None) -> int:
+    only_here(watch=watch)
+    found = client.health()
+
+    def row(one: PartView) -> dict[str, Any]:
+        lost = "" if one.status in {"works", "absent"} else one.without
+        return {**msgspec.structs.asdict(one), "since": text_of_instant(one.since), "without": lost}
+
+    show_rows(_PART_COLUMNS, found.parts, row, folded=("finding", "without"))
+    return OK if found.works else FAILED
 
 
 class _Watch:
@@ -94,7 +108,7 @@ class _Watch:
             missed=self._missed,
             queues=rows,
             tasks=[task_row(each) for each in self._activity.tasks(now=time.monotonic())],
-            workers=[describe(status_of(each)) for each in sorted(workers, key=lambda each: each.name)],
+            workers=[worker_row(each) for each in sorted(workers, key=lambda each: each.name)],
         )
 
     def _row(self, each: QueueLine) -> dict[str, Any]:

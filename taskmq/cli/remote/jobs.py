@@ -8,7 +8,7 @@ import msgspec
 from taskmq.api.job_requests import SubmitBody, UpstreamJob
 from taskmq.api.jobs import AttemptView, ChangedJob, HistoryView, JobDetails, JobView, ProgressView, RefusalView
 from taskmq.cli.exits import CONFLICT, NOT_FOUND, OK
-from taskmq.cli.globals import current_globals
+from taskmq.cli.globals import current_globals, only_here
 from taskmq.cli.jobs.job import CANCELLED
 from taskmq.cli.jobs.stored_jobs import (
     ACTED_COLUMNS,
@@ -19,7 +19,7 @@ from taskmq.cli.jobs.stored_jobs import (
     done_text,
 )
 from taskmq.cli.output import note, print_rows
-from taskmq.cli.server_link import only_here, show_record, show_rows, text_of_instant
+from taskmq.cli.server_link import show_record, show_rows, text_of_instant
 from taskmq.cli.typed_values import array_of, instant_of, label_of, node_labels_of, object_of, upstream_from
 from taskmq.errors import JobConflict, JobNotFound
 from taskmq.http import Client

@@ -4,11 +4,11 @@ from typing import Any
 
 from taskmq.api.dead_letters import LetterView, ReplayBody
 from taskmq.cli.exits import FAILED, NOT_FOUND, OK
-from taskmq.cli.globals import current_globals
+from taskmq.cli.globals import current_globals, only_here
 from taskmq.cli.operators.dlq import GROUP_COLUMNS
 from taskmq.cli.operators.letters import COLUMNS, Filters, parse_rate
 from taskmq.cli.output import confirm, note, print_rows
-from taskmq.cli.server_link import only_here, show_record, show_rows, text_of_instant
+from taskmq.cli.server_link import show_record, show_rows, text_of_instant
 from taskmq.http import Client
 
 __all__ = ["groups", "list_letters", "purge", "replay", "show"]

@@ -7,10 +7,11 @@ import msgspec
 from taskmq.api.definitions import DefinitionView
 from taskmq.api.workers import TaskView
 from taskmq.cli.exits import FAILED, OK
+from taskmq.cli.globals import only_here
 from taskmq.cli.jobs.definition import DEFINITION_COLUMNS
 from taskmq.cli.jobs.task import TASK_COLUMNS, argument_names
 from taskmq.cli.output import confirm, note
-from taskmq.cli.server_link import only_here, show_record, show_rows, text_of_instant
+from taskmq.cli.server_link import show_record, show_rows, text_of_instant
 from taskmq.cli.typed_values import array_of, label_of, object_of
 from taskmq.http import Client
 

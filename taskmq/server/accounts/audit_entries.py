@@ -7,11 +7,12 @@ from litestar.params import FromQuery, QueryParameter
 
 from taskmq.api.accounts import AuditEntries, AuditEntryView, ChainLinks, ChainView
 from taskmq.api.values import Instant
+from taskmq.app_api.views import instant_text, milliseconds_of, rendered
 from taskmq.contracts.identity import AuditFilter
 from taskmq.model.identity import AuditRecord, Permission, Scope
 from taskmq.operations.audit import chain_head, exported, verify_chain
 from taskmq.operations.audit.actions import audit_subject
-from taskmq.server.inputs import CallerGiven, Limit, OwnJobs, instant_text, milliseconds_of, rendered
+from taskmq.server.inputs import CallerGiven, Limit, OwnJobs
 from taskmq.server.settings import API, MOST_PER_PAGE
 from taskmq.server.sign_in import accounts_of
 

@@ -17,11 +17,12 @@ from taskmq.api.sign_in import (
     PasswordBody,
     PasswordView,
 )
+from taskmq.app_api.views import instant_text
 from taskmq.errors import InvalidOption, LoginThrottled, NotAuthenticated
 from taskmq.model.identity import RULES, Identity, Permission, Place, is_token, may, scope_for
 from taskmq.server.access import PUBLIC
 from taskmq.server.edge import fact_of
-from taskmq.server.inputs import CallerGiven, instant_text
+from taskmq.server.inputs import CallerGiven
 from taskmq.server.problems import Problem
 from taskmq.server.rates import RequestLimits
 from taskmq.server.settings import API

@@ -7,11 +7,12 @@ from litestar.handlers import delete
 from litestar.params import FromPath
 
 from taskmq.api.sign_in import SessionList, SessionView, TokenList
+from taskmq.app_api.views import instant_text, rendered
 from taskmq.contracts.identity import BrowserSession
 from taskmq.model.identity import Permission
 from taskmq.server.accounts.tokens import token_view
 from taskmq.server.accounts.users import check_user
-from taskmq.server.inputs import CallerGiven, instant_text, rendered
+from taskmq.server.inputs import CallerGiven
 from taskmq.server.settings import API
 from taskmq.server.sign_in import accounts_of
 

@@ -7,11 +7,12 @@ from litestar.handlers import delete, put
 from litestar.params import FromPath, JSONBody
 
 from taskmq.api.accounts import MemberList, MemberView, RoleBody, TenantBody, TenantChangeBody, TenantList, TenantView
+from taskmq.app_api.views import instant_text, rendered
 from taskmq.contracts.identity import Tenant
 from taskmq.errors import NotPermitted
 from taskmq.model.identity import Permission, Scope, may_give, may_take, scope_for
 from taskmq.server.access import Caller
-from taskmq.server.inputs import CallerGiven, instant_text, rendered
+from taskmq.server.inputs import CallerGiven
 from taskmq.server.problems import Problem
 from taskmq.server.settings import API
 from taskmq.server.sign_in import accounts_of

@@ -8,10 +8,11 @@ from litestar.handlers import delete
 from litestar.params import FromPath, JSONBody
 
 from taskmq.api.sign_in import NewTokenView, TokenBody, TokenList, TokenView
+from taskmq.app_api.views import instant_text, milliseconds_of, rendered
 from taskmq.contracts.identity import ApiToken
 from taskmq.errors import LoginThrottled, NotAuthenticated
 from taskmq.model.identity import Permission, read_scopes
-from taskmq.server.inputs import CallerGiven, instant_text, milliseconds_of, rendered
+from taskmq.server.inputs import CallerGiven
 from taskmq.server.problems import Problem
 from taskmq.server.settings import API
 from taskmq.server.sign_in import accounts_of

@@ -11,11 +11,12 @@ from litestar.params import FromPath, FromQuery, JSONBody, QueryParameter
 from taskmq.access import PasswordSet
 from taskmq.api.accounts import ChangedUserView, RoleBody, UserBody, UserChangeBody, UserList, UserView
 from taskmq.api.sign_in import MembershipView
+from taskmq.app_api.views import instant_text, rendered
 from taskmq.contracts.identity import User, UserAccount, UserChange
 from taskmq.errors import IdentityNotFound, NotPermitted
 from taskmq.model.identity import Membership, Permission, may_give, may_take
 from taskmq.server.access import Caller
-from taskmq.server.inputs import CallerGiven, instant_text, matched_version, rendered
+from taskmq.server.inputs import CallerGiven, matched_version
 from taskmq.server.settings import API, MOST_PER_PAGE
 from taskmq.server.sign_in import accounts_of
 

@@ -6,21 +6,13 @@ from litestar import get
 from litestar.datastructures import State
 from litestar.params import QueryParameter
 
-from taskmq.api.history.figures import FailureList, FailureView, MissingSource
+from taskmq.api.history.figures import FailureLane, FailureList
 from taskmq.errors import InvalidOption
 from taskmq.model.identity import Permission, scope_for
-from taskmq.operations.history import (
-    FailureChoice,
-    FailureLane,
-    FailureLine,
-    FailureSource,
-    LettersLook,
-    TenantFailures,
-    look_at_letters,
-)
+from taskmq.operations.history import FailureSource, LettersLook, look_at_letters
 from taskmq.server.access import Caller
-from taskmq.server.history.inputs import OfQueue, OfTask, Since, Until, ms
-from taskmq.server.inputs import CallerGiven, Cursor, Limit, ServedApp, instant_text, rendered
+from taskmq.server.history.inputs import OfQueue, OfTask, Since, Until
+from taskmq.server.inputs import ApiGiven, CallerGiven, Cursor, Limit, ServedApp
 from taskmq.server.live.samples import MaxAge, shared_look
 from taskmq.server.problems import Problem
 from taskmq.server.settings import API
@@ -44,6 +36,7 @@ _NEEDS: Final[dict[FailureSource, Permission]] = {
 )
 async def list_failures(
     state: State,
+    api: ApiGiven,
     app: ServedApp,
     caller: CallerGiven,
     lane: Annotated[FailureLane | None, QueryParameter(description="Of this lane alone.")] = None,
@@ -69,21 +62,25 @@ async def list_failures(
     async def letters() -> LettersLook:
         return await shared_look(state, "letters", max_age, lambda: look_at_letters(app))
 
-    which = FailureChoice(
-        lane=lane, task=task, queue=queue, job=job_id, error=error, since=ms(since), until=ms(until)
-    )
-    failures = TenantFailures(app, caller.tenant, sources=_sources(caller), letters=letters)
     try:
-        page = await failures.page(which, after=cursor or None, limit=limit)
+        return await api.figures.failures(
+            lane=lane,
+            task=task,
+            queue=queue,
+            job_id=job_id,
+            error=error,
+            since=since,
+            until=until,
+            limit=limit,
+            cursor=cursor,
+            traceback=traceback,
+            sources=_sources(caller),
+            letters=letters,
+        )
     except InvalidOption as refused:
         raise Problem.about(
             "cursor", f"{(cursor or '')[:40]!r} is no cursor", "`next` of the page before"
         ) from refused
-    return FailureList(
-        items=rendered(lambda line: _view(line, has_traceback=traceback), page.lines),
-        next=page.after,
-        missing=[MissingSource(gap.source, gap.why) for gap in page.gaps],
-    )
 
 
 FAILURE_HANDLERS: Final[tuple[Any, ...]] = (list_failures,)
@@ -97,28 +94,3 @@ def _sources(caller: Caller) -> set[FailureSource]:
         for source, needs in _NEEDS.items()
         if (scopes[needs].tenants is None if caller.tenant is None else scopes[needs].has(caller.tenant))
     }
-
-
-def _view(line: FailureLine, *, has_traceback: bool) -> FailureView:
-    return FailureView(
-        lane=line.lane,
-        job_id=line.id,
-        name=line.name,
-        at=instant_text(line.at),
-        event=line.event,
-        task=line.task,
-        queue=line.queue,
-        tenant=line.tenant,
-        worker=line.worker,
-        attempt=line.attempt,
-        seconds=line.seconds,
-        error=line.error,
-        reason=line.reason,
-        message=line.message,
-        summary=line.summary,
-        letter=line.letter,
-        remedy=line.remedy,
-        is_handled=line.is_handled,
-        retried_as=line.retried_as,
-        traceback=line.traceback if has_traceback else None,
-    )

@@ -10,15 +10,14 @@ from taskmq.api.history.figures import (
     MetricList,
     PointView,
     RollupList,
-    RollupView,
     SeriesView,
 )
+from taskmq.app_api.views import instant_text
 from taskmq.model.history.figures import FIGURES, Series
-from taskmq.model.history.rollups import Rollup
 from taskmq.model.identity import Permission
 from taskmq.operations.history import TenantFigures
 from taskmq.server.history.inputs import By, OfQueue, OfTask, Since, Until, ms, parts
-from taskmq.server.inputs import CallerGiven, ServedApp, instant_text, rendered
+from taskmq.server.inputs import ApiGiven, CallerGiven, ServedApp
 from taskmq.server.live.samples import MaxAge, shared_look
 from taskmq.server.settings import API
 
@@ -35,8 +34,7 @@ Step = Annotated[int, QueryParameter(ge=60, le=7 * 86_400, description="Seconds 
     tags=["history"],
 )
 async def list_rollups(
-    app: ServedApp,
-    caller: CallerGiven,
+    api: ApiGiven,
     since: Since = None,
     until: Until = None,
     task: OfTask = None,
@@ -47,9 +45,7 @@ async def list_rollups(
 
     They are there from when a scheduler first listened on. Events may be lost, so counts are not for accounting.
     """
-    figures = TenantFigures(app, caller.tenant)
-    begin, end, found = await figures.totals(since=ms(since), until=ms(until), task=task, queue=queue, by=parts(by))
-    return RollupList(since=instant_text(begin), until=instant_text(end), items=rendered(_rollup, found))
+    return await api.figures.rollups(since=since, until=until, task=task, queue=queue, by=parts(by))
 
 
 @get(
@@ -122,22 +118,3 @@ async def _queried(
 
 def _series(name: str, series: Series) -> SeriesView:
     return SeriesView(name, series.labels, [PointView(instant_text(at), value) for at, value in series.points])
-
-
-def _rollup(one: Rollup) -> RollupView:
-    return RollupView(
-        task=one.key.task,
-        queue=one.key.queue,
-        tenant=one.key.tenant,
-        outcomes=one.outcomes,
-        ended=one.ended,
-        failed=one.failed,
-        failure_rate=one.failure_rate,
-        wait_p50=one.waited.quantile(0.5),
-        wait_p95=one.waited.quantile(0.95),
-        wait_p99=one.waited.quantile(0.99),
-        run_p50=one.ran.quantile(0.5),
-        run_p95=one.ran.quantile(0.95),
-        run_p99=one.ran.quantile(0.99),
-        run_total=round(one.ran.total, 6),
-    )

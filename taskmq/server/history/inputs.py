@@ -5,7 +5,8 @@ from typing import Annotated
 
 from litestar.params import QueryParameter
 
-from taskmq.server.inputs import Instant, milliseconds_of
+from taskmq.app_api.views import milliseconds_of
+from taskmq.server.inputs import Instant
 from taskmq.server.problems import Problem
 
 __all__ = ["By", "OfQueue", "OfTask", "Since", "Until", "ms", "number_of", "parts"]

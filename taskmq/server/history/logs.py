@@ -8,11 +8,12 @@ from litestar.params import FromPath, QueryParameter
 from litestar.response import Stream
 
 from taskmq.api.history.logs import LineList, LineView
+from taskmq.app_api.views import instant_text, rendered
 from taskmq.model.history.logs import LEVELS, LogFilter, LogPage, StoredLine, level_name, read_level
 from taskmq.model.identity import Permission
 from taskmq.operations.tenant_jobs import TenantJobs
 from taskmq.server.history.inputs import Since, Until, ms, number_of
-from taskmq.server.inputs import Cursor, Limit, OwnJobs, instant_text, rendered
+from taskmq.server.inputs import Cursor, Limit, OwnJobs
 from taskmq.server.settings import API
 
 __all__ = ["LOG_HANDLERS"]

@@ -10,21 +10,13 @@ from taskmq.api.job_requests import BeginBulkBody
 from taskmq.api.jobs import BulkOperationList, BulkOperationView, RefusalView, RepeatedView
 from taskmq.api.problems import PROBLEMS
 from taskmq.app import TaskMQ
+from taskmq.app_api.views import instant_text, rendered
 from taskmq.errors import NotPermitted
 from taskmq.model.identity import Permission, allows_pattern, task_patterns
 from taskmq.model.jobs.bulks import Bulk
 from taskmq.operations.bulks import BulkOrder, BulkRunner, TenantBulks
 from taskmq.server.access import Caller
-from taskmq.server.inputs import (
-    CallerGiven,
-    Cursor,
-    Limit,
-    ServedApp,
-    idempotency_key,
-    instant_text,
-    priority_number,
-    rendered,
-)
+from taskmq.server.inputs import CallerGiven, Cursor, Limit, ServedApp, idempotency_key, priority_number
 from taskmq.server.jobs.bulk import check_filter
 from taskmq.server.problems import Problem
 from taskmq.server.settings import API

@@ -20,6 +20,7 @@ from taskmq.api.jobs import (
 )
 from taskmq.api.problems import FieldProblem
 from taskmq.api.values import Instant, ListPage
+from taskmq.app_api.views import milliseconds_of, rendered
 from taskmq.client.progress import JobProgress
 from taskmq.contracts.jobs import JobRecord
 from taskmq.errors import ResultDamaged, ResultExpired, UnsupportedFeature
@@ -28,7 +29,7 @@ from taskmq.model.jobs.filters import JobFilter
 from taskmq.model.states import JobState
 from taskmq.model.units import did_you_mean
 from taskmq.operations.tenant_jobs import TenantJobs
-from taskmq.server.inputs import CallerGiven, Cursor, Limit, OwnJobs, milliseconds_of, next_link, rendered, selected
+from taskmq.server.inputs import CallerGiven, Cursor, Limit, OwnJobs, next_link, selected
 from taskmq.server.jobs.views import (
     attempt_view,
     history_view,

@@ -9,13 +9,13 @@ from typing import Any, Final
 import msgspec
 
 from taskmq.api.jobs import AttemptView, ErrorView, HistoryView, JobView, ProgressView
+from taskmq.app_api.views import instant_text
 from taskmq.client.progress import JobProgress
 from taskmq.contracts.jobs import AttemptRecord, HistoryEntry, JobRecord
 from taskmq.errors import MalformedMessage
 from taskmq.model.envelope import decode_envelope
 from taskmq.model.outcome import ErrorRecord, error_line
 from taskmq.model.states import JobState
-from taskmq.server.inputs import instant_text
 
 __all__ = [
     "AttemptView",

@@ -10,12 +10,13 @@ from litestar import Request, get
 from litestar.params import FromQuery, QueryParameter
 from litestar.response import Stream
 
+from taskmq.app_api.views import instant_text
 from taskmq.errors import TaskMQError
 from taskmq.model.identity import Permission, may
 from taskmq.model.keys import split_tenant_key, tenant_key
 from taskmq.model.telemetry.events import Event, JobEvent
 from taskmq.server.access import Caller
-from taskmq.server.inputs import CallerGiven, instant_text
+from taskmq.server.inputs import CallerGiven
 from taskmq.server.live.hub import EventHub, EventInbox, HubEvent, kind_of
 from taskmq.server.problems import Problem
 from taskmq.server.settings import API

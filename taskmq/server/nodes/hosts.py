@@ -6,15 +6,16 @@ from litestar import delete, get, post
 from litestar.params import FromPath, JSONBody
 
 from taskmq.api.nodes import HostNodeView, NodeList, RegisterBody, RegisteredView, StatusBody
+from taskmq.app_api.nodes import found_node
 from taskmq.model.identity import Permission
 from taskmq.model.nodes import HostNode, NodeTold, lost_after
 from taskmq.operations import nodes as operations
-from taskmq.server.inputs import CallerGiven, ServedApp, instant_text, rendered
+from taskmq.server.inputs import ApiGiven, CallerGiven, ServedApp
 from taskmq.server.nodes.amounts import read_capacity
 from taskmq.server.problems import Problem
 from taskmq.server.settings import API
 
-__all__ = ["HOST_HANDLERS", "node_or_problem"]
+__all__ = ["HOST_HANDLERS"]
 
 
 @get(
@@ -24,9 +25,9 @@ __all__ = ["HOST_HANDLERS", "node_or_problem"]
     summary="List nodes",
     tags=["nodes"],
 )
-async def list_nodes(app: ServedApp) -> NodeList:
+async def list_nodes(api: ApiGiven) -> NodeList:
     """The nodes that the store knows, with what is allocated of them."""
-    return NodeList(rendered(_view, await operations.list_nodes(app)))
+    return NodeList(list(await api.nodes.list()))
 
 
 @get(
@@ -36,9 +37,9 @@ async def list_nodes(app: ServedApp) -> NodeList:
     summary="Get a node",
     tags=["nodes"],
 )
-async def get_node(app: ServedApp, name: FromPath[str]) -> HostNodeView:
+async def get_node(api: ApiGiven, name: FromPath[str]) -> HostNodeView:
     """One node, by its name or id."""
-    return _view(node_or_problem(name, await operations.find_node(app, name)))
+    return await api.nodes.get(name)
 
 
 @post(
@@ -49,11 +50,9 @@ async def get_node(app: ServedApp, name: FromPath[str]) -> HostNodeView:
     summary="Drain a node",
     tags=["nodes"],
 )
-async def drain_node(app: ServedApp, caller: CallerGiven, name: FromPath[str]) -> HostNodeView:
+async def drain_node(api: ApiGiven, name: FromPath[str]) -> HostNodeView:
     """Place nothing more there; what runs goes on."""
-    node = node_or_problem(name, await operations.find_node(app, name))
-    await caller.note_action(app, "node.drain", subject=node.name)
-    return _view(node_or_problem(name, await operations.drain_node(app, node.name)))
+    return await api.nodes.drain(name)
 
 
 @post(
@@ -64,11 +63,9 @@ async def drain_node(app: ServedApp, caller: CallerGiven, name: FromPath[str]) -
     summary="Resume a node",
     tags=["nodes"],
 )
-async def resume_node(app: ServedApp, caller: CallerGiven, name: FromPath[str]) -> HostNodeView:
+async def resume_node(api: ApiGiven, name: FromPath[str]) -> HostNodeView:
     """Place jobs there again."""
-    node = node_or_problem(name, await operations.find_node(app, name))
-    await caller.note_action(app, "node.resume", subject=node.name)
-    return _view(node_or_problem(name, await operations.drain_node(app, node.name, drains=False)))
+    return await api.nodes.resume(name)
 
 
 @delete(
@@ -79,11 +76,9 @@ async def resume_node(app: ServedApp, caller: CallerGiven, name: FromPath[str]) 
     summary="Remove a node",
     tags=["nodes"],
 )
-async def remove_node(app: ServedApp, caller: CallerGiven, name: FromPath[str]) -> HostNodeView:
+async def remove_node(api: ApiGiven, name: FromPath[str]) -> HostNodeView:
     """Forget a node and end its allocations; one whose workers run comes back."""
-    node = node_or_problem(name, await operations.find_node(app, name))
-    await caller.note_action(app, "node.remove", subject=node.name)
-    return _view(node_or_problem(name, await operations.remove_node(app, node.name)))
+    return await api.nodes.remove(name)
 
 
 @post(
@@ -120,12 +115,12 @@ async def register_node(data: JSONBody[RegisterBody], app: ServedApp, caller: Ca
 )
 async def update_status(data: JSONBody[StatusBody], app: ServedApp, caller: CallerGiven) -> RegisteredView:
     """Say whether a node that no worker reports takes anything; each call is a heartbeat, and ends no drain."""
-    known = node_or_problem(data.node_id, await operations.find_node(app, data.node_id))
+    known = found_node(data.node_id, await operations.find_node(app, data.node_id))
     if known.told.runs_jobs:
         raise _in_use(known, "drain and resume it as an operator")
     if data.status == "draining" and not known.is_draining:
         await caller.note_action(app, "node.drain", subject=known.name)
-    node = node_or_problem(data.node_id, await operations.say_status(app, known.name, data.status))
+    node = found_node(data.node_id, await operations.say_status(app, known.name, data.status))
     return RegisteredView(node_id=node.id, name=node.name, status=node.state)
 
 
@@ -136,9 +131,9 @@ async def update_status(data: JSONBody[StatusBody], app: ServedApp, caller: Call
     summary="List nodes",
     tags=["compatible names"],
 )
-async def list_nodes_of_document(app: ServedApp) -> list[HostNodeView]:
+async def list_nodes_of_document(api: ApiGiven) -> list[HostNodeView]:
     """All nodes, as an array."""
-    return rendered(_view, await operations.list_nodes(app))
+    return list(await api.nodes.list())
 
 
 HOST_HANDLERS: Final[tuple[Any, ...]] = (
@@ -153,34 +148,5 @@ HOST_HANDLERS: Final[tuple[Any, ...]] = (
 )
 
 
-def node_or_problem(name: str, node: HostNode | None) -> HostNode:
-    """Return the node if there is one.
-
-    Raises:
-        Problem: there is none.
-    """
-    if node is None:
-        raise Problem(404, "node_not_found", f"there is no node {name[:128]!r}")
-    return node
-
-
 def _in_use(node: HostNode, instead: str) -> Problem:
     return Problem(409, "node_in_use", f"node {node.name!r} is reported by its workers: {instead}")
-
-
-def _view(node: HostNode) -> HostNodeView:
-    told = node.told
-    return HostNodeView(
-        node_id=node.id,
-        name=node.name,
-        ip_address=told.address,
-        status=node.state,
-        capacity=told.capacity,
-        used=node.used,
-        labels=told.labels,
-        version=told.version,
-        runs_jobs=told.runs_jobs,
-        epoch=node.epoch,
-        registered_at=instant_text(node.registered),
-        heartbeat_at=instant_text(node.heartbeat),
-    )

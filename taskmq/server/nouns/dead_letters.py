@@ -23,6 +23,7 @@ from taskmq.api.dead_letters import (
 )
 from taskmq.api.queues import PurgedView
 from taskmq.app import TaskMQ
+from taskmq.app_api.views import instant_text, rendered
 from taskmq.errors import NotPermitted
 from taskmq.model.identity import Permission, may, task_patterns
 from taskmq.model.units import parse_duration
@@ -39,7 +40,7 @@ from taskmq.operations.dead_letters import (
     replay,
 )
 from taskmq.server.access import Caller
-from taskmq.server.inputs import CallerGiven, Limit, ServedApp, instant_text, rendered
+from taskmq.server.inputs import CallerGiven, Limit, ServedApp
 from taskmq.server.nouns.queues import check_typed_name
 from taskmq.server.settings import API
 

@@ -9,20 +9,12 @@ from litestar.handlers import delete, put
 from litestar.params import FromPath, FromQuery, JSONBody, QueryParameter
 
 from taskmq.api.definitions import DefinitionBody, DefinitionList, DefinitionVersions, DefinitionView
+from taskmq.app_api.views import instant_text, rendered
 from taskmq.errors import DefinitionNotFound, NotPermitted
 from taskmq.model.identity import Permission
 from taskmq.model.jobs.definitions import Definition
 from taskmq.server.access import Caller
-from taskmq.server.inputs import (
-    CallerGiven,
-    Cursor,
-    Limit,
-    ServedApp,
-    instant_text,
-    matched_version,
-    priority_number,
-    rendered,
-)
+from taskmq.server.inputs import CallerGiven, Cursor, Limit, ServedApp, matched_version, priority_number
 from taskmq.server.settings import API
 
 __all__ = ["DEFINITION_HANDLERS"]

@@ -2,18 +2,14 @@
 
 from typing import Annotated, Any, Final
 
-import msgspec
 from litestar import get, put
 from litestar.handlers import delete
 from litestar.params import FromPath, JSONBody, QueryParameter
 
 from taskmq.api.pools import PolicyBody, PolicyView, PoolBody, PoolList, PoolView, QuotaBody, QuotaList, QuotaView
 from taskmq.model.identity import Permission
-from taskmq.model.jobs.pools import QueuePolicy, TenantPool
-from taskmq.server.inputs import CallerGiven, ServedApp, rendered
-from taskmq.server.problems import Problem
+from taskmq.server.inputs import ApiGiven
 from taskmq.server.settings import API
-from taskmq.submission import QuotaState
 
 __all__ = ["POOL_HANDLERS"]
 
@@ -27,14 +23,9 @@ OfUser = Annotated[str | None, QueryParameter(max_length=200, description="The u
     summary="List pools and policies",
     tags=["pools"],
 )
-async def list_pools(app: ServedApp) -> PoolList:
+async def list_pools(api: ApiGiven) -> PoolList:
     """The pools of tenants, and the policies of queues that were said instead of those of apps."""
-    said = await app.pools.aread()
-    return PoolList(
-        version=said.version,
-        items=[_view(pool) for _, pool in sorted(said.pools.items())],
-        policies=[_policy_view(name, each) for name, each in sorted(said.queues.items())],
-    )
+    return await api.pools.list()
 
 
 @get(
@@ -44,11 +35,9 @@ async def list_pools(app: ServedApp) -> PoolList:
     summary="Get a pool",
     tags=["pools"],
 )
-async def get_pool(app: ServedApp, name: FromPath[str]) -> PoolView:
+async def get_pool(api: ApiGiven, name: FromPath[str]) -> PoolView:
     """One pool."""
-    if (found := (await app.pools.aread()).pools.get(name)) is None:
-        raise _no_pool(name)
-    return _view(found)
+    return await api.pools.get(name)
 
 
 @put(
@@ -58,12 +47,9 @@ async def get_pool(app: ServedApp, name: FromPath[str]) -> PoolView:
     summary="Describe a pool",
     tags=["pools"],
 )
-async def put_pool(app: ServedApp, caller: CallerGiven, name: FromPath[str], data: JSONBody[PoolBody]) -> PoolView:
+async def put_pool(api: ApiGiven, name: FromPath[str], data: JSONBody[PoolBody]) -> PoolView:
     """Say what the pool of a tenant is; schedulers follow within a second or two, also for what waits already."""
-    # Refused before it is in the audit.
-    pool = TenantPool(name=name, parent=data.parent, weight=data.weight, min=data.min, max=data.max).check_amounts()
-    await caller.note_action(app, "pool.change", subject=name, after=msgspec.to_builtins(pool))
-    return _view(await app.pools.aset(name, parent=pool.parent, weight=pool.weight, min=pool.min, max=pool.max))
+    return await api.pools.put(name, data)
 
 
 @delete(
@@ -74,12 +60,9 @@ async def put_pool(app: ServedApp, caller: CallerGiven, name: FromPath[str], dat
     summary="Take a pool away",
     tags=["pools"],
 )
-async def remove_pool(app: ServedApp, caller: CallerGiven, name: FromPath[str]) -> dict[str, str]:
+async def remove_pool(api: ApiGiven, name: FromPath[str]) -> dict[str, str]:
     """Take a pool's description away; one that has parts stays."""
-    if name not in (await app.pools.aread()).pools:
-        raise _no_pool(name)
-    await caller.note_action(app, "pool.remove", subject=name)
-    await app.pools.aremove(name)
+    await api.pools.remove(name)
     return {"status": "removed"}
 
 
@@ -90,14 +73,9 @@ async def remove_pool(app: ServedApp, caller: CallerGiven, name: FromPath[str]) 
     summary="Have a queue go by a policy",
     tags=["pools"],
 )
-async def put_policy(
-    app: ServedApp, caller: CallerGiven, name: FromPath[str], data: JSONBody[PolicyBody]
-) -> PolicyView:
+async def put_policy(api: ApiGiven, name: FromPath[str], data: JSONBody[PolicyBody]) -> PolicyView:
     """Have the jobs of the store take turns in the queue by this policy, whatever apps say."""
-    await caller.note_action(app, "queue.policy", subject=name, after=msgspec.to_builtins(data))
-    wanted = QueuePolicy(**msgspec.structs.asdict(data))
-    await app.pools.aset_policy(name, wanted)
-    return _policy_view(name, wanted)
+    return await api.pools.put_policy(name, data)
 
 
 @delete(
@@ -108,10 +86,9 @@ async def put_policy(
     summary="Have a queue go by what apps say",
     tags=["pools"],
 )
-async def remove_policy(app: ServedApp, caller: CallerGiven, name: FromPath[str]) -> dict[str, str]:
+async def remove_policy(api: ApiGiven, name: FromPath[str]) -> dict[str, str]:
     """Take what was said of the queue's policy away."""
-    await caller.note_action(app, "queue.policy", subject=name)
-    await app.pools.aset_policy(name, None)
+    await api.pools.remove_policy(name)
     return {"status": "removed"}
 
 
@@ -122,9 +99,9 @@ async def remove_policy(app: ServedApp, caller: CallerGiven, name: FromPath[str]
     summary="List quotas",
     tags=["pools"],
 )
-async def list_quotas(app: ServedApp) -> QuotaList:
+async def list_quotas(api: ApiGiven) -> QuotaList:
     """How much tenants and users may submit, and what of it is used up."""
-    return QuotaList(rendered(_quota_view, await app.pools.aquotas()))
+    return QuotaList(list(await api.quotas.list()))
 
 
 @put(
@@ -134,15 +111,9 @@ async def list_quotas(app: ServedApp) -> QuotaList:
     summary="Say how much a tenant may submit",
     tags=["pools"],
 )
-async def put_quota(
-    app: ServedApp, caller: CallerGiven, name: FromPath[str], data: JSONBody[QuotaBody], user: OfUser = None
-) -> QuotaView:
+async def put_quota(api: ApiGiven, name: FromPath[str], data: JSONBody[QuotaBody], user: OfUser = None) -> QuotaView:
     """Say what the tenant, or the user of it, may submit, in place of what was said before; `*` is each of them."""
-    limits = msgspec.structs.asdict(data)
-    await caller.note_action(app, "quota.change", subject=_subject(name, user), after=limits)
-    quota = await app.pools.aset_quota(name, user, **limits)
-    states = [state for state in await app.pools.aquotas() if (state.quota.tenant, state.quota.user) == (name, user)]
-    return _quota_view(states[0] if states else QuotaState(quota=quota, jobs=0, bytes=0))
+    return await api.quotas.put(name, data, user=user)
 
 
 @delete(
@@ -153,14 +124,9 @@ async def put_quota(
     summary="Take a quota away",
     tags=["pools"],
 )
-async def remove_quota(
-    app: ServedApp, caller: CallerGiven, name: FromPath[str], user: OfUser = None
-) -> dict[str, str]:
+async def remove_quota(api: ApiGiven, name: FromPath[str], user: OfUser = None) -> dict[str, str]:
     """Take the quota of a tenant, or of a user of it, away."""
-    if not any((state.quota.tenant, state.quota.user) == (name, user) for state in await app.pools.aquotas()):
-        raise Problem(404, "quota_not_found", f"there is no quota of {_subject(name, user)!r}")
-    await caller.note_action(app, "quota.remove", subject=_subject(name, user))
-    await app.pools.aremove_quota(name, user)
+    await api.quotas.remove(name, user=user)
     return {"status": "removed"}
 
 
@@ -175,34 +141,3 @@ POOL_HANDLERS: Final[tuple[Any, ...]] = (
     put_quota,
     remove_quota,
 )
-
-
-def _no_pool(name: str) -> Problem:
-    return Problem(404, "pool_not_found", f"there is no pool {name!r}")
-
-
-def _subject(tenant: str, user: str | None) -> str:
-    return tenant if user is None else f"{tenant}/{user}"
-
-
-def _view(pool: TenantPool) -> PoolView:
-    return PoolView(pool=pool.name, parent=pool.parent, weight=pool.weight, min=dict(pool.min), max=dict(pool.max))
-
-
-def _policy_view(queue: str, policy: QueuePolicy) -> PolicyView:
-    return PolicyView(
-        queue=queue,
-        policy=policy.policy,
-        strict=policy.strict,
-        preempt_after=policy.preempt_after,
-        preempt_grace=policy.preempt_grace,
-        preempt_most=policy.preempt_most,
-    )
-
-
-def _quota_view(state: QuotaState) -> QuotaView:
-    return QuotaView(
-        **{name: getattr(state.quota, name) for name in state.quota.__struct_fields__},
-        jobs_today=state.jobs,
-        bytes_today=state.bytes,
-    )

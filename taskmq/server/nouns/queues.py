@@ -20,6 +20,7 @@ from taskmq.api.queues import (
     QueueView,
     ResumedView,
 )
+from taskmq.app_api.views import instant_text, rendered
 from taskmq.client.queues import QueuePause
 from taskmq.contracts.broker import QueueStats
 from taskmq.model.identity import Permission
@@ -33,7 +34,7 @@ from taskmq.operations.queues import (
     report_queue,
     resume_queues,
 )
-from taskmq.server.inputs import CallerGiven, ServedApp, instant_text, rendered
+from taskmq.server.inputs import CallerGiven, ServedApp
 from taskmq.server.live.samples import MaxAge, shared_look
 from taskmq.server.problems import Problem
 from taskmq.server.settings import API

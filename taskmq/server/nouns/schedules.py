@@ -25,6 +25,7 @@ from taskmq.api.schedules import (
     ScheduleView,
 )
 from taskmq.api.values import Instant
+from taskmq.app_api.views import instant_text, milliseconds_of, rendered
 from taskmq.errors import InvalidOption
 from taskmq.model.identity import Permission
 from taskmq.operations.schedule_facts import changed_trigger, schedule_facts
@@ -32,7 +33,7 @@ from taskmq.operations.tenant_schedules import TenantSchedule, TenantSchedules
 from taskmq.schedules import ScheduleOptions
 from taskmq.schedules.policy import read_policy
 from taskmq.schedules.triggers import Trigger, cron, every, explain_trigger, instants_after, once, zone_of
-from taskmq.server.inputs import CallerGiven, Cursor, Limit, ServedApp, instant_text, milliseconds_of, rendered
+from taskmq.server.inputs import CallerGiven, Cursor, Limit, ServedApp
 from taskmq.server.problems import Problem
 from taskmq.server.settings import API
 

@@ -13,6 +13,7 @@ from taskmq.api.workers import (
     WorkflowList,
     WorkflowView,
 )
+from taskmq.app_api.views import instant_text, rendered
 from taskmq.errors import FlowNotFound, InvalidOption, NotPermitted
 from taskmq.model.identity import Permission
 from taskmq.model.keys import split_tenant_key, tenant_key
@@ -23,7 +24,7 @@ from taskmq.operations.workflows import (
 )
 from taskmq.server.access import Caller
 from taskmq.server.history.inputs import Since, Until
-from taskmq.server.inputs import CallerGiven, Cursor, Limit, ServedApp, instant_text, rendered
+from taskmq.server.inputs import CallerGiven, Cursor, Limit, ServedApp
 from taskmq.server.problems import Problem
 from taskmq.server.settings import API
 from taskmq.workflow.catalogue import WorkflowLine, read_states

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
+from taskmq.app_api.views import rendered
 from taskmq.contracts.broker import Broker, Outgoing
 from taskmq.model.topology import WorkQueue
 from taskmq.operations.tenant_schedules import TenantSchedules
 from taskmq.schedules.triggers import Every, every
-from taskmq.server.inputs import rendered
 from tests.unit.server.kit import Site
 
 

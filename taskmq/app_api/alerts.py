@@ -1,0 +1,163 @@
+"""What is wrong now, the rules that say so, and whom notices of it are sent to."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from taskmq.api.history.alerts import AlertList, AlertView, NoticeView, RuleBody, RuleView, SilenceView
+from taskmq.app_api.caller import AppCalls
+from taskmq.app_api.views import instant_text, rendered
+from taskmq.contracts.history import AlertNotice, KeptRule
+from taskmq.errors import InvalidOption, RequestRefused
+from taskmq.model.history.alerts import Alert, AlertRule, AlertState, Silence, is_silenced
+from taskmq.model.history.channels import shown_channel
+from taskmq.model.identity import Permission
+from taskmq.operations.history import TenantAlerts
+
+__all__ = ["AppAlerts", "read_rule"]
+
+
+class AppAlerts(AppCalls):
+    """Alerts, and their rules, silences and notices."""
+
+    async def list(self, *states: str) -> AlertList:
+        """Alerts, those that go on first; by default in all states."""
+        found = await self._book.alerts()
+        silences = await self._book.silences()
+        now = await self._app.sessions.store().now_ms()
+        return AlertList(
+            rendered(
+                lambda each: _alert(each, is_silenced(each, silences, now)),
+                (each for each in found if not states or each.state in states),
+            ),
+            sum(each.state is AlertState.FIRING for each in found),
+            sum(each.state is AlertState.PENDING for each in found),
+        )
+
+    async def rules(self) -> Sequence[RuleView]:
+        """The rules, by name; paths of webhooks are shown to those who may change rules."""
+        is_whole = self._caller.may(Permission.ALERTS_CHANGE, self._caller.tenant)
+        return rendered(lambda each: _rule(each, is_whole=is_whole), await self._book.rules())
+
+    async def put_rule(self, name: str, body: RuleBody, *, version: int | None = None) -> RuleView:
+        """Make the rule, or put it in the place of the one of its name.
+
+        Args:
+            version: that it must have; 0: there must be none; None: any.
+
+        Raises:
+            InvalidOption: something of it cannot be.
+            IdentityConflict: it has another version.
+        """
+        return _rule(await self._book.put(read_rule(name, body), version=version))
+
+    async def delete_rule(self, name: str) -> None:
+        """Remove a rule and its alerts, without a notice of their end.
+
+        Raises:
+            RequestRefused: `rule_not_found`: there is none of that name.
+        """
+        if not await self._book.remove(name):
+            raise _no_rule(name)
+
+    async def test_rule(self, name: str) -> Sequence[str]:
+        """Have a scheduler send a test notice to each channel within seconds; returns the channels.
+
+        Raises:
+            RequestRefused: `rule_not_found`: there is none of that name.
+        """
+        channels = await self._book.test(name)
+        if channels is None:
+            raise _no_rule(name)
+        return channels
+
+    async def silences(self) -> Sequence[SilenceView]:
+        """The silences that have not ended."""
+        return rendered(_silence, await self._book.silences())
+
+    async def silence(self, seconds: float, *, rule: str = "", subject: str = "", note: str = "") -> SilenceView:
+        """Send no notices of the alerts that fit, for so many seconds; they are shown as before."""
+        return _silence(await self._book.silence(rule=rule, subject=subject, seconds=seconds, note=note))
+
+    async def end_silence(self, silence_id: str) -> None:
+        """End a silence before its time.
+
+        Raises:
+            RequestRefused: `silence_not_found`: there is none of that id.
+        """
+        if not await self._book.end_silence(silence_id):
+            raise RequestRefused(f"there is no silence {silence_id[:80]!r}", status=404, code="silence_not_found")
+
+    async def notices(self, *, limit: int = 50) -> Sequence[NoticeView]:
+        """Notices, the last one first."""
+        return rendered(_notice, await self._book.notices(limit=limit))
+
+    @property
+    def _book(self) -> TenantAlerts:
+        return TenantAlerts(self._app, self._caller.tenant, by=self._caller.actor())
+
+
+def read_rule(name: str, body: RuleBody) -> AlertRule:
+    """The rule that a body says.
+
+    Raises:
+        InvalidOption: something of it cannot be.
+    """
+    fields = {field: getattr(body, field) for field in RuleBody.__struct_fields__}
+    try:
+        return msgspec.convert({**fields, "name": name}, AlertRule)
+    except msgspec.ValidationError as error:
+        raise InvalidOption(str(error)) from error
+
+
+def _no_rule(name: str) -> RequestRefused:
+    return RequestRefused(f"there is no rule {name[:100]!r}", status=404, code="rule_not_found")
+
+
+def _rule(stored: KeptRule, *, is_whole: bool = True) -> RuleView:
+    fields: dict[str, Any] = {field: getattr(stored.rule, field) for field in RuleBody.__struct_fields__}
+    channels = stored.rule.channels if is_whole else map(shown_channel, stored.rule.channels)
+    fields |= {"channels": list(channels), "unless": list(stored.rule.unless)}
+    return RuleView(**fields, name=stored.rule.name, tenant=stored.rule.tenant, version=stored.version)
+
+
+def _alert(alert: Alert, silenced: bool) -> AlertView:  # noqa: FBT001 - called with that only
+    return AlertView(
+        tenant=alert.tenant,
+        rule=alert.rule,
+        subject=alert.subject,
+        state=alert.state,
+        severity=alert.severity,
+        value=alert.value,
+        since=instant_text(alert.since),
+        changed=instant_text(alert.changed),
+        told_at=instant_text(alert.told),
+        is_silenced=silenced,
+    )
+
+
+def _silence(silence: Silence) -> SilenceView:
+    return SilenceView(
+        id=silence.id,
+        tenant=silence.tenant,
+        rule=silence.rule,
+        subject=silence.subject,
+        begins=instant_text(silence.begins),
+        ends=instant_text(silence.ends),
+        by=silence.by,
+        note=silence.note,
+    )
+
+
+def _notice(notice: AlertNotice) -> NoticeView:
+    return NoticeView(
+        id=notice.id,
+        at=instant_text(notice.at),
+        rule=notice.rule.name,
+        tenant=notice.rule.tenant,
+        channel=shown_channel(notice.channel),
+        changes=[{"kind": change.kind, "subject": change.alert.subject} for change in notice.changes],
+        state="done" if notice.next is None else "waiting",
+        tries=notice.tries,
+    )

@@ -1,0 +1,56 @@
+"""The one on whose behalf calls of the API are made, and what the classes of calls have in common."""
+
+from typing import Any, Protocol
+
+from taskmq.app import TaskMQ
+from taskmq.contracts.identity import Actor
+from taskmq.model.identity import Permission
+
+__all__ = ["ApiCaller", "AppCalls"]
+
+
+class ApiCaller(Protocol):
+    """Who calls, for whom, and what they may: a request's sender, or the person at the command line."""
+
+    @property
+    def tenant(self) -> str | None:
+        """Whose things the call is about: "" those that have no tenant, None everybody's."""
+        ...
+
+    @property
+    def name(self) -> str:
+        """What histories call the caller."""
+        ...
+
+    def actor(self, note: str = "") -> Actor:
+        """Who the audit says that did what the call asks for."""
+        ...
+
+    async def note_action(
+        self, app: TaskMQ, action: str, *, subject: str, after: dict[str, Any] | None = None, note: str = ""
+    ) -> None:
+        """Write what the caller is about to do at the broker or in the state into the audit, before it is done.
+
+        Args:
+            action: a noun and a verb, such as `queue.purge`.
+            subject: the name of what it is done to.
+            after: facts about it; no arguments of tasks.
+            note: why.
+        """
+        ...
+
+    def may(self, permission: Permission, tenant: str | None) -> bool:
+        """Whether the caller has a permission in that tenant; None: on the whole instance."""
+        ...
+
+    def allows(self, task: str) -> bool:
+        """Whether the caller may call the task."""
+        ...
+
+
+class AppCalls:
+    """Calls about one resource of an app."""
+
+    def __init__(self, app: TaskMQ, caller: ApiCaller) -> None:
+        self._app = app
+        self._caller = caller

@@ -1,0 +1,142 @@
+"""Host nodes, and what is allocated of them."""
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from taskmq.api.nodes import AllocationView, HostNodeView, UsageView
+from taskmq.app import TaskMQ
+from taskmq.app_api.caller import AppCalls
+from taskmq.app_api.views import instant_text, milliseconds_of, rendered
+from taskmq.errors import RequestRefused
+from taskmq.model.nodes import Allocation, AllocationFilter, HostNode
+from taskmq.operations import nodes as operations
+
+__all__ = ["AppNodes", "AppResources", "allocation_view", "found_node", "ids_of_nodes"]
+
+
+class AppNodes(AppCalls):
+    """Host nodes, by their names or ids.
+
+    Raises:
+        RequestRefused: `node_not_found`: there is none of that name; so do all calls here.
+    """
+
+    async def list(self) -> Sequence[HostNodeView]:
+        """All nodes that the store knows, by name, with what is allocated of them."""
+        return rendered(_view, await operations.list_nodes(self._app))
+
+    async def get(self, name: str) -> HostNodeView:
+        """Return one node by its name or id."""
+        return _view(await _find(self._app, name))
+
+    async def drain(self, name: str) -> HostNodeView:
+        """Place nothing more there; what runs goes on."""
+        node = await _find(self._app, name)
+        await self._caller.note_action(self._app, "node.drain", subject=node.name)
+        return _view(found_node(name, await operations.drain_node(self._app, node.name)))
+
+    async def resume(self, name: str) -> HostNodeView:
+        """Place jobs there again."""
+        node = await _find(self._app, name)
+        await self._caller.note_action(self._app, "node.resume", subject=node.name)
+        return _view(found_node(name, await operations.drain_node(self._app, node.name, drains=False)))
+
+    async def remove(self, name: str) -> HostNodeView:
+        """Forget a node and end its allocations; one whose workers run comes back."""
+        node = await _find(self._app, name)
+        await self._caller.note_action(self._app, "node.remove", subject=node.name)
+        return _view(found_node(name, await operations.remove_node(self._app, node.name)))
+
+
+class AppResources(AppCalls):
+    """What is allocated of host nodes, to jobs and by hand."""
+
+    async def usage(
+        self,
+        *,
+        node_id: str | None = None,
+        job_id: str | None = None,
+        of_tenant: str | None = None,
+        is_open: bool = False,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        limit: int = 50,
+        cursor: str | None = None,
+    ) -> UsageView:
+        """Allocations by node, job, tenant and time, and their sums."""
+        node = None
+        if node_id is not None:
+            found = await operations.find_node(self._app, node_id)
+            node = node_id if found is None else found.name
+        which = AllocationFilter(
+            node=node,
+            job=job_id,
+            tenant=of_tenant,
+            since=None if since is None else milliseconds_of(since),
+            until=None if until is None else milliseconds_of(until),
+            is_open=is_open,
+        )
+        total = await operations.usage(self._app, which)
+        page = await operations.list_allocations(self._app, which, after=cursor or None, limit=limit + 1)
+        ids = await ids_of_nodes(self._app)
+        return UsageView(
+            hours={name: round(amount, 6) for name, amount in total.hours.items()},
+            allocations=total.allocations,
+            is_bounded=total.is_bounded,
+            items=rendered(lambda each: allocation_view(each, ids), page[:limit]),
+            next=page[limit - 1].id if len(page) > limit else None,
+        )
+
+
+async def _find(app: TaskMQ, name: str) -> HostNode:
+    return found_node(name, await operations.find_node(app, name))
+
+
+def found_node(name: str, node: HostNode | None) -> HostNode:
+    """Return the node if there is one.
+
+    Raises:
+        RequestRefused: there is none.
+    """
+    if node is None:
+        raise RequestRefused(f"there is no node {name[:128]!r}", status=404, code="node_not_found")
+    return node
+
+
+def _view(node: HostNode) -> HostNodeView:
+    told = node.told
+    return HostNodeView(
+        node_id=node.id,
+        name=node.name,
+        ip_address=told.address,
+        status=node.state,
+        capacity=told.capacity,
+        used=node.used,
+        labels=told.labels,
+        version=told.version,
+        runs_jobs=told.runs_jobs,
+        epoch=node.epoch,
+        registered_at=instant_text(node.registered),
+        heartbeat_at=instant_text(node.heartbeat),
+    )
+
+
+async def ids_of_nodes(app: TaskMQ) -> dict[str, str]:
+    """The ids of nodes by their names."""
+    return {each.name: each.id for each in await operations.list_nodes(app)}
+
+
+def allocation_view(allocation: Allocation, ids: dict[str, str]) -> AllocationView:
+    """An allocation as the API shows it."""
+    return AllocationView(
+        allocation_id=allocation.id,
+        job_id=allocation.job,
+        node_id=ids.get(allocation.node, allocation.node),
+        tenant=allocation.tenant,
+        task=allocation.task,
+        amounts=allocation.amounts,
+        status="allocated" if allocation.ended is None else "released",
+        start_time=instant_text(allocation.since),
+        end_time=instant_text(allocation.ended),
+        expires_at=instant_text(allocation.until),
+    )

@@ -1,0 +1,62 @@
+"""The API of the app at hand, for the person at the command line."""
+
+from typing import Any
+
+from taskmq.app import TaskMQ
+from taskmq.app_api.app_api import AppApi
+from taskmq.cli.actor import me, note_change
+from taskmq.contracts.identity import Actor
+from taskmq.model.identity import Permission
+
+__all__ = ["Operator", "OperatorApi"]
+
+
+class Operator:
+    """The person at the command line, who may do everything at the app, as the caller of its API.
+
+    Args:
+        tenant: whose things the calls are about; None: everybody's.
+    """
+
+    def __init__(self, tenant: str | None = None) -> None:
+        self.tenant = tenant
+
+    @property
+    def name(self) -> str:
+        """What histories call the person."""
+        return me().user
+
+    def actor(self, note: str = "") -> Actor:
+        """Who the audit says that did it."""
+        return me(note)
+
+    async def note_action(
+        self, app: TaskMQ, action: str, *, subject: str, after: dict[str, Any] | None = None, note: str = ""
+    ) -> None:
+        """Write what is about to be done into the audit; without an entry it is done even so, and said."""
+        await note_change(app, action, subject, tenant=self.tenant or "", after=after, why=note)
+
+    def may(self, permission: Permission, tenant: str | None) -> bool:
+        """Whether they have a permission: always."""
+        del permission, tenant
+        return True
+
+    def allows(self, task: str) -> bool:
+        """Whether they may call a task: always."""
+        del task
+        return True
+
+
+class OperatorApi(AppApi):
+    """The API of an app, whose caller may do everything; imported only where there is no server.
+
+    Args:
+        tenant: whose things the calls are about; None: everybody's.
+    """
+
+    def __init__(self, app: TaskMQ, tenant: str | None = None) -> None:
+        super().__init__(app, Operator(tenant))
+
+    def for_tenant(self, tenant: str | None) -> "OperatorApi":
+        """Return the API for another tenant."""
+        return OperatorApi(self._app, tenant)
