@@ -1,6 +1,6 @@
 """Problem details (RFC 9457), and which error of taskmq has which stable code."""
 
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
@@ -27,10 +27,12 @@ from taskmq.errors import (
     LimitReached,
     NotAuthenticated,
     NotPermitted,
+    PartlyReplayed,
     PublishRejected,
     PublishUnknown,
     QueueMissing,
     QuotaExceeded,
+    RequestRefused,
     ResultDamaged,
     ResultExpired,
     ResultTimeout,
@@ -49,7 +51,7 @@ from taskmq.errors import (
     UnsupportedFeature,
 )
 
-__all__ = ["MEDIA_TYPE", "PROBLEMS", "FieldProblem", "ProblemDetails"]
+__all__ = ["MEDIA_TYPE", "PROBLEMS", "FieldProblem", "ProblemDetails", "details_of", "problem_of"]
 
 MEDIA_TYPE: Final = "application/problem+json"
 PROBLEMS: Final[tuple[tuple[type[TaskMQError], int, str, str], ...]] = (
@@ -97,6 +99,26 @@ PROBLEMS: Final[tuple[tuple[type[TaskMQError], int, str, str], ...]] = (
 )
 """Each error with its status, its code, and, for those that no caller can mend, the text instead of the message."""
 
+_TITLES: Final = {
+    400: "The request cannot be read",
+    401: "Not signed in",
+    403: "Not allowed",
+    404: "Not found",
+    405: "The method is not allowed here",
+    406: "Not acceptable",
+    409: "In conflict with what is there",
+    410: "Gone",
+    412: "It has changed meanwhile",
+    413: "Too large",
+    415: "Unsupported media type",
+    422: "It cannot be done so",
+    428: "A precondition is required",
+    429: "Too many requests",
+    500: "An error of the server",
+    501: "Not available here",
+    503: "Not available for now",
+}
+
 
 class FieldProblem(msgspec.Struct, frozen=True, omit_defaults=True):
     """What is wrong with one field of a request.
@@ -133,3 +155,40 @@ class ProblemDetails(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     state: str = ""
     version: int = 0
     column: int = 0
+
+
+def problem_of(error: TaskMQError, request_id: str = "") -> ProblemDetails:
+    """An error of taskmq as the API reports it; one that no caller can mend comes without its message."""
+    if isinstance(error, PartlyReplayed):
+        found = problem_of(error.failure, request_id)
+        return msgspec.structs.replace(
+            found, detail=f"{error.replayed} were replayed, {error.failed} were not: {found.detail}"
+        )
+    if isinstance(error, RequestRefused):
+        return details_of(error.status, error.code, str(error), request_id=request_id)
+    for kind, status, code, said in PROBLEMS:
+        if isinstance(error, kind):
+            facts: dict[str, Any] = {}
+            if isinstance(error, JobConflict):
+                facts = {"state": error.state, "version": error.version}
+            if isinstance(error, DefinitionConflict):
+                facts = {"version": error.version}
+            if isinstance(error, InvalidFilter):
+                facts = {"column": error.column}
+            if isinstance(error, StateUnavailable | StoreUnavailable):
+                said = f"{said}; {'nothing was changed' if error.is_certain else 'it may have been changed'}"  # noqa: PLW2901 - only here it is more than a constant
+            return details_of(status, code, said or str(error), request_id=request_id, **facts)
+    return details_of(500, "internal", "an error of the server; its log has more", request_id=request_id)
+
+
+def details_of(status: int, code: str, detail: str, *, request_id: str, **facts: Any) -> ProblemDetails:
+    """The details of a problem, with the title of its status."""
+    return ProblemDetails(
+        type=f"urn:taskmq:problem:{code}",
+        title=_TITLES.get(status, "An error"),
+        status=status,
+        code=code,
+        detail=detail,
+        request_id=request_id,
+        **facts,
+    )

@@ -7,7 +7,9 @@ from taskmq.app_api.caller import ApiCaller
 
 if TYPE_CHECKING:
     from taskmq.app_api.alerts import AppAlerts
+    from taskmq.app_api.bulks import AppBulks
     from taskmq.app_api.figures import AppFigures
+    from taskmq.app_api.jobs import AppJobs
     from taskmq.app_api.nodes import AppNodes, AppResources
     from taskmq.app_api.pools import AppPools, AppQuotas
     from taskmq.app_api.workers import AppWorkers
@@ -31,6 +33,20 @@ class AppApi:
         from taskmq.app_api.alerts import AppAlerts
 
         return AppAlerts(self._app, self._caller)
+
+    @property
+    def bulks(self) -> "AppBulks":
+        """Begins operations on all jobs of a filter, and waits for or ends them."""
+        from taskmq.app_api.bulks import AppBulks
+
+        return AppBulks(self._app, self._caller)
+
+    @property
+    def jobs(self) -> "AppJobs":
+        """Lists, changes and cancels jobs of the store."""
+        from taskmq.app_api.jobs import AppJobs
+
+        return AppJobs(self._app, self._caller)
 
     @property
     def figures(self) -> "AppFigures":

@@ -5,10 +5,11 @@ import importlib
 import inspect
 from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, ParamSpec, Protocol, TypeAlias, TypeVar
 
 import msgspec
 
+from taskmq.api.values import MOST_PER_PAGE
 from taskmq.cli.globals import current_globals, open_app
 from taskmq.cli.output import print_record, print_rows
 from taskmq.errors import NotAuthenticated, NotPermitted, RequestRefused, UnsupportedFeature
@@ -17,15 +18,19 @@ if TYPE_CHECKING:
     from taskmq.cli.operator import OperatorApi
     from taskmq.http import AsyncClient, Client
 
-__all__ = ["Api", "ask", "over_http", "show_record", "show_rows", "text_of_instant"]
+__all__ = ["Api", "ask", "first_items", "over_http", "show_record", "show_rows", "text_of_instant"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
 T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
 
 Api: TypeAlias = "OperatorApi | AsyncClient"
 """Whom a command asks: both have the same calls, and the type checkers see where they differ."""
-_HINTS: Final = {"node_not_found": "`taskmq node list` shows the nodes"}
+_HINTS: Final = {
+    "bulk_not_found": "`taskmq bulk list` shows those that there are",
+    "node_not_found": "`taskmq node list` shows the nodes",
+}
 
 
 def ask(use: "Callable[[Api], Awaitable[T]]", *, tenant: str | None = None) -> T:
@@ -128,6 +133,46 @@ def _client() -> "Client":
     options = current_globals()
     client = Client(options.server, insecure=options.is_insecure)
     return client if options.tenant is None else client.for_tenant(options.tenant)
+
+
+class _Page(Protocol[T_co]):
+    """A page of a list of the API."""
+
+    @property
+    def items(self) -> Sequence[T_co]: ...
+
+    @property
+    def next(self) -> str | None: ...
+
+
+class _Pages(Protocol[T_co]):
+    """A call that returns a page."""
+
+    def __call__(self, *, limit: int, cursor: str | None) -> Awaitable[_Page[T_co]]: ...
+
+
+class Listed(NamedTuple, Generic[T]):
+    """The first things of a list; `next` is where it goes on, None at the end."""
+
+    items: list[T]
+    next: str | None
+
+
+async def first_items(pages: _Pages[T], limit: int, *, after: str | None = None) -> Listed[T]:
+    """Return so many things of a list, page by page.
+
+    Args:
+        pages: reads one.
+        after: where an earlier list has ended.
+    """
+    found: list[T] = []
+    while len(found) < limit:
+        page = await pages(limit=min(limit - len(found), MOST_PER_PAGE), cursor=after)
+        found += page.items
+        after = page.next
+        if after is None:
+            break
+    return Listed(found, after)
 
 
 def show_rows(

@@ -6,22 +6,14 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, cast
 
-import msgspec
 from litestar import Request, Response
 from litestar.exceptions import HTTPException, InternalServerException, SerializationException, ValidationException
 
-from taskmq.api.problems import MEDIA_TYPE, PROBLEMS, FieldProblem, ProblemDetails
+from taskmq.api.problems import MEDIA_TYPE, FieldProblem, ProblemDetails, details_of, problem_of
 from taskmq.app_api.views import INSTANT_FORM
 from taskmq.errors import (
-    DefinitionConflict,
-    InvalidFilter,
-    JobConflict,
     LoginThrottled,
-    PartlyReplayed,
     QuotaExceeded,
-    RequestRefused,
-    StateUnavailable,
-    StoreUnavailable,
     TaskMQError,
 )
 from taskmq.model.units import did_you_mean
@@ -50,25 +42,6 @@ _MOST_FIELDS: Final = 20
 # What Litestar says of a client that has closed the connection before its body was there.
 _GONE: Final = "client disconnected prematurely"
 
-_TITLES: Final = {
-    400: "The request cannot be read",
-    401: "Not signed in",
-    403: "Not allowed",
-    404: "Not found",
-    405: "The method is not allowed here",
-    406: "Not acceptable",
-    409: "In conflict with what is there",
-    410: "Gone",
-    412: "It has changed meanwhile",
-    413: "Too large",
-    415: "Unsupported media type",
-    422: "It cannot be done so",
-    428: "A precondition is required",
-    429: "Too many requests",
-    500: "An error of the server",
-    501: "Not available here",
-    503: "Not available for now",
-}
 _CODES: Final = {
     400: "bad_request",
     401: "not_signed_in",
@@ -116,7 +89,7 @@ class Problem(Exception):
 
     def details(self, request_id: str = "") -> ProblemDetails:
         """As the API returns it."""
-        return _details(
+        return details_of(
             self.status,
             self.code,
             self.detail,
@@ -127,30 +100,6 @@ class Problem(Exception):
         )
 
 
-def problem_of(error: TaskMQError, request_id: str = "") -> ProblemDetails:
-    """An error of taskmq as the API reports it; one that no caller can mend comes without its message."""
-    if isinstance(error, PartlyReplayed):
-        found = problem_of(error.failure, request_id)
-        return msgspec.structs.replace(
-            found, detail=f"{error.replayed} were replayed, {error.failed} were not: {found.detail}"
-        )
-    if isinstance(error, RequestRefused):
-        return _details(error.status, error.code, str(error), request_id=request_id)
-    for kind, status, code, said in PROBLEMS:
-        if isinstance(error, kind):
-            facts: dict[str, Any] = {}
-            if isinstance(error, JobConflict):
-                facts = {"state": error.state, "version": error.version}
-            if isinstance(error, DefinitionConflict):
-                facts = {"version": error.version}
-            if isinstance(error, InvalidFilter):
-                facts = {"column": error.column}
-            if isinstance(error, StateUnavailable | StoreUnavailable):
-                said = f"{said}; {'nothing was changed' if error.is_certain else 'it may have been changed'}"  # noqa: PLW2901 - only here it is more than a constant
-            return _details(status, code, said or str(error), request_id=request_id, **facts)
-    return _details(500, "internal", "an error of the server; its log has more", request_id=request_id)
-
-
 def problem_response(request: Request[Any, Any, Any], error: Exception) -> Response[ProblemDetails]:
     """The answer for whatever was raised while a request was handled."""
     request_id = fact_of(request.scope, "taskmq_request_id")
@@ -159,7 +108,7 @@ def problem_response(request: Request[Any, Any, Any], error: Exception) -> Respo
         case Problem():
             details, headers = error.details(request_id), error.headers
         case LoginThrottled():
-            details = _details(429, "login_throttled", str(error), request_id=request_id)
+            details = details_of(429, "login_throttled", str(error), request_id=request_id)
             headers["Retry-After"] = str(math.ceil(error.retry_after))
         case TaskMQError():
             details = problem_of(error, request_id)
@@ -167,24 +116,24 @@ def problem_response(request: Request[Any, Any, Any], error: Exception) -> Respo
         case ValidationException():
             errors = _fields(request, error)
             said = "the request has fields that cannot be read; `errors` names them"
-            details = _details(
+            details = details_of(
                 400, "invalid_field", said if errors else error.detail, request_id=request_id, errors=errors
             )
         case HTTPException(status_code=status) if status < 500:
             code = _CODES.get(status, "bad_request")
-            details = _details(status, code, _detail_of(error, status), request_id=request_id)
+            details = details_of(status, code, _detail_of(error, status), request_id=request_id)
             headers = {name: value for name, value in (error.headers or {}).items() if name.lower() == "allow"}
         case InternalServerException(detail=detail) if detail == _GONE:
             # No client reads the answer; it is no error of the server, either.
-            details = _details(
+            details = details_of(
                 400, "client_gone", "the client has gone in the middle of the request", request_id=request_id
             )
         case UnicodeDecodeError():
-            details = _details(400, "bad_request", "the body is no text in UTF-8", request_id=request_id)
+            details = details_of(400, "bad_request", "the body is no text in UTF-8", request_id=request_id)
         case RecursionError():
-            details = _details(400, "bad_request", "the body is nested too deeply", request_id=request_id)
+            details = details_of(400, "bad_request", "the body is nested too deeply", request_id=request_id)
         case _:
-            details = _details(500, "internal", "an error of the server; its log has more", request_id=request_id)
+            details = details_of(500, "internal", "an error of the server; its log has more", request_id=request_id)
     if details.status == 401:
         headers["WWW-Authenticate"] = "Bearer"
     if details.status == 503:
@@ -193,18 +142,6 @@ def problem_response(request: Request[Any, Any, Any], error: Exception) -> Respo
     elif details.status == 500:
         _log.error("%s %s (request %s) failed", request.method, request.url.path, request_id, exc_info=error)
     return Response(details, status_code=details.status, media_type=MEDIA_TYPE, headers=headers)
-
-
-def _details(status: int, code: str, detail: str, *, request_id: str, **facts: Any) -> ProblemDetails:
-    return ProblemDetails(
-        type=f"urn:taskmq:problem:{code}",
-        title=_TITLES.get(status, "An error"),
-        status=status,
-        code=code,
-        detail=detail,
-        request_id=request_id,
-        **facts,
-    )
 
 
 def _detail_of(error: HTTPException, status: int) -> str:

@@ -38,14 +38,14 @@ def test_a_bulk_is_begun_listed_shown_and_aborted(shop: Shop) -> None:
     refused = shop("begin", "hold", "task:report")
     begun = shop("begin", "hold", "task:report", "--rate", "5", "--note", "inventory", "--yes", "-o", "json").data
     listed = shop("list", "-o", "json").data
-    aborted = shop("abort", begun["bulk"], "-o", "json").data
+    aborted = shop("abort", begun["bulk_id"], "-o", "json").data
 
     assert counted.data == {"matched": 2}
     assert refused.code == 1
     assert (begun["state"], begun["matched"], begun["rate"], begun["note"]) == ("running", 2, 5.0, "inventory")
-    assert [one["bulk"] for one in listed] == [begun["bulk"]]
+    assert [one["bulk_id"] for one in listed] == [begun["bulk_id"]]
     assert (aborted["state"], aborted["done"]) == ("aborted", 0)
-    assert shop("show", begun["bulk"], "-o", "json").data == aborted
+    assert shop("show", begun["bulk_id"], "-o", "json").data == aborted
 
 
 def test_a_bulk_says_which_jobs_are_meant_and_one_that_is_not_there_is_not_found(shop: Shop) -> None:
@@ -72,7 +72,7 @@ def test_a_bulk_that_is_awaited_leaves_other_open_bulks_to_servers(shop: Shop) -
     held = shop("begin", "hold", "task:report", "--wait", "--yes", "-o", "json")
 
     assert (held.code, held.data["state"], held.data["done"]) == (0, "done", 2)
-    assert shop("show", other["bulk"], "-o", "json").data == other
+    assert shop("show", other["bulk_id"], "-o", "json").data == other
 
 
 def test_failed_jobs_are_retried_once_by_however_many_commands(shop: Shop, taskmq: Here) -> None:
@@ -84,7 +84,7 @@ def test_failed_jobs_are_retried_once_by_however_many_commands(shop: Shop, taskm
     counted = [(one.code, one.data["matched"], one.data["done"]) for one in (first, second, third)]
     assert counted == [(0, 2, 2), (0, 0, 0), (0, 2, 2)]
     ids = {row["id"] for row in taskmq("--app", "shop:app", "job", "list", "status:queued", "-o", "json").data}
-    shown = shop("show", first.data["bulk"]).err
+    shown = shop("show", first.data["bulk_id"]).err
     told = [line.split()[-1] for line in shown.splitlines() if "runs again as" in line]
     assert len(told) == 2
     assert set(told) < ids

@@ -1,27 +1,35 @@
 """`taskmq bulk`."""
 
-import asyncio
-import uuid
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from datetime import datetime
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypedDict
 
 from cyclopts import App, Parameter
 
-from taskmq.cli.actor import audited, me
-from taskmq.cli.exits import CONFLICT, FAILED, NOT_FOUND, OK
-from taskmq.cli.globals import current_globals, run_with_app
-from taskmq.cli.output import confirm, note, print_record, print_rows, when
-from taskmq.cli.server_link import over_http
+from taskmq.cli.actor import audited
+from taskmq.cli.exits import CONFLICT, FAILED, OK
+from taskmq.cli.globals import current_globals
+from taskmq.cli.output import confirm, note, print_record
+from taskmq.cli.server_link import Api, ask, first_items, show_record, show_rows, text_of_instant
 from taskmq.cli.typed_values import instant_of
 from taskmq.errors import InvalidOption
-from taskmq.model.jobs.bulks import BulkAction, BulkState
+from taskmq.model.jobs.bulks import BulkAction
 from taskmq.model.jobs.changes import RetryMode
 
 if TYPE_CHECKING:
-    from taskmq.app import TaskMQ
-    from taskmq.model.jobs.bulks import Bulk
-    from taskmq.operations.bulks import BulkOrder, TenantBulks
+    from taskmq.api.jobs import BulkOperationView
 
-__all__ = ["BULK_COLUMNS", "app", "check_filter", "code_of", "no_bulk"]
+__all__ = ["app"]
+
+
+class _Order(TypedDict, total=False):
+    everything: bool
+    at: datetime | None
+    delay: str | None
+    priority: int | None
+    mode: RetryMode | None
+    again: bool
+    note: str
+
 
 app = App(
     name="bulk",
@@ -29,13 +37,11 @@ app = App(
     result_action="return_value",
 )
 
-BULK_COLUMNS: Final = ("bulk", "action", "filter", "state", "matched", "done", "refused", "began", "by")
-_LOOK: Final = 0.05
+_COLUMNS: Final = ("bulk", "action", "filter", "state", "matched", "done", "refused", "began", "by")
 
 
 @app.command
 @audited
-@over_http("bulks:begin")
 def begin(
     action: BulkAction,
     where: str = "",
@@ -88,27 +94,35 @@ def begin(
     yes
         Do not ask.
     """
-    from taskmq.operations.bulks import BulkOrder
-
-    check_filter(where, everything=everything)
-    count = run_with_app(lambda target: _count(target, action, where, again=again))
+    if not where.strip() and not everything:
+        raise InvalidOption("which jobs? Say a filter, or --everything")
+    moment = None if at is None else instant_of("--at", at)
+    order: _Order = {"everything": everything, "at": moment, "delay": delay, "priority": priority, "mode": mode}
+    order |= {"again": again, "note": because}
+    count = ask(lambda api: api.jobs.act(action, where, **order, dry_run=True)).matched
     if dry_run:
         print_record({"matched": count})
         return OK
     if not confirm(f"{action} {count} jobs?", yes=yes):
         return FAILED
-    moment = None if at is None else instant_of("--at", at)
-    order = BulkOrder(
-        action, where, at=moment, delay=delay, priority=priority, mode=mode, again=again, rate=rate, note=because
-    )
-    bulk = run_with_app(lambda target: _begin(target, order, is_awaited=wait))
-    _print(bulk)
-    return code_of(bulk.state, bulk.refused)
+
+    async def run(api: Api) -> "BulkOperationView":
+        bulk = await api.bulks.begin(action, where, **order, rate=rate)
+        return await api.bulks.wait(bulk.bulk_id) if wait else bulk
+
+    bulk = ask(run)
+    _show(bulk)
+    match bulk.state:
+        case "aborted":
+            return FAILED
+        case "done":
+            return CONFLICT if bulk.refused else OK
+        case "running":
+            return OK
 
 
 @app.command(name="list")
-@over_http("bulks:list_bulks")
-def list_bulks(*, limit: int = 50) -> int:
+def list_bulks(*, limit: int = 50) -> None:
     """List what was done to many jobs, the last one first.
 
     Parameters
@@ -116,14 +130,12 @@ def list_bulks(*, limit: int = 50) -> int:
     limit
         How many at most.
     """
-    page = run_with_app(lambda target: _own(target).page(limit=limit))
-    print_rows(BULK_COLUMNS, [_row(bulk) for bulk in page.bulks])
-    return OK
+    found = ask(lambda api: first_items(api.bulks.page, limit)).items
+    show_rows(_COLUMNS, found, _row)
 
 
 @app.command
-@over_http("bulks:show")
-def show(bulk: str, /) -> int:
+def show(bulk: str, /) -> None:
     """Show how far it is, and which jobs stayed as they were.
 
     Parameters
@@ -131,13 +143,12 @@ def show(bulk: str, /) -> int:
     bulk
         Its id.
     """
-    return _told(bulk, run_with_app(lambda target: _own(target).get(bulk)))
+    _show(ask(lambda api: api.bulks.get(bulk)))
 
 
 @app.command
 @audited
-@over_http("bulks:abort")
-def abort(bulk: str, /) -> int:
+def abort(bulk: str, /) -> None:
     """Have it be done to no more jobs; up to 20 may be under way.
 
     Parameters
@@ -145,76 +156,13 @@ def abort(bulk: str, /) -> int:
     bulk
         Its id.
     """
-    return _told(bulk, run_with_app(lambda target: _own(target).abort(bulk)))
+    _show(ask(lambda api: api.bulks.abort(bulk)))
 
 
-def code_of(state: BulkState, refused: int) -> int:
-    """The exit code of a command that has begun a bulk, and may have awaited it."""
-    match state:
-        case "aborted":
-            return FAILED
-        case "done":
-            return CONFLICT if refused else OK
-        case "running":
-            return OK
-
-
-def check_filter(where: str, *, everything: bool) -> None:
-    """See that a filter is said, or that everything is meant.
-
-    Raises:
-        InvalidOption: neither.
-    """
-    if not where.strip() and not everything:
-        raise InvalidOption("which jobs? Say a filter, or --everything")
-
-
-def no_bulk(bulk: str) -> int:
-    """Say that there is none of that id; the exit code."""
-    note(f"there is no bulk operation {bulk!r}: taskmq bulk list")
-    return NOT_FOUND
-
-
-async def _begin(target: "TaskMQ", order: "BulkOrder", *, is_awaited: bool) -> "Bulk":
-    from taskmq.durable.service import ServiceGroup
-    from taskmq.operations.bulks import BulkRunner
-
-    own = _own(target)
-    bulk = await own.begin(order)
-    if not is_awaited:
-        return bulk
-    async with ServiceGroup() as group:
-        # Only its own: in a store that was restored, operations may be open that no operator wants any more.
-        runner = BulkRunner(target, me=f"command {uuid.uuid4()}", only=bulk.id)
-        await group.start(runner, "carries out what is done to many jobs")
-        while (found := await own.get(bulk.id)) is not None and found.ended is None:
-            await asyncio.sleep(_LOOK)
-    return found or bulk
-
-
-async def _count(target: "TaskMQ", action: "BulkAction", where: str, *, again: bool) -> int:
-    from taskmq.model.jobs.bulks import wanted
-    from taskmq.operations.tenant_jobs import TenantJobs
-
-    jobs = TenantJobs(target, None, by=me().user)
-    return await jobs.count(wanted(await jobs.filter(where), action, again=again))
-
-
-def _own(target: "TaskMQ") -> "TenantBulks":
-    from taskmq.operations.bulks import TenantBulks
-
-    return TenantBulks(target, None, by=me())
-
-
-def _told(name: str, bulk: "Bulk | None") -> int:
-    if bulk is None:
-        return no_bulk(name)
-    _print(bulk)
-    return OK
-
-
-def _print(bulk: "Bulk") -> None:
-    print_record({**_row(bulk), "rate": bulk.rate, "note": bulk.note, "ended": when(bulk.ended)})
+def _show(bulk: "BulkOperationView") -> None:
+    show_record(
+        bulk, lambda: {**_row(bulk), "rate": bulk.rate, "note": bulk.note, "ended": text_of_instant(bulk.ended)}
+    )
     if current_globals().output == "table":
         for one in bulk.refusals:
             note(f"job {one.job_id}: {one.detail}")
@@ -222,15 +170,15 @@ def _print(bulk: "Bulk") -> None:
             note(f"job {each.job_id} runs again as {each.retried_as}")
 
 
-def _row(bulk: "Bulk") -> dict[str, Any]:
+def _row(bulk: "BulkOperationView") -> dict[str, Any]:
     return {
-        "bulk": bulk.id,
+        "bulk": bulk.bulk_id,
         "action": bulk.action,
         "filter": bulk.filter,
         "state": bulk.state,
         "matched": bulk.matched,
         "done": bulk.done,
         "refused": bulk.refused,
-        "began": when(bulk.began),
-        "by": bulk.user,
+        "began": text_of_instant(bulk.began),
+        "by": bulk.by,
     }

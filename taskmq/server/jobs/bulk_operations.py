@@ -7,23 +7,17 @@ from litestar.datastructures import State
 from litestar.params import FromPath, JSONBody
 
 from taskmq.api.job_requests import BeginBulkBody
-from taskmq.api.jobs import BulkOperationList, BulkOperationView, RefusalView, RepeatedView
-from taskmq.api.problems import PROBLEMS
-from taskmq.app import TaskMQ
-from taskmq.app_api.views import instant_text, rendered
+from taskmq.api.jobs import BulkOperationList, BulkOperationView
 from taskmq.errors import NotPermitted
 from taskmq.model.identity import Permission, allows_pattern, task_patterns
 from taskmq.model.jobs.bulks import Bulk
-from taskmq.operations.bulks import BulkOrder, BulkRunner, TenantBulks
+from taskmq.operations.bulks import BulkRunner, TenantBulks
 from taskmq.server.access import Caller
-from taskmq.server.inputs import CallerGiven, Cursor, Limit, ServedApp, idempotency_key, priority_number
+from taskmq.server.inputs import ApiGiven, CallerGiven, Cursor, Limit, ServedApp, idempotency_key, priority_number
 from taskmq.server.jobs.bulk import check_filter
-from taskmq.server.problems import Problem
 from taskmq.server.settings import API
 
 __all__ = ["BULK_OPERATIONS"]
-
-_CODES: Final = {kind.__name__: code for kind, _, code, _ in PROBLEMS}
 
 
 @post(
@@ -35,7 +29,7 @@ _CODES: Final = {kind.__name__: code for kind, _, code, _ in PROBLEMS}
     tags=["jobs"],
 )
 async def begin_bulk(
-    data: JSONBody[BeginBulkBody], request: Request[Any, Any, Any], app: ServedApp, caller: CallerGiven, state: State
+    data: JSONBody[BeginBulkBody], request: Request[Any, Any, Any], api: ApiGiven, caller: CallerGiven, state: State
 ) -> BulkOperationView:
     """Cancel, hold, release, retry or change all jobs that a filter finds, the newest first, in the background.
 
@@ -44,9 +38,10 @@ async def begin_bulk(
     operation, and is answered with how far it is; other content under it is 409.
     """
     check_filter(data.filter, everything=data.everything)
-    order = BulkOrder(
+    bulk = await api.bulks.begin(
         data.action,
         data.filter,
+        everything=data.everything,
         at=data.schedule_time,
         delay=data.delay,
         priority=priority_number(data.priority),
@@ -54,13 +49,13 @@ async def begin_bulk(
         again=data.again,
         rate=data.rate,
         note=data.note,
+        key=idempotency_key(request.headers),
         tasks=task_patterns(caller.identity, caller.tenant or ""),
     )
-    bulk = await _own(app, caller).begin(order, key=idempotency_key(request.headers) or "")
     runner: BulkRunner | None = state.get("bulks")
     if runner is not None:
         runner.wake()
-    return _view(bulk)
+    return bulk
 
 
 @get(
@@ -70,12 +65,9 @@ async def begin_bulk(
     summary="List what was done to many jobs",
     tags=["jobs"],
 )
-async def list_bulks(
-    app: ServedApp, caller: CallerGiven, limit: Limit = 50, cursor: Cursor = None
-) -> BulkOperationList:
+async def list_bulks(api: ApiGiven, limit: Limit = 50, cursor: Cursor = None) -> BulkOperationList:
     """A tenant's bulk operations, the last one first; they are kept for a month after their end."""
-    page = await _own(app, caller).page(after=cursor or None, limit=limit)
-    return BulkOperationList(rendered(_view, page.bulks), page.after)
+    return await api.bulks.page(limit=limit, cursor=cursor)
 
 
 @get(
@@ -85,9 +77,9 @@ async def list_bulks(
     summary="Get a bulk operation",
     tags=["jobs"],
 )
-async def get_bulk(app: ServedApp, caller: CallerGiven, bulk_id: FromPath[str]) -> BulkOperationView:
+async def get_bulk(api: ApiGiven, bulk_id: FromPath[str]) -> BulkOperationView:
     """How far a bulk operation is."""
-    return _found(bulk_id, await _own(app, caller).get(bulk_id))
+    return await api.bulks.get(bulk_id)
 
 
 @delete(
@@ -98,57 +90,21 @@ async def get_bulk(app: ServedApp, caller: CallerGiven, bulk_id: FromPath[str]) 
     summary="Abort a bulk operation",
     tags=["jobs"],
 )
-async def abort_bulk(app: ServedApp, caller: CallerGiven, bulk_id: FromPath[str]) -> BulkOperationView:
+async def abort_bulk(api: ApiGiven, app: ServedApp, caller: CallerGiven, bulk_id: FromPath[str]) -> BulkOperationView:
     """Have it be done to no more jobs; up to 20 may be under way. One that has ended stays as it is.
 
     One's own, or one for jobs of which one may call all tasks.
     """
-    own = _own(app, caller)
-    bulk = await own.get(bulk_id)
+    bulk = await TenantBulks(app, caller.tenant, by=caller.actor()).get(bulk_id)
     if bulk is not None and bulk.user_id != caller.identity.user_id and not _covers(caller, bulk):
         raise NotPermitted("it was begun for tasks that you may not call: ask who has begun it, or an admin")
-    return _found(bulk_id, await own.abort(bulk_id))
+    return await api.bulks.abort(bulk_id)
 
 
 BULK_OPERATIONS: Final[tuple[Any, ...]] = (begin_bulk, list_bulks, get_bulk, abort_bulk)
-
-
-def _own(app: TaskMQ, caller: Caller) -> TenantBulks:
-    return TenantBulks(app, caller.tenant, by=caller.actor())
 
 
 def _covers(caller: Caller, bulk: Bulk) -> bool:
     """Whether the caller may call all tasks to whose jobs the bulk does something."""
     tenant = caller.tenant or ""
     return any(all(allows_pattern(caller.identity, tenant, one) for one in each) for each in bulk.tasks)
-
-
-def _found(bulk_id: str, bulk: Bulk | None) -> BulkOperationView:
-    if bulk is None:
-        raise Problem(404, "bulk_not_found", f"there is no bulk operation {bulk_id[:64]!r}")
-    return _view(bulk)
-
-
-def _view(bulk: Bulk) -> BulkOperationView:
-    return BulkOperationView(
-        bulk_id=bulk.id,
-        tenant=bulk.tenant,
-        action=bulk.action,
-        filter=bulk.filter,
-        schedule_time=instant_text(bulk.at),
-        priority=bulk.priority,
-        rate=bulk.rate,
-        note=bulk.note,
-        by=bulk.user,
-        state=bulk.state,
-        matched=bulk.matched,
-        done=bulk.done,
-        refused=bulk.refused,
-        refusals=[
-            RefusalView(job_id=one.job_id, code=_CODES.get(one.error, "internal"), detail=one.detail)
-            for one in bulk.refusals
-        ],
-        repeated=[RepeatedView(job_id=one.job_id, retried_as=one.retried_as) for one in bulk.repeated],
-        began=instant_text(bulk.began),
-        ended=instant_text(bulk.ended),
-    )
