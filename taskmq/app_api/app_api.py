@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from taskmq.app_api.nodes import AppNodes, AppResources
     from taskmq.app_api.pools import AppPools, AppQuotas
     from taskmq.app_api.workers import AppWorkers
+    from taskmq.app_api.workflows import AppWorkflows
 
 __all__ = ["AppApi"]
 
@@ -89,3 +90,10 @@ class AppApi:
         from taskmq.app_api.workers import AppWorkers
 
         return AppWorkers(self._app, self._caller)
+
+    @property
+    def workflows(self) -> "AppWorkflows":
+        """Lists, cancels and redrives workflows."""
+        from taskmq.app_api.workflows import AppWorkflows
+
+        return AppWorkflows(self._app, self._caller)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from taskmq.cli.operator import OperatorApi
     from taskmq.http import AsyncClient, Client
 
-__all__ = ["Api", "ask", "first_items", "over_http", "show_record", "show_rows", "text_of_instant"]
+__all__ = ["Api", "Pages", "ask", "first_items", "over_http", "show_record", "show_rows", "text_of_instant"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -145,7 +145,7 @@ class _Page(Protocol[T_co]):
     def next(self) -> str | None: ...
 
 
-class _Pages(Protocol[T_co]):
+class Pages(Protocol[T_co]):
     """A call that returns a page."""
 
     def __call__(self, *, limit: int, cursor: str | None) -> Awaitable[_Page[T_co]]: ...
@@ -158,7 +158,7 @@ class Listed(NamedTuple, Generic[T]):
     next: str | None
 
 
-async def first_items(pages: _Pages[T], limit: int, *, after: str | None = None) -> Listed[T]:
+async def first_items(pages: Pages[T], limit: int, *, after: str | None = None) -> Listed[T]:
     """Return so many things of a list, page by page.
 
     Args:

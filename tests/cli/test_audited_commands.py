@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from cyclopts import App
 
+from taskmq import TaskMQ, batch
 from taskmq.cli.root import _COMMANDS  # pyright: ignore[reportPrivateUsage]
 from taskmq.contracts.broker import BrokerOptions
 from taskmq.model.nodes import NodeTold
@@ -55,9 +56,9 @@ _CHANGES = {
     ("node remove", "gpu-1", _YES): ("node.remove", "gpu-1"),
     ("definition put", "one", "double", "--args", "[1]"): ("definition.put", "one"),
     ("definition delete", "one", _YES): ("definition.delete", "one"),
-    ("workflow close", "w1"): ("workflow.close", "w1"),
-    ("workflow cancel", "w1"): ("workflow.cancel", "w1"),
-    ("workflow redrive", "w1"): ("workflow.redrive", "w1"),
+    ("workflow close", "FLOW"): ("workflow.close", "FLOW"),
+    ("workflow cancel", "FLOW"): ("workflow.cancel", "FLOW"),
+    ("workflow redrive", "FLOW"): ("workflow.redrive", "FLOW"),
     ("worker control drain", "w1", "--within", "10ms"): ("worker.drain", "w1"),
     ("worker control concurrency", "2", "w1", "--within", "10ms"): ("worker.concurrency", "w1"),
     ("job change", "JOB", "--priority", "8"): ("job.change", "JOB"),
@@ -75,7 +76,7 @@ _CHANGES = {
     ("bulk begin", "hold", "task:none", _YES): ("bulk.begin", None),
     ("alert silence", "1h"): ("alert.silence", None),
 }
-"""Commands in the order in which they are run, with action and subject of their entries; JOB is a job's own name."""
+"""Commands in the order in which they are run, with action and subject of their entries; JOB and FLOW are names."""
 
 _ELSEWHERE = {"alert apply", "alert remove", "alert unsilence", "bulk abort", "store erase", "store import"}
 """Audited commands that need more than one line to do something; the tests of their nouns run them."""
@@ -119,18 +120,28 @@ async def _add_node(path: Path) -> None:
     await store.aclose()
 
 
+def _begin_batch() -> str:
+    with TaskMQ("local://.taskmq") as app:
+
+        @app.task(name="double", queue="images")
+        def double(number: int) -> int:
+            return number * 2
+
+        return batch(double.s(1)).send().id
+
+
 def test_each_change_by_the_command_line_is_in_the_audit_with_who_did_it(shop: Callable[..., Result]) -> None:
     job = shop("job", "submit", "double", "--args", "[1]", "--delay", "2h", "--job-id", "arch-1", "--tenant", "acme")
     assert job.code == 0, job.err
     bury("images.dlq", ["dead"])
     found: dict[tuple[str, ...], object] = {}
+    names = {"JOB": "@acme:arch-1", "FLOW": _begin_batch()}
     for (words, *options), (action, subject) in _CHANGES.items():
-        name = "@acme:arch-1"
-        line = [name if word == "JOB" else word for word in (*words.split(), *options)]
+        line = [names.get(word, word) for word in (*words.split(), *options)]
 
         result = shop(*line, "--by", f"ann {words}")
 
-        about = () if subject is None else ("--subject", name if subject == "JOB" else subject)
+        about = () if subject is None else ("--subject", names.get(subject, subject))
         entries = shop("audit", "list", "--action", action, *about).data
         if not any(entry["user"] == f"ann {words}" and entry["action"] == action for entry in entries):
             found[words, *options] = (result.code, result.err, entries)

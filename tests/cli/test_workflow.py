@@ -60,7 +60,7 @@ def test_workflows_are_listed_by_name_and_state(failed: str, taskmq: Here) -> No
         ["workflow", "name", "state"],
         [failed, "upload", "failed"],
     ]
-    assert [(one["workflow"], one["nodes"], one["unfinished"]) for one in found.data] == [(failed, 3, 0)]
+    assert [(one["workflow_id"], one["nodes"], one["unfinished"]) for one in found.data] == [(failed, 3, 0)]
     assert taskmq("workflow", "list", "--state", "running", "-o", "json").data == []
     assert taskmq("workflow", "list", "--state", "done").code == 2
 

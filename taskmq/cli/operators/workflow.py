@@ -1,33 +1,33 @@
 """`taskmq workflow`."""
 
 from datetime import UTC, datetime
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 from cyclopts import App, Parameter
 
-from taskmq.cli.actor import audited, change_with_app
+from taskmq.cli.actor import audited
 from taskmq.cli.exits import NOT_FOUND, OK
-from taskmq.cli.globals import current_globals, run_with_app
-from taskmq.cli.output import note, print_record, print_rows, printable, when, write_line
-from taskmq.cli.server_link import over_http
+from taskmq.cli.globals import current_globals
+from taskmq.cli.output import note, print_rows, printable, write_line
+from taskmq.cli.server_link import Api, ask, first_items, show_record, show_rows, text_of_instant
+from taskmq.errors import RequestRefused
 from taskmq.operations.workflow_graph import GraphFormat, GraphStep, graph_text
-from taskmq.operations.workflows import WorkflowReport, cancel_workflow, redrive_workflow, report_workflow
-from taskmq.workflow.catalogue import WorkflowFilter, WorkflowLine, read_states
+from taskmq.workflow.catalogue import read_states
 
 if TYPE_CHECKING:
-    from taskmq.app import TaskMQ
-    from taskmq.workflow.handle import FlowStep
+    from taskmq.api.workers import WorkflowLineView, WorkflowView
+    from taskmq.cli.server_link import Pages
 
-__all__ = ["STEP_COLUMNS", "WORKFLOW_COLUMNS", "app", "in_utc"]
+__all__ = ["app"]
 
 app = App(name="workflow", help="Workflows: list, show, graph, close, cancel, redrive.", result_action="return_value")
 
-WORKFLOW_COLUMNS: Final = ("workflow", "name", "state", "started", "nodes", "unfinished")
-STEP_COLUMNS: Final = ("step", "task", "state", "attempts", "error")
+_COLUMNS: Final = ("workflow", "name", "state", "started", "nodes", "unfinished")
+_STEP_COLUMNS: Final = ("step", "task", "state", "attempts", "error")
 
 
 @app.command(name="list")
-@over_http("queues:list_workflows")
 def list_all(
     *,
     name: str | None = None,
@@ -55,29 +55,16 @@ def list_all(
     limit
         How many at most.
     """
-    which = WorkflowFilter(
-        name=name, states=read_states(state), tenant=tenant, since=in_utc(since), until=in_utc(until)
-    )
-    lines = run_with_app(lambda target: _list(target, which, limit))
-    is_table = current_globals().output == "table"
-    print_rows(
-        WORKFLOW_COLUMNS,
-        [
-            {
-                "workflow": line.id,
-                "name": line.name,
-                "state": line.state,
-                "started": when(line.started) if is_table else line.started,
-                "nodes": line.nodes,
-                "unfinished": line.unfinished,
-            }
-            for line in lines
-        ],
-    )
+    states = sorted(read_states(state))
+
+    def pages(api: Api) -> "Pages[WorkflowLineView]":
+        return partial(api.workflows.page, name=name, states=states, since=_in_utc(since), until=_in_utc(until))
+
+    found = ask(lambda api: first_items(pages(api), limit), tenant=tenant)
+    show_rows(_COLUMNS, found.items, _row)
 
 
 @app.command
-@over_http("queues:show_workflow")
 def show(workflow: str, /) -> None:
     """Show how far a workflow is, step by step.
 
@@ -86,11 +73,10 @@ def show(workflow: str, /) -> None:
     workflow
         Its id.
     """
-    _print_report(run_with_app(lambda target: report_workflow(target, workflow)))
+    _show(ask(lambda api: api.workflows.get(workflow)))
 
 
 @app.command
-@over_http("queues:show_graph")
 def graph(workflow: str, /, *, form: Annotated[GraphFormat, Parameter(name="--format")] = "mermaid") -> None:
     """Print the graph of a workflow with the states of its steps, to be drawn by Mermaid or Graphviz.
 
@@ -103,17 +89,16 @@ def graph(workflow: str, /, *, form: Annotated[GraphFormat, Parameter(name="--fo
     form
         mermaid, which Markdown pages draw, or dot: `taskmq workflow graph ID --format dot | dot -Tsvg`.
     """
-    report = run_with_app(lambda target: report_workflow(target, workflow))
+    found = ask(lambda api: api.workflows.get(workflow))
     if current_globals().output != "table":
-        _print_report(report)
+        _show(found)
         return
-    steps = [GraphStep(step.name, step.task, step.state, step.after, step.part_of) for step in report.steps]
+    steps = [GraphStep(step.step, step.task, step.state, step.after, step.part_of) for step in found.steps]
     write_line(printable(graph_text(steps, form)))
 
 
 @app.command
 @audited
-@over_http("queues:close_workflow")
 def close(workflow: str, /) -> None:
     """Close a batch: no more jobs come, so it ends when those that it has have ended.
 
@@ -124,13 +109,12 @@ def close(workflow: str, /) -> None:
     workflow
         Its id.
     """
-    change_with_app(lambda target: target.flow(workflow).aclose(), "workflow.close", [workflow])
+    ask(lambda api: api.workflows.close(workflow))
     note(f"batch {workflow} is closed")
 
 
 @app.command
 @audited
-@over_http("queues:cancel_workflow")
 def cancel(workflow: str, /, *, reason: str = "cancelled by an operator") -> int:
     """End a workflow: what has not started never will, what runs is stopped.
 
@@ -143,18 +127,19 @@ def cancel(workflow: str, /, *, reason: str = "cancelled by an operator") -> int
     reason
         The reason for callers that await its result.
     """
-    if change_with_app(
-        lambda target: cancel_workflow(target, workflow, reason=reason), "workflow.cancel", [workflow], why=reason
-    ):
-        note(f"workflow {workflow} is cancelled")
-        return OK
-    note(f"workflow {workflow} has ended already")
-    return NOT_FOUND
+    try:
+        ask(lambda api: api.workflows.cancel(workflow, reason=reason))
+    except RequestRefused as error:
+        if error.code != "workflow_ended":
+            raise
+        note(f"workflow {workflow} has ended already")
+        return NOT_FOUND
+    note(f"workflow {workflow} is cancelled")
+    return OK
 
 
 @app.command
 @audited
-@over_http("queues:redrive_workflow")
 def redrive(workflow: str, /) -> None:
     """Run again what has not succeeded; what has is not run again.
 
@@ -165,7 +150,7 @@ def redrive(workflow: str, /) -> None:
     workflow
         Its id.
     """
-    done = change_with_app(lambda target: redrive_workflow(target, workflow), "workflow.redrive", [workflow])
+    done = ask(lambda api: api.workflows.redrive(workflow))
     letters = f"{done.letters} dead letter{'' if done.letters == 1 else 's'} removed"
     if done.steps:
         note(f"workflow {workflow}: {done.steps} steps run again, {letters}")
@@ -173,38 +158,24 @@ def redrive(workflow: str, /) -> None:
         note(f"workflow {workflow}: nothing to run again, it has not ended or everything has succeeded; {letters}")
 
 
-def in_utc(given: datetime | None) -> datetime | None:
+def _in_utc(given: datetime | None) -> datetime | None:
     """An instant that was given on the command line: in UTC unless it says otherwise."""
     return given if given is None or given.tzinfo else given.replace(tzinfo=UTC)
 
 
-async def _list(target: "TaskMQ", which: WorkflowFilter, limit: int) -> list[WorkflowLine]:
-    found: list[WorkflowLine] = []
-    after: str | None = None
-    while len(found) < limit:
-        page = await target.workflows.alist(**which, after=after, limit=limit - len(found))
-        found += page.lines
-        if (after := page.after) is None:
-            break
-    return found
+def _show(found: "WorkflowView") -> None:
+    facts = {"workflow": found.workflow_id, "state": found.state, "cancelled": found.cancelled}
+    show_record(found, lambda: {name: value for name, value in facts.items() if value is not None})
+    if current_globals().output == "table":
+        print_rows(_STEP_COLUMNS, [{name: getattr(step, name) for name in _STEP_COLUMNS} for step in found.steps])
 
 
-def _print_report(report: WorkflowReport) -> None:
-    facts = {"workflow": report.id, "state": report.state, "cancelled": report.cancelled}
-    if current_globals().output != "table":
-        steps = [{**_row(step), "after": step.after, "part_of": step.part_of} for step in report.steps]
-        print_record({**facts, "steps": steps})
-        return
-    print_record({name: value for name, value in facts.items() if value is not None})
-    print_rows(STEP_COLUMNS, [_row(step) for step in report.steps])
-
-
-def _row(step: "FlowStep") -> dict[str, Any]:
-    error = step.error
+def _row(line: "WorkflowLineView") -> dict[str, Any]:
     return {
-        "step": step.name,
-        "task": step.task,
-        "state": step.state,
-        "attempts": step.attempts,
-        "error": None if error is None else f"{error.type_name}: {error.message}",
+        "workflow": line.workflow_id,
+        "name": line.name,
+        "state": line.state,
+        "started": text_of_instant(line.started),
+        "nodes": line.nodes,
+        "unfinished": line.unfinished,
     }
