@@ -1,11 +1,27 @@
 """Jobs of the store."""
 
+from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Final
+from typing import Any, Final
 
-from taskmq.api.jobs import BulkView, RefusalView
+import msgspec
+from msgspec.structs import replace
+
+from taskmq.api.jobs import (
+    AttemptView,
+    BulkView,
+    ChangedJob,
+    HistoryView,
+    JobCount,
+    JobDetails,
+    JobList,
+    JobView,
+    RefusalView,
+)
 from taskmq.api.problems import problem_of
 from taskmq.app_api.caller import AppCalls
+from taskmq.app_api.job_views import attempt_view, history_view, job_view, progress_view
+from taskmq.app_api.views import rendered
 from taskmq.contracts.jobs import JobRecord
 from taskmq.errors import TaskMQError
 from taskmq.model.jobs.bulks import BulkAction, wanted
@@ -13,15 +29,146 @@ from taskmq.model.jobs.changes import RetryMode
 from taskmq.model.units import Duration
 from taskmq.operations.bulks import BulkChange, act_on_page, check_change
 from taskmq.operations.tenant_jobs import TenantJobs
+from taskmq.submission.explain import Explanation
 
 __all__ = ["AppJobs"]
 
 _CAP: Final = 100_000
+_COUNTED: Final = 10_000
 _MOST_REFUSALS: Final = 100
 
 
 class AppJobs(AppCalls):
-    """The jobs that the caller may see, and what is done to them."""
+    """The jobs that the caller may see, and what is done to them.
+
+    Methods raise `JobNotFound` for a job that is not there or is another tenant's, `JobConflict` where the job's
+    state or version does not allow it, and `NotPermitted` where the caller may not call its task.
+    """
+
+    async def get(self, job_id: str) -> JobDetails:
+        """A job, by the id that its submitter chose, or by the store's."""
+        record = await self._jobs.get(job_id)
+        return JobDetails(**msgspec.structs.asdict(job_view(record, self._jobs.name_of(record))))
+
+    async def count(self, filter: str = "") -> JobCount:  # noqa: A002 - the parameter's name in the API
+        """How many jobs fit a filter, exactly up to 10,000."""
+        count = await self._jobs.count(await self._jobs.filter(filter), cap=_COUNTED)
+        return JobCount(min(count, _COUNTED), count <= _COUNTED)
+
+    async def page(
+        self,
+        filter: str = "",  # noqa: A002 - the parameter's name in the API
+        *,
+        limit: int = 50,
+        cursor: str | None = None,
+        expand: Sequence[str] = (),
+    ) -> JobList:
+        """A page of the jobs that fit, the newest first; `next` is the cursor of the next one.
+
+        Args:
+            filter: such as `status:failed task:billing.*`.
+            expand: what is fetched, too: `progress`.
+        """
+        page = await self._jobs.list(await self._jobs.filter(filter), after=cursor or None, limit=limit)
+        progress = await self._jobs.progress(page.jobs) if "progress" in expand else {}
+
+        def view(record: JobRecord) -> JobView:
+            shown, found = job_view(record, self._jobs.name_of(record)), progress.get(record.id)
+            return shown if found is None else replace(shown, progress=progress_view(found))
+
+        return JobList(items=rendered(view, page.jobs), next=page.after, is_bounded=page.is_bounded)
+
+    async def change(
+        self,
+        job_id: str,
+        *,
+        version: int | None = None,
+        at: datetime | None = None,
+        delay: Duration | None = None,
+        priority: int | None = None,
+        queue: str | None = None,
+        expires: datetime | None = None,
+        args: Sequence[Any] | None = None,
+        kwargs: Mapping[str, Any] | None = None,
+        note: str = "",
+    ) -> ChangedJob:
+        """Change a job that no worker has yet; what is not given stays.
+
+        Args:
+            version: that it has to have.
+        """
+        after = await self._jobs.change(
+            job_id,
+            version=version,
+            at=at,
+            delay=delay,
+            priority=priority,
+            queue=queue,
+            expires=expires,
+            args=args,
+            kwargs=kwargs,
+            note=note,
+        )
+        return self._changed("updated", after)
+
+    async def hold(self, job_id: str, *, version: int | None = None, note: str = "") -> ChangedJob:
+        """Have a job that waits not run until it is released."""
+        return self._changed("held", await self._jobs.hold(job_id, version=version, note=note))
+
+    async def release(self, job_id: str, *, version: int | None = None, note: str = "") -> ChangedJob:
+        """Let a held job run, at its time."""
+        return self._changed("released", await self._jobs.release(job_id, version=version, note=note))
+
+    async def retry(
+        self,
+        job_id: str,
+        *,
+        version: int | None = None,
+        mode: RetryMode | None = None,
+        again: bool = False,
+        note: str = "",
+    ) -> ChangedJob:
+        """Run a job now: one that waits at once; one that has ended again.
+
+        Args:
+            mode: of one that has ended: `resume`: it goes on, under its id, with its next attempt; `new`: another job
+                repeats it. Default: it goes on where its submitter chose its id and it neither has succeeded nor was
+                cancelled while it ran.
+            again: also one that another job repeats already.
+        """
+        after = await self._jobs.retry(job_id, version=version, mode=mode, again=again, note=note)
+        return self._changed("retried", after)
+
+    async def clone(
+        self,
+        job_id: str,
+        *,
+        new_id: str | None = None,
+        at: datetime | None = None,
+        args: Sequence[Any] | None = None,
+        kwargs: Mapping[str, Any] | None = None,
+        priority: int | None = None,
+    ) -> ChangedJob:
+        """Submit another job of the same task, which is linked to this one.
+
+        Args:
+            args, kwargs: in place of all its arguments; default: the same call.
+            priority: default: the same.
+        """
+        made = await self._jobs.clone(job_id, new_id=new_id, at=at, args=args, kwargs=kwargs, priority=priority)
+        return self._changed("cloned", made)
+
+    async def history(self, job_id: str) -> Sequence[HistoryView]:
+        """What happened to a job beside the ordinary steps, the earliest first."""
+        return rendered(history_view, await self._jobs.history(job_id))
+
+    async def attempts(self, job_id: str) -> Sequence[AttemptView]:
+        """The attempts of a job that did not end it, the earliest first."""
+        return rendered(attempt_view, await self._jobs.attempts(job_id))
+
+    async def explain(self, job_id: str) -> Explanation:
+        """What a job waits for, the most important first; nothing for one that has ended."""
+        return await self._jobs.explain(job_id)
 
     async def act(
         self,
@@ -79,6 +226,15 @@ class AppJobs(AppCalls):
             refused=len(page.refused),
             refusals=[self._refusal(*refusal) for refusal in page.refused[:_MOST_REFUSALS]],
             next=page.after,
+        )
+
+    def _changed(self, status: str, record: JobRecord) -> ChangedJob:
+        return ChangedJob(
+            status=status,
+            job_id=self._jobs.name_of(record),
+            id=record.id,
+            state=record.state,
+            version=record.version,
         )
 
     def _refusal(self, record: JobRecord, error: TaskMQError) -> RefusalView:

@@ -6,6 +6,7 @@ from taskmq.app import TaskMQ
 from taskmq.app_api.app_api import AppApi
 from taskmq.cli.actor import me, note_change
 from taskmq.contracts.identity import Actor
+from taskmq.errors import BrokerUnavailable, StateUnavailable, UnsupportedFeature
 from taskmq.model.identity import Permission
 
 __all__ = ["Operator", "OperatorApi"]
@@ -56,6 +57,15 @@ class OperatorApi(AppApi):
 
     def __init__(self, app: TaskMQ, tenant: str | None = None) -> None:
         super().__init__(app, Operator(tenant))
+
+    async def look_elsewhere(self, job: str) -> str:
+        """Say where a job is that the store has none of by that name; "" where nothing is known."""
+        from taskmq.operations.jobs import look_elsewhere
+
+        try:
+            return await look_elsewhere(self._app, job)
+        except (BrokerUnavailable, StateUnavailable, UnsupportedFeature):
+            return ""
 
     def for_tenant(self, tenant: str | None) -> "OperatorApi":
         """Return the API for another tenant."""

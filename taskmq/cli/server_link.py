@@ -159,7 +159,7 @@ class Listed(NamedTuple, Generic[T]):
 
 
 async def first_items(pages: Pages[T], limit: int, *, after: str | None = None) -> Listed[T]:
-    """Return so many things of a list, page by page.
+    """Return so many things of a list, page by page; fewer, with a `next`, where a bounded search found no more.
 
     Args:
         pages: reads one.
@@ -170,7 +170,7 @@ async def first_items(pages: Pages[T], limit: int, *, after: str | None = None) 
         page = await pages(limit=min(limit - len(found), MOST_PER_PAGE), cursor=after)
         found += page.items
         after = page.next
-        if after is None:
+        if after is None or not page.items:
             break
     return Listed(found, after)
 

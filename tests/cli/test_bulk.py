@@ -60,7 +60,7 @@ def test_a_bulk_that_is_awaited_is_carried_out_where_nothing_else_runs(shop: Sho
     entries = taskmq("--app", "shop:app", "audit", "list", "--action", "bulk.", "-o", "json")
 
     assert (held.code, held.data["state"], held.data["done"], held.data["refused"]) == (0, "done", 2, 0)
-    assert listed.data == {"count": 2}
+    assert listed.data["count"] == 2
     assert (released.code, again.code) == (0, 6)
     assert "job jan: job jan is not held" in again.err
     assert sorted(entry["action"] for entry in entries.data) == ["bulk.begin"] * 3 + ["bulk.end"] * 3

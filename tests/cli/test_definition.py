@@ -119,7 +119,7 @@ def test_a_job_is_submitted_by_the_name_of_a_definition(shop: Shop) -> None:
     assert (made.data["task"], made.data["definition"], made.data["version"]) == ("report", "monthly", 1)
     assert (unfit.code, foreign.code) == (2, 3)
     assert "month" in unfit.err
-    assert shop("job", "list", "--count").data == {"count": 1}
+    assert shop("job", "list", "--count").data["count"] == 1
 
 
 @pytest.mark.parametrize(
@@ -164,4 +164,4 @@ def test_jobs_and_definitions_of_registered_tasks_need_none_of_their_code(taskmq
     assert (made.data["task"], made.data["queue"]) == ("report", "reports")
     assert (unfit.code, unknown.code, put.code) == (2, 3, 0)
     assert "region" in unfit.err
-    assert taskmq("-o", "json", "job", "list", "--count").data == {"count": 1}
+    assert taskmq("-o", "json", "job", "list", "--count").data["count"] == 1

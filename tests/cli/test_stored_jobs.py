@@ -44,7 +44,7 @@ class Shop:
     def listed(self, *words: str) -> list[str]:
         result = self("list", *words)
         assert result.code == 0, result.err
-        return [row["job"] for row in result.data]
+        return [row["job_id"] for row in result.data]
 
 
 def test_a_submitted_job_shows_its_arguments_only_on_request(shop: Shop) -> None:
@@ -64,7 +64,7 @@ def test_a_task_that_the_app_does_not_have_and_arguments_that_do_not_fit_are_ref
     assert unknown.code == 3
     assert "report" in unknown.err
     assert unfit.code == 2
-    assert shop("list", "--count").data == {"count": 0}
+    assert shop("list", "--count").data == {"count": 0, "is_exact": True}
 
 
 def test_an_id_of_ones_own_is_one_job_and_a_conflict_with_other_content(shop: Shop) -> None:
@@ -83,9 +83,9 @@ def test_jobs_are_listed_by_a_filter_page_by_page_and_counted(shop: Shop) -> Non
 
     assert shop.listed() == ids[::-1]
     assert shop.listed("label.n:1") == ["j3", "j1"]
-    assert shop("list", "status:held", "--count").data == {"count": 4}
+    assert shop("list", "status:held", "--count").data == {"count": 4, "is_exact": True}
     first = shop("list", "--limit", "3")
-    assert [row["job"] for row in first.data] == ["last", "j3", "j2"]
+    assert [row["job_id"] for row in first.data] == ["last", "j3", "j2"]
     after = first.err.split("--after ")[1].strip()
     assert shop.listed("--limit", "3", "--after", after) == ["j1", "j0"]
 
@@ -133,7 +133,7 @@ def test_a_waiting_job_is_cancelled_and_is_run_again_as_another_one(shop: Shop) 
     again = shop("retry", job)
     assert again.code == 0
     clone = shop("clone", job, "--new-id", "second", "--at", "2100-01-01T00:00+00:00")
-    assert clone.data == {"job": "second", "retry_of": job}
+    assert (clone.data["job_id"], clone.data["status"]) == ("second", "cloned")
     assert sorted(shop.listed("status:queued,scheduled")) == sorted([again.data[0]["state"].split()[-1], "second"])
 
 

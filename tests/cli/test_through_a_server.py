@@ -8,6 +8,7 @@ import sqlite3
 import sys
 from collections.abc import Iterator
 from contextlib import closing
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from taskmq.access import IdentityAdministration, PasswordHasher
 from taskmq.api.accounts import AuditEntryView, TenantView, UserView
 from taskmq.api.dead_letters import LetterView
 from taskmq.api.definitions import DefinitionView
+from taskmq.api.history.alerts import SilenceView
 from taskmq.api.jobs import (
     BulkOperationView,
     ChangedJob,
@@ -27,9 +29,9 @@ from taskmq.api.jobs import (
     JobCount,
     JobDetails,
     JobView,
-    RefusalView,
     SubmittedJob,
 )
+from taskmq.api.pools import PoolView, QuotaView
 from taskmq.api.queues import QueueLine, QueueView
 from taskmq.api.schedules import ScheduleLine, ScheduleView
 from taskmq.api.sign_in import TokenView
@@ -137,6 +139,7 @@ _JOBS: list[tuple[str, ...]] = [
     ("bulk", "begin", "hold", "task:none", "--wait", "--yes"),
     ("bulk", "begin", "hold"),
     ("bulk", "begin", "change", "task:none", "--yes"),
+    ("bulk", "begin", "change", "task:none", "--priority", "3", "--dry-run"),
     ("bulk", "show", "none"),
     ("bulk", "abort", "none"),
 ]  # fmt: skip
@@ -398,7 +401,7 @@ def test_how_far_a_job_is_is_shown_at_an_app_and_through_a_server(places: Places
     listed = [places.here("job", "list", "-o", "json").data, places.there("job", "list").out]
     shown = [places.here("job", "show", mine).out, places.there("job", "show", theirs).out]
 
-    assert listed[0][0]["progress"] == "5 of 10"
+    assert (listed[0][0]["progress"]["done"], listed[0][0]["progress"]["total"]) == (5, 10)
     assert "5 of 10" in listed[1]
     assert all("5 of 10: rows (attempt 1, 1970-01-01T00:00:02Z)" in each for each in shown), shown
 
@@ -616,17 +619,32 @@ def test_what_a_job_needs_of_its_node_is_kept_here_and_there(places: Places, hom
         assert (found.resources, found.labels) == ({"cpu": 2.0}, {"region": "eu"})
 
 
+class _Acted(msgspec.Struct):
+    """What became of one of several jobs."""
+
+    job: str
+    state: str
+    refused: str
+
+
 _PRINTED: list[tuple[tuple[str, ...], type[msgspec.Struct]]] = [
     (("job", "submit", "report", *_JANUARY, "--job-id", "jan", "--at", _LATER), SubmittedJob),
     (("job", "show", "jan", "--values"), JobDetails),
     (("job", "list"), JobView),
     (("job", "list", "--count"), JobCount),
-    (("job", "hold", "jan"), ChangedJob),
-    (("job", "hold", "none"), RefusalView),
-    (("job", "change", "jan", "--priority", "1"), ChangedJob),
+    (("job", "change", "jan", "--priority", "1"), JobDetails),
+    (("job", "clone", "jan", "--new-id", "feb"), ChangedJob),
+    (("job", "hold", "jan"), _Acted),
+    (("job", "hold", "none"), _Acted),
     (("job", "history", "jan"), HistoryView),
     (("bulk", "begin", "hold", "task:none", "--yes"), BulkOperationView),
     (("bulk", "list"), BulkOperationView),
+    (("pool", "set", "acme", "--weight", "2"), PoolView),
+    (("pool", "list"), PoolView),
+    (("quota", "set", "acme", "--a-day", "9"), QuotaView),
+    (("quota", "list"), QuotaView),
+    (("alert", "silence", "1h"), SilenceView),
+    (("alert", "silences"), SilenceView),
     (("definition", "put", "monthly", "report"), DefinitionView),
     (("task", "list"), TaskView),
     (("task", "show", "report"), TaskView),
@@ -641,13 +659,19 @@ _PRINTED: list[tuple[tuple[str, ...], type[msgspec.Struct]]] = [
     (("audit", "list", "--action", "tenant."), AuditEntryView),
 ]
 
+# Written twice still: at an app they print other names.
+_OTHERS_AT_AN_APP = {"admin", "audit", "definition", "dlq", "queue", "schedule", "task", "job submit", "job show"}
+
 
 def test_programs_read_what_the_api_answers(places: Places) -> None:
-    for tokens, kind in _PRINTED:
-        printed = places.there("-o", "json", *tokens)
+    for place, (tokens, kind) in product((places.here, places.there), _PRINTED):
+        if place == places.here and {tokens[0], " ".join(tokens[:2])} & _OTHERS_AT_AN_APP:
+            place("-o", "json", *tokens)
+            continue
+        printed = place("-o", "json", *tokens)
         found = printed.data if isinstance(printed.data, list) else [printed.data]
 
-        assert found, tokens
+        assert found, (tokens, printed.err)
         fields = msgspec.structs.fields(kind)
         # What is asked for by `expand` is left out where there is nothing of it.
         needed = {each.name for each in fields if each.required or not kind.__struct_config__.omit_defaults}

@@ -7,12 +7,12 @@ from typing import Any
 import asyncpg  # pyright: ignore[reportMissingTypeStubs]
 import pytest
 
+from taskmq.app_api.job_views import job_view
 from taskmq.contracts.identity import Actor, NewUser
 from taskmq.model.history.logs import RunLine, RunLog
 from taskmq.model.jobs.definitions import DefinitionContent
 from taskmq.model.nodes import NewAllocation, NodeTold
 from taskmq.model.states import JobState
-from taskmq.server.jobs.views import job_view
 from taskmq.testing.job_store_suite.driver import JobDriver, error
 from taskmq_sql.migrations import upgrade
 from taskmq_sql.migrations.views import VIEWS

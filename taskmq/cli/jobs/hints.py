@@ -1,15 +1,17 @@
 """Commands about one job of the store, and where a job is that the store does not have."""
 
-from collections.abc import Callable, Coroutine
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from taskmq.cli.globals import run_with_app
-from taskmq.errors import BrokerUnavailable, JobNotFound, StateUnavailable, UnsupportedFeature
+from taskmq.cli.globals import current_globals, run_with_app
+from taskmq.cli.server_link import Api, ask
+from taskmq.errors import JobNotFound
 
 if TYPE_CHECKING:
     from taskmq.app import TaskMQ
+    from taskmq.cli.operator import OperatorApi
 
-__all__ = ["hinted", "run_about"]
+__all__ = ["ask_about", "hinted", "run_about"]
 
 T = TypeVar("T")
 
@@ -20,22 +22,38 @@ def run_about(job: str, use: "Callable[[TaskMQ], Coroutine[Any, Any, T]]") -> T:
     Raises:
         JobNotFound: the store has no such job; the message says where it may be.
     """
+    from taskmq.cli.operator import OperatorApi
 
     async def run(target: "TaskMQ") -> T:
         try:
             return await use(target)
         except JobNotFound as error:
-            raise await hinted(target, job, error) from error
+            raise await hinted(OperatorApi(target), job, error) from error
 
     return run_with_app(run)
 
 
-async def hinted(target: "TaskMQ", job: str, error: JobNotFound) -> JobNotFound:
-    """The error, with where the job may be."""
-    from taskmq.operations.jobs import look_elsewhere
+def ask_about(job: str, use: "Callable[[Api], Awaitable[T]]") -> T:
+    """Return what calls about a job come to, as `ask`.
 
-    try:
-        hint = await look_elsewhere(target, job)
-    except (BrokerUnavailable, StateUnavailable, UnsupportedFeature):
+    Raises:
+        JobNotFound: the store has no such job; at an app the message says where it may be.
+    """
+
+    async def run(api: Api) -> T:
+        try:
+            return await use(api)
+        except JobNotFound as error:
+            raise await hinted(api, job, error) from error
+
+    return ask(run)
+
+
+async def hinted(api: Api, job: str, error: JobNotFound) -> JobNotFound:
+    """The error, with where the job may be; a server's error says that itself."""
+    if current_globals().server is not None:
         return error
-    return JobNotFound(f"{error}; {hint}") if hint else error
+    hint = await cast("OperatorApi", api).look_elsewhere(job)
+    # What the error says behind that is in the words of HTTP.
+    said = str(error).partition("; ")[0]
+    return JobNotFound(f"{said}; {hint}" if hint else said)

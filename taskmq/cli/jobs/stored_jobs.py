@@ -1,17 +1,18 @@
 """`taskmq job`: what only jobs of the store can do."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import msgspec
 from cyclopts import Parameter
 
-from taskmq.cli.actor import audited, me, note_change, of_tenant
+from taskmq.cli.actor import audited, of_tenant
 from taskmq.cli.exits import CONFLICT, NOT_FOUND, OK
 from taskmq.cli.globals import run_with_app
-from taskmq.cli.jobs.hints import hinted, run_about
-from taskmq.cli.output import note, print_record, print_rows, when
-from taskmq.cli.server_link import over_http
+from taskmq.cli.jobs.hints import ask_about, hinted
+from taskmq.cli.output import note, print_record, print_rows
+from taskmq.cli.server_link import Api, ask, first_items, over_http, show_record, show_rows, text_of_instant
 from taskmq.cli.typed_values import (
     array_of,
     instant_of,
@@ -22,26 +23,17 @@ from taskmq.cli.typed_values import (
 )
 from taskmq.errors import InvalidOption, JobConflict, JobNotFound
 from taskmq.model.jobs.changes import RetryMode
-from taskmq.model.keys import tenant_key
 from taskmq.model.states import JobState
 
 if TYPE_CHECKING:
+    from taskmq.api.jobs import AttemptView, ChangedJob, HistoryView, JobView
     from taskmq.app import TaskMQ
-    from taskmq.client.progress import JobProgress
-    from taskmq.contracts.jobs import JobDetail, JobRecord
-    from taskmq.jobs.handle import Job
+    from taskmq.cli.server_link import Pages
+    from taskmq.contracts.jobs import JobDetail
 
-__all__ = [
-    "ACTED_COLUMNS",
-    "ATTEMPT_COLUMNS",
-    "COMMANDS",
-    "HISTORY_COLUMNS",
-    "LIST_COLUMNS",
-    "check_ids",
-    "done_text",
-]
+__all__ = ["COMMANDS", "done_text"]
 
-LIST_COLUMNS: Final = (
+_LIST_COLUMNS: Final = (
     "job",
     "tenant",
     "task",
@@ -55,9 +47,9 @@ LIST_COLUMNS: Final = (
     "finished",
     "error",
 )
-HISTORY_COLUMNS: Final = ("version", "at", "kind", "state", "by", "note")
-ATTEMPT_COLUMNS: Final = ("attempt", "started", "ended", "worker", "error")
-ACTED_COLUMNS: Final = ("job", "state", "refused")
+_HISTORY_COLUMNS: Final = ("version", "at", "kind", "state", "by", "note")
+_ATTEMPT_COLUMNS: Final = ("attempt", "started", "ended", "worker", "error")
+_ACTED_COLUMNS: Final = ("job", "state", "refused")
 
 _Note = Annotated[str, Parameter(help="Why; for the job's history.")]
 _At = Annotated[str | None, Parameter(help="At this instant, such as 2027-01-31T09:00+01:00.")]
@@ -152,7 +144,6 @@ def submit(
     return OK
 
 
-@over_http("jobs:list_jobs")
 def list_jobs(
     where: str = "",
     /,
@@ -177,29 +168,24 @@ def list_jobs(
     count
         Only say how many there are; up to 10,000 exactly.
     """
-
-    async def run(target: "TaskMQ") -> int:
-        from taskmq.model.jobs.filter_text import parse_filter
-        from taskmq.operations.jobs import progress_of_jobs
-
-        which = parse_filter(where, await target.sessions.store().now_ms())
-        if count:
-            print_record({"count": await target.jobs.acount(which)})
-            return OK
-        page = await target.jobs.alist(which, after=after, limit=limit)
-        progress = await progress_of_jobs(target, page.jobs)
-        print_rows(LIST_COLUMNS, [_row(job, progress.get(job.id)) for job in page.jobs])
-        if page.after is not None:
-            searched = "not everything was searched" if page.is_bounded else "there are more"
-            note(f"{searched}: --after {page.after}")
+    if count:
+        counted = ask(lambda api: api.jobs.count(where))
+        show_record(counted, lambda: {"count": counted.count})
         return OK
 
-    return run_with_app(run)
+    def pages(api: Api) -> "Pages[JobView]":
+        return partial(api.jobs.page, where, expand=["progress"])
+
+    found = ask(lambda api: first_items(pages(api), limit, after=after))
+    show_rows(_LIST_COLUMNS, found.items, _row)
+    if found.next is not None:
+        searched = "not everything was searched" if len(found.items) < limit else "there are more"
+        note(f"{searched}: --after {found.next}")
+    return OK
 
 
 @audited
 @of_tenant
-@over_http("jobs:change")
 def change(
     job: str,
     /,
@@ -227,29 +213,31 @@ def change(
     """
     positional = None if args is None else array_of("--args", args)
     named = None if kwargs is None else object_of("--kwargs", kwargs)
+    due = None if at is None else instant_of("--at", at)
+    ends = None if expires is None else instant_of("--expires", expires)
 
-    async def run(target: "TaskMQ") -> "JobRecord":
-        return await target.jobs.achange(
+    async def run(api: Api) -> "JobView":
+        after = await api.jobs.change(
             job,
             version=version,
-            at=None if at is None else instant_of("--at", at),
+            at=due,
             delay=delay,
             priority=priority,
             queue=queue,
-            expires=None if expires is None else instant_of("--expires", expires),
+            expires=ends,
             args=positional,
             kwargs=named,
-            by=me(),
             note=because,
         )
+        return await api.jobs.get(after.id)
 
-    print_record(_row(run_about(job, run)))
+    found = ask_about(job, run)
+    show_record(found, lambda: _row(found))
     return OK
 
 
 @audited
 @of_tenant
-@over_http("jobs:hold")
 def hold(*jobs: str, note: _Note = "") -> int:
     """Have jobs that wait not run until they are released.
 
@@ -260,16 +248,11 @@ def hold(*jobs: str, note: _Note = "") -> int:
     jobs
         Their ids.
     """
-
-    async def one(target: "TaskMQ", job: str) -> str:
-        return (await target.jobs.ahold(job, by=me(), note=note)).state
-
-    return _act("hold", one, jobs)
+    return _act("hold", lambda api, job: api.jobs.hold(job, note=note), jobs)
 
 
 @audited
 @of_tenant
-@over_http("jobs:release")
 def release(*jobs: str, note: _Note = "") -> int:
     """Let held jobs run, each at its time.
 
@@ -280,16 +263,11 @@ def release(*jobs: str, note: _Note = "") -> int:
     jobs
         Their ids.
     """
-
-    async def one(target: "TaskMQ", job: str) -> str:
-        return (await target.jobs.arelease(job, by=me(), note=note)).state
-
-    return _act("release", one, jobs)
+    return _act("release", lambda api, job: api.jobs.release(job, note=note), jobs)
 
 
 @audited
 @of_tenant
-@over_http("jobs:retry")
 def retry(
     *jobs: str,
     mode: RetryMode | None = None,
@@ -311,19 +289,11 @@ def retry(
     again
         Also those that another job repeats already; without it they stay, and that ends with 6.
     """
-
-    async def one(target: "TaskMQ", job: str) -> str:
-        before = await target.jobs.aget(job)
-        after = await target.jobs.aretry(before, mode=mode, again=again, by=me(), note=note)
-        record = await target.jobs.aget(after.id)
-        return record.state if record.id == before.id else f"{record.state} as {after.id}"
-
-    return _act("retry", one, jobs)
+    return _act("retry", lambda api, job: api.jobs.retry(job, mode=mode, again=again, note=note), jobs)
 
 
 @audited
 @of_tenant
-@over_http("jobs:clone")
 def clone(
     job: str,
     /,
@@ -350,21 +320,15 @@ def clone(
     instant = None if at is None else instant_of("--at", at)
     positional = None if args is None else array_of("--args", args)
     named = None if kwargs is None else object_of("--kwargs", kwargs)
-
-    async def run(target: "TaskMQ") -> "Job[Any]":
-        before = await target.jobs.aget(job)
-        await note_change(target, "job.clone", before.id, tenant=before.tenant)
-        return await target.jobs.aclone(
-            before, new_id=new_id, at=instant, args=positional, kwargs=named, priority=priority
-        )
-
-    made = run_about(job, run)
-    print_record({"job": made.id, "retry_of": job})
+    made = ask_about(
+        job,
+        lambda api: api.jobs.clone(job, new_id=new_id, at=instant, args=positional, kwargs=named, priority=priority),
+    )
+    show_record(made, lambda: {"job": made.job_id, "retry_of": job})
     return OK
 
 
 @of_tenant
-@over_http("jobs:explain")
 def explain(job: str, /) -> int:
     """Say what a job of the store waits for.
 
@@ -373,13 +337,12 @@ def explain(job: str, /) -> int:
     job
         The job's id.
     """
-    explanation = run_about(job, lambda target: target.jobs.aexplain(job))
-    print_record({"job": job, "state": explanation.state, "reasons": explanation.reasons})
+    found = ask_about(job, lambda api: api.jobs.explain(job))
+    show_record(found, lambda: {"job": job, "state": found.state, "reasons": found.reasons})
     return OK
 
 
 @of_tenant
-@over_http("jobs:history")
 def history(job: str, /) -> int:
     """List what happened to a job beside the ordinary steps: by whom, and why.
 
@@ -388,14 +351,15 @@ def history(job: str, /) -> int:
     job
         The job's id.
     """
-    entries = run_about(job, lambda target: target.jobs.ahistory(job))
-    rows = [{**msgspec.to_builtins(entry), "at": when(entry.at), "state": entry.state} for entry in entries]
-    print_rows(HISTORY_COLUMNS, rows)
+
+    def row(entry: "HistoryView") -> dict[str, Any]:
+        return {**msgspec.structs.asdict(entry), "at": text_of_instant(entry.at)}
+
+    show_rows(_HISTORY_COLUMNS, ask_about(job, lambda api: api.jobs.history(job)), row)
     return OK
 
 
 @of_tenant
-@over_http("jobs:attempts")
 def attempts(job: str, /) -> int:
     """List the attempts of a job that did not end it; the last one is in `job show`.
 
@@ -404,18 +368,17 @@ def attempts(job: str, /) -> int:
     job
         The job's id.
     """
-    found = run_about(job, lambda target: target.jobs.aattempts(job))
-    rows = [
-        {
+
+    def row(one: "AttemptView") -> dict[str, Any]:
+        return {
             "attempt": one.attempt,
-            "started": when(one.started),
-            "ended": when(one.ended),
+            "started": text_of_instant(one.started),
+            "ended": text_of_instant(one.ended),
             "worker": one.worker,
-            "error": "" if one.error is None else f"{one.error.type_name}: {one.error.message}",
+            "error": "" if one.error is None else f"{one.error.type}: {one.error.message}",
         }
-        for one in found
-    ]
-    print_rows(ATTEMPT_COLUMNS, rows)
+
+    show_rows(_ATTEMPT_COLUMNS, ask_about(job, lambda api: api.jobs.attempts(job)), row)
     return OK
 
 
@@ -433,37 +396,35 @@ COMMANDS: Final[Mapping[str, Callable[..., int]]] = {
 }
 
 
-def check_ids(what: str, jobs: Sequence[str]) -> None:
-    """See that jobs are named.
+def _act(what: str, one: "Callable[[Api, str], Awaitable[ChangedJob]]", jobs: Sequence[str]) -> int:
+    """Do it to each; a row for each, and the worst of their exit codes.
 
     Raises:
-        InvalidOption: none is.
+        InvalidOption: no job is named.
     """
     if not jobs:
         raise InvalidOption(f"job {what}: name at least one job, or use `taskmq bulk begin {what} FILTER`")
 
-
-def _act(what: str, one: "Callable[[TaskMQ, str], Awaitable[str]]", jobs: Sequence[str]) -> int:
-    """Do it to each; a row for each, and the worst of their exit codes."""
-    check_ids(what, jobs)
-
-    async def run(target: "TaskMQ") -> tuple[list[dict[str, Any]], set[int]]:
+    async def run(api: Api) -> tuple[list[dict[str, Any]], set[int]]:
         rows: list[dict[str, Any]] = []
         codes = {OK}
         for job in jobs:
             try:
-                rows.append({"job": job, "state": await one(target, job), "refused": ""})
+                after = await one(api, job)
+                is_another = what == "retry" and job not in (after.id, after.job_id)
+                state = f"{after.state} as {after.job_id}" if is_another else after.state
+                rows.append({"job": job, "state": state, "refused": ""})
             except JobNotFound as error:
                 codes.add(NOT_FOUND)
-                refused = str(await hinted(target, job, error))
+                refused = str(await hinted(api, job, error))
                 rows.append({"job": job, "state": JobState.UNKNOWN, "refused": refused})
             except JobConflict as error:
                 codes.add(CONFLICT)
                 rows.append({"job": job, "state": error.state, "refused": str(error)})
         return rows, codes
 
-    rows, codes = run_with_app(run)
-    print_rows(ACTED_COLUMNS, rows)
+    rows, codes = ask(run)
+    print_rows(_ACTED_COLUMNS, rows)
     return max(codes)
 
 
@@ -476,9 +437,9 @@ def done_text(done: float, total: float | None) -> str:
     return f"{done:g}" if total is None else f"{done:g} of {total:g}"
 
 
-def _row(job: "JobRecord", progress: "JobProgress | None" = None) -> dict[str, Any]:
+def _row(job: "JobView") -> dict[str, Any]:
     return {
-        "job": job.id if job.key is None else tenant_key(job.tenant or None, job.key),
+        "job": job.job_id,
         "id": job.id,
         "task": job.task,
         "queue": job.queue,
@@ -487,9 +448,9 @@ def _row(job: "JobRecord", progress: "JobProgress | None" = None) -> dict[str, A
         "version": job.version,
         "priority": job.priority,
         "attempt": job.attempt,
-        "progress": "" if progress is None else done_text(progress.done, progress.total),
-        "due": when(job.due),
-        "submitted": when(job.submitted),
-        "finished": when(job.finished),
-        "error": "" if job.error is None else ": ".join(filter(None, (job.error.type_name, job.error.message))),
+        "progress": "" if job.progress is None else done_text(job.progress.done, job.progress.total),
+        "due": text_of_instant(job.due_at),
+        "submitted": text_of_instant(job.submitted_at),
+        "finished": text_of_instant(job.end_time),
+        "error": "" if job.error is None else ": ".join(filter(None, (job.error.type, job.error.message))),
     }

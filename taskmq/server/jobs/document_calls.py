@@ -11,12 +11,12 @@ from litestar.params import FromQuery, JSONBody
 
 from taskmq.api.jobs import JobView
 from taskmq.api.values import Instant, Note, ShortText
+from taskmq.app_api.job_views import job_view
 from taskmq.app_api.views import instant_text
 from taskmq.model.identity import Permission, may
 from taskmq.operations.tenant_jobs import JobOrder, TenantJobs
 from taskmq.server.access import refused
 from taskmq.server.inputs import CallerGiven, OwnJobs
-from taskmq.server.jobs.views import job_view
 from taskmq.server.problems import Problem
 
 __all__ = ["DOCUMENT_CALLS"]

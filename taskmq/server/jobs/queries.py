@@ -20,19 +20,7 @@ from taskmq.api.jobs import (
 )
 from taskmq.api.problems import FieldProblem
 from taskmq.api.values import Instant, ListPage
-from taskmq.app_api.views import milliseconds_of, rendered
-from taskmq.client.progress import JobProgress
-from taskmq.contracts.jobs import JobRecord
-from taskmq.errors import ResultDamaged, ResultExpired, UnsupportedFeature
-from taskmq.model.identity import Permission
-from taskmq.model.jobs.filters import JobFilter
-from taskmq.model.states import JobState
-from taskmq.model.units import did_you_mean
-from taskmq.operations.tenant_jobs import TenantJobs
-from taskmq.server.inputs import CallerGiven, Cursor, Limit, OwnJobs, next_link, selected
-from taskmq.server.jobs.views import (
-    attempt_view,
-    history_view,
+from taskmq.app_api.job_views import (
     job_view,
     log_of,
     payload_of,
@@ -42,6 +30,16 @@ from taskmq.server.jobs.views import (
     states_of,
     status_words,
 )
+from taskmq.app_api.views import milliseconds_of, rendered
+from taskmq.client.progress import JobProgress
+from taskmq.contracts.jobs import JobRecord
+from taskmq.errors import ResultDamaged, ResultExpired, UnsupportedFeature
+from taskmq.model.identity import Permission
+from taskmq.model.jobs.filters import JobFilter
+from taskmq.model.states import JobState
+from taskmq.model.units import did_you_mean
+from taskmq.operations.tenant_jobs import TenantJobs
+from taskmq.server.inputs import ApiGiven, CallerGiven, Cursor, Limit, OwnJobs, next_link, selected
 from taskmq.server.live.samples import MaxAge, shared_look
 from taskmq.server.problems import Problem, problem_of
 from taskmq.server.settings import API
@@ -121,11 +119,11 @@ async def list_jobs(
     tags=["jobs"],
 )
 async def count_jobs(
-    jobs: OwnJobs,
+    api: ApiGiven,
     filter: Annotated[str, QueryParameter(description="As in the list.")] = "",  # noqa: A002 - the parameter's name
 ) -> JobCount:
     """How many jobs fit a filter, exactly up to 10,000."""
-    return JobCount(*await _counted(jobs, filter))
+    return await api.jobs.count(filter)
 
 
 @get(
@@ -190,9 +188,9 @@ async def get_job(
     summary="What happened to a job",
     tags=["jobs"],
 )
-async def get_history(job_id: FromPath[str], jobs: OwnJobs) -> HistoryList:
+async def get_history(job_id: FromPath[str], api: ApiGiven) -> HistoryList:
     """What happened to a job beside the ordinary steps, the earliest first: by whom, and why."""
-    return HistoryList(rendered(history_view, await jobs.history(job_id)))
+    return HistoryList(list(await api.jobs.history(job_id)))
 
 
 @get(
@@ -202,9 +200,9 @@ async def get_history(job_id: FromPath[str], jobs: OwnJobs) -> HistoryList:
     summary="The attempts of a job that did not end it",
     tags=["jobs"],
 )
-async def get_attempts(job_id: FromPath[str], jobs: OwnJobs) -> AttemptList:
+async def get_attempts(job_id: FromPath[str], api: ApiGiven) -> AttemptList:
     """Attempts that did not end the job, the earliest first; the last one is in the job itself."""
-    return AttemptList(rendered(attempt_view, await jobs.attempts(job_id)))
+    return AttemptList(list(await api.jobs.attempts(job_id)))
 
 
 @get(
@@ -214,9 +212,9 @@ async def get_attempts(job_id: FromPath[str], jobs: OwnJobs) -> AttemptList:
     summary="Why a job waits",
     tags=["jobs"],
 )
-async def explain_job(job_id: FromPath[str], jobs: OwnJobs) -> Explanation:
+async def explain_job(job_id: FromPath[str], api: ApiGiven) -> Explanation:
     """What a job waits for, the most important first; nothing for one that has ended."""
-    return await jobs.explain(job_id)
+    return await api.jobs.explain(job_id)
 
 
 QUERIES: Final = (list_jobs, count_jobs, count_jobs_of_filters, get_job, get_history, get_attempts, explain_job)
