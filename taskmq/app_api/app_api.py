@@ -6,9 +6,16 @@ from taskmq.app import TaskMQ
 from taskmq.app_api.caller import ApiCaller
 
 if TYPE_CHECKING:
-    from taskmq.app_api.alerts import AppAlerts
+    from collections.abc import Callable
+
+    from taskmq.access import IdentityAdministration
+    from taskmq.app_api.accounts.audit import AppAudit
+    from taskmq.app_api.accounts.tenants import AppTenants
+    from taskmq.app_api.accounts.users import AppUsers
     from taskmq.app_api.bulks import AppBulks
-    from taskmq.app_api.figures import AppFigures
+    from taskmq.app_api.history.alerts import AppAlerts
+    from taskmq.app_api.history.figures import AppFigures
+    from taskmq.app_api.history.logs import AppLogs
     from taskmq.app_api.jobs import AppJobs
     from taskmq.app_api.nodes import AppNodes, AppResources
     from taskmq.app_api.pools import AppPools, AppQuotas
@@ -22,16 +29,22 @@ class AppApi:
     """The API of an app, for one caller: what `taskmq.http.AsyncClient` is for a server's.
 
     Modules of resources are imported when they are used: a command needs one of them.
+
+    Args:
+        administration: returns what changes accounts; asked where a call needs it.
     """
 
-    def __init__(self, app: TaskMQ, caller: ApiCaller) -> None:
+    def __init__(
+        self, app: TaskMQ, caller: ApiCaller, *, administration: "Callable[[], IdentityAdministration]"
+    ) -> None:
         self._app = app
         self._caller = caller
+        self._administration = administration
 
     @property
     def alerts(self) -> "AppAlerts":
         """Lists alerts and notices, and keeps their rules and silences."""
-        from taskmq.app_api.alerts import AppAlerts
+        from taskmq.app_api.history.alerts import AppAlerts
 
         return AppAlerts(self._app, self._caller)
 
@@ -52,7 +65,7 @@ class AppApi:
     @property
     def figures(self) -> "AppFigures":
         """Reads counts, times and failures of runs, by the minute."""
-        from taskmq.app_api.figures import AppFigures
+        from taskmq.app_api.history.figures import AppFigures
 
         return AppFigures(self._app, self._caller)
 
@@ -97,3 +110,31 @@ class AppApi:
         from taskmq.app_api.workflows import AppWorkflows
 
         return AppWorkflows(self._app, self._caller)
+
+    @property
+    def audit(self) -> "AppAudit":
+        """Lists what administrators and operators have done."""
+        from taskmq.app_api.accounts.audit import AppAudit
+
+        return AppAudit(self._app, self._caller)
+
+    @property
+    def logs(self) -> "AppLogs":
+        """Reads what the runs of jobs have logged."""
+        from taskmq.app_api.history.logs import AppLogs
+
+        return AppLogs(self._app, self._caller)
+
+    @property
+    def tenants(self) -> "AppTenants":
+        """Adds, lists, changes and removes tenants."""
+        from taskmq.app_api.accounts.tenants import AppTenants
+
+        return AppTenants(self._app, self._caller, self._administration())
+
+    @property
+    def users(self) -> "AppUsers":
+        """Lists users."""
+        from taskmq.app_api.accounts.users import AppUsers
+
+        return AppUsers(self._app, self._caller, self._administration())

@@ -1,12 +1,15 @@
 """The one on whose behalf calls of the API are made, and what the classes of calls have in common."""
 
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from taskmq.app import TaskMQ
-from taskmq.contracts.identity import Actor
+from taskmq.contracts.identity import AccountStore, Actor
 from taskmq.model.identity import Permission
 
-__all__ = ["ApiCaller", "AppCalls"]
+if TYPE_CHECKING:
+    from taskmq.access import IdentityAdministration
+
+__all__ = ["ApiCaller", "AppAccounts", "AppCalls"]
 
 
 class ApiCaller(Protocol):
@@ -54,3 +57,19 @@ class AppCalls:
     def __init__(self, app: TaskMQ, caller: ApiCaller) -> None:
         self._app = app
         self._caller = caller
+
+
+class AppAccounts(AppCalls):
+    """Calls about accounts.
+
+    Args:
+        administration: changes them.
+    """
+
+    def __init__(self, app: TaskMQ, caller: ApiCaller, administration: "IdentityAdministration") -> None:
+        super().__init__(app, caller)
+        self._administration = administration
+
+    @property
+    def _accounts(self) -> AccountStore:
+        return self._app.sessions.store().identity.accounts

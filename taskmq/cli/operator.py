@@ -1,6 +1,6 @@
 """The API of the app at hand, for the person at the command line."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from taskmq.app import TaskMQ
 from taskmq.app_api.app_api import AppApi
@@ -8,6 +8,9 @@ from taskmq.cli.actor import me, note_change
 from taskmq.contracts.identity import Actor
 from taskmq.errors import BrokerUnavailable, StateUnavailable, UnsupportedFeature
 from taskmq.model.identity import Permission
+
+if TYPE_CHECKING:
+    from taskmq.access import IdentityAdministration
 
 __all__ = ["Operator", "OperatorApi"]
 
@@ -56,7 +59,7 @@ class OperatorApi(AppApi):
     """
 
     def __init__(self, app: TaskMQ, tenant: str | None = None) -> None:
-        super().__init__(app, Operator(tenant))
+        super().__init__(app, Operator(tenant), administration=self._administer)
 
     async def look_elsewhere(self, job: str) -> str:
         """Say where a job is that the store has none of by that name; "" where nothing is known."""
@@ -70,3 +73,8 @@ class OperatorApi(AppApi):
     def for_tenant(self, tenant: str | None) -> "OperatorApi":
         """Return the API for another tenant."""
         return OperatorApi(self._app, tenant)
+
+    def _administer(self) -> "IdentityAdministration":
+        from taskmq.access import IdentityAdministration, PasswordHasher
+
+        return IdentityAdministration(self._app.sessions.store().identity, hasher=PasswordHasher())

@@ -42,7 +42,7 @@ from taskmq.server.problems import Problem, problem_response
 from taskmq.server.query_time import reading_in_time
 from taskmq.server.rates import RequestLimits
 from taskmq.server.settings import ServerSettings
-from taskmq.server.sign_in import identify_by_store
+from taskmq.server.sign_in import accounts_of, identify_by_store
 
 __all__ = ["HANDLERS", "ServerApplication", "build"]
 
@@ -192,7 +192,7 @@ def _events_of(state: State) -> EventHub:
 
 
 def _api_of(state: State, caller: CallerGiven) -> AppApi:
-    return AppApi(_app_of(state), caller)
+    return AppApi(_app_of(state), caller, administration=lambda: accounts_of(state).administration)
 
 
 def _jobs_of(state: State, caller: CallerGiven) -> TenantJobs:

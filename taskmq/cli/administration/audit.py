@@ -1,27 +1,24 @@
 """`taskmq audit`."""
 
-from collections.abc import AsyncIterator
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import msgspec
 from cyclopts import App, Parameter
 
-from taskmq.cli.actor import me
-from taskmq.cli.administration.store import at_store, user_named
+from taskmq.api.values import MOST_PER_PAGE
+from taskmq.cli.administration.store import user_id_of
 from taskmq.cli.exits import FAILED, OK
-from taskmq.cli.globals import current_globals, run_with_app
-from taskmq.cli.output import note, print_record, print_rows, when, write_json
-from taskmq.cli.server_link import over_http
-from taskmq.contracts.identity import AuditFilter
-from taskmq.model.identity import EVERYTHING_OF_ALL, AuditRecord, Scope
-from taskmq.operations.audit import ChainReport, chain_head, entries, exported, verify_chain
+from taskmq.cli.output import note, write_json
+from taskmq.cli.server_link import Api, ask, show_record, show_rows, text_of_instant
+from taskmq.operations.audit import chain_head
 
 if TYPE_CHECKING:
-    from taskmq.app import TaskMQ
-    from taskmq.contracts.identity import IdentityStore
+    from taskmq.api.accounts import AuditEntryView
 
-__all__ = ["AUDIT_COLUMNS", "app"]
+__all__ = ["app"]
+
+_FACTS: Final = ("is_whole", "entries", "head", "erased", "unsealed")
 
 app = App(
     name="audit",
@@ -29,11 +26,10 @@ app = App(
     result_action="return_value",
 )
 
-AUDIT_COLUMNS: Final = ("at", "user", "action", "kind", "subject", "tenant", "address", "before", "after", "note")
+_COLUMNS: Final = ("at", "user", "action", "kind", "subject", "tenant", "address", "before", "after", "note")
 
 
 @app.command(name="list")
-@over_http("tenants:list_entries")
 def list_entries(
     *,
     action: str = "",
@@ -66,29 +62,32 @@ def list_entries(
     limit
         How many at most.
     """
-    scope = EVERYTHING_OF_ALL if tenant is None else Scope(frozenset({tenant}))
 
-    async def run(target: "TaskMQ") -> list[AuditRecord]:
-        from taskmq.operations.audit.actions import audit_subject
-        from taskmq.operations.tenant_jobs import TenantJobs
+    async def read(api: Api) -> "list[AuditEntryView]":
+        user_id = "" if user is None else await user_id_of(api, user)
+        found: list[AuditEntryView] = []
+        after: int | None = None
+        while len(found) < limit:
+            page = await api.audit.page(
+                action=action,
+                user_id=user_id,
+                kind=kind,
+                subject=subject,
+                since=_zoned(since),
+                until=_zoned(until),
+                after=after,
+                limit=min(limit - len(found), MOST_PER_PAGE),
+            )
+            found += page.items
+            after = page.next
+            if after is None:
+                break
+        return found
 
-        await target.sessions.store().check()
-        store, jobs = target.sessions.store().identity, TenantJobs(target, tenant, by=me())
-        which = AuditFilter(
-            action=action,
-            user_id="" if user is None else (await user_named(store, user)).id,
-            kind=kind,
-            subject=await audit_subject(jobs, subject, kind=kind),
-            since=_instant(since),
-            until=_instant(until),
-        )
-        return [record async for record in entries(store.audit, scope, which, limit=limit)]
-
-    print_rows(AUDIT_COLUMNS, [_described(record) for record in run_with_app(run)])
+    show_rows(_COLUMNS, ask(read, tenant=tenant), _row)
 
 
 @app.command
-@over_http("tenants:verify_chain")
 def verify(*, head: str | None = None) -> int:
     """See whether an entry was changed or taken away since it was sealed; ends with 1 where one was.
 
@@ -98,67 +97,42 @@ def verify(*, head: str | None = None) -> int:
         POSITION:HASH as an earlier run printed it, and was written down elsewhere: shows also whether the
         whole chain was made anew.
     """
-    expected = None if head is None else chain_head(head)
-
-    async def run(store: "IdentityStore") -> ChainReport:
-        return await verify_chain(store.audit, expected=expected)
-
-    report = at_store(run)
-    print_record(
-        {
-            "is_whole": not report.fault,
-            "entries": report.head.position,
-            "head": f"{report.head.position}:{report.head.hash.hex()}",
-            "erased": report.erased,
-            "unsealed": report.unsealed,
-        }
-    )
-    if report.fault:
+    if head is not None:
+        chain_head(head)
+    report = ask(lambda api: api.audit.verify(head=head or ""))
+    show_record(report, lambda: {name: getattr(report, name) for name in _FACTS})
+    if not report.is_whole:
         note(f"the audit is not whole: {report.fault}")
         return FAILED
     return OK
 
 
 @app.command
-@over_http("tenants:export_chain")
 def export() -> None:
     """Write the sealed entries as JSON lines, in the order of the chain, with their hashes, salts and commitments.
 
     A reader of the lines can verify them without this database.
     """
 
-    async def run(store: "IdentityStore") -> None:
-        async for record in _chain(store):
-            write_json(exported(record))
+    async def write(api: Api) -> None:
+        after: int | None = 0
+        while after is not None:
+            page = await api.audit.chain(after=after)
+            for entry in page.items:
+                write_json(entry)
+            after = page.next
 
-    at_store(run)
-
-
-async def _chain(store: "IdentityStore") -> AsyncIterator[AuditRecord]:
-    after = 0
-    while page := await store.audit.chain(after=after):
-        for record in page:
-            yield record
-        after += len(page)
+    ask(write)
 
 
-def _described(record: AuditRecord) -> dict[str, Any]:
-    facts: dict[str, Any] = {
-        "number": record.number,
-        "at": record.at,
-        **msgspec.structs.asdict(record.entry()),
-        "position": record.position,
-        "is_erased": record.is_erased,
-    }
-    if current_globals().output == "table":
-        facts["at"] = when(record.at)
-        facts["user"] = facts["user"] or record.user_id
-        for name in ("before", "after"):
-            facts[name] = "" if facts[name] is None else msgspec.json.encode(facts[name]).decode()
+def _zoned(given: datetime | None) -> datetime | None:
+    return given if given is None or given.tzinfo else given.replace(tzinfo=UTC)
+
+
+def _row(entry: "AuditEntryView") -> dict[str, Any]:
+    facts: dict[str, Any] = msgspec.structs.asdict(entry)
+    facts["at"] = text_of_instant(entry.at)
+    facts["user"] = entry.user or entry.user_id
+    for name in ("before", "after"):
+        facts[name] = "" if facts[name] is None else msgspec.json.encode(facts[name]).decode()
     return facts
-
-
-def _instant(given: datetime | None) -> int | None:
-    if given is None:
-        return None
-    return round((given if given.tzinfo else given.replace(tzinfo=UTC)).timestamp() * 1000)

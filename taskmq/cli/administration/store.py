@@ -12,9 +12,10 @@ from taskmq.errors import IdentityNotFound, InvalidOption
 if TYPE_CHECKING:
     from taskmq.access import IdentityAdministration
     from taskmq.app import TaskMQ
+    from taskmq.cli.server_link import Api
     from taskmq.contracts.identity import User
 
-__all__ = ["administer", "at_store", "read_own_password", "read_password", "user_named"]
+__all__ = ["administer", "at_store", "read_own_password", "read_password", "user_id_of", "user_named"]
 
 T = TypeVar("T")
 
@@ -50,6 +51,18 @@ async def user_named(store: IdentityStore, name: str) -> "User":
     if found is None:
         raise IdentityNotFound(f"there is no user {name!r}; `taskmq admin user list` shows who is there")
     return found[0].user
+
+
+async def user_id_of(api: "Api", name: str) -> str:
+    """The id of a user, by their name.
+
+    Raises:
+        IdentityNotFound: there is none.
+    """
+    async for user in api.users.list():
+        if user.name == name:
+            return user.id
+    raise IdentityNotFound(f"there is no user {name!r}; `taskmq admin user list` shows who is there")
 
 
 def read_own_password(user: str) -> str:

@@ -1,36 +1,18 @@
 """Commands about one job of the store, and where a job is that the store does not have."""
 
-from collections.abc import Awaitable, Callable, Coroutine
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, TypeVar, cast
 
-from taskmq.cli.globals import current_globals, run_with_app
+from taskmq.cli.globals import current_globals
 from taskmq.cli.server_link import Api, ask
 from taskmq.errors import JobNotFound
 
 if TYPE_CHECKING:
-    from taskmq.app import TaskMQ
     from taskmq.cli.operator import OperatorApi
 
-__all__ = ["ask_about", "hinted", "run_about"]
+__all__ = ["ask_about", "hinted"]
 
 T = TypeVar("T")
-
-
-def run_about(job: str, use: "Callable[[TaskMQ], Coroutine[Any, Any, T]]") -> T:
-    """Do what `use` does with the app, as `run_with_app`.
-
-    Raises:
-        JobNotFound: the store has no such job; the message says where it may be.
-    """
-    from taskmq.cli.operator import OperatorApi
-
-    async def run(target: "TaskMQ") -> T:
-        try:
-            return await use(target)
-        except JobNotFound as error:
-            raise await hinted(OperatorApi(target), job, error) from error
-
-    return run_with_app(run)
 
 
 def ask_about(job: str, use: "Callable[[Api], Awaitable[T]]") -> T:

@@ -1,25 +1,27 @@
 """`taskmq job logs`: what the runs of a job have logged."""
 
-from typing import TYPE_CHECKING, Annotated, Any
+import asyncio
+from typing import TYPE_CHECKING, Annotated, Final
 
+import msgspec
 from cyclopts import Parameter
 
+from taskmq.api.values import MOST_PER_PAGE
 from taskmq.cli.actor import of_tenant
-from taskmq.cli.exits import OK
 from taskmq.cli.globals import current_globals
-from taskmq.cli.jobs.hints import run_about
-from taskmq.cli.output import note, print_line, print_rows, when
-from taskmq.cli.server_link import over_http
+from taskmq.cli.jobs.hints import ask_about
+from taskmq.cli.output import note, print_line
+from taskmq.cli.server_link import Api, show_rows, text_of_instant
 
 if TYPE_CHECKING:
-    from taskmq.app import TaskMQ
-    from taskmq.model.history.logs import StoredLine
+    from taskmq.api.history.logs import LineView
 
 __all__ = ["logs"]
 
+_LOOK: Final = 1.0
+
 
 @of_tenant
-@over_http("logs:logs")
 def logs(
     job: str,
     /,
@@ -28,7 +30,7 @@ def logs(
     level: str = "debug",
     text: str = "",
     limit: int = 1_000,
-) -> int:
+) -> None:
     """Print what a job's runs have logged, the earliest first.
 
     Workers keep it where they run with `--capture-logs`.
@@ -47,45 +49,37 @@ def logs(
         How many at most; not with --follow.
     """
 
-    async def run(target: "TaskMQ") -> int:
-        if follow:
-            async for line in target.jobs.follow_logs(job, level=level, text=text):
-                _print(line)
-            return OK
-        lines: list[StoredLine] = []
-        after: int | None = None
-        while len(lines) <= limit:
-            page = await target.jobs.alogs(job, level=level, text=text, after=after, limit=limit + 1 - len(lines))
-            lines += page.lines
-            after = page.after
-            if not page.is_bounded:
+    async def run(api: Api) -> "list[LineView]":
+        found: list[LineView] = []
+        cursor: str | None = None
+        while follow or len(found) <= limit:
+            # Before the page: what was logged before its end is there when the end is.
+            is_over = not follow or (await api.jobs.get(job)).state.is_final
+            size = MOST_PER_PAGE if follow else min(limit + 1 - len(found), MOST_PER_PAGE)
+            page = await api.logs.of_job(job, level=level, text=text, limit=size, cursor=cursor)
+            cursor = page.next or cursor
+            if follow:
+                for line in page.items:
+                    _print(line)
+            else:
+                found += page.items
+            if page.items or page.is_bounded:
+                continue
+            if is_over:
                 break
-        if current_globals().output == "json":
-            print_rows((), [_record(line) for line in lines[:limit]])
-        else:
-            for line in lines[:limit]:
-                _print(line)
-        if len(lines) > limit:
-            note(f"there are more: --limit {limit * 10}")
-        return OK
+            await asyncio.sleep(_LOOK)
+        return found
 
-    return run_about(job, run)
-
-
-def _print(line: "StoredLine") -> None:
-    record = _record(line)
-    print_line(record, f"{when(line.at)} {str(record['level']).upper():<8} {line.logger}: {line.message}")
+    found = ask_about(job, run)
+    if current_globals().output == "json" and not follow:
+        show_rows((), found[:limit], dict)
+    else:
+        for line in found[:limit]:
+            _print(line)
+    if len(found) > limit:
+        note(f"there are more: --limit {limit * 10}")
 
 
-def _record(line: "StoredLine") -> dict[str, Any]:
-    from taskmq.model.history.logs import level_name
-
-    return {
-        "number": line.number,
-        "at": line.at,
-        "level": level_name(line.level),
-        "attempt": line.attempt,
-        "worker": line.worker,
-        "logger": line.logger,
-        "message": line.message,
-    }
+def _print(line: "LineView") -> None:
+    said = f"{text_of_instant(line.at)} {line.level.upper():<8} {line.logger}: {line.message}"
+    print_line(msgspec.to_builtins(line), said)

@@ -6,13 +6,13 @@ from litestar import Request, get, patch, post
 from litestar.handlers import delete, put
 from litestar.params import FromPath, JSONBody
 
-from taskmq.api.accounts import MemberList, MemberView, RoleBody, TenantBody, TenantChangeBody, TenantList, TenantView
-from taskmq.app_api.views import instant_text, rendered
-from taskmq.contracts.identity import Tenant
+from taskmq.api.accounts import MemberList, RoleBody, TenantBody, TenantChangeBody, TenantList, TenantView
+from taskmq.app_api.accounts.tenants import tenant_view
+from taskmq.app_api.views import rendered
 from taskmq.errors import NotPermitted
-from taskmq.model.identity import Permission, Scope, may_give, may_take, scope_for
+from taskmq.model.identity import Permission, may_give, may_take, scope_for
 from taskmq.server.access import Caller
-from taskmq.server.inputs import CallerGiven
+from taskmq.server.inputs import ApiGiven, CallerGiven
 from taskmq.server.problems import Problem
 from taskmq.server.settings import API
 from taskmq.server.sign_in import accounts_of
@@ -31,7 +31,7 @@ async def list_tenants(request: Request[Any, Any, Any], caller: CallerGiven) -> 
     """The tenants in which one has a role; a role on the instance sees all."""
     scope = scope_for(caller.identity, Permission.JOBS_READ)
     found = await accounts_of(request.app.state).store.accounts.tenants(scope)
-    return TenantList(rendered(_view, found))
+    return TenantList(rendered(tenant_view, found))
 
 
 @post(
@@ -42,10 +42,9 @@ async def list_tenants(request: Request[Any, Any, Any], caller: CallerGiven) -> 
     summary="Add a tenant",
     tags=["tenants"],
 )
-async def add_tenant(data: JSONBody[TenantBody], request: Request[Any, Any, Any], caller: CallerGiven) -> TenantView:
+async def add_tenant(data: JSONBody[TenantBody], api: ApiGiven) -> TenantView:
     """Add a tenant; jobs that name it already are its own."""
-    administration = accounts_of(request.app.state).administration
-    return _view(await administration.add_tenant(data.name, by=caller.actor(), description=data.description))
+    return await api.tenants.add(data.name, description=data.description)
 
 
 @patch(
@@ -55,15 +54,9 @@ async def add_tenant(data: JSONBody[TenantBody], request: Request[Any, Any, Any]
     summary="Change a tenant",
     tags=["tenants"],
 )
-async def change_tenant(
-    name: FromPath[str], data: JSONBody[TenantChangeBody], request: Request[Any, Any, Any], caller: CallerGiven
-) -> TenantView:
+async def change_tenant(name: FromPath[str], data: JSONBody[TenantChangeBody], api: ApiGiven) -> TenantView:
     """Describe a tenant otherwise, or disable it."""
-    administration = accounts_of(request.app.state).administration
-    after = await administration.change_tenant(
-        name, by=caller.actor(), description=data.description, is_disabled=data.is_disabled
-    )
-    return _view(after)
+    return await api.tenants.change(name, description=data.description, is_disabled=data.is_disabled)
 
 
 @delete(
@@ -74,9 +67,9 @@ async def change_tenant(
     summary="Remove a tenant",
     tags=["tenants"],
 )
-async def remove_tenant(name: FromPath[str], request: Request[Any, Any, Any], caller: CallerGiven) -> dict[str, str]:
+async def remove_tenant(name: FromPath[str], api: ApiGiven) -> dict[str, str]:
     """Remove a tenant and its roles; its jobs stay, for the instance's roles only."""
-    await accounts_of(request.app.state).administration.remove_tenant(name, by=caller.actor())
+    await api.tenants.remove(name)
     return {"status": "removed"}
 
 
@@ -87,16 +80,9 @@ async def remove_tenant(name: FromPath[str], request: Request[Any, Any, Any], ca
     summary="Who has which role",
     tags=["tenants"],
 )
-async def list_members(request: Request[Any, Any, Any], caller: CallerGiven) -> MemberList:
+async def list_members(api: ApiGiven) -> MemberList:
     """Who has which role on a tenant; for a role on the instance, everywhere."""
-    scope = Scope(None if caller.tenant is None else frozenset({caller.tenant}))
-    found = await accounts_of(request.app.state).store.accounts.members(scope)
-    return MemberList(
-        [
-            MemberView(user_id=user.id, user=user.name, tenant=role.tenant, role=role.role, tasks=list(role.tasks))
-            for user, role in found
-        ]
-    )
+    return MemberList(list(await api.tenants.members()))
 
 
 @put(
@@ -171,12 +157,3 @@ def _named_tenant(caller: Caller) -> str:
     if not caller.tenant:
         raise Problem(400, "tenant_missing", "which tenant? Say ?tenant=; roles on the instance are given at /users")
     return caller.tenant
-
-
-def _view(tenant: Tenant) -> TenantView:
-    return TenantView(
-        name=tenant.name,
-        description=tenant.description,
-        created=instant_text(tenant.created),
-        disabled=instant_text(tenant.disabled),
-    )

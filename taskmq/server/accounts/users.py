@@ -10,9 +10,9 @@ from litestar.params import FromPath, FromQuery, JSONBody, QueryParameter
 
 from taskmq.access import PasswordSet
 from taskmq.api.accounts import ChangedUserView, RoleBody, UserBody, UserChangeBody, UserList, UserView
-from taskmq.api.sign_in import MembershipView
-from taskmq.app_api.views import instant_text, rendered
-from taskmq.contracts.identity import User, UserAccount, UserChange
+from taskmq.app_api.accounts.users import user_view
+from taskmq.app_api.views import rendered
+from taskmq.contracts.identity import UserAccount, UserChange
 from taskmq.errors import IdentityNotFound, NotPermitted
 from taskmq.model.identity import Membership, Permission, may_give, may_take
 from taskmq.server.access import Caller
@@ -31,7 +31,7 @@ async def list_users(
 ) -> UserList:
     """Users by name."""
     found = await accounts_of(request.app.state).store.accounts.users(after=after, limit=limit)
-    return UserList(rendered(_view, found), found[-1].name if len(found) == limit else None)
+    return UserList(rendered(user_view, found), found[-1].name if len(found) == limit else None)
 
 
 @post(
@@ -51,7 +51,7 @@ async def add_user(
     user = await accounts_of(request.app.state).administration.add_user(
         data.name, data.password, by=caller.actor(), email=data.email, memberships=roles
     )
-    return Response(_view(user, tuple(roles)), headers={"ETag": f'"{user.version}"'})
+    return Response(user_view(user, tuple(roles)), headers={"ETag": f'"{user.version}"'})
 
 
 @get(
@@ -64,7 +64,7 @@ async def add_user(
 async def get_user(user_id: FromPath[str], request: Request[Any, Any, Any]) -> Response[UserView]:
     """A user with their roles."""
     account = await _account(request, user_id)
-    return Response(_view(account.user, account.memberships), headers={"ETag": f'"{account.user.version}"'})
+    return Response(user_view(account.user, account.memberships), headers={"ETag": f'"{account.user.version}"'})
 
 
 @patch(
@@ -93,7 +93,7 @@ async def change_user(
                 user_id, data.password, by=caller.actor(), keeps_tokens=data.keep_tokens, change=change
             )
     account = await _account(request, user_id)
-    view = _view(account.user, account.memberships)
+    view = user_view(account.user, account.memberships)
     changed = ChangedUserView(**msgspec.structs.asdict(view), **msgspec.structs.asdict(done))
     return Response(changed, headers={"ETag": f'"{account.user.version}"'})
 
@@ -185,19 +185,3 @@ async def _account(request: Request[Any, Any, Any], user_id: str) -> UserAccount
     if account is None:
         raise IdentityNotFound(f"there is no user {user_id[:80]!r}")
     return account
-
-
-def _view(user: User, memberships: tuple[Membership, ...] | None = None) -> UserView:
-    return UserView(
-        id=user.id,
-        name=user.name,
-        email=user.email,
-        created=instant_text(user.created),
-        version=user.version,
-        disabled=instant_text(user.disabled),
-        has_password=user.password_changed is not None,
-        last_login=instant_text(user.last_login),
-        memberships=None
-        if memberships is None
-        else [MembershipView(tenant=one.tenant, role=one.role, tasks=list(one.tasks)) for one in memberships],
-    )

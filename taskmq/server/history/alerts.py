@@ -21,7 +21,7 @@ from taskmq.api.history.alerts import (
     TestedView,
 )
 from taskmq.app import TaskMQ
-from taskmq.app_api.alerts import read_rule
+from taskmq.app_api.history.alerts import read_rule
 from taskmq.errors import InvalidOption, NotPermitted
 from taskmq.model.history.alerts import METRICS, AlertState
 from taskmq.model.identity import Permission, allows_pattern

@@ -7,13 +7,14 @@ from litestar import get
 from litestar.params import FromPath, QueryParameter
 from litestar.response import Stream
 
-from taskmq.api.history.logs import LineList, LineView
-from taskmq.app_api.views import instant_text, rendered
+from taskmq.api.history.logs import LineList
+from taskmq.app_api.history.logs import line_list
+from taskmq.app_api.views import instant_text
 from taskmq.model.history.logs import LEVELS, LogFilter, LogPage, StoredLine, level_name, read_level
 from taskmq.model.identity import Permission
 from taskmq.operations.tenant_jobs import TenantJobs
 from taskmq.server.history.inputs import Since, Until, ms, number_of
-from taskmq.server.inputs import Cursor, Limit, OwnJobs
+from taskmq.server.inputs import ApiGiven, Cursor, Limit, OwnJobs
 from taskmq.server.settings import API
 
 __all__ = ["LOG_HANDLERS"]
@@ -39,7 +40,7 @@ OfTask = Annotated[str | None, QueryParameter(description="Lines of jobs of this
 )
 async def get_job_logs(
     job_id: FromPath[str],
-    jobs: OwnJobs,
+    api: ApiGiven,
     level: FromLevel = "debug",
     text: Text = "",
     attempt: Attempt = None,
@@ -47,8 +48,8 @@ async def get_job_logs(
     cursor: Cursor = None,
 ) -> LineList:
     """Lines of one job, the earliest first. Follow a job by asking again with `next`, also of an empty page."""
-    which = LogFilter(level=LEVELS[level], text=text, attempt=attempt)
-    return _listed(await jobs.logs(job_id, which, after=number_of(cursor), limit=limit))
+    number_of(cursor)
+    return await api.logs.of_job(job_id, level=level, text=text, attempt=attempt, limit=limit, cursor=cursor)
 
 
 @get(
@@ -89,7 +90,7 @@ async def search_logs(
         since=ms(since),
         until=ms(until),
     )
-    return _listed(await jobs.search_logs(which, after=number_of(cursor), limit=limit))
+    return line_list(await jobs.search_logs(which, after=number_of(cursor), limit=limit))
 
 
 @get(
@@ -144,32 +145,7 @@ async def _queried(
         since=ms(since),
         until=ms(until),
     )
-    return _listed(await jobs.search_logs(which, after=number_of(cursor), limit=limit))
-
-
-def _listed(page: LogPage) -> LineList:
-    after = None if page.after is None else str(page.after)
-    return LineList(items=rendered(_view, page.lines), next=after, is_bounded=page.is_bounded)
-
-
-def _view(line: StoredLine) -> LineView:
-    at, level = instant_text(line.at), level_name(line.level)
-    return LineView(
-        number=line.number,
-        at=at,
-        level=level,
-        logger=line.logger,
-        message=line.message,
-        id=line.job,
-        attempt=line.attempt,
-        worker=line.worker,
-        task=line.task,
-        queue=line.queue,
-        tenant=line.tenant,
-        log_time=at,
-        log_level=level.upper(),
-        log_message=line.message,
-    )
+    return line_list(await jobs.search_logs(which, after=number_of(cursor), limit=limit))
 
 
 def _written(line: StoredLine) -> str:

@@ -1,0 +1,1 @@
+"""Users and tenants, and what administrators have done."""

@@ -1,0 +1,59 @@
+"""What the runs of jobs have logged."""
+
+from taskmq.api.history.logs import LineList, LineView
+from taskmq.app_api.caller import AppCalls
+from taskmq.app_api.views import instant_text, rendered
+from taskmq.model.history.logs import LogFilter, LogPage, StoredLine, level_name, read_level
+from taskmq.operations.tenant_jobs import TenantJobs
+
+__all__ = ["AppLogs", "line_list"]
+
+
+class AppLogs(AppCalls):
+    """Log lines of the jobs that the caller may see."""
+
+    async def of_job(
+        self,
+        job_id: str,
+        *,
+        level: str = "debug",
+        text: str = "",
+        attempt: int | None = None,
+        limit: int = 50,
+        cursor: str | None = None,
+    ) -> LineList:
+        """Lines of one job, the earliest first; go on with `cursor=page.next`, also after the last one.
+
+        Raises:
+            JobNotFound: there is none of that id, or it is another tenant's.
+            InvalidOption: there is no such level.
+        """
+        which = LogFilter(level=read_level(level), text=text, attempt=attempt)
+        jobs = TenantJobs(self._app, self._caller.tenant, by=self._caller.name)
+        return line_list(await jobs.logs(job_id, which, after=int(cursor) if cursor else None, limit=limit))
+
+
+def line_list(page: LogPage) -> LineList:
+    """A page of lines as the API shows it."""
+    after = None if page.after is None else str(page.after)
+    return LineList(items=rendered(_view, page.lines), next=after, is_bounded=page.is_bounded)
+
+
+def _view(line: StoredLine) -> LineView:
+    at, level = instant_text(line.at), level_name(line.level)
+    return LineView(
+        number=line.number,
+        at=at,
+        level=level,
+        logger=line.logger,
+        message=line.message,
+        id=line.job,
+        attempt=line.attempt,
+        worker=line.worker,
+        task=line.task,
+        queue=line.queue,
+        tenant=line.tenant,
+        log_time=at,
+        log_level=level.upper(),
+        log_message=line.message,
+    )
