@@ -31,7 +31,7 @@ class AppApi:
     Modules of resources are imported when they are used: a command needs one of them.
 
     Args:
-        administration: returns what changes accounts; asked where a call needs it.
+        administration: returns what changes accounts; asked for changes alone.
     """
 
     def __init__(
@@ -130,11 +130,11 @@ class AppApi:
         """Adds, lists, changes and removes tenants."""
         from taskmq.app_api.accounts.tenants import AppTenants
 
-        return AppTenants(self._app, self._caller, self._administration())
+        return AppTenants(self._app, self._caller, self._administration)
 
     @property
     def users(self) -> "AppUsers":
-        """Lists users."""
+        """Adds, lists, changes and erases users, and sets their roles."""
         from taskmq.app_api.accounts.users import AppUsers
 
-        return AppUsers(self._app, self._caller, self._administration())
+        return AppUsers(self._app, self._caller, self._administration)

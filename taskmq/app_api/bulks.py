@@ -44,8 +44,7 @@ class AppBulks(AppCalls):
         """Have the same be done to all jobs that a filter finds; `jobs.act` with `dry_run` says how many there are.
 
         Args:
-            everything: all of them are meant, where there is no filter; whoever takes the filter from a person has
-                seen to that.
+            everything: all of them are meant, where there is no filter; the server and the command line see to that.
             at, delay, priority: what `change` makes different.
             mode: of a retry.
             again: `retry` is of jobs that were retried before, too.

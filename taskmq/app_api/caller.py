@@ -1,5 +1,6 @@
 """The one on whose behalf calls of the API are made, and what the classes of calls have in common."""
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
 from taskmq.app import TaskMQ
@@ -60,13 +61,15 @@ class AppCalls:
 
 
 class AppAccounts(AppCalls):
-    """Calls about accounts.
+    """Calls about the users and tenants of an app.
 
     Args:
-        administration: changes them.
+        administration: returns what changes them, which needs argon2-cffi; asked for changes alone.
     """
 
-    def __init__(self, app: TaskMQ, caller: ApiCaller, administration: "IdentityAdministration") -> None:
+    def __init__(
+        self, app: TaskMQ, caller: ApiCaller, administration: "Callable[[], IdentityAdministration]"
+    ) -> None:
         super().__init__(app, caller)
         self._administration = administration
 

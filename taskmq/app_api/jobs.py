@@ -189,8 +189,7 @@ class AppJobs(AppCalls):
         """Do the same to many jobs that a filter finds, up to `limit` of them; go on with `next` as the `cursor`.
 
         Args:
-            everything: all of them are meant, where there is no filter; whoever takes the filter from a person has
-                seen to that.
+            everything: all of them are meant, where there is no filter; the server and the command line see to that.
             dry_run: only say how many there are, up to 100,000.
             at, delay, priority: what `change` makes different.
             mode: of a retry.

@@ -122,7 +122,7 @@ def test_a_user_gets_a_role_a_token_and_loses_them(admin: Run, store: str) -> No
     assert (listed["id"], listed["user"], listed["tenants"]) == (made.data["id"], "ann", ["acme"])
     assert "token" not in listed
     shown = admin("admin", "user", "show", "ANN").data
-    assert shown["roles"] == [{"tenant": "acme", "role": "operator", "tasks": ["billing.*"]}]
+    assert shown["memberships"] == [{"tenant": "acme", "role": "operator", "tasks": ["billing.*"]}]
     assert [token["name"] for token in shown["tokens"]] == ["ci"]
     everything = Path(store.removeprefix("sqlite:///")).read_bytes()
     assert made.data["token"].encode() not in everything

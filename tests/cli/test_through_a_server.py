@@ -660,9 +660,7 @@ _PRINTED: list[tuple[tuple[str, ...], type[msgspec.Struct]]] = [
 ]
 
 # Written twice still: at an app they print other names.
-_OTHERS_AT_AN_APP = {
-    *("definition", "dlq", "queue", "schedule", "task", "job submit", "job show", "admin user", "admin token")
-}
+_OTHERS_AT_AN_APP = {*("definition", "dlq", "queue", "schedule", "task", "job submit", "job show", "admin token")}
 
 
 def test_programs_read_what_the_api_answers(places: Places) -> None:

@@ -16,21 +16,21 @@ class AppTenants(AppAccounts):
 
     async def add(self, name: str, *, description: str = "") -> TenantView:
         """Add a tenant; jobs that name it already are its own."""
-        made = await self._administration.add_tenant(name, by=self._caller.actor(), description=description)
+        made = await self._administration().add_tenant(name, by=self._caller.actor(), description=description)
         return tenant_view(made)
 
     async def change(
         self, name: str, *, description: str | None = None, is_disabled: bool | None = None
     ) -> TenantView:
         """Describe a tenant otherwise, or disable it."""
-        after = await self._administration.change_tenant(
+        after = await self._administration().change_tenant(
             name, by=self._caller.actor(), description=description, is_disabled=is_disabled
         )
         return tenant_view(after)
 
     async def remove(self, name: str) -> None:
         """Remove a tenant and its roles; its jobs stay, for roles on the instance only."""
-        await self._administration.remove_tenant(name, by=self._caller.actor())
+        await self._administration().remove_tenant(name, by=self._caller.actor())
 
     async def members(self) -> Sequence[MemberView]:
         """Who has which role on the caller's tenant; for a role on the instance, everywhere."""

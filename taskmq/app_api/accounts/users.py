@@ -1,20 +1,86 @@
 """Users, and the roles that they have."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 
-from taskmq.api.accounts import UserView
-from taskmq.api.sign_in import MembershipView
+import msgspec
+
+from taskmq.access import PasswordSet
+from taskmq.api.accounts import ChangedUserView, NewRole, UserView
+from taskmq.api.sign_in import MembershipView, SessionView, TokenView
 from taskmq.api.values import MOST_PER_PAGE
 from taskmq.app_api.caller import AppAccounts
 from taskmq.app_api.views import instant_text
-from taskmq.contracts.identity import User
-from taskmq.model.identity import Membership
+from taskmq.contracts.identity import ApiToken, BrowserSession, CredentialStore, User, UserChange
+from taskmq.errors import IdentityNotFound
+from taskmq.model.identity import Membership, Role
 
-__all__ = ["AppUsers", "user_view"]
+__all__ = ["AppUsers", "session_view", "token_view", "user_view"]
 
 
 class AppUsers(AppAccounts):
-    """Users, by their ids."""
+    """Users, by their ids. Methods raise `IdentityNotFound` and `IdentityConflict`."""
+
+    async def add(
+        self, name: str, password: str | None = None, *, email: str = "", memberships: Sequence[NewRole] = ()
+    ) -> UserView:
+        """Add a user with their roles; without a password they have tokens only."""
+        roles = tuple(Membership(one.tenant, one.role, tuple(one.tasks)) for one in memberships)
+        made = await self._administration().add_user(
+            name, password, by=self._caller.actor(), email=email, memberships=roles
+        )
+        return user_view(made, roles)
+
+    async def get(self, user_id: str) -> UserView:
+        """A user with their roles."""
+        account = await self._accounts.account(user_id)
+        if account is None:
+            raise IdentityNotFound(f"there is no user {user_id[:80]!r}")
+        return user_view(account.user, account.memberships)
+
+    async def change(
+        self,
+        user_id: str,
+        *,
+        is_disabled: bool | None = None,
+        password: str | None = None,
+        keep_tokens: bool = False,
+    ) -> ChangedUserView:
+        """Change a user; what is not given stays.
+
+        Args:
+            password: another one ends their sessions, and revokes their API tokens.
+            keep_tokens: their API tokens stay good.
+        """
+        change = UserChange() if is_disabled is None else UserChange(is_disabled=is_disabled)
+        by, done = self._caller.actor(), PasswordSet(0, 0, 0)
+        if password is None:
+            await self._administration().change_user(user_id, change, by=by)
+        else:
+            done = await self._administration().set_password(
+                user_id, password, by=by, keeps_tokens=keep_tokens, change=change
+            )
+        facts = msgspec.structs.asdict(await self.get(user_id))
+        return ChangedUserView(**facts, **msgspec.structs.asdict(done))
+
+    async def erase(self, user_id: str) -> None:
+        """Remove a user for good, with what the audit says about the person."""
+        await self._administration().erase_user(user_id, by=self._caller.actor())
+
+    async def set_role(self, user_id: str, tenant: str, role: Role, *, tasks: Sequence[str] = ("*",)) -> None:
+        """Give a user a role on a tenant, `*` for the instance, in place of the one that they have there."""
+        await self._administration().set_role(user_id, tenant, role, by=self._caller.actor(), tasks=tuple(tasks))
+
+    async def remove_role(self, user_id: str, tenant: str) -> None:
+        """Take a user's role on a tenant away."""
+        await self._administration().remove_role(user_id, tenant, by=self._caller.actor())
+
+    async def sessions(self, user_id: str) -> Sequence[SessionView]:
+        """Where a user is signed in."""
+        return [session_view(each, "") for each in await self._credentials.sessions(user_id)]
+
+    async def tokens(self, user_id: str) -> Sequence[TokenView]:
+        """A user's tokens that were not revoked, without their secrets."""
+        return [token_view(each) for each in await self._credentials.tokens(user_id)]
 
     async def list(self) -> AsyncIterator[UserView]:
         """All users, by name."""
@@ -23,6 +89,10 @@ class AppUsers(AppAccounts):
             for user in page:
                 yield user_view(user)
             after = page[-1].name
+
+    @property
+    def _credentials(self) -> CredentialStore:
+        return self._app.sessions.store().identity.credentials
 
 
 def user_view(user: User, memberships: tuple[Membership, ...] | None = None) -> UserView:
@@ -39,4 +109,30 @@ def user_view(user: User, memberships: tuple[Membership, ...] | None = None) -> 
         memberships=None
         if memberships is None
         else [MembershipView(tenant=one.tenant, role=one.role, tasks=list(one.tasks)) for one in memberships],
+    )
+
+
+def token_view(token: ApiToken) -> TokenView:
+    """A token as the API tells it."""
+    return TokenView(
+        id=token.id,
+        name=token.name,
+        scopes=None if token.scopes is None else sorted(token.scopes),
+        tenants=None if token.tenants is None else sorted(token.tenants),
+        tasks=list(token.tasks),
+        created=instant_text(token.created),
+        expires_at=instant_text(token.expires),
+        last_used=instant_text(token.last_used),
+    )
+
+
+def session_view(session: BrowserSession, own: str) -> SessionView:
+    return SessionView(
+        id=session.id,
+        created=instant_text(session.created),
+        last_used=instant_text(session.last_used),
+        ends=instant_text(min(session.last_used + session.idle_ms, session.ends)),
+        address=session.address,
+        agent=session.agent,
+        is_own=session.id == own,
     )

@@ -4,33 +4,28 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 from cyclopts import App, Parameter
 
-from taskmq.cli.actor import me
-from taskmq.cli.administration.store import administer, at_store, user_named
-from taskmq.cli.globals import current_globals
+from taskmq.cli.administration.store import user_id_of
 from taskmq.cli.output import confirmed, note, print_rows
-from taskmq.cli.server_link import over_http
-from taskmq.contracts.identity import User
+from taskmq.cli.server_link import Api, ask, show_rows
 from taskmq.errors import InvalidOption
-from taskmq.model.identity import EVERYTHING_OF_ALL, EVERYWHERE, RULES, Membership, Role, Scope
+from taskmq.model.identity import EVERYWHERE, RULES, Role
 
 if TYPE_CHECKING:
-    from taskmq.access import IdentityAdministration
-    from taskmq.contracts.identity import IdentityStore
+    from taskmq.api.accounts import MemberView
 
-__all__ = ["ROLE_COLUMNS", "app", "place_name", "place_of"]
+__all__ = ["app"]
 
 app = App(
     name="role", help="Roles of users on tenants: add, list, remove, permissions.", result_action="return_value"
 )
 
-ROLE_COLUMNS: Final = ("tenant", "user", "role", "tasks")
+_COLUMNS: Final = ("tenant", "user", "role", "tasks")
 _RULES: Final = ("permission", "on", "role", "about")
 _Tenant = Annotated[str | None, Parameter(help="The tenant.")]
 _Instance = Annotated[bool, Parameter(negative="", help="The whole instance, and with it all tenants.")]
 
 
 @app.command
-@over_http("tenants:add_role")
 def add(
     user: str,
     role: Role,
@@ -57,17 +52,16 @@ def add(
     task
         Pattern of the tasks that they may call there, such as billing.*; several times for more. Default: all.
     """
-    where = place_of(tenant, instance)
+    where = _place_of(tenant, instance)
 
-    async def run(store: "IdentityStore", administration: "IdentityAdministration") -> None:
-        await administration.set_role((await user_named(store, user)).id, where, role, tasks=task or ("*",), by=me())
+    async def run(api: Api) -> None:
+        await api.users.set_role(await user_id_of(api, user), where, role, tasks=task or ["*"])
 
-    administer(run)
-    note(f"user {user} is {role} of {place_name(where)}")
+    ask(run)
+    note(f"user {user} is {role} of {_place_name(where)}")
 
 
 @app.command(name="list")
-@over_http("tenants:list_roles")
 def list_roles(tenant: str | None = None, /) -> None:
     """List users and their roles, on one tenant or on all; `*` is the whole instance.
 
@@ -76,17 +70,15 @@ def list_roles(tenant: str | None = None, /) -> None:
     tenant
         The tenant; default: all, and the instance.
     """
-    scope = EVERYTHING_OF_ALL if tenant is None else Scope(frozenset({tenant}))
 
-    async def run(store: "IdentityStore") -> list[tuple[User, Membership]]:
-        return await store.accounts.members(scope)
+    def row(member: "MemberView") -> dict[str, Any]:
+        return {"tenant": member.tenant, "user": member.user, "role": member.role, "tasks": ",".join(member.tasks)}
 
-    print_rows(ROLE_COLUMNS, [_described(user, membership) for user, membership in at_store(run)])
+    show_rows(_COLUMNS, ask(lambda api: api.tenants.members(), tenant=tenant), row)
 
 
 @app.command
 @confirmed("Take the role of user {user} away?")
-@over_http("tenants:remove_role")
 def remove(user: str, /, *, tenant: _Tenant = None, instance: _Instance = False) -> None:
     """Take a user's role away.
 
@@ -99,13 +91,13 @@ def remove(user: str, /, *, tenant: _Tenant = None, instance: _Instance = False)
     instance
         The whole instance.
     """
-    where = place_of(tenant, instance)
+    where = _place_of(tenant, instance)
 
-    async def run(store: "IdentityStore", administration: "IdentityAdministration") -> None:
-        await administration.remove_role((await user_named(store, user)).id, where, by=me())
+    async def run(api: Api) -> None:
+        await api.users.remove_role(await user_id_of(api, user), where)
 
-    administer(run)
-    note(f"user {user} has no role on {place_name(where)} any more")
+    ask(run)
+    note(f"user {user} has no role on {_place_name(where)} any more")
 
 
 @app.command
@@ -118,18 +110,11 @@ def permissions() -> None:
     print_rows(_RULES, rows)
 
 
-def place_of(tenant: str | None, instance: bool) -> str:  # noqa: FBT001 - as the command line has it
+def _place_of(tenant: str | None, instance: bool) -> str:  # noqa: FBT001 - as the command line has it
     if (tenant is None) is not instance:
         raise InvalidOption("on what? Say either --tenant NAME or --instance")
     return EVERYWHERE if tenant is None else tenant
 
 
-def place_name(where: str) -> str:
+def _place_name(where: str) -> str:
     return "the instance" if where == EVERYWHERE else f"tenant {where}"
-
-
-def _described(user: User, membership: Membership) -> dict[str, Any]:
-    tasks: Any = list(membership.tasks)
-    if current_globals().output == "table":
-        tasks = ",".join(tasks)
-    return {"tenant": membership.tenant, "user": user.name, "role": membership.role.value, "tasks": tasks}

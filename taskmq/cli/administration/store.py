@@ -60,7 +60,7 @@ async def user_id_of(api: "Api", name: str) -> str:
         IdentityNotFound: there is none.
     """
     async for user in api.users.list():
-        if user.name == name:
+        if user.name.casefold() == name.casefold():
             return user.id
     raise IdentityNotFound(f"there is no user {name!r}; `taskmq admin user list` shows who is there")
 

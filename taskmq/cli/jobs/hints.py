@@ -18,6 +18,10 @@ T = TypeVar("T")
 def ask_about(job: str, use: "Callable[[Api], Awaitable[T]]") -> T:
     """Return what calls about a job come to, as `ask`.
 
+    Args:
+        job: as the caller names it.
+        use: makes the calls.
+
     Raises:
         JobNotFound: the store has no such job; at an app the message says where it may be.
     """

@@ -6,11 +6,10 @@ from litestar import Request, get
 from litestar.handlers import delete
 from litestar.params import FromPath
 
-from taskmq.api.sign_in import SessionList, SessionView, TokenList
-from taskmq.app_api.views import instant_text, rendered
-from taskmq.contracts.identity import BrowserSession
+from taskmq.api.sign_in import SessionList, TokenList
+from taskmq.app_api.accounts.users import session_view, token_view
+from taskmq.app_api.views import rendered
 from taskmq.model.identity import Permission
-from taskmq.server.accounts.tokens import token_view
 from taskmq.server.accounts.users import check_user
 from taskmq.server.inputs import CallerGiven
 from taskmq.server.settings import API
@@ -123,16 +122,4 @@ SESSION_HANDLERS: Final[tuple[Any, ...]] = (
 
 async def _sessions(request: Request[Any, Any, Any], user_id: str, own: str) -> SessionList:
     found = await accounts_of(request.app.state).store.credentials.sessions(user_id)
-    return SessionList(rendered(lambda session: _view(session, own), found))
-
-
-def _view(session: BrowserSession, own: str) -> SessionView:
-    return SessionView(
-        id=session.id,
-        created=instant_text(session.created),
-        last_used=instant_text(session.last_used),
-        ends=instant_text(min(session.last_used + session.idle_ms, session.ends)),
-        address=session.address,
-        agent=session.agent,
-        is_own=session.id == own,
-    )
+    return SessionList(rendered(lambda session: session_view(session, own), found))

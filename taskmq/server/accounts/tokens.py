@@ -7,9 +7,9 @@ from litestar import Request, get, post
 from litestar.handlers import delete
 from litestar.params import FromPath, JSONBody
 
-from taskmq.api.sign_in import NewTokenView, TokenBody, TokenList, TokenView
-from taskmq.app_api.views import instant_text, milliseconds_of, rendered
-from taskmq.contracts.identity import ApiToken
+from taskmq.api.sign_in import NewTokenView, TokenBody, TokenList
+from taskmq.app_api.accounts.users import token_view
+from taskmq.app_api.views import milliseconds_of, rendered
 from taskmq.errors import LoginThrottled, NotAuthenticated
 from taskmq.model.identity import Permission, read_scopes
 from taskmq.server.inputs import CallerGiven
@@ -17,7 +17,7 @@ from taskmq.server.problems import Problem
 from taskmq.server.settings import API
 from taskmq.server.sign_in import accounts_of
 
-__all__ = ["TOKEN_HANDLERS", "token_view"]
+__all__ = ["TOKEN_HANDLERS"]
 
 
 @get(
@@ -87,17 +87,3 @@ async def revoke_token(
 
 
 TOKEN_HANDLERS: Final[tuple[Any, ...]] = (list_tokens, add_token, revoke_token)
-
-
-def token_view(token: ApiToken) -> TokenView:
-    """A token as the API tells it."""
-    return TokenView(
-        id=token.id,
-        name=token.name,
-        scopes=None if token.scopes is None else sorted(token.scopes),
-        tenants=None if token.tenants is None else sorted(token.tenants),
-        tasks=list(token.tasks),
-        created=instant_text(token.created),
-        expires_at=instant_text(token.expires),
-        last_used=instant_text(token.last_used),
-    )

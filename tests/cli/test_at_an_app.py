@@ -1,0 +1,51 @@
+"""Commands that ask the API of the app at hand: what they need."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.cli.kit import environment
+
+_APP = 'from taskmq import TaskMQ\n\napp = TaskMQ("local://.taskmq", store="sqlite:///jobs.db")\n'
+_RUN = """\
+import sys
+
+for name in ("argon2", "httpx", "litestar", "uvicorn"):
+    sys.modules[name] = None
+
+from taskmq.cli import run
+
+sys.exit(run(sys.argv[1:]))
+"""
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "admin role list",
+        "admin tenant list",
+        "admin user list",
+        "alert list",
+        "audit list",
+        "bulk begin hold task:none --wait --yes",
+        "failures",
+        "job list",
+        "node list",
+        "pool list",
+        "quota list",
+        "stats",
+        "workers --within 10ms",
+        "workflow list",
+    ],
+)
+def test_a_command_at_an_app_needs_no_library_of_a_server_or_its_client(words: str, tmp_path: Path) -> None:
+    (tmp_path / "shop.py").write_text(_APP)
+
+    done = subprocess.run(
+        [sys.executable, "-c", _RUN, "--app", "shop:app", *words.split()],
+        cwd=tmp_path, env=environment(), capture_output=True, text=True, check=False, timeout=60,
+    )  # fmt: skip
+
+    assert done.returncode == 0, done.stderr
