@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from taskmq.app_api.jobs import AppJobs
     from taskmq.app_api.nodes import AppNodes, AppResources
     from taskmq.app_api.pools import AppPools, AppQuotas
+    from taskmq.app_api.schedules import AppSchedules
     from taskmq.app_api.workers import AppWorkers
     from taskmq.app_api.workflows import AppWorkflows
 
@@ -96,6 +97,13 @@ class AppApi:
         from taskmq.app_api.pools import AppQuotas
 
         return AppQuotas(self._app, self._caller)
+
+    @property
+    def schedules(self) -> "AppSchedules":
+        """Lists, pauses, runs, backfills and removes the schedules of the app."""
+        from taskmq.app_api.schedules import AppSchedules
+
+        return AppSchedules(self._app, self._caller)
 
     @property
     def workers(self) -> "AppWorkers":

@@ -7,10 +7,11 @@ from litestar import Response, get
 from litestar.datastructures import State
 
 from taskmq.api.workers import HealthReport, PartView
+from taskmq.app_api.views import instant_text
 from taskmq.errors import TaskMQError
 from taskmq.operations.diagnosis.health import LOSSES, Part, PartStatus, examine_parts
 from taskmq.server.access import PUBLIC
-from taskmq.server.inputs import ServedApp, instant_text
+from taskmq.server.inputs import ServedApp
 from taskmq.server.live.samples import shared_look
 from taskmq.server.settings import API
 

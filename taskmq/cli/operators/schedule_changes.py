@@ -8,13 +8,13 @@ import msgspec
 from cyclopts import Parameter
 
 from taskmq.cli.actor import audited, change_with_app
-from taskmq.cli.globals import run_with_app
+from taskmq.cli.globals import current_globals, run_with_app
 from taskmq.cli.operators.schedule import paused_text
 from taskmq.cli.output import confirmed, note, print_record, print_rows
-from taskmq.cli.server_link import over_http
+from taskmq.cli.server_link import Api, ask, over_http, show_record
 from taskmq.cli.typed_values import instant_of
 from taskmq.errors import InvalidOption
-from taskmq.model.keys import split_tenant_key
+from taskmq.model.keys import split_tenant_key, tenant_key
 from taskmq.operations.schedule_facts import changed_trigger, schedule_facts
 from taskmq.schedules.policy import Catchup, OnResume, Overlap
 from taskmq.schedules.triggers import Trigger, cron, every, once, zone_of
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from taskmq.tasks.task import Task
 
 __all__ = [
-    "INSTANT_COLUMNS",
     "OCCURRENCE_COLUMNS",
     "add",
     "backfill",
@@ -41,13 +40,12 @@ __all__ = [
 
 T = TypeVar("T")
 
-INSTANT_COLUMNS: Final = ("scheduled_for",)
+_INSTANT_COLUMNS: Final = ("scheduled_for",)
 _COUNTS: Final = ("fired", "late", "missed", "coalesced", "skipped", "failed")
 OCCURRENCE_COLUMNS: Final = ("scheduled_for", "emitted", "late", "kind")
 
 
 @audited
-@over_http("schedules:pause")
 def pause(name: str, /, *, reason: Annotated[str, Parameter(name="--note")] = "") -> None:
     """Have a schedule emit nothing until it is resumed.
 
@@ -58,12 +56,12 @@ def pause(name: str, /, *, reason: Annotated[str, Parameter(name="--note")] = ""
     reason
         Why, for others to see.
     """
-    _change("pause", name, lambda schedules: schedules.apause(name, note=reason), why=reason)
+    own_name = split_tenant_key(name)[1]
+    ask(lambda api: _of_tenant(api, name).schedules.pause(own_name, note=reason))
     note(f"schedule {name} is paused; `taskmq schedule resume {name}` goes on")
 
 
 @audited
-@over_http("schedules:resume")
 def resume(name: str, /) -> None:
     """Have a paused schedule go on; its on_resume says what becomes of the occurrences of the pause.
 
@@ -72,12 +70,12 @@ def resume(name: str, /) -> None:
     name
         The schedule.
     """
-    _change("resume", name, lambda schedules: schedules.aresume(name))
+    own_name = split_tenant_key(name)[1]
+    ask(lambda api: _of_tenant(api, name).schedules.resume(own_name))
     note(f"schedule {name} goes on")
 
 
 @audited
-@over_http("schedules:run")
 def run(name: str, /) -> None:
     """Send a call of a schedule's task now, whatever the schedule says, and print the job's id.
 
@@ -86,11 +84,12 @@ def run(name: str, /) -> None:
     name
         The schedule.
     """
-    print_record({"job": _change("run", name, lambda schedules: schedules.arun(name))})
+    tenant, own_name = split_tenant_key(name)
+    job = ask(lambda api: _of_tenant(api, name).schedules.run(own_name))
+    print_record({"job": tenant_key(tenant or None, job)})
 
 
 @audited
-@over_http("schedules:backfill")
 def backfill(
     name: str,
     /,
@@ -113,12 +112,12 @@ def backfill(
         Only list them.
     """
     first, last = instant_of("--from", start), instant_of("--to", end)
-    if dry_run:
-        found = _ask(lambda schedules: schedules.abackfill(name, first, last, dry_run=True))
+    own_name = split_tenant_key(name)[1]
+    found = ask(lambda api: _of_tenant(api, name).schedules.backfill(own_name, first, last, dry_run=dry_run))
+    if current_globals().output == "table":
+        print_rows(_INSTANT_COLUMNS, [{"scheduled_for": instant} for instant in found.instants])
     else:
-        facts = {"from": start, "to": end}
-        found = _change("backfill", name, lambda schedules: schedules.abackfill(name, first, last), after=facts)
-    print_rows(INSTANT_COLUMNS, [{"scheduled_for": _text(instant)} for instant in found.instants])
+        show_record(found, dict)
     more = " or more" if found.has_more else ""
     what = "would be" if dry_run else "are being"
     note(f"{len(found.instants)}{more} occurrences of {name} {what} emitted")
@@ -306,7 +305,6 @@ def change(
 
 @audited
 @confirmed("Remove schedule {name}?")
-@over_http("schedules:remove")
 def remove(name: str, /) -> None:
     """Have a schedule that was added at run time be emitted no more.
 
@@ -315,7 +313,8 @@ def remove(name: str, /) -> None:
     name
         The schedule.
     """
-    _change("remove", name, lambda schedules: schedules.aremove(name))
+    own_name = split_tenant_key(name)[1]
+    ask(lambda api: _of_tenant(api, name).schedules.remove(own_name))
     note(f"schedule {name} is removed")
 
 
@@ -356,18 +355,10 @@ def _ask(use: "Callable[[Schedules], Coroutine[Any, Any, T]]") -> T:
     return run_with_app(lambda target: use(target.schedules))
 
 
-def _change(
-    verb: str,
-    name: str,
-    use: "Callable[[Schedules], Coroutine[Any, Any, T]]",
-    *,
-    after: dict[str, Any] | None = None,
-    why: str = "",
-) -> T:
-    tenant = split_tenant_key(name)[0]
-    return change_with_app(
-        lambda target: use(target.schedules), f"schedule.{verb}", [name], tenant=tenant, after=after, why=why
-    )
+def _of_tenant(api: Api, name: str) -> Api:
+    """The API for the tenant that a name such as @acme:nightly says."""
+    tenant, _ = split_tenant_key(name)
+    return api.for_tenant(tenant) if tenant else api
 
 
 def _json(text: str, kind: type[T], what: str) -> T:

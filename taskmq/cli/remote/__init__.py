@@ -1,5 +1,5 @@
-"""Commands through the HTTP API of a server (`--server`): no app, no broker and no store is needed.
+"""Commands through the HTTP API of a server (`--server`) that know more at an app, and are written twice.
 
-A command that can go both ways says so (`over_http`), and has a namesake here with the same parameters. Tables and
-exit codes are the same; `-o json` prints what the API answers.
+Each says so (`over_http`), and has a namesake here with the same parameters. All others are written once, against the
+API of a server or of the app (`taskmq.cli.server_link.ask`).
 """

@@ -18,8 +18,8 @@ from taskmq.cli.operators.schedule import (
     print_explanation,
     trigger_of_expression,
 )
-from taskmq.cli.operators.schedule_changes import INSTANT_COLUMNS, OCCURRENCE_COLUMNS, trigger_of
-from taskmq.cli.output import note, print_record, print_rows
+from taskmq.cli.operators.schedule_changes import OCCURRENCE_COLUMNS, trigger_of
+from taskmq.cli.output import note
 from taskmq.cli.server_link import show_record, show_rows, text_of_instant
 from taskmq.cli.typed_values import array_of, instant_of, object_of
 from taskmq.contracts.system_clock import SystemClock
@@ -39,16 +39,11 @@ from taskmq.schedules.triggers import (
 
 __all__ = [
     "add",
-    "backfill",
     "change",
     "explain",
     "history",
     "list_schedules",
     "next_instants",
-    "pause",
-    "remove",
-    "resume",
-    "run",
     "show",
 ]
 
@@ -142,36 +137,6 @@ def explain(
         since = f"since {text_of_instant(found.paused)}" + (f" ({found.note})" if found.note else "")
         facts["paused"] = paused_note(rule, since)
     print_explanation(facts, TriggerExplanation(found.means, found.clock_changes, found.next))
-    return OK
-
-
-def pause(client: Client, *, name: str, reason: str) -> int:
-    client.schedules.pause(name, note=reason)
-    note(f"schedule {name} is paused; `taskmq schedule resume {name}` goes on")
-    return OK
-
-
-def resume(client: Client, *, name: str) -> int:
-    client.schedules.resume(name)
-    note(f"schedule {name} goes on")
-    return OK
-
-
-def run(client: Client, *, name: str) -> int:
-    print_record({"job": client.schedules.run(name)})
-    return OK
-
-
-def backfill(client: Client, *, name: str, start: str, end: str, dry_run: bool) -> int:
-    first, last = instant_of("--from", start), instant_of("--to", end)
-    found = client.schedules.backfill(name, first, last, dry_run=dry_run)
-    if current_globals().output == "table":
-        print_rows(INSTANT_COLUMNS, [{"scheduled_for": instant} for instant in found.instants])
-    else:
-        show_record(found, dict)
-    more = " or more" if found.has_more else ""
-    what = "would be" if dry_run else "are being"
-    note(f"{len(found.instants)}{more} occurrences of {name} {what} emitted")
     return OK
 
 
@@ -275,13 +240,6 @@ def change(
     own, own_name = _of_tenant(client, name)
     found = own.schedules.change(own_name, body)
     note(f"schedule {name} calls {found.starts}: {found.rule}")
-    return OK
-
-
-def remove(client: Client, *, name: str) -> int:
-    own, own_name = _of_tenant(client, name)
-    own.schedules.remove(own_name)
-    note(f"schedule {name} is removed")
     return OK
 
 

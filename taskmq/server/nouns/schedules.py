@@ -1,10 +1,9 @@
 """`/schedules`: what is due when, putting, pausing, resuming, running and making up for them."""
 
-from datetime import UTC, datetime
+from datetime import datetime
 from itertools import islice
 from typing import Annotated, Any, Final, cast
 
-import msgspec
 from litestar import Request, Response, get, post
 from litestar.handlers import delete, patch, put
 from litestar.params import FromPath, FromQuery, JSONBody, QueryParameter
@@ -14,26 +13,25 @@ from taskmq.api.schedules import (
     BackfillView,
     ChangeScheduleBody,
     InstantList,
-    OccurrenceView,
     PauseScheduleBody,
     PutScheduleBody,
     RuleExplanation,
     ScheduleExplanation,
-    ScheduleLine,
     ScheduleList,
     ScheduleRule,
     ScheduleView,
 )
 from taskmq.api.values import Instant
-from taskmq.app_api.views import instant_text, milliseconds_of, rendered
+from taskmq.app_api.schedules import schedule_view
+from taskmq.app_api.views import instant_text, milliseconds_of
 from taskmq.errors import InvalidOption
 from taskmq.model.identity import Permission
-from taskmq.operations.schedule_facts import changed_trigger, schedule_facts
-from taskmq.operations.tenant_schedules import TenantSchedule, TenantSchedules
+from taskmq.operations.schedule_facts import changed_trigger
+from taskmq.operations.tenant_schedules import TenantSchedules
 from taskmq.schedules import ScheduleOptions
 from taskmq.schedules.policy import read_policy
-from taskmq.schedules.triggers import Trigger, cron, every, explain_trigger, instants_after, once, zone_of
-from taskmq.server.inputs import CallerGiven, Cursor, Limit, ServedApp
+from taskmq.schedules.triggers import Trigger, cron, every, explain_trigger, instants_after, once
+from taskmq.server.inputs import ApiGiven, CallerGiven, Cursor, Limit, ServedApp
 from taskmq.server.problems import Problem
 from taskmq.server.settings import API
 
@@ -48,15 +46,13 @@ __all__ = ["SCHEDULE_HANDLERS"]
     tags=["schedules"],
 )
 async def list_schedules(
-    app: ServedApp,
-    caller: CallerGiven,
+    api: ApiGiven,
     prefix: Annotated[str, QueryParameter(max_length=255)] = "",
     limit: Limit = 50,
     cursor: Cursor = None,
 ) -> ScheduleList:
     """A tenant's schedules by name; for a role on the instance those of the app, and everybody's."""
-    page = await _own(app, caller).list(prefix, after=cursor, limit=limit)
-    return ScheduleList(rendered(lambda one: _line(one, caller), page.schedules), page.after)
+    return await api.schedules.page(prefix, limit=limit, cursor=cursor)
 
 
 @get(
@@ -66,9 +62,9 @@ async def list_schedules(
     summary="Get a schedule",
     tags=["schedules"],
 )
-async def get_schedule(app: ServedApp, caller: CallerGiven, name: FromPath[str]) -> ScheduleView:
+async def get_schedule(api: ApiGiven, name: FromPath[str]) -> ScheduleView:
     """A schedule, and what has become of its occurrences so far."""
-    return _view(await _own(app, caller).get(name), caller)
+    return await api.schedules.get(name)
 
 
 @put(
@@ -105,7 +101,7 @@ async def put_schedule(
             raise Problem(412, "version_mismatch", str(error)) from error
     else:
         is_new = await own.put(name, data.task, trigger, args=data.args, kwargs=data.kwargs, options=_options(data))
-    return Response(_view(await own.get(name), caller), status_code=201 if is_new else 200)
+    return Response(schedule_view(await own.get(name), caller), status_code=201 if is_new else 200)
 
 
 @patch(
@@ -131,7 +127,7 @@ async def change_schedule(
     after = {key: value for key, value in said.items() if value is not None}
     await caller.note_action(app, "schedule.change", subject=own.full_name(name), after=after)
     await own.change(name, task=data.task, trigger=other, args=data.args, kwargs=data.kwargs, options=_options(data))
-    return _view(await own.get(name), caller)
+    return schedule_view(await own.get(name), caller)
 
 
 @delete(
@@ -142,12 +138,9 @@ async def change_schedule(
     summary="Remove a schedule",
     tags=["schedules"],
 )
-async def remove_schedule(app: ServedApp, caller: CallerGiven, name: FromPath[str]) -> dict[str, str]:
+async def remove_schedule(api: ApiGiven, name: FromPath[str]) -> dict[str, str]:
     """Have it start nothing any more; what it has started goes on. One of the code cannot be removed."""
-    own = _own(app, caller)
-    await own.check_run(name)
-    await caller.note_action(app, "schedule.remove", subject=own.full_name(name))
-    await own.remove(name)
+    await api.schedules.remove(name)
     return {"status": "removed", "name": name}
 
 
@@ -186,7 +179,7 @@ async def explain(
 ) -> ScheduleExplanation:
     """What a schedule means in words, and when it is due next by the clocks of its zone."""
     found = await _own(app, caller).get(name)
-    line = _line(found, caller)
+    line = schedule_view(found, caller)
     words = explain_trigger(found.entry.trigger, after=app.sessions.clock.now_ms(), count=count)
     return ScheduleExplanation(
         name=line.name,
@@ -226,15 +219,10 @@ async def explain_rule(
     tags=["schedules"],
 )
 async def pause_schedule(
-    app: ServedApp, caller: CallerGiven, name: FromPath[str], data: JSONBody[PauseScheduleBody | None] = None
+    api: ApiGiven, name: FromPath[str], data: JSONBody[PauseScheduleBody | None] = None
 ) -> ScheduleView:
     """Have nothing emitted until it is resumed."""
-    own = _own(app, caller)
-    await own.check_run(name)
-    note = "" if data is None else data.note
-    await caller.note_action(app, "schedule.pause", subject=own.full_name(name), note=note)
-    await own.pause(name, note=note)
-    return _view(await own.get(name), caller)
+    return await api.schedules.pause(name, note="" if data is None else data.note)
 
 
 @post(
@@ -245,13 +233,9 @@ async def pause_schedule(
     summary="Resume a schedule",
     tags=["schedules"],
 )
-async def resume_schedule(app: ServedApp, caller: CallerGiven, name: FromPath[str]) -> ScheduleView:
+async def resume_schedule(api: ApiGiven, name: FromPath[str]) -> ScheduleView:
     """Have a paused schedule go on."""
-    own = _own(app, caller)
-    await own.check_run(name)
-    await caller.note_action(app, "schedule.resume", subject=own.full_name(name))
-    await own.resume(name)
-    return _view(await own.get(name), caller)
+    return await api.schedules.resume(name)
 
 
 @post(
@@ -262,12 +246,9 @@ async def resume_schedule(app: ServedApp, caller: CallerGiven, name: FromPath[st
     summary="Run a schedule now",
     tags=["schedules"],
 )
-async def run_schedule(app: ServedApp, caller: CallerGiven, name: FromPath[str]) -> dict[str, str]:
+async def run_schedule(api: ApiGiven, name: FromPath[str]) -> dict[str, str]:
     """Send a call of its task now, whatever the schedule says; answers with the job's id."""
-    own = _own(app, caller)
-    await own.check_run(name)
-    await caller.note_action(app, "schedule.run", subject=own.full_name(name))
-    return {"status": "submitted", "job_id": await own.run(name)}
+    return {"status": "submitted", "job_id": await api.schedules.run(name)}
 
 
 @post(
@@ -278,17 +259,9 @@ async def run_schedule(app: ServedApp, caller: CallerGiven, name: FromPath[str])
     summary="Make up for occurrences of the past",
     tags=["schedules"],
 )
-async def backfill(
-    app: ServedApp, caller: CallerGiven, name: FromPath[str], data: JSONBody[BackfillBody]
-) -> BackfillView:
+async def backfill(api: ApiGiven, name: FromPath[str], data: JSONBody[BackfillBody]) -> BackfillView:
     """Emit the occurrences of a range of the past, at low priority and a few a second."""
-    own = _own(app, caller)
-    await own.check_run(name)
-    if not data.dry_run:
-        full = own.full_name(name)
-        await caller.note_action(app, "schedule.backfill", subject=full, after=msgspec.to_builtins(data))
-    found = await own.backfill(name, data.start, data.end, dry_run=data.dry_run)
-    return BackfillView(run=found.run, instants=[_text(at) for at in found.instants], has_more=found.has_more)
+    return await api.schedules.backfill(name, data.start, data.end, dry_run=data.dry_run)
 
 
 SCHEDULE_HANDLERS: Final[tuple[Any, ...]] = (
@@ -327,47 +300,3 @@ def _options(body: PutScheduleBody | ChangeScheduleBody) -> ScheduleOptions:
     names = ("catchup", "overlap", "max_concurrency", "on_resume", "jitter")
     said: Any = {name: value for name in names if (value := getattr(body, name)) is not None}
     return cast("ScheduleOptions", said)
-
-
-def _line(found: TenantSchedule, caller: CallerGiven) -> ScheduleLine:
-    entry, status = found.entry, found.status
-    facts = schedule_facts(entry)
-    if not caller.may(Permission.JOBS_READ, entry.tenant):
-        facts |= {"args": None, "kwargs": None}
-    return ScheduleLine(
-        name=found.name,
-        tenant=entry.tenant,
-        starts=entry.starts,
-        rule=entry.trigger.describe(),
-        tz=str(zone_of(entry.trigger)),
-        is_dynamic=entry.is_dynamic,
-        next=None if status is None else _text(status.next),
-        paused=None if status is None else _text(status.paused),
-        note="" if status is None else status.note,
-        **facts,
-    )
-
-
-def _view(found: TenantSchedule, caller: CallerGiven) -> ScheduleView:
-    line, status = _line(found, caller), found.status
-    assert status is not None
-    return ScheduleView(
-        **{name: getattr(line, name) for name in line.__struct_fields__},
-        fired=status.fired,
-        late=status.late,
-        missed=status.missed,
-        skipped=status.skipped,
-        failed=status.failed,
-        waiting=status.waiting,
-        active=status.active,
-        history=[
-            OccurrenceView(scheduled_for=_text(one.scheduled_for), emitted=_text(one.emitted), kind=one.kind)
-            for one in status.history
-        ],
-    )
-
-
-def _text(moment: datetime | None) -> str | None:
-    return (
-        None if moment is None else moment.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-    )
