@@ -347,8 +347,11 @@ class _Parts:
         made: Callable[[str], None],
     ) -> None:
         self.login = CredentialSource(endpoint, loop=loop)
-        self.sending = Connection(endpoint, self.login, name=options.name, role="publish", loop=loop)
-        self.receiving = Connection(endpoint, self.login, name=options.name, role="consume", loop=loop)
+        self._app = options.app
+        self.sending, self.receiving = (
+            Connection(endpoint, self.login, name=options.name, role=role, loop=loop, app=options.app)
+            for role in ("publish", "consume")
+        )
         self.declarations = Declarations(
             self.asking,
             passive=endpoint.declare == "off",
@@ -387,4 +390,4 @@ class _Parts:
     def separate(self, name: str) -> Connection:
         """A separate connection, whatever the wire is; the caller closes it."""
         endpoint = replace(self._endpoint, wire="fast")
-        return Connection(endpoint, self.login, name=name, role="publish", loop=self._loop)
+        return Connection(endpoint, self.login, name=name, role="publish", loop=self._loop, app=self._app)

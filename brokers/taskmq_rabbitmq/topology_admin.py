@@ -92,7 +92,7 @@ class TopologyAdmin:
         return comparison
 
     def definitions(self) -> Mapping[str, object]:
-        return to_definitions(self._wanted(), self._endpoint.vhost)
+        return to_definitions(self._wanted(), self._endpoint.vhost, app=self._connection.app)
 
     async def policies(self, tuning: Sequence[QueueTuning], *, version: str | None = None) -> list[Instruction]:
         numbers = parse_version(version) if version is not None else await self._version()

@@ -18,6 +18,7 @@ from taskmq.jobs.handle import Job
 from taskmq.model.envelope import JSON
 from taskmq.model.headers import ETA
 from taskmq.model.topology import WorkQueue
+from taskmq.model.units import instant_text
 from taskmq.tasks.task import Call
 from taskmq_aio_pika.outcome import error_for, judge
 from taskmq_rabbitmq.model import delay_ladder
@@ -149,12 +150,12 @@ async def _look_for(channel: AbstractChannel, known: set[str], route: Route, que
 
 def _wire_form(message: Outgoing) -> tuple[Route, Message]:
     """The exchange and key, and the properties that `taskmq_rabbitmq` gives to the same message."""
-    headers: dict[str, object] = dict(message.headers)
+    headers: dict[str, object] = {**message.headers, **dict(message.labels)}
     delay_ms = 0 if message.due is None else message.due - _clock.now_ms()
     route = route_to(message.queue)
     if delay_ms > 0:
         assert message.due is not None
-        headers[ETA] = message.due
+        headers[ETA] = instant_text(message.due)
         headers[delay_ladder.WAYS] = delay_ladder.ways(delay_ms)
         route = Route(delay_ladder.ENTER, message.queue)
     content = Message(

@@ -14,6 +14,7 @@ from taskmq.errors import SendError, StateUnavailable, TaskMQError, TooLarge
 from taskmq.model import headers as header
 from taskmq.model.clock import Clock
 from taskmq.model.topology import PARKING
+from taskmq.model.units import instant_text
 from taskmq.reactions import MessageArrived, Reaction, ReactionDelivery
 from taskmq.reactions.model.pending import RecordedEvent
 
@@ -113,7 +114,7 @@ class Inbox:
             headers={
                 header.REASON: "too large",
                 header.ORIGIN: self._origin,
-                header.DIED: self._clock.now_ms(),
+                header.DIED: instant_text(self._clock.now_ms()),
             },
         )
         await self._broker.publish(letter, timeout=_SEND_SECONDS)

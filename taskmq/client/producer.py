@@ -36,6 +36,7 @@ from taskmq.contracts.stores import require_store
 from taskmq.errors import InvalidOption
 from taskmq.middleware.chain import Middleware, Sending, open_nothing, send_chain
 from taskmq.model.envelope import JSON, Envelope, encode_envelope
+from taskmq.model.headers import labels_of
 from taskmq.model.jobs.pools import QueuePolicy
 from taskmq.model.topology import WorkQueue
 from taskmq.options.uniqueness import UniqueCall
@@ -254,5 +255,6 @@ class Producer:
             root=envelope.root,
             headers=sending.headers,
             priority=None if queue.priorities == "classes" else queue.native_priority(priority),
+            labels=labels_of(envelope.tenant, priority),
         )
         return queue, message

@@ -86,7 +86,7 @@ class Sessions:
         self._args_ttl = parse_duration(args_ttl, what="args_ttl").total_seconds()
         self._given = Settings(url=url, state=state, store=store, results_at=results_at)
         self._settings: Settings | None = None
-        self._connection_name = name
+        self._connection_name = self._app_name = name
         self._sessions: _Sessions = {}
         self._abandoned: list[Session] = []
         self._has_warned = False
@@ -182,7 +182,7 @@ class Sessions:
         if found is not None and found[0] == os.getpid() and found[1] is loop:
             return found[2]
         self._forget_dead_sessions()
-        options = BrokerOptions(name=self._connection_name, clock=self.clock)
+        options = BrokerOptions(name=self._connection_name, clock=self.clock, app=self._app_name)
         state_url = self.state_url
         if self.store_url is not None and self.delay == "state":
             raise InvalidOption(

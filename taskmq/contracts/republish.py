@@ -72,4 +72,5 @@ def copy_message(
         root=None if envelope is None else envelope.root,
         headers={**copied_headers(original.headers, keeps=keeps), **headers},
         priority=priority,
+        labels=() if envelope is None else header.labels_of(envelope.tenant, envelope.priority),
     )

@@ -2,6 +2,8 @@
 
 from typing import Final
 
+from taskmq.model.topology import MIDDLE_PRIORITY
+
 __all__ = [
     "ATTEMPT",
     "BROKERS_OWN",
@@ -9,6 +11,7 @@ __all__ = [
     "ERROR",
     "ERROR_TYPE",
     "ETA",
+    "JOB_PRIORITY",
     "LEASE",
     "ORIGIN",
     "OUTAGES",
@@ -22,9 +25,12 @@ __all__ = [
     "SEQUENCE",
     "STARTED",
     "STARTS",
+    "TENANT",
     "TRACEBACK",
     "UNKNOWN",
     "WORKER",
+    "Labels",
+    "labels_of",
 ]
 
 OWN: Final = "x-taskmq-"
@@ -43,10 +49,10 @@ ORIGIN: Final = f"{OWN}origin"
 """Of a dead letter: the queue that it comes from."""
 
 STARTED: Final = f"{OWN}started"
-"""Of a dead letter: when its last run began, ms since the epoch."""
+"""Of a dead letter: when its last run began, as `taskmq.model.units.instant_text` writes it."""
 
 DIED: Final = f"{OWN}died"
-"""Of a dead letter: since when it is one, ms since the epoch."""
+"""Of a dead letter: since when it is one, as `taskmq.model.units.instant_text` writes it."""
 
 STARTS: Final = f"{OWN}starts"
 """Of a dead letter: how often its runs took their worker with them."""
@@ -91,4 +97,32 @@ REPUBLISHED: Final = f"{OWN}republished"
 """It was published again, because it was unknown whether the broker had it."""
 
 ETA: Final = f"{OWN}eta"
-"""When it is due, for who publishes it again, ms since the epoch."""
+"""When it is due, for people in the console, as `taskmq.model.units.instant_text` writes it."""
+
+TENANT: Final = f"{OWN}tenant"
+"""Whose job it is, for people in the console."""
+
+JOB_PRIORITY: Final = f"{OWN}job-priority"
+"""The priority that the job was sent with, 0 to 9, for people in the console."""
+
+Labels = tuple[tuple[str, str | int], ...]
+"""Headers that are the same on many messages: names and values."""
+
+_LONGEST: Final = 128
+
+
+def labels_of(tenant: str | None, priority: int | None) -> Labels:
+    """Return the headers by which people in the console tell jobs apart; none of most jobs.
+
+    Args:
+        tenant: of the job; a longer one than taskmq takes is cut, and "" is none.
+        priority: of the job; the middle one, and one that taskmq does not take, are left out.
+    """
+    if not tenant and priority is None:
+        return ()
+    labels: list[tuple[str, str | int]] = []
+    if tenant:
+        labels.append((TENANT, tenant[:_LONGEST]))
+    if priority is not None and priority != MIDDLE_PRIORITY and 0 <= priority <= 9:
+        labels.append((JOB_PRIORITY, priority))
+    return tuple(labels)

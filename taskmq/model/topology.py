@@ -23,6 +23,7 @@ from taskmq.model.keys import check_reachable
 __all__ = [
     "CLASSES",
     "DEFAULT_QUEUE",
+    "MIDDLE_PRIORITY",
     "MOST_LANES",
     "PARKING",
     "POLICIES",
@@ -97,7 +98,7 @@ _MOST_SHARDS: Final = 100
 MOST_LANES: Final = 64
 _MOST: Final = 2**31 - 1
 # Quorum queues of RabbitMQ 4.3 take a message without a priority for one of 4; so do we.
-_MIDDLE: Final = 4
+MIDDLE_PRIORITY: Final = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,7 +226,7 @@ class WorkQueue:
         """The broker's priority for a numeric priority; None where the queue leaves no order to the broker."""
         if self.priorities != "native":
             return None
-        level = _MIDDLE if priority is None else priority
+        level = MIDDLE_PRIORITY if priority is None else priority
         return level // 2 if self.kind == "classic" else level
 
     def _refuse(self, reason: str) -> NoReturn:

@@ -12,6 +12,8 @@ __all__ = [
     "Duration",
     "Size",
     "did_you_mean",
+    "instant_text",
+    "milliseconds_in",
     "parse_duration",
     "parse_processes",
     "parse_seconds",
@@ -35,6 +37,7 @@ LAST_INSTANT: Final = 253_402_300_799_999
 _FIRST_INSTANT: Final = -62_135_596_800_000
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _DURATION_PART: Final = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d|w)")
+_INSTANT: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", re.ASCII)
 _PLAIN_NUMBER: Final = re.compile(r"[0-9]{1,12}(\.[0-9]{1,6})?")
 _UNIT_MS: Final = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
 _SIZE_FORM: Final = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(?:([KMGT])(?:i?B)?|B)?\s*", re.IGNORECASE)
@@ -86,6 +89,21 @@ def seconds_in(text: str) -> float | None:
 def to_datetime(milliseconds: int) -> datetime:
     """Return an instant (milliseconds since the epoch) in UTC; the first or the last there is for one beyond them."""
     return _EPOCH + timedelta(milliseconds=min(max(milliseconds, _FIRST_INSTANT), LAST_INSTANT))
+
+
+def instant_text(milliseconds: int) -> str:
+    """Write an instant (milliseconds since the epoch) in ISO 8601 and UTC, such as 2026-11-29T04:43:20.125Z."""
+    return f"{to_datetime(milliseconds).isoformat(timespec='milliseconds')[:-6]}Z"
+
+
+def milliseconds_in(text: str) -> int | None:
+    """Read what `instant_text` has written; None for any other text."""
+    if _INSTANT.fullmatch(text) is None:
+        return None
+    try:
+        return (datetime.fromisoformat(text) - _EPOCH) // timedelta(milliseconds=1)
+    except ValueError:
+        return None
 
 
 def to_ms(value: timedelta) -> int:

@@ -38,6 +38,7 @@ from taskmq.errors import (
 )
 from taskmq.model.backoff import Backoff
 from taskmq.model.envelope import JSON, Invitation, submitted_at
+from taskmq.model.headers import labels_of
 from taskmq.model.jobs.reports import invite
 from taskmq.model.topology import ReportQueue, WorkQueue, jobs_queue, node_queue
 from taskmq.scheduler.ledger import Ledger, public_name
@@ -288,6 +289,7 @@ class InvitationPublisher:
             job_id=public_name(job),
             task=job.task,
             enqueued=submitted_at(job.id),
+            labels=labels_of(job.tenant, job.priority),
         )
 
     def _pause_queue(self, queue: str, reason: SendError) -> None:

@@ -20,6 +20,7 @@ from taskmq.errors import (
     Unroutable,
 )
 from taskmq.model.topology import UNROUTABLE, WorkQueue
+from taskmq.model.units import instant_text
 from taskmq.testing.broker_suite import message
 from taskmq.testing.broker_suite.case import bodies
 from taskmq.testing.runner import case, eventually, raises
@@ -136,7 +137,7 @@ class TestPublishing(RabbitMQCase):
         inbox, _ = await self.consume(broker, queue)
         (delivery,) = await inbox.take_and_ack(1)
         assert time.time() * 1000 >= due
-        assert delivery.headers == {"x-taskmq-eta": due}
+        assert delivery.headers == {"x-taskmq-eta": instant_text(due)}
 
     @case
     async def test_a_delayed_message_for_a_queue_that_goes_meanwhile_is_kept(self) -> None:

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final, assert_never
 
 from taskmq_rabbitmq.admin.plan import Found, Trait
-from taskmq_rabbitmq.model.entities import Binding, Entity, Exchange, Queue
+from taskmq_rabbitmq.model.entities import Binding, Entity, Exchange, Queue, described
 
 __all__ = ["found_in", "to_definitions"]
 
@@ -16,7 +16,7 @@ _NOT_ARGUMENTS: Final[Mapping[str, str]] = {
 }
 
 
-def to_definitions(entities: Iterable[Entity], vhost: str) -> dict[str, list[dict[str, object]]]:
+def to_definitions(entities: Iterable[Entity], vhost: str, *, app: str = "") -> dict[str, list[dict[str, object]]]:
     """What `rabbitmqctl import_definitions` takes: the virtual host and all that is in it."""
     exchanges: list[dict[str, object]] = []
     queues: list[dict[str, object]] = []
@@ -35,14 +35,14 @@ def to_definitions(entities: Iterable[Entity], vhost: str) -> dict[str, list[dic
                         "arguments": dict(arguments),
                     }
                 )
-            case Queue(name, arguments):
+            case Queue(name):
                 queues.append(
                     {
                         "name": name,
                         "vhost": vhost,
                         "durable": True,
                         "auto_delete": False,
-                        "arguments": dict(arguments),
+                        "arguments": described(entity, app),
                     }
                 )
             case Binding(source, target, key, target_kind):

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Final
 
 from taskmq.contracts.broker import HeaderValue
 from taskmq.contracts.loggers import contained
+from taskmq.model.headers import Labels
 from taskmq_rabbitmq.amqp.ack_batch import AckBatch
 from taskmq_rabbitmq.amqp.direct_socket import DirectSocket
 from taskmq_rabbitmq.amqp.frames import (
@@ -60,8 +61,8 @@ __all__ = [
     "headers_of",
 ]
 
-TemplateKey = tuple[str, str, str, int | None]
-"""Queue, task, content type and priority."""
+TemplateKey = tuple[str, str, str, int | None, Labels]
+"""Queue, task, content type, priority and labels."""
 
 _log = contained(__name__)
 _RECEIVE_BYTES: Final = 2**16
@@ -219,7 +220,7 @@ class AmqpChannel(PikaChannel):
         """Make a template, and keep it in `templates`.
 
         Args:
-            key: queue, task, content type and priority.
+            key: queue, task, content type, priority and labels.
             lane: the channel's own.
             route: exchange and routing key that lead to the queue.
             sequence: the header that takes a message's number.
@@ -228,7 +229,7 @@ class AmqpChannel(PikaChannel):
         Raises:
             WireError: a value has no form on the wire.
         """
-        _, _, content_type, priority = key
+        _, _, content_type, priority, labels = key
         exchange, routing_key = route
         head = PublishTemplate(
             self.channel_number,
@@ -237,6 +238,7 @@ class AmqpChannel(PikaChannel):
             content_type=content_type,
             content_encoding="utf-8" if content_type == _JSON else None,
             sequence=sequence,
+            labels=labels,
             kind=kind,
             app_id=_APP_ID,
             priority=priority,

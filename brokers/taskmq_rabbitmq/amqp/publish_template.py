@@ -8,6 +8,7 @@ to `wire.publish_frames`; where it fits, the bytes are the same.
 import struct
 from typing import Final
 
+from taskmq.model.headers import Labels
 from taskmq_rabbitmq.amqp.frames import properties_bytes, publish_frames
 
 __all__ = ["ID_LENGTH", "PublishTemplate"]
@@ -32,6 +33,7 @@ class PublishTemplate:
         content_type: of the body.
         content_encoding: of the body.
         sequence: the name of the header that takes the message's number.
+        labels: further headers.
         kind: the task.
         app_id: who sends.
         priority: the broker's own.
@@ -55,6 +57,7 @@ class PublishTemplate:
         content_type: str,
         content_encoding: str | None,
         sequence: str,
+        labels: Labels,
         kind: str,
         app_id: str,
         priority: int | None,
@@ -64,7 +67,7 @@ class PublishTemplate:
         properties = properties_bytes(
             content_type=content_type,
             content_encoding=content_encoding,
-            headers={sequence: 0},
+            headers={sequence: 0, **dict(labels)},
             correlation_id=_ID,
             message_id=_ID,
             timestamp=0,
@@ -75,13 +78,13 @@ class PublishTemplate:
         frames = publish_frames(channel, exchange.encode(), key.encode(), properties, b"", frame_max=frame_max)
         properties_at = len(frames) - _END_BYTES - len(properties)
         size_at = properties_at - _LONG_BYTES
-        # Flags, content type and encoding, the table's size, and its only field's name and type.
+        # Flags, content type and encoding, the table's size, and its first field's name and type.
         encoding_bytes = 0 if content_encoding is None else 1 + len(content_encoding.encode())
-        number_at = (
-            properties_at + 2 + 1 + len(content_type.encode()) + encoding_bytes + 4 + len(sequence.encode()) + 2
-        )
-        # Delivery mode, priority, and the first id's length.
-        first_id_at = number_at + _LONG_BYTES + 1 + (priority is not None) + 1
+        table_at = properties_at + 2 + 1 + len(content_type.encode()) + encoding_bytes
+        number_at = table_at + 4 + len(sequence.encode()) + 2
+        # The labels, delivery mode, priority, and the first id's length.
+        after = table_at + 4 + int.from_bytes(frames[table_at : table_at + 4])
+        first_id_at = after + 1 + (priority is not None) + 1
         time_at = first_id_at + ID_LENGTH + 1 + ID_LENGTH
         self._start = frames[:size_at]
         self._middle = frames[properties_at:number_at]

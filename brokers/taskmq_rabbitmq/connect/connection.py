@@ -68,6 +68,7 @@ class Connection:
     """A connection with one role.
 
     Attributes:
+        app: whose queues are declared over it; "": not known.
         generation: how many times it has been opened.
         blocked: why the broker takes no messages from it; None while it does.
         last_error: what ended the last attempt or the last connection.
@@ -77,8 +78,16 @@ class Connection:
     """
 
     def __init__(
-        self, endpoint: Endpoint, login: CredentialSource, *, name: str, role: Role, loop: asyncio.AbstractEventLoop
+        self,
+        endpoint: Endpoint,
+        login: CredentialSource,
+        *,
+        name: str,
+        role: Role,
+        loop: asyncio.AbstractEventLoop,
+        app: str = "",
     ) -> None:
+        self.app: Final = app
         self.generation = 0
         self.blocked: str | None = None
         self.last_error: str | None = None

@@ -10,7 +10,7 @@ from taskmq_rabbitmq.amqp.channels import ChannelRefused, OpenChannel
 from taskmq_rabbitmq.connect.connection import Connection
 from taskmq_rabbitmq.declare.metadata_flush import flush_queue_metadata, last_quorum_queue
 from taskmq_rabbitmq.model.access_refused import ACCESS_REFUSED, NOT_FOUND, whose_fault
-from taskmq_rabbitmq.model.entities import Binding, Entity, Exchange, Queue
+from taskmq_rabbitmq.model.entities import Binding, Entity, Exchange, Queue, described
 
 if TYPE_CHECKING:
     from taskmq_rabbitmq.amqp.pika_types import Done, Method, PikaChannel
@@ -62,8 +62,8 @@ async def declare_in_order(connection: Connection, entities: Iterable[Entity]) -
 
     async def declare(channel: OpenChannel) -> None:
         for entity in before:
-            channel.send(partial(_declare, channel.raw, entity, None))
-        await channel.request(partial(_declare, channel.raw, last))
+            channel.send(partial(_declare, channel.raw, entity, None, app=connection.app))
+        await channel.request(partial(_declare, channel.raw, last, app=connection.app))
 
     try:
         await connection.ask(declare)
@@ -174,12 +174,12 @@ def refusal(error: ChannelRefused, queue: str | None = None) -> TaskMQError:
     return BrokerUnavailable(f"the broker refused: {error}")
 
 
-def _declare(raw: "PikaChannel", entity: Entity, done: "Done | None") -> None:
+def _declare(raw: "PikaChannel", entity: Entity, done: "Done | None", *, app: str) -> None:
     match entity:
         case Exchange(name, kind, arguments):
             raw.exchange_declare(name, kind, durable=True, arguments=dict(arguments), callback=done)
-        case Queue(name, arguments):
-            raw.queue_declare(name, durable=True, arguments=dict(arguments), callback=done)
+        case Queue(name):
+            raw.queue_declare(name, durable=True, arguments=described(entity, app), callback=done)
         case Binding(source, target, key, "exchange"):
             raw.exchange_bind(target, source, key, callback=done)
         case Binding(source, target, key):

@@ -14,6 +14,7 @@ those that are refused. In the entrance they wait for room, which is looked for 
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import Final, Literal
 
 from taskmq.errors import InvalidOption
@@ -41,6 +42,7 @@ __all__ = [
     "archive",
     "dead_letters",
     "delivery_binding",
+    "described",
     "entrance",
     "events",
     "invitations",
@@ -70,6 +72,15 @@ _UNLIMITED_DELIVERIES: Final = 2**31 - 1
 # Five levels, 0 to 4: each is a queue of its own inside.
 _HIGHEST_OF_CLASSIC: Final = 4
 _BROKERS_OWN: Final = "amq."
+_OURS: Final = "taskmq."
+_APP: Final = "x-taskmq-app"
+_ABOUT: Final = "x-taskmq-about"
+_LEVELS: Final = frozenset(map(delay.level_name, range(delay.LEVELS)))
+_ABOUT_SHARED: Final[Mapping[str, str]] = {
+    PARKING: "messages that are no job, or that no worker knows: `taskmq dlq list taskmq.parking`",
+    UNROUTABLE: "jobs whose queue had gone: `taskmq dlq list taskmq.unroutable`",
+    ARCHIVE: "copies of dead letters: `taskmq dlq archive`",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,6 +242,24 @@ def archive(age: str, size: int) -> tuple[Entity, ...]:
         Queue(ARCHIVE, {"x-queue-type": "stream", "x-max-age": age, "x-max-length-bytes": size}),
         route_binding(ARCHIVE),
     )
+
+
+def described(queue: Queue, app: str = "") -> dict[str, Argument]:
+    """Return the arguments that a queue is declared with: its own, and those that say in the console what it is.
+
+    RabbitMQ keeps arguments that it does not know, and compares them with nothing: a queue that was declared without
+    them, or for another app, stays as it is.
+
+    Args:
+        app: whose queue it is, where it is no queue of all apps; "": not known.
+    """
+    if not queue.name.startswith(_OURS):
+        return {**queue.arguments, **({_APP: app} if app else {})}
+    about = _ABOUT_SHARED.get(queue.name)
+    if queue.name in _LEVELS:
+        wait = f"{timedelta(milliseconds=int(queue.arguments['x-message-ttl']))}"
+        about = f"delayed jobs of all apps, each for {wait} (days, hours:minutes:seconds) on its way up"
+    return {**queue.arguments, **({_ABOUT: about} if about else {})}
 
 
 def entrance(queue: str) -> str:

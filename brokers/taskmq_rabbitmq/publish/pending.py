@@ -11,6 +11,7 @@ import msgspec
 from taskmq.contracts.broker import HeaderValue, Outgoing
 from taskmq.model.envelope import JSON
 from taskmq.model.headers import ETA, REPUBLISHED, SEQUENCE
+from taskmq.model.units import instant_text
 from taskmq_rabbitmq.amqp.fast_connection import AmqpChannel
 from taskmq_rabbitmq.amqp.pika_types import BasicProperties
 from taskmq_rabbitmq.model import delay_ladder as delay
@@ -120,11 +121,12 @@ def transmit(raw: AmqpChannel, pending: Pending, *, sequence: int, delay_ms: int
     headers: dict[str, HeaderValue | list[str]] = {SEQUENCE: sequence}
     if message.headers:
         headers.update((name, value) for name, value in message.headers.items() if name not in _OURS)
+    headers.update(message.labels)
     if pending.written:
         headers[REPUBLISHED] = 1
     if delay_ms > 0:
         assert message.due is not None
-        headers[ETA] = message.due
+        headers[ETA] = instant_text(message.due)
         # One of the sender's own is refused by the broker: only lists are keys.
         headers.setdefault(delay.WAYS, delay.ways(delay_ms))
     exchange, key = (delay.ENTER, message.queue) if delay_ms > 0 else route_to(message.queue)
@@ -153,7 +155,7 @@ def transmit_at_once(raw: AmqpChannel, pending: Pending, sequence: int) -> bool:
     enqueued, lane = message.enqueued, raw.lane
     if lane is None or enqueued is None or pending.written or message.headers:
         return False
-    key = (message.queue, message.task, message.content_type, message.priority)
+    key = (message.queue, message.task, message.content_type, message.priority, message.labels)
     head = raw.templates.get(key)
     if head is None:
         route = route_to(message.queue)

@@ -17,7 +17,7 @@ from taskmq.errors import InvalidFilter, InvalidOption
 from taskmq.model.envelope import LAST_INSTANT
 from taskmq.model.jobs.filters import EVERYTHING, JobFilter, Retried
 from taskmq.model.states import JobState
-from taskmq.model.units import did_you_mean, parse_duration, to_ms
+from taskmq.model.units import did_you_mean, instant_text, parse_duration, to_ms
 
 __all__ = ["filter_text", "may_have_times", "parse_filter"]
 
@@ -332,7 +332,7 @@ def _quoted(text: str) -> str:
 
 
 def _time_text(instant: int) -> str:
-    return (_EPOCH + instant * _MS).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return instant_text(instant)
 
 
 _READERS: Final[dict[str, Callable[[_Part, int], dict[str, Any]]]] = {

@@ -10,6 +10,7 @@ from taskmq.errors import MalformedMessage
 from taskmq.model import headers as header
 from taskmq.model.envelope import decode_envelope
 from taskmq.model.topology import PARKING, UNROUTABLE, logical_queue
+from taskmq.model.units import milliseconds_in
 from taskmq.operations.dead_letters.fingerprint import fingerprint
 
 __all__ = ["DeadLetter", "JobsOfLetters", "read_letter"]
@@ -119,6 +120,11 @@ def read_letter(delivery: Delivery) -> DeadLetter:
         value = headers.get(name)
         return value if isinstance(value, int) and not isinstance(value, bool) else None
 
+    def instant(name: str) -> int | None:
+        # Letters of versions before have the milliseconds.
+        value = headers.get(name)
+        return milliseconds_in(value) if isinstance(value, str) else number(name)
+
     try:
         envelope = decode_envelope(delivery.body, delivery.content_type)
     except MalformedMessage:
@@ -137,8 +143,8 @@ def read_letter(delivery: Delivery) -> DeadLetter:
         error_type=text(header.ERROR_TYPE) or _type_of(error),
         traceback=text(header.TRACEBACK),
         enqueued=envelope.enqueued if envelope else None,
-        started=number(header.STARTED),
-        died=number(header.DIED),
+        started=instant(header.STARTED),
+        died=instant(header.DIED),
         worker=text(header.WORKER),
         starts=number(header.STARTS),
         priority=number(header.PRIORITY),

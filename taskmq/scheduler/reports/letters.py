@@ -16,6 +16,7 @@ from taskmq.model.envelope import JSON, decode_envelope
 from taskmq.model.jobs.reports import Report, encode_reports
 from taskmq.model.outcome import ErrorRecord
 from taskmq.model.topology import PARKING
+from taskmq.model.units import instant_text
 
 __all__ = ["WORKER_LOST", "ParkedReports", "report_of_letter", "worker_lost"]
 
@@ -115,4 +116,8 @@ class ParkedReports:
         await self._session.publish(message)
 
     def _headers(self, reason: str) -> dict[str, str | int]:
-        return {header.REASON: reason[:500], header.ORIGIN: self._name, header.DIED: self._clock.now_ms()}
+        return {
+            header.REASON: reason[:500],
+            header.ORIGIN: self._name,
+            header.DIED: instant_text(self._clock.now_ms()),
+        }

@@ -63,7 +63,7 @@ from taskmq.model.outcome import (
 from taskmq.model.retry import coarse_delay
 from taskmq.model.states import JobState
 from taskmq.model.topology import PARKING, dead_letter_queue, is_jobs_queue, is_shard, logical_queue
-from taskmq.model.units import to_ms
+from taskmq.model.units import instant_text, to_ms
 from taskmq.worker.attempt import Attempt
 from taskmq.worker.config import LogErrors, WorkerConfig
 from taskmq.worker.run_logs import RunLines
@@ -277,7 +277,7 @@ class Settler:
             headers: dict[str, HeaderValue] = {
                 header.REASON: parked.reason[:ERROR_LIMIT],
                 header.ORIGIN: delivery.queue,
-                header.DIED: self._clock.now_ms(),
+                header.DIED: instant_text(self._clock.now_ms()),
                 header.WORKER: self._worker,
             }
             message = copy_message(delivery, queue=PARKING, headers=headers)
@@ -315,11 +315,11 @@ class Settler:
             header.TRACEBACK: details.traceback,
             header.ATTEMPT: attempt.envelope.attempt,
             header.ORIGIN: attempt.delivery.queue,
-            header.DIED: self._clock.now_ms(),
+            header.DIED: instant_text(self._clock.now_ms()),
             header.WORKER: self._worker,
         }
         if attempt.started is not None:
-            headers[header.STARTED] = attempt.started
+            headers[header.STARTED] = instant_text(attempt.started)
         if isinstance(error, WorkerLost) and error.starts is not None:
             headers[header.STARTS] = error.starts
         letter = self._copy(

@@ -13,6 +13,8 @@ from taskmq.errors import InvalidOption
 from taskmq.model.units import (
     LAST_INSTANT,
     Duration,
+    instant_text,
+    milliseconds_in,
     parse_duration,
     parse_processes,
     parse_seconds,
@@ -209,3 +211,17 @@ def test_every_number_of_milliseconds_is_shown_as_some_datetime(milliseconds: in
     if 0 <= milliseconds <= LAST_INSTANT:
         assert moment - datetime(1970, 1, 1, tzinfo=UTC) == timedelta(milliseconds=milliseconds)
     assert (to_datetime(LAST_INSTANT).year, to_datetime(2**80).year, to_datetime(-(2**80)).year) == (9999, 9999, 1)
+
+
+@given(st.integers(0, LAST_INSTANT))
+def test_an_instant_that_was_written_for_people_is_read_again(milliseconds: int) -> None:
+    assert milliseconds_in(instant_text(milliseconds)) == milliseconds
+
+
+@pytest.mark.parametrize("text", ["", "then", "2026-11-29", "2026-13-01T00:00:00.000Z", "2026-11-29T00:00:00+01:00"])
+def test_what_is_no_instant_of_ours_is_none(text: str) -> None:
+    assert milliseconds_in(text) is None
+
+
+def test_an_instant_is_written_to_the_millisecond_and_in_utc() -> None:
+    assert instant_text(1_796_000_000_125) == "2026-11-30T00:53:20.125Z"

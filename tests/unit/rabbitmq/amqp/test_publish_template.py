@@ -1,9 +1,10 @@
 import struct
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from taskmq.model.headers import Labels
 from taskmq_rabbitmq.amqp.frames import WireError, properties_bytes, publish_frames
 from taskmq_rabbitmq.amqp.publish_template import ID_LENGTH, PublishTemplate
 
@@ -20,6 +21,7 @@ def template(
     content_type: str = "application/json",
     content_encoding: str | None = "utf-8",
     sequence: str = "x-taskmq-pub",
+    labels: Labels = (),
     kind: str = "shop.pay",
     priority: int | None = None,
 ) -> PublishTemplate:
@@ -30,6 +32,7 @@ def template(
         content_type=content_type,
         content_encoding=content_encoding,
         sequence=sequence,
+        labels=labels,
         kind=kind,
         app_id="taskmq",
         priority=priority,
@@ -43,6 +46,7 @@ def template(
     content_type=short,
     content_encoding=st.none() | short,
     sequence=short,
+    labels=st.lists(st.tuples(short, short | st.integers(0, 2**62)), max_size=3).map(tuple),
     kind=short,
     priority=st.none() | st.integers(0, 9),
     number=st.integers(1, 2**62),
@@ -57,6 +61,7 @@ def test_the_frames_are_those_that_are_made_in_the_long_way(
     content_type: str,
     content_encoding: str | None,
     sequence: str,
+    labels: Labels,
     kind: str,
     priority: int | None,
     number: int,
@@ -65,19 +70,21 @@ def test_the_frames_are_those_that_are_made_in_the_long_way(
     seconds: int,
     body: bytes,
 ) -> None:
+    assume(sequence not in dict(labels))
     head = template(
         exchange=exchange,
         queue=queue,
         content_type=content_type,
         content_encoding=content_encoding,
         sequence=sequence,
+        labels=labels,
         kind=kind,
         priority=priority,
     )
     properties = properties_bytes(
         content_type=content_type,
         content_encoding=content_encoding,
-        headers={sequence: number},
+        headers={sequence: number, **dict(labels)},
         correlation_id=root,
         message_id=job_id,
         timestamp=seconds,

@@ -8,6 +8,7 @@ from taskmq_rabbitmq.model.entities import (
     Exchange,
     Queue,
     archive,
+    described,
     entrance,
     events,
     ladder,
@@ -287,3 +288,18 @@ def test_a_topic_queue_comes_with_its_exchange_unless_the_broker_has_that(
     assert [each for each in entities if isinstance(each, Exchange)] == declared
     assert [each.name for each in entities if isinstance(each, Queue)] == ["orders"]
     assert len([each for each in entities if isinstance(each, Binding)]) == 2
+
+
+def test_a_queue_says_whose_it_is_and_one_of_all_apps_what_it_holds() -> None:
+    arguments = {"x-queue-type": "quorum"}
+
+    def added(queue: Queue, app: str) -> dict[str, object]:
+        return {name: value for name, value in described(queue, app).items() if name not in queue.arguments}
+
+    assert added(Queue("orders", arguments), "shop") == {"x-taskmq-app": "shop"}
+    assert added(Queue("orders", arguments), "") == {}
+    assert added(Queue("taskmq.late.orders", arguments), "shop") == {}
+    shared_by_all = [entity for entity in (*shared(), *ladder(), *archive("1D", 1)) if isinstance(entity, Queue)]
+    assert all(added(queue, "shop").keys() == {"x-taskmq-about"} for queue in shared_by_all)
+    level = next(queue for queue in shared_by_all if queue.name.endswith("l15"))
+    assert "1:08:16" in str(added(level, "shop"))
