@@ -7,12 +7,13 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from taskmq.contracts.topology_plan import Comparison, Instruction, QueueTuning, Role
+from taskmq.contracts.topology_plan import Comparison, Instruction, Isolation, QueueTuning, Role
 from taskmq.errors import AccessDenied, InvalidOption, TopologyMismatch
 from taskmq.model.topology import WorkQueue
 from taskmq_rabbitmq.admin.definitions import to_definitions
 from taskmq_rabbitmq.admin.http_api import Management, ManagementUnavailable
 from taskmq_rabbitmq.admin.inspection import SETTLE_SECONDS, look_at_topology
+from taskmq_rabbitmq.admin.isolation import isolate, isolation
 from taskmq_rabbitmq.admin.plan import MIGRATION, Found, compare, find_missing, is_classic, is_migratable
 from taskmq_rabbitmq.admin.policies import parse_version, permissions, policies
 from taskmq_rabbitmq.connect.connection import OPEN_SECONDS, Connection
@@ -100,6 +101,14 @@ class TopologyAdmin:
 
     def permissions(self, role: Role, *, user: str) -> Instruction:
         return permissions(role, self._queues, vhost=self._endpoint.vhost, user=user)
+
+    def isolation(self, tenant: str, roles: Iterable[Role]) -> list[Instruction]:
+        return isolation(self._wanted(), self._queues, tenant=tenant, roles=roles, app=self._connection.app)
+
+    async def isolate(self, tenant: str, roles: Iterable[Role]) -> Isolation:
+        roles = list(roles)
+        steps = self.isolation(tenant, roles)
+        return await isolate(self._management, steps, endpoint=self._endpoint, tenant=tenant, roles=roles)
 
     async def migrate(self, *, report: Callable[[str], None], producers_stopped: bool = False) -> int:
         from taskmq_rabbitmq.migrate import Migration, PublisherLockout

@@ -85,7 +85,7 @@ _COMMANDS = {
     ),
     "topology": (
         "taskmq.cli.operators.topology:app",
-        "What taskmq needs at the broker: plan, apply, diff, export, policies, permissions, migrate.",
+        "What taskmq needs at the broker: plan, apply, diff, export, policies, permissions, isolate, migrate.",
     ),
     "store": (
         "taskmq.cli.operators.store:app",

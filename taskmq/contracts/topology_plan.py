@@ -16,6 +16,8 @@ from taskmq.model.topology import WorkQueue
 __all__ = [
     "Comparison",
     "Instruction",
+    "Isolation",
+    "Login",
     "Plannable",
     "QueueTuning",
     "Role",
@@ -95,6 +97,32 @@ class Instruction:
     request: Mapping[str, object] | None = field(default=None, hash=False)
 
 
+class Login(msgspec.Struct, frozen=True):
+    """A user at the broker for one kind of process.
+
+    Attributes:
+        url: for the process; with the password where the user is new, which is kept nowhere else.
+    """
+
+    role: Role
+    user: str
+    url: str
+
+    def __repr__(self) -> str:
+        return f"<Login {self.user} {self.role}>"
+
+
+class Isolation(msgspec.Struct, frozen=True):
+    """A part of a broker that one tenant has for itself.
+
+    Attributes:
+        others: users beside the tenant's own who may use it, operators as a rule.
+    """
+
+    logins: tuple[Login, ...]
+    others: tuple[str, ...]
+
+
 class Topology(Protocol):
     """What some queues need at one broker."""
 
@@ -131,6 +159,27 @@ class Topology(Protocol):
 
     def permissions(self, role: Role, *, user: str) -> Instruction:
         """What `user` has to be allowed for a role, and no more."""
+        ...
+
+    def isolation(self, tenant: str, roles: Iterable[Role]) -> list[Instruction]:
+        """Return what `isolate` does, in this order.
+
+        Raises:
+            InvalidOption: the tenant's name cannot be used.
+        """
+        ...
+
+    async def isolate(self, tenant: str, roles: Iterable[Role]) -> Isolation:
+        """Give a tenant a part of the broker: the queues, and a user for each role who reaches nothing else.
+
+        Again it adds what is missing, and leaves passwords as they are.
+
+        Raises:
+            AccessDenied: this user may not do what is needed.
+            BrokerUnavailable: the broker, or what is needed of it, could not be reached.
+            InvalidOption: the tenant's name cannot be used.
+            TopologyMismatch: a user of such a name exists, and may do more than this; nothing was changed.
+        """
         ...
 
     async def migrate(self, *, report: Callable[[str], None], producers_stopped: bool = False) -> int:

@@ -41,7 +41,7 @@ def test_the_table_has_the_names_that_there_are(tenant: str | None, column: int)
 
 
 def test_the_commands_give_a_user_a_role_on_a_tenant(tmp_path: Path) -> None:
-    block, _ = [block for block in blocks_of(_PAGE) if block.commands]
+    block, *_ = [block for block in blocks_of(_PAGE) if block.commands]
     environment = {"TASKMQ_STORE": f"sqlite:///{tmp_path}/jobs.db"}
 
     told = ""
@@ -54,7 +54,7 @@ def test_the_commands_give_a_user_a_role_on_a_tenant(tmp_path: Path) -> None:
 
 
 def test_the_commands_replay_and_purge_the_letters_of_one_tenant(tmp_path: Path) -> None:
-    _, block = [block for block in blocks_of(_PAGE) if block.commands]
+    *_, block = [block for block in blocks_of(_PAGE) if block.commands]
     url = f"local://{tmp_path}/broker"
     declare("billing", url=url)
     for tenant in ("north", "south"):

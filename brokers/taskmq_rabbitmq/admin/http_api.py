@@ -200,7 +200,7 @@ class Management:
             raise AccessDenied(
                 f"{what}: {_reason(text)}: user {self._user!r} needs the right password, access to the virtual host, "
                 f"and a tag: `rabbitmqctl set_user_tags {self._user} management` (`monitoring` to see the nodes, "
-                "`policymaker` to set policies)"
+                "`policymaker` to set policies, `administrator` for virtual hosts and users)"
             )
         if status == 404:
             raise ManagementNotFound(f"{what}: {_reason(text)}")

@@ -148,6 +148,45 @@ def permissions(*, role: Role, user: str = "USER") -> None:
 
 @app.command
 @audited
+def isolate(
+    tenant: str,
+    /,
+    *,
+    role: tuple[Role, ...] = ("producer", "worker"),
+    dry_run: Annotated[bool, Parameter(negative="")] = False,
+) -> None:
+    """Give a tenant a virtual host of its own: the app's queues there, and users who reach nothing else.
+
+    Each user is named TENANT-ROLE and has the least rights for its role, in this virtual host only. It takes a
+    broker URL (--url) whose user is an administrator. The passwords of new users are printed, once, in their URLs.
+    Again it adds what is missing, and leaves passwords as they are.
+
+    Parameters
+    ----------
+    tenant
+        Its name, which is that of the virtual host too.
+    role
+        A process that the tenant has; several times for several.
+    dry_run
+        Print what would be done; nothing is changed, and nothing is asked of the broker.
+    """
+
+    async def show(topology: Topology) -> list[Instruction]:
+        return topology.isolation(tenant, role)
+
+    if dry_run:
+        _print_instructions(_with_topology(show))
+        return
+    done = _with_topology(lambda topology: topology.isolate(tenant, role), change="isolate")
+    print_rows(
+        ("role", "user", "url"), [{"role": each.role, "user": each.user, "url": each.url} for each in done.logins]
+    )
+    if done.others:
+        note(f"others who may use it: {', '.join(done.others)}")
+
+
+@app.command
+@audited
 def migrate(
     queue: str,
     /,
