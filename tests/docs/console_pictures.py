@@ -80,7 +80,7 @@ for order in range(40):
     shop.refund.send(order)
 for minutes in range(1, 30):
     shop.charge.options(delay=minutes * 60).send(minutes, 999)
-shop.monthly.send("2026-10", currency="CHF")
+shop.monthly.options(tenant="north", priority=5).send("2026-10", currency="CHF")
 """
 
 
