@@ -18,6 +18,8 @@ __all__ = [
     "OWN",
     "PRIORITY",
     "QUEUE",
+    "QUEUE_ABOUT",
+    "QUEUE_APP",
     "REASON",
     "REPLAYED",
     "REPUBLISHED",
@@ -104,6 +106,12 @@ TENANT: Final = f"{OWN}tenant"
 
 JOB_PRIORITY: Final = f"{OWN}job-priority"
 """The priority that the job was sent with, 0 to 9, for people in the console."""
+
+QUEUE_APP: Final = f"{OWN}app"
+"""Argument of a queue: the app that has declared it, for people in the console."""
+
+QUEUE_ABOUT: Final = f"{OWN}about"
+"""Argument of a queue of all apps: what it holds, for people in the console."""
 
 Labels = tuple[tuple[str, str | int], ...]
 """Headers that are the same on many messages: names and values."""

@@ -4,9 +4,7 @@ import asyncio
 import os
 from collections.abc import Iterator
 from contextlib import ExitStack
-from functools import partial
 from pathlib import Path
-from typing import Self
 
 import pytest
 
@@ -18,10 +16,11 @@ from taskmq.testing.state_suite.crash_counts import CrashCountCases
 from taskmq.testing.state_suite.delays import Delays
 from taskmq_redis import open_state
 from tests.integration.redis_case import DUE, PATIENCE, calls_of, opened, record, run, waiting
-from tests.servers import Redis, eventually
+from tests.servers import Redis
 from tests.servers.certificates import Authority
 from tests.servers.ports import PortLease
 from tests.servers.redis import ask
+from tests.servers.redis_cluster import SHARE, RedisCluster
 from tests.servers.waiting import until
 
 
@@ -112,53 +111,9 @@ def test_a_real_server_can_be_diagnosed() -> None:
         run(main)
 
 
-_SLOTS = 16_384
-_SHARE = _SLOTS // 3 + 1
-
-
-class Cluster:
-    """Three nodes that share the slots, as the tests' own Redis servers."""
-
-    def __init__(self) -> None:
-        self._resources = ExitStack()
-        self.nodes: list[Redis] = []
-
-    def __enter__(self) -> Self:
-        with ExitStack() as stack:
-            buses = stack.enter_context(PortLease(3)).ports
-            for bus in buses:
-                options = ("--cluster-enabled", "yes", "--cluster-port", str(bus), "--cluster-node-timeout", "2000")
-                self.nodes.append(stack.enter_context(Redis(options=options)))
-            for number, (node, bus) in enumerate(zip(self.nodes, buses, strict=True)):
-                node.command(
-                    "CLUSTER", "ADDSLOTSRANGE", str(number * _SHARE), str(min((number + 1) * _SHARE, _SLOTS) - 1)
-                )
-                node.command("CLUSTER", "SET-CONFIG-EPOCH", str(number + 1))
-                self.nodes[0].command("CLUSTER", "MEET", "127.0.0.1", str(node.port), str(bus))
-            for node in self.nodes:
-                eventually(partial(_is_whole, node), "the cluster being whole")
-            self._resources = stack.pop_all()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._resources.close()
-
-    @property
-    def url(self) -> str:
-        return f"redis://127.0.0.1:{self.nodes[0].port}/0"
-
-    def flush(self) -> None:
-        for node in self.nodes:
-            node.command("FLUSHALL")
-
-
-def _is_whole(node: Redis) -> bool:
-    return "cluster_state:ok" in str(node.command("CLUSTER", "INFO"))
-
-
 @pytest.fixture(scope="module")
-def cluster() -> Iterator[Cluster]:
-    with Cluster() as cluster:
+def cluster() -> Iterator[RedisCluster]:
+    with RedisCluster() as cluster:
         yield cluster
 
 
@@ -166,7 +121,7 @@ class TestCluster(CrashCountCases, Delays, StateCase):
     short = 1.5
 
     @pytest.fixture(autouse=True)
-    def _server(self, cluster: Cluster) -> None:
+    def _server(self, cluster: RedisCluster) -> None:
         cluster.flush()
         self.url = cluster.url
 
@@ -174,7 +129,7 @@ class TestCluster(CrashCountCases, Delays, StateCase):
         return open_state(self.url, BrokerOptions(name=name))
 
 
-def test_keys_are_spread_over_the_nodes_and_those_of_delays_are_together(cluster: Cluster) -> None:
+def test_keys_are_spread_over_the_nodes_and_those_of_delays_are_together(cluster: RedisCluster) -> None:
     cluster.flush()
 
     async def main() -> None:
@@ -191,11 +146,11 @@ def test_keys_are_spread_over_the_nodes_and_those_of_delays_are_together(cluster
     assert all(int(str(size)) > 50 for size in sizes)
 
 
-def test_a_slot_that_moves_to_another_node_is_followed(cluster: Cluster) -> None:
+def test_a_slot_that_moves_to_another_node_is_followed(cluster: RedisCluster) -> None:
     cluster.flush()
     ids = {node.port: str(node.command("CLUSTER", "MYID")) for node in cluster.nodes}
     slot = str(cluster.nodes[0].command("CLUSTER", "KEYSLOT", "taskmq:{delay}:due"))
-    owner = cluster.nodes[int(slot) // _SHARE]
+    owner = cluster.nodes[int(slot) // SHARE]
     target = next(node for node in cluster.nodes if node is not owner)
 
     async def main() -> None:

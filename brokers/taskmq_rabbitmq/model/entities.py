@@ -18,6 +18,7 @@ from datetime import timedelta
 from typing import Final, Literal
 
 from taskmq.errors import InvalidOption
+from taskmq.model.headers import QUEUE_ABOUT, QUEUE_APP
 from taskmq.model.topology import (
     PARKING,
     UNROUTABLE,
@@ -73,8 +74,6 @@ _UNLIMITED_DELIVERIES: Final = 2**31 - 1
 _HIGHEST_OF_CLASSIC: Final = 4
 _BROKERS_OWN: Final = "amq."
 _OURS: Final = "taskmq."
-_APP: Final = "x-taskmq-app"
-_ABOUT: Final = "x-taskmq-about"
 _LEVELS: Final = frozenset(map(delay.level_name, range(delay.LEVELS)))
 _ABOUT_SHARED: Final[Mapping[str, str]] = {
     PARKING: "messages that are no job, or that no worker knows: `taskmq dlq list taskmq.parking`",
@@ -254,12 +253,12 @@ def described(queue: Queue, app: str = "") -> dict[str, Argument]:
         app: whose queue it is, where it is no queue of all apps; "": not known.
     """
     if not queue.name.startswith(_OURS):
-        return {**queue.arguments, **({_APP: app} if app else {})}
+        return {**queue.arguments, **({QUEUE_APP: app} if app else {})}
     about = _ABOUT_SHARED.get(queue.name)
     if queue.name in _LEVELS:
         wait = f"{timedelta(milliseconds=int(queue.arguments['x-message-ttl']))}"
         about = f"delayed jobs of all apps, each for {wait} (days, hours:minutes:seconds) on its way up"
-    return {**queue.arguments, **({_ABOUT: about} if about else {})}
+    return {**queue.arguments, **({QUEUE_ABOUT: about} if about else {})}
 
 
 def entrance(queue: str) -> str:

@@ -109,6 +109,7 @@ class Server:
             timer.cancel()
 
     async def _travel(self, journey: "_Journey") -> Reply:
+        last: Exception | None = None
         for _ in range(_MOST_REFERRALS):
             if journey.is_given_up:
                 raise TimeoutError
@@ -126,11 +127,16 @@ class Server:
                     error.is_certain = not journey.was_lost
                     raise
                 journey.go_on()
+                last = error
                 continue
             if not isinstance(reply, ResponseError):
                 return reply
+            last = reply
             await self._refer(reply, journey, link)
-        raise StateUnavailable(f"the state {self.address} referred from node to node")
+        raise StateUnavailable(
+            f"the state {self.address} referred from node to node, and none took the call: is a node of the cluster "
+            f"down? The last one: {last}"
+        )
 
     async def _refer(self, error: ResponseError, journey: "_Journey", link: Pipeline) -> None:
         """Prepare the next step after an error that names or allows one."""
