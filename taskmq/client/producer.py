@@ -255,6 +255,6 @@ class Producer:
             root=envelope.root,
             headers=sending.headers,
             priority=None if queue.priorities == "classes" else queue.native_priority(priority),
-            labels=labels_of(envelope.tenant, priority),
+            labels=() if priority is None and envelope.tenant is None else labels_of(envelope.tenant, priority),
         )
         return queue, message
