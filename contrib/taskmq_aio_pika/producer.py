@@ -150,7 +150,7 @@ async def _look_for(channel: AbstractChannel, known: set[str], route: Route, que
 
 def _wire_form(message: Outgoing) -> tuple[Route, Message]:
     """The exchange and key, and the properties that `taskmq_rabbitmq` gives to the same message."""
-    headers: dict[str, object] = {**message.headers, **dict(message.labels)}
+    headers: dict[str, object] = dict(message.headers)
     delay_ms = 0 if message.due is None else message.due - _clock.now_ms()
     route = route_to(message.queue)
     if delay_ms > 0:

@@ -29,7 +29,7 @@ __all__ = [
     "waiting_jobs",
 ]
 
-_FIELDS: Final = tuple(name for name in Outgoing.__struct_fields__ if name not in ("due", "headers", "labels"))
+_FIELDS: Final = tuple(name for name in Outgoing.__struct_fields__ if name not in ("due", "headers"))
 _SHARDS: Final = 100
 
 
@@ -104,7 +104,7 @@ def due_instant(*, delay: Duration | None, eta: datetime | None, now: int) -> in
 def to_waiting(message: Outgoing, *, due: int) -> WaitingMessage:
     """A message to be published, as the state keeps it."""
     facts = {name: getattr(message, name) for name in _FIELDS}
-    return WaitingMessage(**facts, due=due, headers={**message.headers, **dict(message.labels)})
+    return WaitingMessage(**facts, due=due, headers=dict(message.headers))
 
 
 def to_outgoing(message: WaitingMessage) -> Outgoing:

@@ -244,6 +244,11 @@ class Producer:
         envelope = sending.envelope
         queue = self._queues.named(sending.queue)
         priority = envelope.priority
+        headers = sending.headers
+        if priority is not None or envelope.tenant is not None:
+            labels = labels_of(envelope.tenant, priority)
+            # Without others they may be sent in the short way.
+            headers = {**labels, **headers} if headers else labels
         message = Outgoing(
             queue=self.place(queue, envelope),
             body=encode_envelope(envelope, sending.content_type),
@@ -253,8 +258,7 @@ class Producer:
             due=envelope.eta,
             enqueued=envelope.enqueued,
             root=envelope.root,
-            headers=sending.headers,
+            headers=headers,
             priority=None if queue.priorities == "classes" else queue.native_priority(priority),
-            labels=() if priority is None and envelope.tenant is None else labels_of(envelope.tenant, priority),
         )
         return queue, message

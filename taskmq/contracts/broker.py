@@ -28,7 +28,6 @@ import msgspec
 from taskmq.contracts.finding import Finding
 from taskmq.contracts.system_clock import SystemClock
 from taskmq.model.clock import Clock
-from taskmq.model.headers import Labels
 from taskmq.model.topology import ReportQueue, WorkQueue
 
 __all__ = [
@@ -86,8 +85,6 @@ class Outgoing(msgspec.Struct, frozen=True, kw_only=True):
         root: the job that it descends from; shown as the correlation id.
         headers: few and short; the body is the truth, headers are for people and for what happened on the
             way (`x-taskmq-*`).
-        labels: further headers, for people who look at messages at the broker; an adapter for a broker that shows
-            them none leaves them out.
         priority: the broker's own number, for a queue with native priorities; a message that has to wait for its
             time loses it.
     """
@@ -102,7 +99,6 @@ class Outgoing(msgspec.Struct, frozen=True, kw_only=True):
     root: str | None = None
     headers: Mapping[str, HeaderValue] = msgspec.field(default_factory=lambda: _NO_HEADERS)
     priority: int | None = None
-    labels: Labels = ()
 
 
 class Delivery(Protocol):

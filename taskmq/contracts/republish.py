@@ -70,7 +70,10 @@ def copy_message(
         due=due,
         enqueued=None if envelope is None else envelope.enqueued,
         root=None if envelope is None else envelope.root,
-        headers={**copied_headers(original.headers, keeps=keeps), **headers},
+        headers={
+            **({} if envelope is None else header.labels_of(envelope.tenant, envelope.priority)),
+            **copied_headers(original.headers, keeps=keeps),
+            **headers,
+        },
         priority=priority,
-        labels=() if envelope is None else header.labels_of(envelope.tenant, envelope.priority),
     )

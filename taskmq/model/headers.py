@@ -113,10 +113,11 @@ QUEUE_APP: Final = f"{OWN}app"
 QUEUE_ABOUT: Final = f"{OWN}about"
 """Argument of a queue of all apps: what it holds, for people in the console."""
 
-Labels = tuple[tuple[str, str | int], ...]
-"""Headers that are the same on many messages: names and values."""
-
 _LONGEST: Final = 128
+
+
+class Labels(dict[str, str | int]):
+    """Headers that are the same on many messages; never changed."""
 
 
 def labels_of(tenant: str | None, priority: int | None) -> Labels:
@@ -126,11 +127,9 @@ def labels_of(tenant: str | None, priority: int | None) -> Labels:
         tenant: of the job; a longer one than taskmq takes is cut, and "" is none.
         priority: of the job; the middle one, and one that taskmq does not take, are left out.
     """
-    if not tenant and priority is None:
-        return ()
-    labels: list[tuple[str, str | int]] = []
+    labels = Labels()
     if tenant:
-        labels.append((TENANT, tenant[:_LONGEST]))
+        labels[TENANT] = tenant[:_LONGEST]
     if priority is not None and priority != MIDDLE_PRIORITY and 0 <= priority <= 9:
-        labels.append((JOB_PRIORITY, priority))
-    return tuple(labels)
+        labels[JOB_PRIORITY] = priority
+    return labels

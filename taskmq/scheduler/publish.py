@@ -289,7 +289,7 @@ class InvitationPublisher:
             job_id=public_name(job),
             task=job.task,
             enqueued=submitted_at(job.id),
-            labels=labels_of(job.tenant, job.priority),
+            headers=labels_of(job.tenant, job.priority),
         )
 
     def _pause_queue(self, queue: str, reason: SendError) -> None:

@@ -94,6 +94,7 @@ _SLEEPING: Final[dict[str, dict[str, set[str]]]] = {
             "test_order_is_kept_over_a_cut",
         },
         "integration/test_rabbitmq_watchdog.py": {"test_a_busy_consumer_is_left_alone"},
+        "integration/test_redis_cluster.py": {"test_what_the_loss_of_a_node_costs_is_counted"},
         "integration/test_redis_sentinel.py": {"test_what_a_failover_loses_is_counted_and_writing_goes_on"},
         "unit/client/test_bulk.py": {"test_a_slow_maker_s_calls_are_confirmed_meanwhile"},
         "unit/worker/border_kit.py": {"_keep_moving"},

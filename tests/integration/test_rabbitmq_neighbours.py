@@ -2,7 +2,7 @@
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 from urllib.parse import quote, urlsplit
@@ -16,7 +16,7 @@ from tests.integration.raw_rabbitmq import Raw
 from tests.servers import RabbitMQ
 from tests.servers.waiting import until
 
-pytestmark = [pytest.mark.rabbitmq, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.rabbitmq, pytest.mark.real_time, pytest.mark.timeout(180)]
 
 _PLUGINS = ("rabbitmq_shovel", "rabbitmq_shovel_management", "rabbitmq_federation", "rabbitmq_federation_management")
 
@@ -76,149 +76,127 @@ def there(node: RabbitMQ) -> Iterator[Place]:
     node.delete_vhost(place.url)
 
 
-def run(main: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    asyncio.run(main())
-
-
 async def findings_of(app: TaskMQ) -> list[str]:
     broker = app.sessions.current().broker
     assert isinstance(broker, RabbitMQBroker)
     return [f"{each.about}: {each.finding}" for each in await broker.diagnose({WorkQueue("orders"): 1.0})]
 
 
-def test_a_tap_under_a_queue_s_name_hides_that_the_queue_has_gone(here: Place) -> None:
-    async def main() -> None:
-        async with here.open() as app:
-            with Raw(here.url) as raw:
-                raw.channel.queue_declare("tap", durable=True)
-                raw.channel.queue_bind("tap", "taskmq", "orders")
-                await app.tasks["charge"].asend("seen")
-                assert (raw.ready("orders"), raw.ready("tap")) == (1, 1)
-                found = await findings_of(app)
-                raw.channel.queue_delete("orders")
+async def test_a_tap_under_a_queue_s_name_hides_that_the_queue_has_gone(here: Place) -> None:
+    async with here.open() as app:
+        with Raw(here.url) as raw:
+            raw.channel.queue_declare("tap", durable=True)
+            raw.channel.queue_bind("tap", "taskmq", "orders")
+            await app.tasks["charge"].asend("seen")
+            assert (raw.ready("orders"), raw.ready("tap")) == (1, 1)
+            found = await findings_of(app)
+            raw.channel.queue_delete("orders")
 
-                # A confirm, and no return: RabbitMQ has routed it, to the tap alone.
-                await app.tasks["charge"].asend("lost")
+            # A confirm, and no return: RabbitMQ has routed it, to the tap alone.
+            await app.tasks["charge"].asend("lost")
 
-                assert raw.ready("tap") == 2
-            assert any("taskmq -> tap [orders]" in finding for finding in found), found
-
-    run(main)
+            assert raw.ready("tap") == 2
+        assert any("taskmq -> tap [orders]" in finding for finding in found), found
 
 
-def test_the_firehose_shows_each_job_and_hides_no_queue_that_has_gone(here: Place) -> None:
-    async def main() -> None:
-        async with here.open() as app:
-            with Raw(here.url) as raw:
-                await here.http("PUT", "vhosts/{vhost}", {"tracing": True})
-                raw.channel.queue_declare("seen", durable=True)
-                raw.channel.queue_bind("seen", "amq.rabbitmq.trace", "publish.taskmq")
-                await app.tasks["charge"].asend("one")
+async def test_the_firehose_shows_each_job_and_hides_no_queue_that_has_gone(here: Place) -> None:
+    async with here.open() as app:
+        with Raw(here.url) as raw:
+            await here.http("PUT", "vhosts/{vhost}", {"tracing": True})
+            raw.channel.queue_declare("seen", durable=True)
+            raw.channel.queue_bind("seen", "amq.rabbitmq.trace", "publish.taskmq")
+            await app.tasks["charge"].asend("one")
 
-                copy = raw.take("seen")
+            copy = raw.take("seen")
 
-                assert copy.properties.headers["routing_keys"] == ["orders"]
-                assert copy.properties.headers["properties"]["type"] == "charge"
-                assert not any("seen" in finding for finding in await findings_of(app))
-                raw.channel.queue_delete("orders")
+            assert copy.properties.headers["routing_keys"] == ["orders"]
+            assert copy.properties.headers["properties"]["type"] == "charge"
+            assert not any("seen" in finding for finding in await findings_of(app))
+            raw.channel.queue_delete("orders")
 
-                # It comes back, so the queue is declared again for it.
-                await app.tasks["charge"].asend("two")
+            # It comes back, so the queue is declared again for it.
+            await app.tasks["charge"].asend("two")
 
-                assert raw.ready("orders") == 1
-
-    run(main)
+            assert raw.ready("orders") == 1
 
 
-def test_an_exchange_of_one_s_own_before_taskmq_copies_what_others_send(here: Place) -> None:
-    async def main() -> None:
-        async with here.open() as app:
-            with Raw(here.url) as raw:
-                raw.channel.exchange_declare("shop.in", "fanout", durable=True)
-                raw.channel.queue_declare("copies", durable=True)
-                raw.channel.queue_bind("copies", "shop.in")
-                raw.channel.exchange_bind("taskmq", "shop.in")
-                raw.publish("shop.in", "orders", b'{"task": "charge", "args": ["foreign"]}')
-                await here.run_until(app, "foreign")
-                assert raw.ready("copies") == 1
-                assert not any("binding that is not" in finding for finding in await findings_of(app))
-
-    run(main)
+async def test_an_exchange_of_one_s_own_before_taskmq_copies_what_others_send(here: Place) -> None:
+    async with here.open() as app:
+        with Raw(here.url) as raw:
+            raw.channel.exchange_declare("shop.in", "fanout", durable=True)
+            raw.channel.queue_declare("copies", durable=True)
+            raw.channel.queue_bind("copies", "shop.in")
+            raw.channel.exchange_bind("taskmq", "shop.in")
+            raw.publish("shop.in", "orders", b'{"task": "charge", "args": ["foreign"]}')
+            await here.run_until(app, "foreign")
+            assert raw.ready("copies") == 1
+            assert not any("binding that is not" in finding for finding in await findings_of(app))
 
 
-def test_a_shovel_takes_jobs_to_the_workers_of_another_broker(here: Place, there: Place) -> None:
-    async def main() -> None:
-        async with here.open() as sender, there.open() as receiver:
-            job = await sender.tasks["charge"].options(tenant="north").asend("shovelled")
-            shovel = {
-                "src-protocol": "amqp091",
-                "src-uri": here.url,
-                "src-queue": "orders",
-                "dest-protocol": "amqp091",
-                "dest-uri": there.url,
-                "dest-exchange": "taskmq",
-                "dest-exchange-key": "orders",
-                "ack-mode": "on-confirm",
-            }
-            await here.http("PUT", "parameters/shovel/{vhost}/away", {"value": shovel})
-            with Raw(there.url) as raw:
-                await until(lambda: raw.ready("orders") == 1)
-                message = raw.get("orders")
-                assert message is not None
-                assert message.properties.message_id == job.id
-                assert message.properties.headers["x-taskmq-tenant"] == "north"
-                raw.channel.basic_nack(message.tag)
-            await there.run_until(receiver, "shovelled")
-            assert here.ran == []
-
-    run(main)
+async def test_a_shovel_takes_jobs_to_the_workers_of_another_broker(here: Place, there: Place) -> None:
+    async with here.open() as sender, there.open() as receiver:
+        job = await sender.tasks["charge"].options(tenant="north").asend("shovelled")
+        shovel = {
+            "src-protocol": "amqp091",
+            "src-uri": here.url,
+            "src-queue": "orders",
+            "dest-protocol": "amqp091",
+            "dest-uri": there.url,
+            "dest-exchange": "taskmq",
+            "dest-exchange-key": "orders",
+            "ack-mode": "on-confirm",
+        }
+        await here.http("PUT", "parameters/shovel/{vhost}/away", {"value": shovel})
+        with Raw(there.url) as raw:
+            await until(lambda: raw.ready("orders") == 1)
+            message = raw.get("orders")
+            assert message is not None
+            assert message.properties.message_id == job.id
+            assert message.properties.headers["x-taskmq-tenant"] == "north"
+            raw.channel.basic_nack(message.tag)
+        await there.run_until(receiver, "shovelled")
+        assert here.ran == []
 
 
-def test_a_federated_queue_gives_a_job_to_one_of_two_places(here: Place, there: Place) -> None:
-    async def main() -> None:
-        async with AsyncExitStack() as stack:
-            sender, receiver = (
-                await stack.enter_async_context(here.open()),
-                await stack.enter_async_context(there.open()),
-            )
-            upstream = {"uri": here.url, "queue": "orders"}
-            await there.http("PUT", "parameters/federation-upstream/{vhost}/here", {"value": upstream})
-            policy = {"pattern": "^orders$", "definition": {"federation-upstream-set": "all"}, "apply-to": "queues"}
-            await there.http("PUT", "policies/{vhost}/federated", policy)
-            for number in range(5):
-                await sender.tasks["charge"].asend(f"job {number}")
+async def test_a_federated_queue_gives_a_job_to_one_of_two_places(here: Place, there: Place) -> None:
+    async with AsyncExitStack() as stack:
+        sender, receiver = (
+            await stack.enter_async_context(here.open()),
+            await stack.enter_async_context(there.open()),
+        )
+        upstream = {"uri": here.url, "queue": "orders"}
+        await there.http("PUT", "parameters/federation-upstream/{vhost}/here", {"value": upstream})
+        policy = {"pattern": "^orders$", "definition": {"federation-upstream-set": "all"}, "apply-to": "queues"}
+        await there.http("PUT", "policies/{vhost}/federated", policy)
+        for number in range(5):
+            await sender.tasks["charge"].asend(f"job {number}")
 
-            # No worker is here, so they go to where one is.
-            working = asyncio.create_task(Worker(receiver, WorkerConfig()).run())
-            await until(lambda: len(there.ran) == 5)
-            working.cancel()
-            await asyncio.wait({working})
+        # No worker is here, so they go to where one is.
+        working = asyncio.create_task(Worker(receiver, WorkerConfig()).run())
+        await until(lambda: len(there.ran) == 5)
+        working.cancel()
+        await asyncio.wait({working})
 
-            assert (here.ran, sorted(there.ran)) == ([], [f"job {number}" for number in range(5)])
-
-    run(main)
+        assert (here.ran, sorted(there.ran)) == ([], [f"job {number}" for number in range(5)])
 
 
-def test_a_federated_exchange_runs_each_job_in_both_places(here: Place, there: Place) -> None:
-    async def main() -> None:
-        async with here.open() as sender, there.open() as receiver:
-            await there.http("PUT", "parameters/federation-upstream/{vhost}/here", {"value": {"uri": here.url}})
-            policy = {
-                "pattern": "^taskmq$",
-                "definition": {"federation-upstream-set": "all"},
-                "apply-to": "exchanges",
-            }
-            await there.http("PUT", "policies/{vhost}/federated", policy)
+async def test_a_federated_exchange_runs_each_job_in_both_places(here: Place, there: Place) -> None:
+    async with here.open() as sender, there.open() as receiver:
+        await there.http("PUT", "parameters/federation-upstream/{vhost}/here", {"value": {"uri": here.url}})
+        policy = {
+            "pattern": "^taskmq$",
+            "definition": {"federation-upstream-set": "all"},
+            "apply-to": "exchanges",
+        }
+        await there.http("PUT", "policies/{vhost}/federated", policy)
 
-            async def is_linked() -> bool:
-                links = await there.http("GET", "federation-links/{vhost}")
-                return [link.get("status") for link in links] == ["running"]
+        async def is_linked() -> bool:
+            links = await there.http("GET", "federation-links/{vhost}")
+            return [link.get("status") for link in links] == ["running"]
 
-            while not await is_linked():
-                await asyncio.sleep(0.1)
-            await sender.tasks["charge"].asend("twice")
+        await until(is_linked)
+        await sender.tasks["charge"].asend("twice")
 
-            await here.run_until(sender, "twice")
-            await there.run_until(receiver, "twice")
-
-    run(main)
+        await here.run_until(sender, "twice")
+        await there.run_until(receiver, "twice")
+        assert here.ran == there.ran == ["twice"]

@@ -4,6 +4,7 @@ import asyncio
 import itertools
 from collections.abc import Iterator
 from contextlib import suppress
+from datetime import timedelta
 
 import pytest
 from redis.crc import key_slot
@@ -14,6 +15,8 @@ from tests.coroutines import run_by
 from tests.integration.redis_case import opened, record, run
 from tests.servers.redis_cluster import SHARE, RedisCluster
 from tests.servers.waiting import until
+
+_PATIENCE = timedelta(seconds=30)
 
 
 @pytest.fixture
@@ -59,11 +62,14 @@ async def test_without_a_replica_each_call_fails_in_time_until_the_node_is_back(
 
 async def _put_at_last(state: RedisState, job: str) -> None:
     """Store a result as workers do: again and again until the state answers."""
-    while True:
+
+    async def is_stored() -> bool:
         with suppress(StateUnavailable):
             await state.results.put(record(job), ttl=60)
-            return
-        await asyncio.sleep(0.05)
+            return True
+        return False
+
+    await until(is_stored, within=_PATIENCE)
 
 
 @pytest.mark.campaign

@@ -16,9 +16,8 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
-from taskmq.contracts.broker import HeaderValue
+from taskmq.contracts.broker import HeaderValue, Outgoing
 from taskmq.contracts.loggers import contained
-from taskmq.model.headers import Labels
 from taskmq_rabbitmq.amqp.ack_batch import AckBatch
 from taskmq_rabbitmq.amqp.direct_socket import DirectSocket
 from taskmq_rabbitmq.amqp.frames import (
@@ -61,8 +60,8 @@ __all__ = [
     "headers_of",
 ]
 
-TemplateKey = tuple[str, str, str, int | None, Labels]
-"""Queue, task, content type, priority and labels."""
+TemplateKey = tuple[object, ...]
+"""Queue, task, content type, priority, and each label."""
 
 _log = contained(__name__)
 _RECEIVE_BYTES: Final = 2**16
@@ -215,13 +214,21 @@ class AmqpChannel(PikaChannel):
         self.is_live = connection_state == self.OPEN
 
     def template(
-        self, key: TemplateKey, lane: "AmqpConnection", *, route: tuple[str, str], sequence: str, kind: str
+        self,
+        key: TemplateKey,
+        lane: "AmqpConnection",
+        message: Outgoing,
+        *,
+        route: tuple[str, str],
+        sequence: str,
+        kind: str,
     ) -> PublishTemplate:
         """Make a template, and keep it in `templates`.
 
         Args:
-            key: queue, task, content type, priority and labels.
+            key: where it is kept.
             lane: the channel's own.
+            message: the first one of its kind.
             route: exchange and routing key that lead to the queue.
             sequence: the header that takes a message's number.
             kind: the task, as short as it has to be.
@@ -229,8 +236,8 @@ class AmqpChannel(PikaChannel):
         Raises:
             WireError: a value has no form on the wire.
         """
-        _, _, content_type, priority, labels = key
         exchange, routing_key = route
+        content_type = message.content_type
         head = PublishTemplate(
             self.channel_number,
             exchange,
@@ -238,10 +245,10 @@ class AmqpChannel(PikaChannel):
             content_type=content_type,
             content_encoding="utf-8" if content_type == _JSON else None,
             sequence=sequence,
-            labels=labels,
+            labels=message.headers,
             kind=kind,
             app_id=_APP_ID,
-            priority=priority,
+            priority=message.priority,
             frame_max=lane.params.frame_max,
         )
         if not 0 < len(self.templates) < _MOST_TEMPLATES:

@@ -6,9 +6,10 @@ to `wire.publish_frames`; where it fits, the bytes are the same.
 """
 
 import struct
+from collections.abc import Mapping
 from typing import Final
 
-from taskmq.model.headers import Labels
+from taskmq.contracts.broker import HeaderValue
 from taskmq_rabbitmq.amqp.frames import properties_bytes, publish_frames
 
 __all__ = ["ID_LENGTH", "PublishTemplate"]
@@ -57,7 +58,7 @@ class PublishTemplate:
         content_type: str,
         content_encoding: str | None,
         sequence: str,
-        labels: Labels,
+        labels: Mapping[str, HeaderValue],
         kind: str,
         app_id: str,
         priority: int | None,
@@ -67,7 +68,7 @@ class PublishTemplate:
         properties = properties_bytes(
             content_type=content_type,
             content_encoding=content_encoding,
-            headers={sequence: 0, **dict(labels)},
+            headers={sequence: 0, **labels},
             correlation_id=_ID,
             message_id=_ID,
             timestamp=0,

@@ -10,9 +10,9 @@ import msgspec
 
 from taskmq.contracts.broker import HeaderValue, Outgoing
 from taskmq.model.envelope import JSON
-from taskmq.model.headers import ETA, REPUBLISHED, SEQUENCE
+from taskmq.model.headers import ETA, REPUBLISHED, SEQUENCE, Labels
 from taskmq.model.units import instant_text
-from taskmq_rabbitmq.amqp.fast_connection import AmqpChannel
+from taskmq_rabbitmq.amqp.fast_connection import AmqpChannel, TemplateKey
 from taskmq_rabbitmq.amqp.pika_types import BasicProperties
 from taskmq_rabbitmq.model import delay_ladder as delay
 from taskmq_rabbitmq.model.routes import PROVEN, route_to
@@ -121,7 +121,6 @@ def transmit(raw: AmqpChannel, pending: Pending, *, sequence: int, delay_ms: int
     headers: dict[str, HeaderValue | list[str]] = {SEQUENCE: sequence}
     if message.headers:
         headers.update((name, value) for name, value in message.headers.items() if name not in _OURS)
-    headers.update(message.labels)
     if pending.written:
         headers[REPUBLISHED] = 1
     if delay_ms > 0:
@@ -153,15 +152,20 @@ def transmit_at_once(raw: AmqpChannel, pending: Pending, sequence: int) -> bool:
     """`transmit` for a job that does not wait, if it is like most; else False, and nothing was written."""
     message = pending.message
     enqueued, lane = message.enqueued, raw.lane
-    if lane is None or enqueued is None or pending.written or message.headers:
+    if lane is None or enqueued is None or pending.written:
         return False
-    key = (message.queue, message.task, message.content_type, message.priority, message.labels)
+    key: TemplateKey = (message.queue, message.task, message.content_type, message.priority)
+    labels = message.headers
+    if labels:
+        if not isinstance(labels, Labels):
+            return False
+        key = (*key, *labels.items())
     head = raw.templates.get(key)
     if head is None:
         route = route_to(message.queue)
         if route.exchange not in PROVEN:
             return False
-        head = raw.template(key, lane, route=route, sequence=SEQUENCE, kind=_short(message.task))
+        head = raw.template(key, lane, message, route=route, sequence=SEQUENCE, kind=_short(message.task))
     job_id = message.job_id.encode()
     root = message.root.encode() if message.root else job_id
     frames = head.frames(sequence, root, job_id, enqueued // 1000, message.body)

@@ -1,20 +1,22 @@
 import pytest
 
-from taskmq.model.headers import Labels, labels_of
+from taskmq.model.headers import labels_of
 
 
 @pytest.mark.parametrize(
     ("tenant", "priority", "labels"),
     [
-        (None, None, ()),
-        ("", 4, ()),
-        ("north", None, (("x-taskmq-tenant", "north"),)),
-        (None, 9, (("x-taskmq-job-priority", 9),)),
-        ("north", 0, (("x-taskmq-tenant", "north"), ("x-taskmq-job-priority", 0))),
-        (None, 10, ()),
-        (None, -1, ()),
-        ("n" * 1000, None, (("x-taskmq-tenant", "n" * 128),)),
+        (None, None, {}),
+        ("", 4, {}),
+        ("north", None, {"x-taskmq-tenant": "north"}),
+        (None, 9, {"x-taskmq-job-priority": 9}),
+        ("north", 0, {"x-taskmq-tenant": "north", "x-taskmq-job-priority": 0}),
+        (None, 10, {}),
+        (None, -1, {}),
+        ("n" * 1000, None, {"x-taskmq-tenant": "n" * 128}),
     ],
 )
-def test_only_what_tells_jobs_apart_is_a_label(tenant: str | None, priority: int | None, labels: Labels) -> None:
+def test_only_what_tells_jobs_apart_is_a_label(
+    tenant: str | None, priority: int | None, labels: dict[str, str | int]
+) -> None:
     assert labels_of(tenant, priority) == labels

@@ -1,14 +1,15 @@
 import struct
+from collections.abc import Mapping
 
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from taskmq.model.headers import Labels
 from taskmq_rabbitmq.amqp.frames import WireError, properties_bytes, publish_frames
 from taskmq_rabbitmq.amqp.publish_template import ID_LENGTH, PublishTemplate
 
 FRAME_MAX = 4096
+NO_LABELS: Mapping[str, str | int] = {}
 
 short = st.text(max_size=40).filter(lambda text: len(text.encode()) <= 255)
 ids = st.text("0123456789abcdef-", min_size=ID_LENGTH, max_size=ID_LENGTH)
@@ -21,7 +22,7 @@ def template(
     content_type: str = "application/json",
     content_encoding: str | None = "utf-8",
     sequence: str = "x-taskmq-pub",
-    labels: Labels = (),
+    labels: Mapping[str, str | int] = NO_LABELS,
     kind: str = "shop.pay",
     priority: int | None = None,
 ) -> PublishTemplate:
@@ -46,7 +47,7 @@ def template(
     content_type=short,
     content_encoding=st.none() | short,
     sequence=short,
-    labels=st.lists(st.tuples(short, short | st.integers(0, 2**62)), max_size=3).map(tuple),
+    labels=st.dictionaries(short, short | st.integers(0, 2**62), max_size=3),
     kind=short,
     priority=st.none() | st.integers(0, 9),
     number=st.integers(1, 2**62),
@@ -61,7 +62,7 @@ def test_the_frames_are_those_that_are_made_in_the_long_way(
     content_type: str,
     content_encoding: str | None,
     sequence: str,
-    labels: Labels,
+    labels: Mapping[str, str | int],
     kind: str,
     priority: int | None,
     number: int,
@@ -70,7 +71,7 @@ def test_the_frames_are_those_that_are_made_in_the_long_way(
     seconds: int,
     body: bytes,
 ) -> None:
-    assume(sequence not in dict(labels))
+    assume(sequence not in labels)
     head = template(
         exchange=exchange,
         queue=queue,
@@ -84,7 +85,7 @@ def test_the_frames_are_those_that_are_made_in_the_long_way(
     properties = properties_bytes(
         content_type=content_type,
         content_encoding=content_encoding,
-        headers={sequence: number, **dict(labels)},
+        headers={sequence: number, **labels},
         correlation_id=root,
         message_id=job_id,
         timestamp=seconds,
