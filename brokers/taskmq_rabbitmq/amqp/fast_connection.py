@@ -393,6 +393,7 @@ class AmqpConnection(PikaConnection):
         self._loop = loop
         self._outbox: list[bytes | _AckFlush] = []
         self._is_fast = wire == "fast" and all(hasattr(PikaConnection, hook) for hook in _HOOKS)
+        self._has_been_heard = False
         self._is_reading = False
         self._is_due = False
         self._many = _MANY
@@ -457,12 +458,11 @@ class AmqpConnection(PikaConnection):
     def _create_heartbeat_checker(self) -> Heartbeats | None:
         return Heartbeats(self, self.params.heartbeat) if self.params.heartbeat else None
 
-    def _on_stream_connected(self) -> None:
-        detect_resets(self._transport)
-        super()._on_stream_connected()
-
     def _on_data_available(self, data_in: bytes) -> None:
         if not self._is_reading:
+            if not self._has_been_heard:
+                self._has_been_heard = True
+                detect_resets(self._transport)
             # Until it is open pika reads alone; the change happens where no frame is cut in two.
             if not (self._is_fast and self.is_open and not self._frame_buffer):
                 super()._on_data_available(data_in)

@@ -1,7 +1,19 @@
 """The border with pika: the part of it that is used here, with types.
 
 pika carries no type information that checkers may rely on, so what is used is declared here. What is changed in
-it stands in `lane`.
+it stands in `fast_connection`. These names are private to pika, so its minor version is pinned; that each of them is
+there is tested by `tests/unit/rabbitmq/amqp/test_pika_types.py`, on the newest pika that there is, 1.4.4:
+
+- connection, for the fast wire: `_output_marshaled_frames`, `_on_data_available`, `_frame_buffer`, `_transport`; for
+  both wires: `_create_channel`, `_create_heartbeat_checker`, `_on_connection_workflow_done`, `_terminate_stream`,
+  `_error`. Noticed by `tests/conformance/test_rabbitmq.py`, which runs on both wires, and by
+  `tests/integration/test_rabbitmq_outages.py`.
+- channel: `_consumers`, `_set_state`, `_on_deliver`. Noticed by `tests/integration/test_rabbitmq_recovery.py`.
+- socket without TLS: `_sock`, `_protocol`, `_consume`, `_tx_buffers`, `_state`, `_STATE_ACTIVE`, and with it
+  `_MAX_RECV_BYTES`. Noticed by `tests/unit/rabbitmq/amqp/test_direct_socket.py`; without them bytes go pika's way.
+- heartbeats: `_connection`, `_timeout`, `_send_interval`, `_send_timer`, `_start_send_timer`, `_start_check_timer`,
+  and the connection's `_adapter_remove_timeout`. Noticed by `tests/integration/test_rabbitmq_held_up.py`.
+- names of hosts: `_schedule_and_wrap_in_io_ref`. Noticed by `tests/unit/rabbitmq/amqp/test_resolver.py`.
 """
 
 import asyncio
@@ -211,7 +223,6 @@ if TYPE_CHECKING:
             self, channel_number: int, on_open_callback: Callable[[PikaChannel], None] | None
         ) -> PikaChannel: ...
         def _output_marshaled_frames(self, marshaled_frames: Sequence[bytes]) -> None: ...
-        def _on_stream_connected(self) -> None: ...
         def _on_data_available(self, data_in: bytes) -> None: ...
         def _on_connection_workflow_done(self, conn_or_exc: object) -> None: ...
         def _terminate_stream(self, error: Exception | None) -> None: ...

@@ -1,0 +1,56 @@
+"""What is private to pika and used here all the same: each name is there, and each is listed."""
+
+import ast
+import inspect
+import re
+from pathlib import Path
+
+import pika  # type: ignore[import-untyped]
+import pytest
+
+from taskmq_rabbitmq.amqp import pika_types
+
+_CLASSES = ("PikaConnection", "PikaChannel", "PlainTransport", "HeartbeatChecker", "IOServices")
+# The protocol of pika's sockets, which the one without TLS fulfils.
+_SAME = {"Transport": "PlainTransport"}
+
+
+def _declared() -> dict[str, set[str]]:
+    """Return the private names that the module declares, by class."""
+    tree = ast.parse(Path(inspect.getfile(pika_types)).read_text())
+    found: dict[str, set[str]] = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ClassDef):
+            names = {
+                each.name if isinstance(each, ast.FunctionDef) else ast.unparse(each.target)
+                for each in node.body
+                if isinstance(each, ast.FunctionDef | ast.AnnAssign)
+            }
+            private = {name for name in names if name.startswith("_") and not name.startswith("__")}
+            if private:
+                found.setdefault(_SAME.get(node.name, node.name), set()).update(private)
+    return found
+
+
+def test_each_class_of_pika_with_private_names_is_looked_at() -> None:
+    assert _declared().keys() == set(_CLASSES)
+
+
+@pytest.mark.parametrize("name", _CLASSES)
+def test_each_private_name_is_in_the_pika_that_is_installed(name: str) -> None:
+    kind = getattr(pika_types, name)
+    source = "".join(inspect.getsource(each) for each in kind.__mro__ if each.__module__.startswith("pika"))
+
+    missing = {
+        each
+        for each in _declared()[name]
+        if not hasattr(kind, each) and re.search(rf"self\.{each}\b[^=\n]*=", source) is None
+    }
+
+    assert missing == set(), f"pika {pika.__version__}"
+
+
+def test_the_module_lists_them_all() -> None:
+    listed = set(re.findall(r"`(_\w+)`", inspect.getdoc(pika_types) or ""))
+
+    assert listed == set().union(*_declared().values())
