@@ -15,10 +15,13 @@ import pytest
 
 from taskmq.contracts.broker import BrokerOptions
 from taskmq.errors import Unroutable
-from taskmq.model.topology import UNROUTABLE, WorkQueue, dead_letter_queue
+from taskmq.model.envelope import Invitation
+from taskmq.model.jobs.reports import Report
+from taskmq.model.topology import UNROUTABLE, ReportQueue, WorkQueue, dead_letter_queue
 from taskmq.testing.broker_suite import message
 from taskmq.testing.broker_suite.case import Inbox
 from taskmq.testing.runner import case, eventually, raises
+from taskmq.worker.settlement.reports import ReportSender
 from taskmq_rabbitmq.broker import RabbitMQBroker
 from taskmq_rabbitmq.model.entities import (
     Binding,
@@ -49,6 +52,8 @@ def _levels(entity: Entity) -> set[str]:
 
 DECLARED = [*shared(), *events(), *ladder(), *work_queue(WORK)]
 DELETED = [entity for entity in DECLARED if _levels(entity) <= LEVELS]
+_REPORTS = "taskmq.reports.shop.0"
+_REPORTED = Binding("taskmq.reports", _REPORTS, _REPORTS)
 PAGE = Path(__file__).parents[2] / "docs" / "rabbitmq.md"
 
 
@@ -220,6 +225,22 @@ class TestWithoutWatch(DeletedCase):
         await producer.publish(message("orders.jobs", "invitation"), timeout=20)
 
         await self.expect_ready(producer, "orders.jobs", 1)
+
+    @pytest.mark.parametrize("entity", [Exchange("taskmq.reports", "direct"), _REPORTED], ids=_name)
+    def test_the_next_report_mends_the_way_to_its_queue(self, entity: Entity) -> None:
+        self.run(partial(self._expect_report_after, entity))
+
+    async def _expect_report_after(self, entity: Entity) -> None:
+        worker, _ = await self.start()
+        await self.broker().declare_reports([ReportQueue(_REPORTS, letters_of=("orders.jobs",))])
+        sender = ReportSender(worker, worker="w", timeout=10, stopping=asyncio.Event())
+        invitation = Invitation(id="job", token=1, reports=_REPORTS)
+        assert await sender.send(invitation, Report(id="job", token=1, kind="started"))
+        await self.delete(entity)
+
+        assert await sender.send(invitation, Report(id="job", token=1, kind="succeeded"))
+
+        await self.expect_ready(worker, _REPORTS, 2)
 
     @case
     async def test_the_next_letter_mends_the_exchange_of_letters(self) -> None:
