@@ -110,9 +110,6 @@ class JobPlan(CallPlan, frozen=True, kw_only=True):
     connection: Any = None
 
 
-_NO_JOB_PLAN: Final = JobPlan()
-
-
 @overload
 def plan_job(base: JobPlan, options: Mapping[str, Any], *, task: str) -> JobPlan: ...
 @overload
@@ -151,15 +148,17 @@ def submission_of(plan: CallPlan, *, compared: tuple[msgspec.Raw, msgspec.Raw] |
             f"task {task}: headers= are of a message, and this call goes to the store: say meta=, which travels with "
             "the job"
         )
-    of_job = plan if isinstance(plan, JobPlan) else _NO_JOB_PLAN
+    asked = (plan.delay, plan.eta, plan.expires, plan.expires_at)
+    if not isinstance(plan, JobPlan):
+        return Submission(job_id=plan.job_id, asked=asked, compared=compared)
     return Submission(
         job_id=plan.job_id,
-        asked=(plan.delay, plan.eta, plan.expires, plan.expires_at),
+        asked=asked,
         compared=compared,
-        detail=of_job.detail,
-        held=of_job.held,
-        depends_on=of_job.depends_on,
-        connection=of_job.connection,
+        detail=plan.detail,
+        held=plan.held,
+        depends_on=plan.depends_on,
+        connection=plan.connection,
     )
 
 
