@@ -72,6 +72,7 @@ _CHANGES = {
     ("store archive", "archive", "--prune"): ("store.prune", ""),
     ("store rotate-key",): ("store.rotate_key", None),
     ("topology apply",): ("topology.apply", "images"),
+    ("topology isolate", "acme"): ("topology.isolate", "images"),
     ("topology migrate", "images", _YES): ("topology.migrate", "images"),
     ("bulk begin", "hold", "task:none", _YES): ("bulk.begin", None),
     ("alert silence", "1h"): ("alert.silence", None),
