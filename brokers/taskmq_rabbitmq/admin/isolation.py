@@ -90,7 +90,9 @@ async def isolate(
         ManagementRefused: a queue exists there with other properties, or RabbitMQ refuses something else.
         TopologyMismatch: a user of such a name exists, and may do more than this; nothing was changed.
     """
-    users = {user_of(tenant, role): role for role in dict.fromkeys(roles)}
+    users: dict[str, Role] = {}
+    for role in roles:
+        users[user_of(tenant, role)] = role
     known = {user for user in users if await _is_known(management, user, tenant)}
     passwords = {user: secrets.token_urlsafe(_SECRET_BYTES) for user in users if user not in known}
     for step in steps:
