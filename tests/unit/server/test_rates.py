@@ -104,7 +104,7 @@ _COSTLY: dict[str, tuple[str, str, Any, dict[str, str]]] = {
     # By its signature.
     "sendEvent": ("POST", "/events?source=shop", {}, {"Taskmq-Signature": f"t=1,n=a,v1={'0' * 64}"}),
 }
-_FREE = {"getLiveness", "getReadiness", "getOpenApi"}
+_FREE = {"getHealth", "getLiveness", "getReadiness", "getOpenApi"}
 """What is ready at hand, or asked of the store once a second for all."""
 
 
