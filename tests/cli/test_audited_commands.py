@@ -74,6 +74,7 @@ _CHANGES = {
     ("topology apply",): ("topology.apply", "images"),
     ("topology isolate", "acme"): ("topology.isolate", "images"),
     ("topology migrate", "images", _YES): ("topology.migrate", "images"),
+    ("topology isolate", "north"): ("topology.isolate", "images"),
     ("bulk begin", "hold", "task:none", _YES): ("bulk.begin", None),
     ("alert silence", "1h"): ("alert.silence", None),
 }
