@@ -144,8 +144,8 @@ def _compiled(expression: str, parts: list[str], *, both: bool, hash_id: str) ->
     try:
         found = _read(parts, hash_id)
     except _REFUSED as error:
-        said = next(_faults(parts, hash_id), error)
-        raise InvalidOption(f"cron {expression!r} cannot be read: {said}") from error
+        reason = [*_faults(parts, hash_id), error][0]
+        raise InvalidOption(f"cron {expression!r} cannot be read: {reason}") from error
     minutes, hours, days, months, weekdays, *second = found.expanded
     fields = Fields(
         seconds=_bits(second[0], EVERY_MINUTE) if second else 1,

@@ -197,6 +197,19 @@ def test_a_task_that_may_be_lost_is_no_step() -> None:
         (lossy.s()).compile(JSON)
 
 
+def test_a_task_with_unique_jobs_is_no_step() -> None:
+    @app.task(name="single", unique=True)
+    def single() -> None: ...
+
+    with pytest.raises(InvalidOption, match="task single: unique= could leave a step without a job"):
+        single.s().compile(JSON)
+
+
+def test_a_step_does_not_go_to_the_store() -> None:
+    with pytest.raises(InvalidOption, match="steps of workflows go to the broker"):
+        one.s("a").options(lane="store").compile(JSON)
+
+
 def test_the_order_key_of_a_step_is_made_of_arguments_that_are_known() -> None:
     known, given = _calls((lined.s("a") | lined.si("b").options(order_key="k")).compile(JSON))
 
