@@ -174,7 +174,7 @@ def test_what_middleware_changes_is_what_is_sent_in_every_way_of_sending(way: in
         found: Message = message(app, "stamped.p.high")
 
     assert (found.envelope.meta, found.envelope.trace) == ({"a": "b", "stamp": "1"}, "00-1-2-01")
-    assert found.headers == {"x-stamp": 1}
+    assert found.headers == {"x-stamp": 1, "x-taskmq-job-priority": 9}
 
 
 def test_headers_of_one_sending_are_not_those_of_the_next() -> None:

@@ -372,10 +372,10 @@ def test_options_change_the_call_and_not_the_task(app: TaskMQ, clock: FakeClock)
     assert special.envelope.id == special.message_id == "@zen:job-7"
     assert (special.envelope.priority, special.envelope.tenant) == (9, "zen")
     assert special.envelope.meta == {"a": "1", "b": "2"}
-    assert special.headers == {"x": 1}
+    assert special.headers == {"x": 1, "x-taskmq-job-priority": 9, "x-taskmq-tenant": "zen"}
     assert special.envelope.expires == _START + 3_600_000
     assert (usual.envelope.priority, usual.envelope.tenant, usual.envelope.meta) == (None, "acme", {"a": "1"})
-    assert usual.headers == {}
+    assert usual.headers == {"x-taskmq-tenant": "acme"}
 
 
 @pytest.mark.parametrize(

@@ -30,7 +30,7 @@ def _define(app: TaskMQ) -> None:
     @app.task(name="index", queue="later")
     async def index(ended: JobEnded) -> None: ...
 
-    @app.on(job("load", state=["dead", "cancelled"]))
+    @app.on(job("load", state=["failed", "cancelled"]))
     @app.task(name="alarm", queue="alarms")
     async def alarm(context: Context, ended: JobEnded) -> None: ...
 

@@ -35,7 +35,7 @@ def test_a_loop_that_stands_is_told_with_its_stack_and_its_runs_and_when_it_is_o
         watch = LoopMonitor(patience=0.1, running=lambda: ["shop.bill (job 1)", "shop.mail (job 2)"])
         async with watch.watching():
             await asyncio.sleep(0.05)
-            _hold_up(0.7)
+            _hold_up(1.5)
             await asyncio.sleep(0.15)
             assert watch.lag > 0.5
 
