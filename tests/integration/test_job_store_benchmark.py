@@ -26,11 +26,12 @@ _SLOW = {
     "gated": ["behind a gate, 1 jobs", "behind a gate, 10 jobs"],
     "logged": ["logged"],
 }
-_LONG = [pytest.mark.campaign, pytest.mark.timeout(600)]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("names", [_QUICK, pytest.param(_SLOW, marks=_LONG)], ids=["quick", "slow"])
+@pytest.mark.campaign
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("names", [_QUICK, _SLOW], ids=["quick", "slow"])
 def test_every_row_is_measured(
     names: dict[str, list[str]], capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:

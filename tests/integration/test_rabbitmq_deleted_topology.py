@@ -128,7 +128,14 @@ class DeletedCase(RabbitMQCase):
 
 
 class TestDeleted(DeletedCase):
-    @pytest.mark.parametrize("entity", DELETED, ids=_name)
+    # The gate has one level of the ladder: the others are made alike.
+    @pytest.mark.parametrize(
+        "entity",
+        [
+            pytest.param(entity, marks=pytest.mark.campaign if _levels(entity) - {"l02"} else (), id=_name(entity))
+            for entity in DELETED
+        ],
+    )
     def test_it_is_back_and_everything_works(self, entity: Entity) -> None:
         self.run(partial(self._expect_back_and_at_work, entity))
 
