@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any, Literal
 
 import msgspec
-import pytest
 
 from taskmq import TaskMQ
 from taskmq.contracts.broker import QueueStats
@@ -23,14 +22,9 @@ from taskmq.worker.config import WorkerConfig
 from tests.e2e.supervise import Options
 from tests.servers.waiting import eventually
 
-__all__ = ["PATIENCE", "LoneWorker", "Project", "Run", "is_alive", "on_both_brokers", "until"]
+__all__ = ["PATIENCE", "LoneWorker", "Project", "Run", "is_alive", "until"]
 
 PATIENCE = 30.0
-on_both_brokers = pytest.mark.parametrize(
-    "project", ["local", pytest.param("rabbitmq", marks=pytest.mark.rabbitmq)], indirect=True
-)
-"""The gate runs the test on the embedded broker too: one of each theme."""
-
 JOBS = '''
 import asyncio, os, subprocess, sys, time
 from pathlib import Path

@@ -10,7 +10,7 @@ import pytest
 from taskmq.errors import JobCancelled
 from taskmq.model.states import Cancellation, JobState
 from tests.cli.kit import Result, run_here
-from tests.e2e.kit import Project, on_both_brokers, until
+from tests.e2e.kit import Project, until
 
 _GRACE = 0.3
 
@@ -41,7 +41,6 @@ def test_a_running_job_is_stopped_however_it_runs(project: Project) -> None:
     print("cancel to known:", {kind: round(value, 3) for kind, value in seconds.items()})
 
 
-@on_both_brokers
 def test_cancelled_queued_and_delayed_jobs_never_run_also_after_a_restart(project: Project) -> None:
     queued = project.send("quick", 1)
     delayed = project.app.tasks["jobs.quick"].options(delay=1.5).send(2)

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tests.cli.kit import Here, Result
-from tests.e2e.kit import Project, on_both_brokers, until
+from tests.e2e.kit import Project, until
 from tests.servers import StartRabbitMQ
 
 
@@ -107,7 +107,6 @@ def test_the_stacks_of_a_worker_show_the_function_that_is_stuck(project: Project
         project.open(name)
 
 
-@on_both_brokers
 def test_concurrency_is_changed_while_a_worker_runs(project: Project, operator: Operator) -> None:
     project.start(name="one", concurrency=1)
     operator.wait_for_workers("one")

@@ -13,7 +13,7 @@ from collections import Counter
 
 import pytest
 
-from tests.e2e.kit import LoneWorker, Project, on_both_brokers, until
+from tests.e2e.kit import LoneWorker, Project, until
 
 TASKS = int(os.environ.get("TASKMQ_TEST_KILL_TASKS", "2000"))
 PRODUCERS = 2
@@ -32,7 +32,6 @@ for start in range(first, last, 50):
 """
 
 
-@on_both_brokers
 @pytest.mark.slow
 @pytest.mark.timeout(60 + TASKS / 20)
 def test_every_task_runs_although_a_worker_is_killed_every_second(project: Project) -> None:

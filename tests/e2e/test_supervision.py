@@ -15,7 +15,7 @@ import pytest
 
 from taskmq.durable.health import Address
 from taskmq.supervisor.config import RecycleLimits, SupervisorConfig
-from tests.e2e.kit import Project, Run, is_alive, on_both_brokers, until
+from tests.e2e.kit import Project, Run, is_alive, until
 from tests.unit.supervisor.test_systemd import Ear
 
 ANY_PORT = Address()
@@ -386,7 +386,6 @@ def test_more_processes_come_with_more_load_and_go_with_it(project: Project) -> 
     assert project.waiting() == 0
 
 
-@on_both_brokers
 def test_what_waits_in_a_draining_worker_goes_back_and_nobody_is_charged(project: Project) -> None:
     run = project.start(concurrency=1, prefetch=10)
     for number in range(6):

@@ -1,6 +1,6 @@
 """A fork that a task makes of its worker ends where the task does: it runs, settles and acknowledges nothing."""
 
-from tests.e2e.kit import Project, on_both_brokers
+from tests.e2e.kit import Project
 
 JOBS = """
 import asyncio, os, sys
@@ -59,7 +59,6 @@ FORKS = {
 }
 
 
-@on_both_brokers
 def test_a_fork_in_a_task_ends_with_it_and_its_worker_goes_on(project: Project) -> None:
     project.write(JOBS, "forks.py")
     run = project.start("forks:app")

@@ -5,7 +5,7 @@ from typing import Any
 
 from taskmq.model.topology import DEFAULT_QUEUE
 from taskmq.operations.dead_letters import DeadLetter, browse
-from tests.e2e.kit import Project, on_both_brokers, until
+from tests.e2e.kit import Project, until
 
 JOBS = '''
 import asyncio, functools, os
@@ -65,7 +65,6 @@ _WAYS = ("coroutine", "waiting", "thread", "thread_rows", "partial", "process", 
 _NAMES = [f"jobs.{way}{more}" for way in _WAYS for more in ("", "_kept", "_softly")]
 
 
-@on_both_brokers
 def test_a_job_whose_work_was_only_returned_is_a_dead_letter(project: Project) -> None:
     project.write(JOBS)
     for name in (*_NAMES, "jobs.runs"):

@@ -13,7 +13,7 @@ import pytest
 from taskmq.errors import TaskFailed
 from taskmq.worker.child_protocol import ChildSpec
 from taskmq.worker.config import WorkerConfig
-from tests.e2e.kit import Project, is_alive, on_both_brokers, until
+from tests.e2e.kit import Project, is_alive, until
 
 
 def test_a_worker_starts_runs_and_drains_at_the_first_signal(project: Project) -> None:
@@ -156,7 +156,6 @@ def test_the_workers_drain_and_end_when_their_supervisor_is_killed(project: Proj
     assert project.waiting() == 0
 
 
-@on_both_brokers
 def test_a_worker_that_is_killed_is_started_again_and_its_jobs_run_again(project: Project) -> None:
     run = project.start()
     (child,) = run.children
