@@ -48,6 +48,7 @@ def test_a_script_without_yes_takes_nothing_away(home: Path, taskmq: Here, words
     refused = taskmq(*words.split(), *_LINES[words], "--app", "shop:app")
 
     assert refused.err.rstrip().endswith("? Not a terminal: say --yes."), refused.err
+    assert refused.code == 1
 
 
 @pytest.mark.parametrize(("answer", "left"), [("n", ["ci"]), ("", ["ci"]), ("y", [])])

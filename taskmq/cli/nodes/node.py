@@ -5,8 +5,7 @@ from typing import TYPE_CHECKING, Any, Final
 from cyclopts import App
 
 from taskmq.cli.actor import audited
-from taskmq.cli.exits import OK
-from taskmq.cli.output import confirm
+from taskmq.cli.output import confirmed
 from taskmq.cli.server_link import Api, ask, show_record, show_rows, text_of_instant
 from taskmq.model.resources import amounts_text
 
@@ -72,19 +71,16 @@ def resume(node: str, /) -> None:
 
 @app.command
 @audited
-def remove(node: str, /, *, yes: bool = False) -> int:
+@confirmed("Forget node {node} and its allocations?")
+def remove(node: str, /) -> None:
     """Forget a node and end its allocations; one whose workers run comes back.
 
     Parameters
     ----------
     node
         Its name or id.
-    yes
-        Do not ask.
     """
-    if confirm(f"Forget node {node} and its allocations?", yes=yes):
-        _show(ask(lambda api: api.nodes.remove(node)))
-    return OK
+    _show(ask(lambda api: api.nodes.remove(node)))
 
 
 @app.command
