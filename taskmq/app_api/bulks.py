@@ -73,12 +73,12 @@ class AppBulks(AppCalls):
         return _view(await self._bulks.begin(order, key=key or ""))
 
     async def get(self, bulk_id: str) -> BulkOperationView:
-        """How far it is.
+        """Show the progress of a bulk operation.
 
         Raises:
             RequestRefused: `bulk_not_found`: there is none of that id.
         """
-        return _found(bulk_id, await self._bulks.get(bulk_id))
+        return _existing(bulk_id, await self._bulks.get(bulk_id))
 
     async def wait(self, bulk_id: str) -> BulkOperationView:
         """Take part in the operation until it is done, or aborted: also where no scheduler and no server runs."""
@@ -96,7 +96,7 @@ class AppBulks(AppCalls):
         Raises:
             RequestRefused: `bulk_not_found`: there is none of that id.
         """
-        return _found(bulk_id, await self._bulks.abort(bulk_id))
+        return _existing(bulk_id, await self._bulks.abort(bulk_id))
 
     async def page(self, *, limit: int = 50, cursor: str | None = None) -> BulkOperationList:
         """A page of them, the last one first; they are kept for a month after their end."""
@@ -108,7 +108,7 @@ class AppBulks(AppCalls):
         return TenantBulks(self._app, self._caller.tenant, by=self._caller.actor())
 
 
-def _found(bulk_id: str, bulk: Bulk | None) -> BulkOperationView:
+def _existing(bulk_id: str, bulk: Bulk | None) -> BulkOperationView:
     if bulk is None:
         raise RequestRefused(f"there is no bulk operation {bulk_id[:64]!r}", status=404, code="bulk_not_found")
     return _view(bulk)

@@ -14,20 +14,20 @@ __all__ = ["ApiCaller", "AppAccounts", "AppCalls"]
 
 
 class ApiCaller(Protocol):
-    """Who calls, for whom, and what they may: a request's sender, or the person at the command line."""
+    """The sender of a request, or the person at the command line, with their tenant and rights."""
 
     @property
     def tenant(self) -> str | None:
-        """Whose things the call is about: "" those that have no tenant, None everybody's."""
+        """The tenant of the call: "" for things without a tenant, None for those of all tenants."""
         ...
 
     @property
     def name(self) -> str:
-        """What histories call the caller."""
+        """The caller's name in histories."""
         ...
 
     def actor(self, note: str = "") -> Actor:
-        """Who the audit says that did what the call asks for."""
+        """Return the actor that the audit names for the call."""
         ...
 
     async def note_action(

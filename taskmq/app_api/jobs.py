@@ -51,7 +51,7 @@ class AppJobs(AppCalls):
         return JobDetails(**msgspec.structs.asdict(job_view(record, self._jobs.name_of(record))))
 
     async def count(self, filter: str = "") -> JobCount:  # noqa: A002 - the parameter's name in the API
-        """How many jobs fit a filter, exactly up to 10,000."""
+        """Count the jobs that a filter selects, exactly up to 10,000."""
         count = await self._jobs.count(await self._jobs.filter(filter), cap=_COUNTED)
         return JobCount(min(count, _COUNTED), count <= _COUNTED)
 
@@ -159,7 +159,7 @@ class AppJobs(AppCalls):
         return self._changed("cloned", made)
 
     async def history(self, job_id: str) -> Sequence[HistoryView]:
-        """What happened to a job beside the ordinary steps, the earliest first."""
+        """List the events of a job beside its ordinary steps, the oldest first."""
         return rendered(history_view, await self._jobs.history(job_id))
 
     async def attempts(self, job_id: str) -> Sequence[AttemptView]:
@@ -167,7 +167,7 @@ class AppJobs(AppCalls):
         return rendered(attempt_view, await self._jobs.attempts(job_id))
 
     async def explain(self, job_id: str) -> Explanation:
-        """What a job waits for, the most important first; nothing for one that has ended."""
+        """List the reasons why a job waits, the most important first; none for a job that has ended."""
         return await self._jobs.explain(job_id)
 
     async def act(

@@ -22,7 +22,7 @@ class AppNodes(AppCalls):
     """
 
     async def list(self) -> Sequence[HostNodeView]:
-        """All nodes that the store knows, by name, with what is allocated of them."""
+        """List the nodes of the store by name, with their allocated resources."""
         return rendered(_view, await operations.list_nodes(self._app))
 
     async def get(self, name: str) -> HostNodeView:
@@ -49,7 +49,7 @@ class AppNodes(AppCalls):
 
 
 class AppResources(AppCalls):
-    """What is allocated of host nodes, to jobs and by hand."""
+    """Allocations of host nodes, to jobs and by hand."""
 
     async def usage(
         self,

@@ -1,4 +1,4 @@
-"""Whose turn it is, and how much may be submitted: pools, policies of queues, quotas."""
+"""Pools, policies of queues, and quotas."""
 
 from collections.abc import Sequence
 
@@ -82,10 +82,10 @@ class AppPools(AppCalls):
 
 
 class AppQuotas(AppCalls):
-    """What tenants, and users of them, may submit; `*` is each of them."""
+    """Limits on the submissions of tenants and their users; `*` stands for each user."""
 
     async def list(self) -> Sequence[QuotaView]:
-        """All quotas, and what of them is used up since midnight UTC."""
+        """List the quotas, and the part of each that was used since midnight UTC."""
         return rendered(_quota_view, await self._app.pools.aquotas())
 
     async def put(self, tenant: str, body: QuotaBody, *, user: str | None = None) -> QuotaView:

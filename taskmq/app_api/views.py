@@ -1,4 +1,4 @@
-"""How the API shows what is stored: instants, and lists that one bad item does not take away."""
+"""Render stored values for the API: instants, and lists that leave an unreadable item out."""
 
 import logging
 from collections.abc import Callable, Iterable

@@ -23,7 +23,7 @@ class AppWorkflows(AppCalls):
     """Workflows, by their ids. Calls raise `FlowNotFound`; changes `NotPermitted` for tasks that are not allowed."""
 
     async def get(self, workflow_id: str) -> WorkflowView:
-        """How far a workflow is, step by step."""
+        """Show the progress of a workflow, step by step."""
         found = await report_workflow(self._app, self._full_id(workflow_id))
         return WorkflowView(
             workflow_id=workflow_id,

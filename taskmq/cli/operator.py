@@ -27,11 +27,11 @@ class Operator:
 
     @property
     def name(self) -> str:
-        """What histories call the person."""
+        """The person's name in histories."""
         return me().user
 
     def actor(self, note: str = "") -> Actor:
-        """Who the audit says that did it."""
+        """Return the actor that the audit names."""
         return me(note)
 
     async def note_action(

@@ -26,7 +26,7 @@ T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 
 Api: TypeAlias = "OperatorApi | AsyncClient"
-"""Whom a command asks: both have the same calls, and the type checkers see where they differ."""
+"""The API that a command calls: at the app or through a server. Type checkers compare each call with both."""
 _HINTS: Final = {
     "bulk_not_found": "`taskmq bulk list` shows those that there are",
     "node_not_found": "`taskmq node list` shows the nodes",

@@ -103,7 +103,7 @@ def _readable(argument: object) -> object:
 
 
 def _writable(given: Any) -> Any:
-    """What a line is to show as its traceback; another error with the same frames where this one has no form."""
+    """Return the traceback of a line, or an error with the same frames where Python cannot write this one."""
     error: BaseException | None
     if issubclass(type(given), BaseException):
         error = given

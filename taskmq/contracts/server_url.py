@@ -21,7 +21,7 @@ _HOST: Final = re.compile(r"(?:\[(?P<v6>[0-9A-Fa-f:.%]+)\]|(?P<name>[A-Za-z0-9._
 
 
 class Host(msgspec.Struct, frozen=True):
-    """One server of a URL."""
+    """A server of a URL."""
 
     name: str
     port: int

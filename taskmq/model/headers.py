@@ -51,10 +51,10 @@ ORIGIN: Final = f"{OWN}origin"
 """Of a dead letter: the queue that it comes from."""
 
 STARTED: Final = f"{OWN}started"
-"""Of a dead letter: when its last run began, as `taskmq.model.units.instant_text` writes it."""
+"""The begin of a dead letter's last run, as `taskmq.model.units.instant_text` writes it."""
 
 DIED: Final = f"{OWN}died"
-"""Of a dead letter: since when it is one, as `taskmq.model.units.instant_text` writes it."""
+"""The instant at which a job became a dead letter, as `taskmq.model.units.instant_text` writes it."""
 
 STARTS: Final = f"{OWN}starts"
 """Of a dead letter: how often its runs took their worker with them."""
@@ -99,10 +99,10 @@ REPUBLISHED: Final = f"{OWN}republished"
 """It was published again, because it was unknown whether the broker had it."""
 
 ETA: Final = f"{OWN}eta"
-"""When it is due, for people in the console, as `taskmq.model.units.instant_text` writes it."""
+"""The instant at which a job is due, for people in the console, as `taskmq.model.units.instant_text` writes it."""
 
 TENANT: Final = f"{OWN}tenant"
-"""Whose job it is, for people in the console."""
+"""The tenant of a job, for people in the console."""
 
 JOB_PRIORITY: Final = f"{OWN}job-priority"
 """The priority that the job was sent with, 0 to 9, for people in the console."""

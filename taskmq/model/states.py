@@ -18,7 +18,7 @@ __all__ = ["CHANGEABLE", "RESUMABLE", "TERMINAL", "TRANSITIONS", "UNDERWAY", "Ca
 
 
 class JobState(StrEnum):
-    """How far a job has come."""
+    """The state of a job."""
 
     WAITING = "waiting"
     """For other jobs."""

@@ -78,7 +78,7 @@ class JobOrder(NamedTuple):
 
     @property
     def upstream(self) -> Sequence[tuple[str, DependencyCondition]]:
-        """What the caller calls the jobs that it waits for, and how each of them is to end.
+        """The jobs that it waits for, by the caller's names of them, and the end that each must have.
 
         Raises:
             InvalidOption: there are too many.

@@ -262,4 +262,4 @@ BASELINE: Final = """
 """
 """Makes the tables of the first version: statements, separated by semicolons."""
 STEPS: Final[tuple[str, ...]] = ()
-"""One for each version after the first, of statements as in the baseline."""
+"""Lead from each version to the next one, the first of them from the baseline: statements as there."""

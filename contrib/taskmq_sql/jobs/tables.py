@@ -1,4 +1,4 @@
-"""What the tables of the job store hold, and their version; `taskmq_sql.migrations` makes them.
+"""Describe the tables of the job store, which `taskmq_sql.migrations` makes, and name their version.
 
     job            live jobs: the one row that decides. No index but its key, so that every change is made in place
     job_body       bodies beyond `LONGEST_BODY`

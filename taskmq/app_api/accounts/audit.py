@@ -1,4 +1,4 @@
-"""What administrators and operators have done."""
+"""The audit: actions of administrators and operators."""
 
 from datetime import datetime
 

@@ -33,7 +33,7 @@ class AppTenants(AppAccounts):
         await self._administration().remove_tenant(name, by=self._caller.actor())
 
     async def members(self) -> Sequence[MemberView]:
-        """Who has which role on the caller's tenant; for a role on the instance, everywhere."""
+        """List the roles of users on the caller's tenant, or everywhere if the caller's role is on the instance."""
         tenant = self._caller.tenant
         found = await self._accounts.members(Scope(None if tenant is None else frozenset({tenant})))
         return [
@@ -42,7 +42,7 @@ class AppTenants(AppAccounts):
         ]
 
     async def list(self) -> Sequence[TenantView]:
-        """All tenants that were added."""
+        """List the tenants that were added."""
         return rendered(tenant_view, await self._accounts.tenants(EVERYTHING_OF_ALL))
 
 

@@ -75,7 +75,7 @@ class AppUsers(AppAccounts):
         await self._administration().remove_role(user_id, tenant, by=self._caller.actor())
 
     async def sessions(self, user_id: str) -> Sequence[SessionView]:
-        """Where a user is signed in."""
+        """List the sessions of a user."""
         return [session_view(each, "") for each in await self._credentials.sessions(user_id)]
 
     async def tokens(self, user_id: str) -> Sequence[TokenView]:
@@ -83,7 +83,7 @@ class AppUsers(AppAccounts):
         return [token_view(each) for each in await self._credentials.tokens(user_id)]
 
     async def list(self) -> AsyncIterator[UserView]:
-        """All users, by name."""
+        """List the users by name."""
         after = ""
         while page := await self._accounts.users(after=after, limit=MOST_PER_PAGE):
             for user in page:

@@ -1,1 +1,1 @@
-"""What happened and what is wrong: logs of jobs, figures, failures, alerts."""
+"""The history of jobs: logs, figures, failures, alerts."""

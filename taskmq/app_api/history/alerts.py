@@ -1,4 +1,4 @@
-"""What is wrong now, the rules that say so, and whom notices of it are sent to."""
+"""Alerts, their rules, silences and notices."""
 
 from collections.abc import Sequence
 from typing import Any

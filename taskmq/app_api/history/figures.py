@@ -1,4 +1,4 @@
-"""What was counted of runs, and what has failed."""
+"""Figures of runs, and lists of failures."""
 
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from datetime import datetime
@@ -61,7 +61,7 @@ class AppFigures(AppCalls):
         sources: Collection[FailureSource] = SOURCES,
         letters: Callable[[], Awaitable[LettersLook]] | None = None,
     ) -> FailureList:
-        """What has failed, the last one first: jobs of the store, jobs that were sent, dead letters, workflows.
+        """List failures, the newest first: jobs of the store, jobs that were sent, dead letters, workflows.
 
         A workflow counts at the time it was sent; it has no task, queue and error. Of each queue the oldest 1,000
         dead letters are looked at. What could not be asked is in `missing`, and the rest is there.

@@ -1,4 +1,4 @@
-"""What the runs of jobs have logged."""
+"""Log lines of the runs of jobs."""
 
 from taskmq.api.history.logs import LineList, LineView
 from taskmq.app_api.caller import AppCalls

@@ -152,7 +152,7 @@ def next_instants(
 
 
 def most_due(count: int | None, until: str | None) -> int:
-    """How many occurrences `schedule next` prints at most."""
+    """The largest number of occurrences that `schedule next` prints."""
     if count is not None:
         return count
     return _MOST_UNTIL if until is not None else _MOST_NEXT

@@ -80,18 +80,18 @@ class DefinitionCalls:
         return self._connection.ask("listDefinitions", DefinitionList, query=query)
 
     def list(self, prefix: str = "", *, page_size: int = 200) -> Iterator[DefinitionView]:
-        """All definitions whose names begin so, by name, each in its last version."""
+        """Iterate over the definitions with this prefix by name, each in its last version."""
         return every(lambda cursor: self.page(prefix, limit=page_size, cursor=cursor))
 
 
 class TaskCalls:
-    """What can be called."""
+    """Tasks that can be called."""
 
     def __init__(self, connection: HttpConnection) -> None:
         self._connection = connection
 
     def get(self, name: str) -> TaskView:
-        """One task, with the JSON Schema of its arguments; `UnknownTask` where there is none."""
+        """Show a task with the JSON Schema of its arguments; raise `UnknownTask` where there is none."""
         return self._connection.ask("getTask", TaskView, path={"name": name})
 
     def page(self, *, limit: int = 50, cursor: str | None = None) -> TaskList:
@@ -99,5 +99,5 @@ class TaskCalls:
         return self._connection.ask("listTasks", TaskList, query={"limit": limit, "cursor": cursor})
 
     def list(self, *, page_size: int = 200) -> Iterator[TaskView]:
-        """All tasks of the app and those that were registered, by name."""
+        """Iterate over the tasks of the app and the registered ones by name."""
         return every(lambda cursor: self.page(limit=page_size, cursor=cursor))

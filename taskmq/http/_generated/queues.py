@@ -24,7 +24,7 @@ class QueueCalls:
         self._connection = connection
 
     def get(self, name: str, *, within: float = 1.0) -> QueueView:
-        """What broker, state and workers know of one queue.
+        """Show the facts that broker, state and workers have of a queue.
 
         Args:
             within: seconds that workers have to answer.

@@ -34,7 +34,7 @@ class ScheduleCalls:
         return self._connection.ask("getSchedule", ScheduleView, path={"name": name})
 
     def add(self, name: str, body: PutScheduleBody) -> ScheduleView:
-        """As `put`, where there is none of that name; the same again changes nothing.
+        """Add a schedule as `put` does, if there is none of that name; the same one again changes nothing.
 
         Raises:
             InvalidOption: another one has the name.
@@ -65,12 +65,12 @@ class ScheduleCalls:
         return (self._connection.ask("getNextOccurrences", InstantList, path={"name": name}, query=query)).items
 
     def explain(self, name: str, *, count: int = 5) -> ScheduleExplanation:
-        """What it means in words, and when it is due next by the clocks of its zone."""
+        """Explain a schedule in words, with its next occurrences by the clocks of its zone."""
         query = {"count": count}
         return self._connection.ask("explainSchedule", ScheduleExplanation, path={"name": name}, query=query)
 
     def explain_rule(self, body: ScheduleRule, *, count: int = 5) -> RuleExplanation:
-        """What a rule means in words, and when something is due by it, before it is kept."""
+        """Explain a rule in words, with its next occurrences, before a schedule has it."""
         query = {"count": count}
         return self._connection.ask("explainRule", RuleExplanation, query=query, body=body)
 
@@ -98,5 +98,5 @@ class ScheduleCalls:
         return self._connection.ask("listSchedules", ScheduleList, query=query)
 
     def list(self, prefix: str = "", *, page_size: int = 200) -> Iterator[ScheduleLine]:
-        """All schedules whose names begin so, by name."""
+        """Iterate over the schedules with this prefix by name."""
         return every(lambda cursor: self.page(prefix, limit=page_size, cursor=cursor))

@@ -24,7 +24,7 @@ class WorkflowCalls:
         self._connection = connection
 
     def get(self, workflow_id: str) -> WorkflowView:
-        """How far a workflow is, step by step."""
+        """Show the progress of a workflow, step by step."""
         return self._connection.ask("getWorkflow", WorkflowView, path={"workflow_id": workflow_id})
 
     def cancel(self, workflow_id: str, *, reason: str | None = None) -> None:
@@ -81,7 +81,7 @@ class WorkflowCalls:
         until: datetime | None = None,
         page_size: int = 200,
     ) -> Iterator[WorkflowLineView]:
-        """All workflows of the kind, the newest first; see `page`."""
+        """Iterate over the workflows of the kind, the newest first; see `page`."""
         return every(
             lambda cursor: self.page(
                 name=name, states=states, since=since, until=until, limit=page_size, cursor=cursor

@@ -23,7 +23,7 @@ class AsyncQueueCalls:
         self._connection = connection
 
     async def get(self, name: str, *, within: float = 1.0) -> QueueView:
-        """What broker, state and workers know of one queue.
+        """Show the facts that broker, state and workers have of a queue.
 
         Args:
             within: seconds that workers have to answer.

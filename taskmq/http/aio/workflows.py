@@ -23,7 +23,7 @@ class AsyncWorkflowCalls:
         self._connection = connection
 
     async def get(self, workflow_id: str) -> WorkflowView:
-        """How far a workflow is, step by step."""
+        """Show the progress of a workflow, step by step."""
         return await self._connection.ask("getWorkflow", WorkflowView, path={"workflow_id": workflow_id})
 
     async def cancel(self, workflow_id: str, *, reason: str | None = None) -> None:
@@ -80,7 +80,7 @@ class AsyncWorkflowCalls:
         until: datetime | None = None,
         page_size: int = 200,
     ) -> AsyncIterator[WorkflowLineView]:
-        """All workflows of the kind, the newest first; see `page`."""
+        """Iterate over the workflows of the kind, the newest first; see `page`."""
         return every(
             lambda cursor: self.page(
                 name=name, states=states, since=since, until=until, limit=page_size, cursor=cursor

@@ -25,7 +25,7 @@ BulkAction = Literal["cancel", "hold", "release", "retry", "change"]
 BulkState = Literal["running", "done", "aborted"]
 
 MOST_REFUSALS: Final = 100
-"""For so many jobs the reason is kept why they stayed as they were, and for so many the job that repeats them."""
+"""The largest number of jobs whose refusals a bulk keeps, and of those whose repetitions it keeps."""
 
 
 MOST_DEFERRED: Final = 10_000

@@ -22,7 +22,7 @@ LOSSES: Final[dict[Part, str]] = {
     "schedulers": "no job of the store goes to a worker, no schedule of the store fires, and no alert",
     "workers": "no task runs: jobs wait",
 }
-"""What does not work without each part."""
+"""The things that do not work without each part."""
 
 _ASKED_OVER: Final[dict[Part, Part]] = {"schedulers": "store", "workers": "broker"}
 _PATIENCE: Final = 2.0

@@ -1,4 +1,4 @@
-"""One list of failures: jobs of the store, jobs that were sent, dead letters and workflows."""
+"""List the failures of both lanes: jobs of the store, jobs that were sent, dead letters and workflows."""
 
 import hashlib
 import re

@@ -1,4 +1,4 @@
-"""What has happened, over HTTP: logs, figures, failures, alerts; by their names, and by the API's original ones."""
+"""The history over HTTP: logs, figures, failures, alerts; by their names and by the API's original ones."""
 
 from taskmq.server.history.alerts import ALERT_HANDLERS
 from taskmq.server.history.failures import FAILURE_HANDLERS

@@ -279,7 +279,7 @@ class EventHub:
         await self._tasks.aclose()
 
     def _open_of_tenants(self) -> Counter[str]:
-        """How many streams each tenant has, without those that are about to end."""
+        """Count the streams of each tenant, without those that are about to end."""
         return Counter(tenant for inbox, tenant in self._subscriptions.items() if not inbox.is_over)
 
     def _make_room(self) -> None:
