@@ -34,7 +34,7 @@ from taskmq.run.member import Member, check_group
 from taskmq.schedules import ScheduleEntry, ScheduleOptions, Schedules, read_policy
 from taskmq.schedules.decorators import CronOptions, EveryOptions, divided
 from taskmq.schedules.triggers import Trigger
-from taskmq.submission import Definitions, Jobs, Pools
+from taskmq.stored_jobs import Definitions, Jobs, Pools
 from taskmq.tasks.definition import TaskDecorator, define
 from taskmq.tasks.registry import TaskRegistry
 from taskmq.tasks.task import AsyncTask, SyncTask, Task

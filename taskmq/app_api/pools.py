@@ -10,7 +10,7 @@ from taskmq.app_api.views import rendered
 from taskmq.errors import RequestRefused
 from taskmq.model.jobs.pools import QueuePolicy, TenantPool
 from taskmq.model.units import did_you_mean
-from taskmq.submission import QuotaState
+from taskmq.stored_jobs import QuotaState
 
 __all__ = ["AppPools", "AppQuotas"]
 

@@ -21,7 +21,7 @@ from taskmq.model.topology import PARKING, UNROUTABLE, logical_queue
 from taskmq.model.units import Duration, to_datetime
 from taskmq.operations.dead_letters import DeadLetter, LetterSelection, browse, queues_with_letters
 from taskmq.operations.workers import list_workers
-from taskmq.submission.new_jobs import name_of
+from taskmq.stored_jobs.new_jobs import name_of
 
 __all__ = ["JobLetter", "JobReport", "find_stored", "look_elsewhere", "progress_of_jobs", "report_job"]
 

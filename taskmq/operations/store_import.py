@@ -43,8 +43,8 @@ from taskmq.schedules.definition import read_definition
 from taskmq.schedules.kept_records import StateRecords
 from taskmq.schedules.record import OccurrenceClaim, ScheduleRecord, encode_record
 from taskmq.schedules.store_records import StoredRecords, record_of
-from taskmq.submission.new_jobs import new_job
-from taskmq.submission.stored import require_taken
+from taskmq.stored_jobs.new_jobs import new_job
+from taskmq.stored_jobs.stored import require_taken
 
 __all__ = ["Imported", "import_state"]
 

@@ -39,9 +39,9 @@ from taskmq.model.states import JobState
 from taskmq.model.units import Duration
 from taskmq.model.values.wire_form import encode_json
 from taskmq.operations.jobs import progress_of_jobs
-from taskmq.submission.explain import Explanation, explain_job
-from taskmq.submission.new_jobs import mode_of
-from taskmq.submission.stored import JobRef
+from taskmq.stored_jobs.explain import Explanation, explain_job
+from taskmq.stored_jobs.new_jobs import mode_of
+from taskmq.stored_jobs.stored import JobRef
 from taskmq.tasks.job_options import JobOptions, read_dependencies
 
 __all__ = ["JobOrder", "JobOutcomes", "SubmitOutcome", "TenantJobs"]
@@ -327,7 +327,7 @@ class TenantJobs:
         kwargs: Mapping[str, Any] | None = None,
         note: str = "",
     ) -> JobRecord:
-        """Change a job that no worker has yet; see `taskmq.submission.Jobs.change`.
+        """Change a job that no worker has yet; see `taskmq.stored_jobs.Jobs.change`.
 
         Raises:
             NotPermitted: the caller may not call its task.
@@ -388,7 +388,7 @@ class TenantJobs:
         key: str | None = None,
         note: str = "",
     ) -> JobRecord:
-        """Run a job now, see `taskmq.submission.Jobs.retry`; the job that runs.
+        """Run a job now, see `taskmq.stored_jobs.Jobs.retry`; the job that runs.
 
         Args:
             key: of the request: the same again, by an `Actor`, changes nothing, whatever has become of the job since.

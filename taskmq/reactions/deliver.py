@@ -15,7 +15,7 @@ from taskmq.reactions.model.pending import MOST_FIRINGS, RecordedEvent, note
 from taskmq.reactions.pending_store import change_pending
 from taskmq.reactions.registry import Reaction
 from taskmq.run.context import current_context
-from taskmq.submission.new_jobs import under_derived_id
+from taskmq.stored_jobs.new_jobs import under_derived_id
 
 __all__ = ["REACTION_NAME", "Cause", "ReactionDelivery", "Refused"]
 

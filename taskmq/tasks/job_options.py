@@ -76,7 +76,7 @@ class StoreOptions(TypedDict, total=False):
 class JobOptions(CallOptions, StoreOptions, total=False):
     """Options of one call, as `task.options(...)` takes them, and all that a job of the store can be given.
 
-    Every door that submits jobs takes these, or says in `tests/unit/submission/test_doors.py` which it leaves out.
+    Every door that submits jobs takes these, or says in `tests/unit/stored_jobs/test_doors.py` which it leaves out.
     """
 
 

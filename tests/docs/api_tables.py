@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from taskmq.model.jobs.filters import JobFilter
 from taskmq.schedules.catalogue import Schedules
-from taskmq.submission import Jobs
+from taskmq.stored_jobs import Jobs
 
 __all__ = ["API_TABLES"]
 

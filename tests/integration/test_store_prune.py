@@ -12,7 +12,7 @@ import pytest
 from taskmq import TaskMQ
 from taskmq.contracts.jobs import Catalogued, Prunable
 from taskmq.model.jobs.registrations import TaskRegistration
-from taskmq.submission import Jobs
+from taskmq.stored_jobs import Jobs
 from taskmq.testing.runner import eventually
 from taskmq_sql.jobs.partitions import DAY, day_of, partition_statements
 from taskmq_sql.postgres.connections import Connection

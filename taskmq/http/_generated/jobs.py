@@ -31,7 +31,7 @@ from taskmq.http.retries import JobWaits, seconds_of_duration
 from taskmq.model.jobs.changes import RetryMode
 from taskmq.model.units import Duration
 from taskmq.operations.bulks import BulkAction
-from taskmq.submission.explain import Explanation
+from taskmq.stored_jobs.explain import Explanation
 
 __all__ = ["JobCalls"]
 

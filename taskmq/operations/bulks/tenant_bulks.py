@@ -18,7 +18,7 @@ from taskmq.model.jobs.changes import RetryMode
 from taskmq.model.units import Duration, parse_duration, to_ms
 from taskmq.operations.bulks.pages import BulkChange, check_change
 from taskmq.operations.tenant_jobs import TenantJobs
-from taskmq.submission.stored import instant_ms
+from taskmq.stored_jobs.stored import instant_ms
 
 __all__ = ["BulkOrder", "StoredBulks", "TenantBulks", "bulk_entry"]
 

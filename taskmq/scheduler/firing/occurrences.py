@@ -9,7 +9,7 @@ from taskmq.model.keys import tenant_key
 from taskmq.schedules.definition import StoredRule
 from taskmq.schedules.occurrence import occurrence_envelope
 from taskmq.schedules.record import OccurrenceClaim
-from taskmq.submission.new_jobs import new_job
+from taskmq.stored_jobs.new_jobs import new_job
 
 __all__ = ["job_of"]
 

@@ -43,7 +43,7 @@ from taskmq.server.inputs import ApiGiven, CallerGiven, Cursor, Limit, OwnJobs, 
 from taskmq.server.live.samples import MaxAge, shared_look
 from taskmq.server.problems import Problem, problem_of
 from taskmq.server.settings import API
-from taskmq.submission.explain import Explanation
+from taskmq.stored_jobs.explain import Explanation
 
 __all__ = ["QUERIES", "AttemptList", "HistoryList", "JobCount", "JobCounts"]
 

@@ -9,7 +9,7 @@ from taskmq.model.jobs.filters import JobFilter
 from taskmq.model.keys import tenant_key
 from taskmq.model.states import TERMINAL
 from taskmq.model.telemetry.events import JobEvent
-from taskmq.submission.new_jobs import name_of
+from taskmq.stored_jobs.new_jobs import name_of
 
 __all__ = ["StoreEvents"]
 

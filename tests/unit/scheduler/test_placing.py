@@ -25,7 +25,7 @@ from taskmq.scheduler.alerts import AlertSettings
 from taskmq.scheduler.nodes import Placer
 from taskmq.scheduler.pauses import PlacedPauses
 from taskmq.scheduler.slots import HeldLease
-from taskmq.submission.explain import explain_job
+from taskmq.stored_jobs.explain import explain_job
 from taskmq.testing.job_store import MemoryJobStore
 from taskmq_local import open_memory_state
 from tests.coroutines import run_by

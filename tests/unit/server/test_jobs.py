@@ -15,7 +15,7 @@ from taskmq.model.jobs.pools import pool_group, preemption_reason
 from taskmq.model.jobs.reports import PREEMPTED
 from taskmq.model.outcome import ErrorRecord
 from taskmq.model.states import JobState
-from taskmq.submission.new_jobs import name_of
+from taskmq.stored_jobs.new_jobs import name_of
 from taskmq.testing.job_store_suite.driver import JobDriver
 from tests.unit.server.kit import DOCUMENT, Site
 

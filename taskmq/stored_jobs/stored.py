@@ -35,11 +35,11 @@ from taskmq.model.jobs.quotas import QuotaExcess
 from taskmq.model.keys import split_tenant_key, tenant_key
 from taskmq.model.states import JobState
 from taskmq.model.units import to_datetime
-from taskmq.submission.dependencies import check_refusal, upstream_again, upstream_of
-from taskmq.submission.group_commit import GroupCommit
-from taskmq.submission.lane_announcer import LaneAnnouncer
-from taskmq.submission.new_jobs import name_of, resumed_body
-from taskmq.submission.task_catalogue import RegisteredSignature
+from taskmq.stored_jobs.dependencies import check_refusal, upstream_again, upstream_of
+from taskmq.stored_jobs.group_commit import GroupCommit
+from taskmq.stored_jobs.lane_announcer import LaneAnnouncer
+from taskmq.stored_jobs.new_jobs import name_of, resumed_body
+from taskmq.stored_jobs.task_catalogue import RegisteredSignature
 
 __all__ = ["NOTHING", "By", "Change", "JobRef", "StoredJobs", "id_of", "instant_ms", "of_tenant", "require_taken"]
 

@@ -9,7 +9,7 @@ from taskmq.errors import InvalidOption, JobConflict, UnsupportedFeature
 from taskmq.model.states import JobState
 from taskmq.tasks.task import Task
 from tests.coroutines import run_by
-from tests.unit.submission.kit import Shop, define, in_shop
+from tests.unit.stored_jobs.kit import Shop, define, in_shop
 
 
 def _task(app: TaskMQ, name: str) -> Task[..., Any]:

@@ -14,7 +14,7 @@ from taskmq.model.states import JobState
 from taskmq.operations.jobs import progress_of_jobs, report_job
 from tests.coroutines import run_by
 from tests.unit.scheduler.stage import until
-from tests.unit.submission.kit import RETRY, Shop, in_shop
+from tests.unit.stored_jobs.kit import RETRY, Shop, in_shop
 
 
 @pytest.mark.parametrize("has_state", [True, False])

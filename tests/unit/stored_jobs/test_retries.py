@@ -11,7 +11,7 @@ from taskmq.model.jobs.changes import RetryMode
 from taskmq.model.jobs.filters import JobFilter
 from taskmq.model.states import JobState
 from tests.coroutines import run_by
-from tests.unit.submission.kit import Shop, in_shop
+from tests.unit.stored_jobs.kit import Shop, in_shop
 
 _FAILED = JobFilter(states=frozenset({JobState.FAILED}))
 

@@ -8,7 +8,7 @@ from taskmq.errors import JobConflict, JobNotFound
 from taskmq.model.states import JobState
 from taskmq.operations.tenant_jobs import TenantJobs
 from tests.coroutines import run_by
-from tests.unit.submission.kit import Shop, in_shop
+from tests.unit.stored_jobs.kit import Shop, in_shop
 
 
 @run_by(in_shop)

@@ -18,8 +18,8 @@ from taskmq.model.jobs.definitions import DefinitionContent
 from taskmq.operations.tenant_jobs import TenantJobs
 from taskmq.server.access import Caller
 from taskmq.server.jobs.submissions import order_of
-from taskmq.submission import Jobs
-from taskmq.submission.definitions import DefinitionOptions
+from taskmq.stored_jobs import Jobs
+from taskmq.stored_jobs.definitions import DefinitionOptions
 from taskmq.tasks.job_options import JobOptions, SubmitOptions
 from taskmq.tasks.task import Task
 

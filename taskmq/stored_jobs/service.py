@@ -16,13 +16,13 @@ from taskmq.model.jobs.dependencies import JobDependency
 from taskmq.model.nodes import PlaceOptions
 from taskmq.model.states import CHANGEABLE, Cancellation
 from taskmq.model.units import Duration
-from taskmq.submission.definitions import Definitions
-from taskmq.submission.dependencies import check_refusal
-from taskmq.submission.job_changes import JobChanges
-from taskmq.submission.named_calls import NamedCall, NamedCalls
-from taskmq.submission.new_jobs import new_job, under_derived_id
-from taskmq.submission.stored import StoredJobs
-from taskmq.submission.task_catalogue import TaskCatalogue
+from taskmq.stored_jobs.definitions import Definitions
+from taskmq.stored_jobs.dependencies import check_refusal
+from taskmq.stored_jobs.job_changes import JobChanges
+from taskmq.stored_jobs.named_calls import NamedCall, NamedCalls
+from taskmq.stored_jobs.new_jobs import new_job, under_derived_id
+from taskmq.stored_jobs.stored import StoredJobs
+from taskmq.stored_jobs.task_catalogue import TaskCatalogue
 from taskmq.tasks.call_shapes import CallOfNone, CallOfOne, CallOfThree, CallOfTwo
 from taskmq.tasks.job_options import DependsOn, SubmitOptions
 from taskmq.tasks.registry import TaskRegistry

@@ -9,7 +9,7 @@ from datetime import timedelta
 from taskmq import Context, Ignore, Reject, Retry, RetryPolicy, Snooze, TaskMQ
 from taskmq.client.session import Session
 from taskmq.contracts.broker import BrokerOptions
-from taskmq.submission import Jobs
+from taskmq.stored_jobs import Jobs
 from taskmq.testing import FlakyBroker
 from taskmq.worker import Worker, WorkerConfig
 from taskmq_local import open_memory_broker, open_memory_state

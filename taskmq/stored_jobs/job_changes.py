@@ -17,10 +17,10 @@ from taskmq.model.keys import check_chosen_id
 from taskmq.model.states import JobState
 from taskmq.model.topology import check_queue_name, class_of
 from taskmq.model.units import Duration, parse_duration, to_ms
-from taskmq.submission.dependencies import upstream_again
-from taskmq.submission.job_queries import JobQueries
-from taskmq.submission.new_jobs import cloned, mode_of, name_of
-from taskmq.submission.stored import NOTHING, By, Change, JobRef, id_of, instant_ms, of_tenant
+from taskmq.stored_jobs.dependencies import upstream_again
+from taskmq.stored_jobs.job_queries import JobQueries
+from taskmq.stored_jobs.new_jobs import cloned, mode_of, name_of
+from taskmq.stored_jobs.stored import NOTHING, By, Change, JobRef, id_of, instant_ms, of_tenant
 from taskmq.tasks.registry import TaskRegistry
 from taskmq.tasks.task import Task
 

@@ -10,7 +10,7 @@ from taskmq.errors import DuplicateJob, PartlySent
 from taskmq.model.states import JobState
 from tests.coroutines import run_by
 from tests.unit.scheduler.stage import until
-from tests.unit.submission.kit import Shop, in_shop
+from tests.unit.stored_jobs.kit import Shop, in_shop
 
 
 def _define(app: TaskMQ) -> None:

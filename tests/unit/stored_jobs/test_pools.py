@@ -9,7 +9,7 @@ from taskmq import QuotaExceeded, TaskMQ
 from taskmq.errors import InvalidOption, PartlySent
 from taskmq.model.jobs.pools import QueuePolicy, TenantPool
 from tests.coroutines import run_by
-from tests.unit.submission.kit import Shop, in_shop
+from tests.unit.stored_jobs.kit import Shop, in_shop
 
 
 def _in_shop(test: Callable[[Shop], Coroutine[None, None, None]]) -> None:

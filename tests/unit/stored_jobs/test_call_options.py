@@ -14,7 +14,7 @@ from taskmq.options.task_options import CallPlan
 from taskmq.tasks.job_options import JobOptions, JobPlan, plan_job
 from taskmq.tasks.task import Task
 from tests.coroutines import run_by
-from tests.unit.submission.kit import Shop, in_shop
+from tests.unit.stored_jobs.kit import Shop, in_shop
 
 
 def _task(app: TaskMQ, name: str) -> Task[..., Any]:

@@ -22,8 +22,8 @@ from taskmq.model.jobs.definitions import Definition, DefinitionContent, encode_
 from taskmq.model.jobs.registrations import TaskFacts
 from taskmq.model.units import Duration, did_you_mean
 from taskmq.model.values.canonical_form import canonical_order
-from taskmq.submission.named_calls import NamedCalls
-from taskmq.submission.task_catalogue import RegisteredSignature, catalogue_of
+from taskmq.stored_jobs.named_calls import NamedCalls
+from taskmq.stored_jobs.task_catalogue import RegisteredSignature, catalogue_of
 from taskmq.tasks.job_options import JobPlan, plan_job
 from taskmq.tasks.task import Task
 

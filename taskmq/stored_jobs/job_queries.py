@@ -16,9 +16,9 @@ from taskmq.model.history.logs import LogFilter, LogPage, StoredLine, read_level
 from taskmq.model.jobs.filters import EVERYTHING, JobFilter
 from taskmq.model.keys import tenant_key
 from taskmq.model.states import JobState
-from taskmq.submission.explain import Explanation, explain_job
-from taskmq.submission.new_jobs import name_of, result_of
-from taskmq.submission.stored import StoredJobs
+from taskmq.stored_jobs.explain import Explanation, explain_job
+from taskmq.stored_jobs.new_jobs import name_of, result_of
+from taskmq.stored_jobs.stored import StoredJobs
 
 __all__ = ["JobQueries"]
 

@@ -25,7 +25,7 @@ from taskmq.model.jobs.definitions import Definition, DefinitionContent, merged
 from taskmq.model.units import did_you_mean
 from taskmq.model.values.canonical_form import canonical_json
 from taskmq.options.task_options import CallPlan
-from taskmq.submission.task_catalogue import RegisteredSignature, TaskCatalogue, catalogue_of
+from taskmq.stored_jobs.task_catalogue import RegisteredSignature, TaskCatalogue, catalogue_of
 from taskmq.tasks.envelope import envelope_of
 from taskmq.tasks.job_options import JOB_ONLY, JobOptions, JobPlan, plan_job, submission_of
 from taskmq.tasks.registry import TaskRegistry

@@ -15,8 +15,8 @@ from taskmq.model.states import UNDERWAY, JobState
 from taskmq.model.topology import jobs_queue, node_queue
 from taskmq.model.units import to_datetime
 from taskmq.options.limits import why_limited
-from taskmq.submission.new_jobs import name_of
-from taskmq.submission.queue_condition import examine_queue, find_pause
+from taskmq.stored_jobs.new_jobs import name_of
+from taskmq.stored_jobs.queue_condition import examine_queue, find_pause
 
 __all__ = ["Explanation", "explain_job"]
 

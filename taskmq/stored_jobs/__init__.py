@@ -10,8 +10,8 @@ decides, at the job's time, when it is handed to the broker; nothing here publis
 work.
 """
 
-from taskmq.submission.definitions import Definitions
-from taskmq.submission.pools import Pools, QuotaState
-from taskmq.submission.service import Jobs
+from taskmq.stored_jobs.definitions import Definitions
+from taskmq.stored_jobs.pools import Pools, QuotaState
+from taskmq.stored_jobs.service import Jobs
 
 __all__ = ["Definitions", "Jobs", "Pools", "QuotaState"]

@@ -10,9 +10,9 @@ from taskmq import JobFilter
 from taskmq.client.job_service import JobService
 from taskmq.errors import InvalidFilter, InvalidOption, JobNotFound
 from taskmq.model.states import JobState
-from taskmq.submission import Jobs
+from taskmq.stored_jobs import Jobs
 from tests.coroutines import run_by
-from tests.unit.submission.kit import Shop, in_shop
+from tests.unit.stored_jobs.kit import Shop, in_shop
 
 
 @run_by(in_shop)

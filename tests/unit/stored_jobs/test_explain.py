@@ -7,10 +7,10 @@ from taskmq.errors import BrokerUnavailable
 from taskmq.model.states import JobState
 from taskmq.operations.queues import pause_queues, resume_queues
 from taskmq.operations.tenant_jobs import TenantJobs
-from taskmq.submission.explain import Explanation, explain_job
+from taskmq.stored_jobs.explain import Explanation, explain_job
 from tests.coroutines import run_by
 from tests.unit.scheduler.stage import Stage, play, until
-from tests.unit.submission.kit import Shop, in_shop
+from tests.unit.stored_jobs.kit import Shop, in_shop
 
 _UNKNOWN = "whether queue 'work' is paused is unknown: this process has no state"
 

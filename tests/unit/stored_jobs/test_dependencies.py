@@ -8,7 +8,7 @@ from taskmq import Job
 from taskmq.errors import InvalidOption, JobConflict, JobNotFound
 from taskmq.model.states import JobState
 from tests.coroutines import run_by
-from tests.unit.submission.kit import Shop, in_shop
+from tests.unit.stored_jobs.kit import Shop, in_shop
 
 
 @run_by(in_shop)

@@ -12,7 +12,7 @@ from taskmq.model.envelope import LAST_INSTANT
 from taskmq.model.jobs.filter_text import parse_filter
 from taskmq.model.states import JobState
 from tests.coroutines import run_by
-from tests.unit.submission.kit import Shop, in_shop
+from tests.unit.stored_jobs.kit import Shop, in_shop
 
 _Submit = Callable[[Shop], Any]
 
