@@ -35,14 +35,16 @@ from taskmq.server.inputs import CallerGiven
 from taskmq.server.jobs import JOB_HANDLERS
 from taskmq.server.live import EVENT_HANDLERS, EventHub, EventSource, identify_signed
 from taskmq.server.nodes import NODE_HANDLERS
-from taskmq.server.nouns import NOUN_HANDLERS
 from taskmq.server.oidc import OIDC_HANDLERS, OidcProvider
 from taskmq.server.openapi import OPENAPI, OPENAPI_HANDLERS
 from taskmq.server.problems import Problem, problem_response
 from taskmq.server.query_time import reading_in_time
+from taskmq.server.queues import QUEUE_HANDLERS
 from taskmq.server.rates import RequestLimits
+from taskmq.server.schedules import SCHEDULE_HANDLERS
 from taskmq.server.settings import ServerSettings
 from taskmq.server.sign_in import accounts_of, identify_by_store
+from taskmq.server.workflows import WORKFLOW_HANDLERS
 
 __all__ = ["HANDLERS", "ServerApplication", "build"]
 
@@ -51,7 +53,9 @@ HANDLERS: Final[Sequence[HTTPRouteHandler]] = (
     *ACCOUNT_HANDLERS,
     *OIDC_HANDLERS,
     *JOB_HANDLERS,
-    *NOUN_HANDLERS,
+    *QUEUE_HANDLERS,
+    *SCHEDULE_HANDLERS,
+    *WORKFLOW_HANDLERS,
     *NODE_HANDLERS,
     *HISTORY_HANDLERS,
     *EVENT_HANDLERS,

@@ -1,13 +1,25 @@
-"""Jobs over HTTP: submitted, looked for, changed; in exact states, and in the API's original words."""
+"""Jobs over HTTP: submitted, looked for, changed; and the tasks and definitions that they are made from."""
 
 from taskmq.server.jobs.actions import ACTIONS
 from taskmq.server.jobs.bulk import BULK
 from taskmq.server.jobs.bulk_operations import BULK_OPERATIONS
 from taskmq.server.jobs.changes import CHANGES
+from taskmq.server.jobs.definitions import DEFINITIONS
 from taskmq.server.jobs.document_calls import DOCUMENT_CALLS
 from taskmq.server.jobs.queries import QUERIES
 from taskmq.server.jobs.submissions import SUBMISSIONS
+from taskmq.server.jobs.tasks import TASKS
 
 __all__ = ["JOB_HANDLERS"]
 
-JOB_HANDLERS = (*SUBMISSIONS, *QUERIES, *CHANGES, *ACTIONS, *BULK, *BULK_OPERATIONS, *DOCUMENT_CALLS)
+JOB_HANDLERS = (
+    *SUBMISSIONS,
+    *QUERIES,
+    *CHANGES,
+    *ACTIONS,
+    *BULK,
+    *BULK_OPERATIONS,
+    *DOCUMENT_CALLS,
+    *TASKS,
+    *DEFINITIONS,
+)

@@ -17,7 +17,7 @@ from taskmq.server.access import Caller
 from taskmq.server.inputs import CallerGiven, Cursor, Limit, ServedApp, matched_version, priority_number
 from taskmq.server.settings import API
 
-__all__ = ["DEFINITION_HANDLERS"]
+__all__ = ["DEFINITIONS"]
 
 
 @get(
@@ -135,7 +135,7 @@ async def delete_definition(
     return {"status": "deleted", "name": name}
 
 
-DEFINITION_HANDLERS: Final[tuple[Any, ...]] = (
+DEFINITIONS: Final[tuple[Any, ...]] = (
     list_definitions,
     get_definition,
     list_versions,

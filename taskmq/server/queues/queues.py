@@ -39,7 +39,7 @@ from taskmq.server.live.samples import MaxAge, shared_look
 from taskmq.server.problems import Problem
 from taskmq.server.settings import API
 
-__all__ = ["QUEUE_HANDLERS"]
+__all__ = ["QUEUES"]
 
 
 Within = Annotated[float, QueryParameter(ge=0.01, le=5, description="Seconds that workers have to answer.")]
@@ -161,7 +161,7 @@ async def move(app: ServedApp, caller: CallerGiven, name: FromPath[str], data: J
     return MovedView(moved=moved, stayed=stayed)
 
 
-QUEUE_HANDLERS: Final[tuple[Any, ...]] = (get_queues, get_queue, pause_queue, resume_queue, purge, move)
+QUEUES: Final[tuple[Any, ...]] = (get_queues, get_queue, pause_queue, resume_queue, purge, move)
 
 
 def check_typed_name(typed: str, name: str) -> None:

@@ -11,7 +11,7 @@ from taskmq.model.identity import Permission
 from taskmq.server.inputs import ApiGiven
 from taskmq.server.settings import API
 
-__all__ = ["POOL_HANDLERS"]
+__all__ = ["POOLS"]
 
 OfUser = Annotated[str | None, QueryParameter(max_length=200, description="The user whose quota it is.")]
 
@@ -130,7 +130,7 @@ async def remove_quota(api: ApiGiven, name: FromPath[str], user: OfUser = None) 
     return {"status": "removed"}
 
 
-POOL_HANDLERS: Final[tuple[Any, ...]] = (
+POOLS: Final[tuple[Any, ...]] = (
     list_pools,
     get_pool,
     put_pool,

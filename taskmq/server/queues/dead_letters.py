@@ -41,10 +41,10 @@ from taskmq.operations.dead_letters import (
 )
 from taskmq.server.access import Caller
 from taskmq.server.inputs import CallerGiven, Limit, ServedApp
-from taskmq.server.nouns.queues import check_typed_name
+from taskmq.server.queues.queues import check_typed_name
 from taskmq.server.settings import API
 
-__all__ = ["DEAD_LETTER_HANDLERS"]
+__all__ = ["DEAD_LETTERS"]
 
 # A look through more holds them up for others, and this server's memory.
 _DEPTH: Final = 10_000
@@ -173,7 +173,7 @@ async def purge_letters(
     return PurgedView(purged=await purge(app.sessions.current().broker, queue, choose=choose))
 
 
-DEAD_LETTER_HANDLERS: Final[tuple[Any, ...]] = (
+DEAD_LETTERS: Final[tuple[Any, ...]] = (
     list_queues_with_letters,
     list_letters,
     list_groups,

@@ -16,7 +16,7 @@ from taskmq.server.problems import Problem
 from taskmq.server.settings import API
 from taskmq.tasks.registration import registration_of_task, registrations_of
 
-__all__ = ["TASK_HANDLERS"]
+__all__ = ["TASKS"]
 
 
 @get(f"{API}/tasks", permission=Permission.TASKS_READ, operation_id="listTasks", summary="List tasks", tags=["tasks"])
@@ -47,7 +47,7 @@ async def get_task(app: ServedApp, name: FromPath[str]) -> TaskView:
     return _view(found.registration, is_own=False)
 
 
-TASK_HANDLERS: Final[tuple[Any, ...]] = (list_tasks, get_task)
+TASKS: Final[tuple[Any, ...]] = (list_tasks, get_task)
 
 
 async def _registered(app: TaskMQ, after: str, limit: int) -> list[TaskRegistration]:

@@ -1,4 +1,4 @@
-"""`/workers`: who answers, and what they are to do."""
+"""`/workers`: list those that answer, and tell them what to do."""
 
 from typing import Any, Final
 
@@ -10,11 +10,11 @@ from taskmq.api.workers import ControlBody, ControlledWorkers, WorkerList
 from taskmq.model.identity import Permission
 from taskmq.server.inputs import ApiGiven
 from taskmq.server.live.samples import MaxAge, shared_look
-from taskmq.server.nouns.queues import Within
 from taskmq.server.problems import Problem
+from taskmq.server.queues.queues import Within
 from taskmq.server.settings import API
 
-__all__ = ["WORKER_HANDLERS"]
+__all__ = ["WORKERS"]
 
 
 @get(
@@ -55,4 +55,4 @@ async def control_workers(data: JSONBody[ControlBody], api: ApiGiven, within: Wi
     return await api.workers.control(data, within=within)
 
 
-WORKER_HANDLERS: Final[tuple[Any, ...]] = (get_workers, control_workers)
+WORKERS: Final[tuple[Any, ...]] = (get_workers, control_workers)
