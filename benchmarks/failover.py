@@ -60,7 +60,7 @@ def main() -> int:
         with Stage.opened(servers) as stage:
             _row("a leader, by a lock in Redis", _leader({"LEADER_STATE": redis.url}))
             _row("a leader, by a lock in PostgreSQL", _leader({"LEADER_STORE": stage.store}))
-            _row("a scheduler, jobs of its slots", asyncio.run(_scheduler(stage)))
+            _row("a scheduler, jobs of its partitions", asyncio.run(_scheduler(stage)))
             asyncio.run(_servers(stage))
         asyncio.run(_state(redis))
         asyncio.run(_broker(rabbitmq))

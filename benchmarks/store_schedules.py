@@ -80,7 +80,7 @@ alter table taskmq.schedule_due add constraint schedule_due_pkey primary key (sh
 _LATE: Final = """
 select count(*) as fired, percentile_disc(array[0.5, 0.99, 1.0]) within group (order by at - instant) as late
 from taskmq.occurrence where instant >= $1 and instant < $2"""
-_HELD: Final = "select count(*) = 8 from taskmq.lease where key like 'slot:_' and holder is not null"
+_HELD: Final = "select count(*) = 8 from taskmq.lease where key like 'partition:_' and holder is not null"
 _TIMERS_LEFT: Final = "select count(*) from taskmq.timer where due < $1"
 _SIZES: Final = """
 select pg_total_relation_size('taskmq.schedule') as schedule, pg_total_relation_size('taskmq.schedule_due') as due"""

@@ -10,7 +10,7 @@ from typing import Final
 
 from benchmarks.job_store.figures import Figures
 from taskmq import TaskMQ
-from taskmq.contracts.jobs import Lane, Pick, slot_key
+from taskmq.contracts.jobs import Lane, Pick, partition_key
 from taskmq.model.jobs.reports import Report
 from taskmq.scheduler import Scheduler
 from taskmq.worker.config import WorkerConfig
@@ -40,20 +40,20 @@ async def _store_alone(path: Path, jobs: int) -> Figures:
     async with app:
         store = app.sessions.store()
         await store.check()
-        slot = store.dispatching.slot_of("work")
-        epoch = await store.dispatching.leases.acquire(slot_key(slot), owner="bench", seconds=3600)
+        partition = store.dispatching.partition_of("work")
+        epoch = await store.dispatching.leases.acquire(partition_key(partition), owner="bench", seconds=3600)
         assert isinstance(epoch, int)
         began, cpu = time.perf_counter(), time.process_time()
         for first in range(0, jobs, _BATCH):
-            await _life(app, slot, epoch, min(_BATCH, jobs - first))
+            await _life(app, partition, epoch, min(_BATCH, jobs - first))
         took, used = time.perf_counter() - began, time.process_time() - cpu
     return {"jobs/s": jobs / took, "us a job": used / jobs * 1e6}
 
 
-async def _life(app: TaskMQ, slot: int, epoch: int, count: int) -> None:
+async def _life(app: TaskMQ, partition: int, epoch: int, count: int) -> None:
     store = app.sessions.store()
     await app.jobs.asubmit_many("nothing", [(number,) for number in range(count)])
-    batch = await store.dispatching.dispatch(slot, epoch, [Pick(_LANE, count)])
+    batch = await store.dispatching.dispatch(partition, epoch, [Pick(_LANE, count)])
     assert batch is not None
     assert len(batch.jobs) == count
     await store.dispatching.confirm([batch.id])

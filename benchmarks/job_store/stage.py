@@ -24,7 +24,7 @@ __all__ = ["DURABLE", "QUEUE", "Servers", "Stage", "Start", "us_a_job"]
 QUEUE: Final = "work"
 _PATIENCE: Final = 300.0
 _SHARES: Final = """
-select count(*) from taskmq.lease where key like 'slot:_' and holder is not null group by holder"""
+select count(*) from taskmq.lease where key like 'partition:_' and holder is not null group by holder"""
 DURABLE: Final = {
     "fsync": "on",
     "full_page_writes": "on",
@@ -193,7 +193,7 @@ class Stage:
                 await asyncio.sleep(0.02)
 
     async def until_shared(self) -> None:
-        """Return once two schedulers hold four slots each."""
+        """Return once two schedulers hold four partitions each."""
         async with asyncio.timeout(_PATIENCE):
             while self.sql(_SHARES).split() != ["4", "4"]:
                 await asyncio.sleep(0.1)

@@ -10,7 +10,7 @@ from typing import Any, Final
 from benchmarks.job_store.figures import Figures
 from benchmarks.job_store.loading import connected
 from benchmarks.job_store.stage import QUEUE, Stage
-from taskmq.contracts.jobs import slot_key
+from taskmq.contracts.jobs import partition_key
 
 __all__ = ["scheduler_killed"]
 
@@ -20,12 +20,12 @@ _PATIENCE: Final = 120.0
 
 
 async def scheduler_killed(stage: Stage, *, pace: float) -> Figures:
-    """Two schedulers; the one that has the queue's slot is killed (-9), and the other one takes it over.
+    """Two schedulers; the one that has the queue's partition is killed (-9), and the other one takes it over.
 
     Taken over is counted from the end of the dead one's lease to the first start of a job after it.
     """
     store = stage.app.sessions.store()
-    key = slot_key(store.dispatching.slot_of(QUEUE))
+    key = partition_key(store.dispatching.partition_of(QUEUE))
     skip, loop = stage.written(), asyncio.get_running_loop()
     count = round((_BEFORE + _AFTER) * pace)
     sent: list[int] = []

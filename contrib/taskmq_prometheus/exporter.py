@@ -138,9 +138,9 @@ def _scheduler(snapshot: SchedulerSnapshot) -> Iterator[Metric]:
     ):
         yield CounterMetricFamily(f"taskmq_scheduler_jobs_{name}", text, number)
     yield GaugeMetricFamily(
-        "taskmq_scheduler_slots",
-        "Slots that the scheduler holds: the sum over schedulers is the store's number, 8.",
-        snapshot.slots,
+        "taskmq_scheduler_partitions",
+        "Partitions that the scheduler holds: the sum over schedulers is the store's number, 8.",
+        snapshot.partitions,
     )
     silence = float("inf") if snapshot.store_silence is None else snapshot.store_silence
     yield GaugeMetricFamily(

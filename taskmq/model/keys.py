@@ -28,6 +28,7 @@ __all__ = [
     "members_prefix",
     "once_key",
     "outside_job_id",
+    "partition_key",
     "places_key",
     "rate_key",
     "reaction_job_id",
@@ -35,7 +36,6 @@ __all__ = [
     "replaced_key",
     "schedule_record_key",
     "scheduled_job_id",
-    "slot_key",
     "split_tenant_key",
     "tenant_key",
     "tenant_prefix",
@@ -137,9 +137,9 @@ def long_run_key(job_id: str, chance: str) -> str:
     return f"handover:{job_id}:{chance}"
 
 
-def slot_key(slot: int) -> str:
-    """The lease of a slot of the job store; its token is the epoch of its holder."""
-    return f"slot:{slot}"
+def partition_key(partition: int) -> str:
+    """The lease of a partition of the job store; its token is the epoch of its holder."""
+    return f"partition:{partition}"
 
 
 def watermark_key(process: str) -> str:

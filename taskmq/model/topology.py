@@ -352,7 +352,7 @@ def logical_queue(physical: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ReportQueue:
-    """Where the reports of one slot's jobs go.
+    """Where the reports of one partition's jobs go.
 
     Args:
         name: `reports_queue`.
@@ -383,9 +383,9 @@ def is_jobs_queue(physical: str) -> bool:
     return physical.endswith(_JOBS_SUFFIX)
 
 
-def reports_queue(app: str, slot: int) -> str:
-    """Where the reports of one slot's jobs go."""
-    return f"{_REPORTS}{app}.{slot}"
+def reports_queue(app: str, partition: int) -> str:
+    """Where the reports of one partition's jobs go."""
+    return f"{_REPORTS}{app}.{partition}"
 
 
 def is_work_queue(physical: str) -> bool:

@@ -1,9 +1,10 @@
 """The scheduler: hands the jobs of the store to the broker, and writes down what workers report of them.
 
-Any number run, active-active. Queues and timers are divided into slots, and each slot has one holder, under a lease:
+Any number run, active-active. Queues and timers are divided into partitions, and each partition has one holder, under
+a lease:
 
-    slots        who holds which; taken, given back, lost
-    held_slot    the work of one: take-over first, then all of these beside each other
+    partitions        who holds which; taken, given back, lost
+    held_partition    the work of one: take-over first, then all of these beside each other
       dispatch   ready -> dispatched: as many as fit the queue's window, in the order of `fairness`
       publish    -> the broker, with confirms; what it does not take goes back, fails, or is published again
       ledger     what is in flight, and which batches the store may forget
@@ -18,8 +19,8 @@ Any number run, active-active. Queues and timers are divided into slots, and eac
 
 What holds, whatever happens:
 
-- A job is dispatched by the holder of its queue's slot alone: each statement that takes jobs compares the lease's
-  epoch, so a holder that was replaced takes nothing.
+- A job is dispatched by the holder of its queue's partition alone: each statement that takes jobs compares the
+  lease's epoch, so a holder that was replaced takes nothing.
 - A job that was dispatched is at the broker, or is published again: the batch is in the store until the broker
   has confirmed it, and the next holder begins with those that are not.
 - A report counts once, by its token, whichever scheduler applies it. It is acknowledged after it was applied.

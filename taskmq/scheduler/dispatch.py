@@ -1,4 +1,4 @@
-"""Handing jobs of one slot to the broker: as many as their queues have room for, in the order of their shares.
+"""Handing jobs of one partition to the broker: as many as their queues have room for, in the order of their shares.
 
     arrived (a submit, a timer), wake or 500 ms -> lanes -> picks (pure) -> DISPATCH -> publish, beside the next one
                                                             gates of limits: what has to wait leaves its lane
@@ -26,8 +26,8 @@ from taskmq.scheduler.fairness import Head, Shares, Window
 from taskmq.scheduler.gates import GatePassage
 from taskmq.scheduler.ledger import Ledger
 from taskmq.scheduler.nodes import Placer
+from taskmq.scheduler.partitions import HeldLease
 from taskmq.scheduler.publish import InvitationPublisher
-from taskmq.scheduler.slots import HeldLease
 from taskmq.scheduler.status import SchedulerCounts
 
 __all__ = ["JobDispatcher"]
@@ -50,7 +50,7 @@ _GRACE: Final = 5.0
 
 
 class JobDispatcher:
-    """Dispatches for one slot: a `Service`.
+    """Dispatches for one partition: a `Service`.
 
     Args:
         slots_of: live worker slots of a queue; None: unknown.
@@ -60,8 +60,8 @@ class JobDispatcher:
         passage: through which jobs of all other queues go, or wait for the limits of their tasks.
         placer: chooses nodes for the jobs of queues that are `is_placed`, and that no operator has paused
             (`is_paused`).
-        unsure: called where the store may have dispatched jobs that are not known here: the next holder of the slot
-            gets them.
+        unsure: called where the store may have dispatched jobs that are not known here: the next holder of the
+            partition gets them.
     """
 
     def __init__(
@@ -106,7 +106,7 @@ class JobDispatcher:
         self._followed = 0
         self._windows: dict[str, Window] = {}
         self._has_failed = False
-        self._publishing = TaskSet("publishes jobs", failure="jobs are published by the slot's next holder")
+        self._publishing = TaskSet("publishes jobs", failure="jobs are published by the partition's next holder")
         self._waking = asyncio.Event()
         self._is_stopping = asyncio.Event()
         self._grace = _GRACE
@@ -146,7 +146,7 @@ class JobDispatcher:
             self._waking.set()
 
     def resume(self, batch: DispatchBatch) -> None:
-        """An earlier holder of the slot has dispatched it: it is in flight."""
+        """An earlier holder of the partition has dispatched it: it is in flight."""
         self._ledger.add(batch)
         self._placer.keep(batch)
         self._shares.taken(_found(batch), self._needs_of([batch]))
@@ -188,7 +188,7 @@ class JobDispatcher:
         self._publishing.start(self._publisher.publish(batch))
 
     def publish_again(self, batch: DispatchBatch) -> None:
-        """The same with one that an earlier holder of the slot may have published."""
+        """The same with one that an earlier holder of the partition may have published."""
         self._publishing.start(self._publisher.publish_again(batch))
 
     def stop(self) -> None:
@@ -197,7 +197,7 @@ class JobDispatcher:
         self._waking.set()
 
     def abandon(self) -> None:
-        """Stop at once: the slot's next holder publishes again what the broker has not confirmed."""
+        """Stop at once: the partition's next holder publishes again what the broker has not confirmed."""
         self._grace = 0.0
         self._publisher.stop_trying()
         self.stop()
@@ -205,7 +205,8 @@ class JobDispatcher:
     async def run(self) -> None:
         """Dispatch until `stop`; what was dispatched is with the broker then, if that answers.
 
-        Where it has raised, the next call gives the slot back: what was being published then is its next holder's.
+        Where it has raised, the next call gives the partition back: what was being published then is its next
+        holder's.
         """
         if self._has_failed:
             self._unsure()
@@ -220,14 +221,13 @@ class JobDispatcher:
                 except StoreUnavailable as error:
                     if not error.is_certain:
                         _log.warning(
-                            "slot %d is given back and taken anew: jobs may have been dispatched there that are not "
-                            "known here: %s",
-                            self._lease.slot,
+                            "partition %d is given back and taken anew: unknown jobs may have been dispatched: %s",
+                            self._lease.partition,
                             error,
                         )
                         self._unsure()
                         break
-                    _log.debug("slot %d: nothing is dispatched for now: %s", self._lease.slot, error)
+                    _log.debug("partition %d: nothing is dispatched for now: %s", self._lease.partition, error)
                     await pause(self._is_stopping, self._backoff.next())
                     continue
                 if has_dispatched:
@@ -237,7 +237,9 @@ class JobDispatcher:
             # What is with the publisher has as long as it takes to report it.
             await self._publishing.aclose(grace=self._grace)
         except StoreUnavailable as error:
-            _log.debug("slot %d: its next holder lets jobs go that wait behind gates: %s", self._lease.slot, error)
+            _log.debug(
+                "partition %d: its next holder lets jobs go that wait behind gates: %s", self._lease.partition, error
+            )
         except Exception:
             self._has_failed = True
             raise
@@ -286,7 +288,7 @@ class JobDispatcher:
         if placed:
             self._see_nodes(batches)
         if not batches:
-            # They had expired, a caller has changed them, no node has room, or the slot is another scheduler's.
+            # They had expired, a caller has changed them, no node has room, or the partition is another scheduler's.
             for pick in picks:
                 self._shares.exhausted(pick.lane)
             if others:
@@ -311,11 +313,11 @@ class JobDispatcher:
         self._is_stale |= has_more
         if limited := [pick for pick in others if pick.lane.tenant in self._held_back]:
             others = [pick for pick in others if pick.lane.tenant not in self._held_back]
-            batch = await self._store.dispatch_within(self._lease.slot, self._lease.epoch, limited, self._quotas)
+            batch = await self._store.dispatch_within(self._lease.partition, self._lease.epoch, limited, self._quotas)
             if batch is not None:
                 batches.append(batch)
         if others:
-            batch = await self._store.dispatch(self._lease.slot, self._lease.epoch, others)
+            batch = await self._store.dispatch(self._lease.partition, self._lease.epoch, others)
             if batch is not None:
                 batches.append(batch)
 
@@ -344,7 +346,7 @@ class JobDispatcher:
         self._is_stale = False
         self._next_poll = began + _POLL
         try:
-            lanes = await self._store.lanes(self._lease.slot)
+            lanes = await self._store.lanes(self._lease.partition)
             # Runs may have to give way to jobs that wait at the broker, also when none waits in the store.
             if (lanes or self._ledger.giving_way) and began >= self._next_sharing:
                 self._follow(await self._read_sharing())
@@ -378,7 +380,7 @@ class JobDispatcher:
             return
         self._shares.configure({**self._policies, **sharing.queues}, sharing.pools)
         self._followed = sharing.version
-        _log.info("slot %d: follows version %d of policies and pools", self._lease.slot, sharing.version)
+        _log.info("partition %d: follows version %d of policies and pools", self._lease.partition, sharing.version)
 
     def _see_ends(self, picks: list[Pick], batches: list[DispatchBatch]) -> None:
         found = Counter(Lane(job.queue, job.priority, job.tenant) for batch in batches for job in batch.jobs)

@@ -1,6 +1,7 @@
-"""What one slot has at the broker and with workers: every job that was dispatched and not reported yet.
+"""What one partition has at the broker and with workers: every job that was dispatched and not reported yet.
 
-The reports of a slot come to its holder alone, so the holder knows how many jobs of a queue are in flight. The store
+The reports of a partition come to its holder alone, so the holder knows how many jobs of a queue are in flight. The
+store
 learns in batches what has become of batches: that the broker has confirmed them, and that all their jobs have left.
 """
 
@@ -53,7 +54,7 @@ class Flight(NamedTuple):
 
 
 class Ledger:
-    """The jobs of one slot that are in flight, by their ids: a `Service`, which tells the store of batches.
+    """The jobs of one partition that are in flight, by their ids: a `Service`, which tells the store of batches.
 
     Args:
         left: called with each job that leaves, and the seconds for which it has run, as far as that is known.

@@ -5,12 +5,13 @@ A cancel of a job that a worker has is a request. It stays in the job's row, and
 
 A job is lost only where no worker can have it, seen twice in a row:
 
-    dispatched, not started  for 5 minutes, nothing is left in the slot's reports and in the queue's invitations, and
-                             no worker says that it has any of them in hand, and it
+    dispatched, not started  for 5 minutes, nothing is left in the partition's reports and in the queue's invitations,
+                             and no worker says that it has any of them in hand, and it
                              is not being published                                  -> dispatched again
     running                  its worker was absent for a minute, and nothing is left in the queue's invitations,
                              neither ready nor unacknowledged                         -> the next attempt, or failed
-    running, detached        its worker has not said for a minute that it is alive, and nothing is left in the slot's
+    running, detached        its worker has not said for a minute that it is alive, and nothing is left in the
+    partition's
                              reports                                                  -> the same
     either, placed           its node is lost                                         -> the same, at once
     either, ack="early"      it may have been done                                    -> failed, and never run again
@@ -20,7 +21,7 @@ A message that is unacknowledged comes back by itself, so a worker that dies cos
 One that a worker starts in the moment in which it is given up goes on: the store compares what it is.
 
 A job is not in flight any more, though its report has not come here, where the store says so twice in a row: an
-earlier holder of the slot, which stood still, has applied the report after the take-over.
+earlier holder of the partition, which stood still, has applied the report after the take-over.
 """
 
 import asyncio
@@ -39,9 +40,9 @@ from taskmq.model.jobs.reports import Report
 from taskmq.model.states import JobState
 from taskmq.model.topology import jobs_queue
 from taskmq.scheduler.ledger import Ledger, public_name
+from taskmq.scheduler.partitions import HeldLease
 from taskmq.scheduler.reports import WORKER_LOST, worker_lost
 from taskmq.scheduler.signals import LiveWorkers
-from taskmq.scheduler.slots import HeldLease
 from taskmq.scheduler.status import SchedulerCounts
 
 __all__ = ["LOST_AFTER", "InFlightWatch"]
@@ -59,12 +60,12 @@ _CANCELLED: Final = "cancelled"
 
 
 class InFlightWatch:
-    """Looks after the jobs of one slot that are in flight: a `Service`.
+    """Looks after the jobs of one partition that are in flight: a `Service`.
 
     Args:
-        lease: of the slot.
-        reports: the slot's reports queue.
-        is_publishing: says whether the slot's publisher has a job under a token, now or for a later attempt.
+        lease: of the partition.
+        reports: the partition's reports queue.
+        is_publishing: says whether the partition's publisher has a job under a token, now or for a later attempt.
         is_idle: whether all reports that have come here are applied.
         runs_once: whether the jobs of a task must not run a second time.
         again: called when jobs are ready once more.
@@ -96,7 +97,7 @@ class InFlightWatch:
         self._ledger = ledger
         self._workers = workers
         self._lease = lease
-        self._slot = lease.slot
+        self._partition = lease.partition
         self._reports = reports
         self._is_publishing = is_publishing
         self._is_idle = is_idle
@@ -130,7 +131,7 @@ class InFlightWatch:
                 known = self._ledger.tokens()
                 now = await self._store.now_ms()
                 # Whatever its clock says: what was in flight here before is there, or has left.
-                records = await self._store.dispatching.in_flight(self._slot, dispatched_before=_EVER)
+                records = await self._store.dispatching.in_flight(self._partition, dispatched_before=_EVER)
                 self._let_go(known, records)
                 self._tell_cancelled(records)
                 await self._recognise_detached(records)
@@ -138,7 +139,7 @@ class InFlightWatch:
                 if looks % _LOOKS_BETWEEN == 0:
                     await self._look_for_lost(records, now)
             except (StoreUnavailable, BrokerUnavailable) as error:
-                _log.debug("slot %d: jobs in flight are looked after later: %s", self._slot, error)
+                _log.debug("partition %d: jobs in flight are looked after later: %s", self._partition, error)
 
     def _let_go(self, known: Mapping[str, int], records: Sequence[JobRecord]) -> None:
         """Of the jobs that are known to be in flight, those have left that the store had not at the last look either.
@@ -148,7 +149,9 @@ class InFlightWatch:
         before, self._gone = self._gone, known.items() - {(record.id, record.token) for record in records}
         left = [job_id for job_id, token in before & self._gone if self._ledger.left(job_id, token) is not None]
         if left:
-            _log.info("slot %d: %d jobs have left of which an earlier holder has heard", self._slot, len(left))
+            _log.info(
+                "partition %d: %d jobs have left of which an earlier holder has heard", self._partition, len(left)
+            )
             self._again()
 
     def _tell_cancelled(self, records: Sequence[JobRecord]) -> None:
@@ -244,19 +247,19 @@ class InFlightWatch:
 
     async def _give_up(self, record: JobRecord) -> None:
         dispatching, name = self._store.dispatching, public_name(record)
-        slot, epoch, jobs = self._lease.slot, self._lease.epoch, [_as_dispatched(record)]
+        partition, epoch, jobs = self._lease.partition, self._lease.epoch, [_as_dispatched(record)]
         withdrawn = Withdrawn()
         if self._runs_once(record.task):
             reason = "it is unknown whether it was run: its worker is gone, and ack='early' never runs a job twice"
             _log.error("job %s (task %s) has failed: %s", name, record.task, reason)
             is_running = record.state is JobState.RUNNING
-            withdrawn = await dispatching.fail(slot, epoch, jobs, reason=reason, also_running=is_running)
+            withdrawn = await dispatching.fail(partition, epoch, jobs, reason=reason, also_running=is_running)
         elif record.state is JobState.RUNNING:
             _log.warning("job %s (task %s): its worker died; running it again", name, record.task)
             await dispatching.apply([await self._report_of_death(record)])
         else:
             _log.warning("job %s (task %s): its message is lost; dispatching it again", name, record.task)
-            withdrawn = await dispatching.undispatch(slot, epoch, jobs, reason="its message was lost")
+            withdrawn = await dispatching.undispatch(partition, epoch, jobs, reason="its message was lost")
         if record.id in withdrawn.running:
             _log.warning("job %s (task %s): a worker has started it just now; it goes on", name, record.task)
             return

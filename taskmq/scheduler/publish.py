@@ -8,7 +8,8 @@
     BrokerBlocked                      -> published again, with the same token, until the broker has it
     PublishUnknown, ack="early"        -> failed: a worker may have it, and it never runs twice
 
-A batch that a holder of a slot did not get confirmed is published again by the next one. A job may so be published
+A batch that a holder of a partition did not get confirmed is published again by the next one. A job may so be
+published
 twice under one token: the first report counts. One that a worker has started, as a report or the store says, is not
 published again, taken back or failed here: it goes on, and its report will come.
 """
@@ -42,7 +43,7 @@ from taskmq.model.headers import labels_of
 from taskmq.model.jobs.reports import invite
 from taskmq.model.topology import ReportQueue, WorkQueue, jobs_queue, node_queue
 from taskmq.scheduler.ledger import Ledger, public_name
-from taskmq.scheduler.slots import HeldLease
+from taskmq.scheduler.partitions import HeldLease
 from taskmq.scheduler.status import SchedulerCounts
 
 __all__ = ["InvitationPublisher"]
@@ -70,12 +71,12 @@ class _QueuePause:
 
 
 class InvitationPublisher:
-    """Publishes the invitations of one slot.
+    """Publishes the invitations of one partition.
 
     Args:
-        lease: of the slot.
+        lease: of the partition.
         began: called with a job that is known to run.
-        reports: the name of the slot's reports queue.
+        reports: the name of the partition's reports queue.
         prove: makes the proof for a job's dispatch, by its token and the reports queue.
         queue: what a queue of that name is to be.
         runs_once: whether the jobs of a task must not run a second time.
@@ -134,7 +135,7 @@ class InvitationPublisher:
         return (job_id, token) in self._in_hand
 
     def stop_trying(self) -> None:
-        """From now on leave to the slot's next holder what the broker does not take at once."""
+        """From now on leave to the partition's next holder what the broker does not take at once."""
         self._is_stopping.set()
 
     async def publish(self, batch: DispatchBatch) -> None:
@@ -153,8 +154,8 @@ class InvitationPublisher:
 
         Those that a worker has started go on.
         """
-        slot, epoch = self._lease.slot, self._lease.epoch
-        return await self._withdraw(jobs, lambda: self._store.fail(slot, epoch, jobs, reason=reason))
+        partition, epoch = self._lease.partition, self._lease.epoch
+        return await self._withdraw(jobs, lambda: self._store.fail(partition, epoch, jobs, reason=reason))
 
     async def declare_reports(self, queues: Sequence[str] = ()) -> None:
         """Make sure that the reports queue is there, and gets what the broker drops of these queues' jobs.
@@ -304,13 +305,14 @@ class InvitationPublisher:
         loop.call_at(found.until, self._room)
 
     async def _undispatch(self, jobs: Sequence[DispatchedJob], reason: str) -> bool:
-        slot, epoch = self._lease.slot, self._lease.epoch
-        return await self._withdraw(jobs, lambda: self._store.undispatch(slot, epoch, jobs, reason=reason))
+        partition, epoch = self._lease.partition, self._lease.epoch
+        return await self._withdraw(jobs, lambda: self._store.undispatch(partition, epoch, jobs, reason=reason))
 
     async def _withdraw(self, jobs: Sequence[DispatchedJob], withdraw: Callable[[], Awaitable[Withdrawn]]) -> bool:
         """Write to the store what has become of jobs, however long that takes; they are in flight until then.
 
-        False: trying was stopped before, and the slot's next holder is to have their batch as one without a confirm.
+        False: trying was stopped before, and the partition's next holder is to have their batch as one without a
+            confirm.
         """
         if not jobs:
             return True

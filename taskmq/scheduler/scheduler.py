@@ -25,13 +25,13 @@ from taskmq.scheduler.catalogue import TaskRegistrar
 from taskmq.scheduler.dependents import DependentReleases
 from taskmq.scheduler.duties import AuditSeal, Duties
 from taskmq.scheduler.firing.due_loop import FiringPace, StoreClock
-from taskmq.scheduler.held_slot import HeldSlot
+from taskmq.scheduler.held_partition import HeldPartition
 from taskmq.scheduler.history import RunHistory
 from taskmq.scheduler.nodes import NodeRegistrar
+from taskmq.scheduler.partitions import HeldLease, PartitionLeases
 from taskmq.scheduler.pauses import PlacedPauses
 from taskmq.scheduler.proofs import InvitationProofs
 from taskmq.scheduler.signals import LiveWorkers, Signals
-from taskmq.scheduler.slots import HeldLease, SlotLeases
 from taskmq.scheduler.status import SchedulerCounts, SchedulerStatus
 from taskmq.schedules.store_records import StoredRecords
 from taskmq.version import VERSION
@@ -93,17 +93,17 @@ class Scheduler:
         self._workers = LiveWorkers()
         self._clock = StoreClock(lambda: app.sessions.store().now_ms())
         self._pace = FiringPace(_FIRING)
-        self._held: dict[int, HeldSlot] = {}
-        self._work = TaskSet("works for a slot", failure="a slot's work has failed, and is taken up anew")
+        self._held: dict[int, HeldPartition] = {}
+        self._work = TaskSet("works for a partition", failure="a partition's work has failed, and is taken up anew")
         self._store: JobStore | None = None
-        self._leases: SlotLeases | None = None
+        self._leases: PartitionLeases | None = None
         self._signals: Signals | None = None
         self._releases: DependentReleases | None = None
         self._proofs: InvitationProofs | None = None
         self._pauses: PlacedPauses | None = None
 
     def __repr__(self) -> str:
-        return f"<Scheduler {self._me} slots={sorted(self._held)}>"
+        return f"<Scheduler {self._me} partitions={sorted(self._held)}>"
 
     def stop(self) -> None:
         """Have `run` return once what is under way has ended, or with `drains` everything in flight was reported."""
@@ -136,7 +136,7 @@ class Scheduler:
                 told=_nobody if tasks is None else tasks.hear,
                 nodes=nodes.hear,
             )
-            leases = self._leases = SlotLeases(
+            leases = self._leases = PartitionLeases(
                 store.dispatching,
                 address=store.address,
                 me=self._me,
@@ -168,7 +168,7 @@ class Scheduler:
                         await group.start(service, name)
                 if self._pauses is not None:
                     await group.start(self._pauses, "looks which queues are paused")
-                await group.start(leases, "holds slots")
+                await group.start(leases, "holds partitions")
                 try:
                     await self._is_stopping.wait()
                 finally:
@@ -190,7 +190,7 @@ class Scheduler:
             yield NoticeSender(history.alerts, self._alerts), "notifies people of alerts"
 
     def not_ready(self) -> str | None:
-        """Why nothing is dispatched; None while it is, or others hold all slots."""
+        """Why nothing is dispatched; None while it is, or others hold all partitions."""
         if self._is_stopping.is_set():
             return "stopping"
         silence = self._silence()
@@ -198,9 +198,9 @@ class Scheduler:
             return "the store has not answered yet"
         if silence > _SILENT:
             return f"the store has not answered for {silence:.0f} s"
-        troubled = sorted(slot for slot, held in self._held.items() if held.publisher.is_troubled)
+        troubled = sorted(partition for partition, held in self._held.items() if held.publisher.is_troubled)
         if troubled:
-            return f"the broker takes no jobs of slots {', '.join(map(str, troubled))}"
+            return f"the broker takes no jobs of partitions {', '.join(map(str, troubled))}"
         return None
 
     def status(self) -> SchedulerStatus:
@@ -216,8 +216,8 @@ class Scheduler:
             pid=os.getpid(),
             app=self._app.name,
             started=self._started,
-            slots=sorted(self._held),
-            of=self._store.dispatching.slots if self._store is not None else 0,
+            partitions=sorted(self._held),
+            of=self._store.dispatching.partitions if self._store is not None else 0,
             store_silence=self._silence(),
             in_flight=self._in_flight(),
             windows=windows,
@@ -235,7 +235,7 @@ class Scheduler:
     def snapshot(self) -> SchedulerSnapshot:
         """The numbers, for monitoring."""
         return self._counts.snapshot(
-            slots=len(self._held), in_flight=self._in_flight(), store_silence=self._silence()
+            partitions=len(self._held), in_flight=self._in_flight(), store_silence=self._silence()
         )
 
     def _in_flight(self) -> dict[str, int]:
@@ -261,8 +261,8 @@ class Scheduler:
                 return True
         return False
 
-    async def _end(self, leases: SlotLeases) -> None:
-        """Take no more slots, end the work of those that are held, and give them back."""
+    async def _end(self, leases: PartitionLeases) -> None:
+        """Take no more partitions, end the work of those that are held, and give them back."""
         leases.stop()
         for held in self._held.values():
             if self._drains:
@@ -276,7 +276,7 @@ class Scheduler:
     def _taken(self, lease: HeldLease) -> None:
         assert self._store is not None
         assert self._proofs is not None
-        held = HeldSlot(
+        held = HeldPartition(
             self._app,
             self._store,
             lease,
@@ -290,7 +290,7 @@ class Scheduler:
             upstream_ended=self._upstream_ended,
             counts=self._counts,
         )
-        self._held[lease.slot] = held
+        self._held[lease.partition] = held
         self._work.start(self._work_for(held))
 
     def _is_paused(self, queue: str) -> bool:
@@ -301,15 +301,15 @@ class Scheduler:
             held.dispatcher.wake()
 
     def _given(self, lease: HeldLease) -> None:
-        if (held := self._held.get(lease.slot)) is not None and held.lease is lease:
+        if (held := self._held.get(lease.partition)) is not None and held.lease is lease:
             held.stop()
 
     def _lost(self, lease: HeldLease) -> None:
-        if (held := self._held.get(lease.slot)) is not None and held.lease is lease:
-            del self._held[lease.slot]
+        if (held := self._held.get(lease.partition)) is not None and held.lease is lease:
+            del self._held[lease.partition]
             held.lose()
 
-    async def _work_for(self, held: HeldSlot) -> None:
+    async def _work_for(self, held: HeldPartition) -> None:
         assert self._leases is not None
         try:
             await held.run()
@@ -318,22 +318,22 @@ class Scheduler:
             await pause(self._is_stopping, _PAUSE)
             raise
         finally:
-            if self._held.get(held.lease.slot) is held:
-                del self._held[held.lease.slot]
+            if self._held.get(held.lease.partition) is held:
+                del self._held[held.lease.partition]
             await self._leases.release(held.lease)
 
-    def _ready(self, slot: int, lanes: Collection[Lane] = ()) -> None:
+    def _ready(self, partition: int, lanes: Collection[Lane] = ()) -> None:
         assert self._store is not None
-        if (held := self._held.get(slot)) is None:
+        if (held := self._held.get(partition)) is None:
             return
-        # What is heard may be of any version of this program: no slot's holder dispatches what is another one's.
-        if known := [lane for lane in lanes if self._store.dispatching.slot_of(lane.queue) == slot]:
+        # What is heard may be of any version of this program: no partition's holder dispatches what is another one's.
+        if known := [lane for lane in lanes if self._store.dispatching.partition_of(lane.queue) == partition]:
             held.dispatcher.arrived(known)
         else:
             held.dispatcher.wake()
 
-    def _due(self, slot: int, seconds: float) -> None:
-        if (held := self._held.get(slot)) is not None:
+    def _due(self, partition: int, seconds: float) -> None:
+        if (held := self._held.get(partition)) is not None:
             held.timers.expect(seconds)
 
     def _refused(self, error: StoreWentBack) -> None:
@@ -348,19 +348,19 @@ class Scheduler:
             self._leases.look()
 
     def _fired(self, lanes: set[Lane]) -> None:
-        """Jobs of these lanes are ready, whichever scheduler holds their slots."""
+        """Jobs of these lanes are ready, whichever scheduler holds their partitions."""
         assert self._store is not None
-        by_slot: dict[int, set[Lane]] = {}
+        by_partition: dict[int, set[Lane]] = {}
         for lane in lanes:
-            by_slot.setdefault(self._store.dispatching.slot_of(lane.queue), set()).add(lane)
-        for slot, its in by_slot.items():
-            self._wake(slot, its)
+            by_partition.setdefault(self._store.dispatching.partition_of(lane.queue), set()).add(lane)
+        for partition, its in by_partition.items():
+            self._wake(partition, its)
 
     def _released(self, queues: set[str]) -> None:
         """Jobs of these queues are ready that have waited for others."""
         assert self._store is not None
-        for slot in {self._store.dispatching.slot_of(queue) for queue in queues}:
-            self._wake(slot)
+        for partition in {self._store.dispatching.partition_of(queue) for queue in queues}:
+            self._wake(partition)
 
     def _upstream_ended(self) -> None:
         if self._releases is not None:
@@ -369,19 +369,19 @@ class Scheduler:
     def _runs_again(self, job_id: str, queue: str, seconds: float) -> None:
         assert self._store is not None
         if seconds <= 0:
-            self._wake(self._store.dispatching.slot_of(queue))
+            self._wake(self._store.dispatching.partition_of(queue))
             return
-        slot = (int(job_id[-2:], 16) % _SHARDS) % self._store.dispatching.slots
-        if slot in self._held:
-            self._due(slot, seconds)
+        partition = (int(job_id[-2:], 16) % _SHARDS) % self._store.dispatching.partitions
+        if partition in self._held:
+            self._due(partition, seconds)
         elif self._signals is not None:
-            self._signals.tell_due(slot, seconds)
+            self._signals.tell_due(partition, seconds)
 
-    def _wake(self, slot: int, lanes: Collection[Lane] = ()) -> None:
-        if slot in self._held:
-            self._ready(slot, lanes)
+    def _wake(self, partition: int, lanes: Collection[Lane] = ()) -> None:
+        if partition in self._held:
+            self._ready(partition, lanes)
         elif self._signals is not None:
-            self._signals.tell_ready(slot, lanes)
+            self._signals.tell_ready(partition, lanes)
 
 
 def _nobody(_: bytes) -> None:

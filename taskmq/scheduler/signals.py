@@ -1,4 +1,4 @@
-"""What schedulers hear over the broker: that jobs are ready, that slots are free, which workers and tasks there are.
+"""Signals of schedulers over the broker: ready jobs, free partitions, live workers and known tasks.
 
 All of it is a hint that may get lost: nothing waits for one for longer than half a second, and where no worker is
 heard of, a window of a fixed size is used.
@@ -29,7 +29,7 @@ __all__ = ["LiveWorkers", "Signals"]
 _log = logging.getLogger("taskmq.scheduler")
 
 _DUE: Final = "store.due."
-_FREED: Final = "store.slots"
+_FREED: Final = "store.partitions"
 _ECHO: Final = "store.echo."
 _WORKER: Final = "worker."
 _TOPICS: Final = (f"{READY_TOPIC}*", f"{_DUE}*", _FREED, WORKER_EVENTS, TASKS_TOLD)
@@ -133,9 +133,9 @@ class Signals:
     """Listens for one scheduler, and signals to the others: a `Service`.
 
     Args:
-        ready: called with a slot whose jobs may be ready, and the lanes that they are in, where that is known.
-        due: called with a slot, and in how many seconds a timer of it may be due.
-        freed: called when slots may be free.
+        ready: called with a partition whose jobs may be ready, and the lanes that they are in, where that is known.
+        due: called with a partition, and in how many seconds a timer of it may be due.
+        freed: called when partitions may be free.
         told: called with a worker's description of its tasks; workers are asked for it at the beginning.
         nodes: called with the node of a worker that has announced itself.
     """
@@ -161,16 +161,16 @@ class Signals:
         self._echo = f"{_ECHO}{uuid.uuid4().hex}"
         self._is_stopping = asyncio.Event()
 
-    def tell_ready(self, slot: int, lanes: Collection[Lane] = ()) -> None:
-        """Have the slot's holder look, at these lanes if any are named."""
-        self._announce(ready_topic(slot), encode_lanes(lanes))
+    def tell_ready(self, partition: int, lanes: Collection[Lane] = ()) -> None:
+        """Have the partition's holder look, at these lanes if any are named."""
+        self._announce(ready_topic(partition), encode_lanes(lanes))
 
-    def tell_due(self, slot: int, seconds: float) -> None:
-        """Have the slot's holder look for timers in so many seconds."""
-        self._announce(f"{_DUE}{slot}", str(round(seconds * 1000)).encode())
+    def tell_due(self, partition: int, seconds: float) -> None:
+        """Have the partition's holder look for timers in so many seconds."""
+        self._announce(f"{_DUE}{partition}", str(round(seconds * 1000)).encode())
 
     def tell_freed(self) -> None:
-        """Have all schedulers look at who holds which slot."""
+        """Have all schedulers look at who holds which partition."""
         self._announce(_FREED)
 
     def stop(self) -> None:
@@ -196,13 +196,13 @@ class Signals:
             await listening.stop()
 
     def _receive(self, topic: str, body: bytes) -> None:
-        slot = topic.rpartition(".")[2]
+        partition = topic.rpartition(".")[2]
         if topic.startswith(READY_TOPIC):
-            if slot.isdecimal():
-                self._ready(int(slot), decode_lanes(body))
+            if partition.isdecimal():
+                self._ready(int(partition), decode_lanes(body))
         elif topic.startswith(_DUE):
-            if slot.isdecimal() and body.isdigit():
-                self._due(int(slot), int(body) / 1000)
+            if partition.isdecimal() and body.isdigit():
+                self._due(int(partition), int(body) / 1000)
         elif topic == _FREED:
             self._freed()
         elif topic == self._echo:

@@ -16,7 +16,7 @@ class SchedulerStatus(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         started: ms since the epoch.
-        slots: those that it holds, of so many as `of`.
+        partitions: those that it holds, of so many as `of`.
         store_silence: seconds since the store last answered; None: it never has.
         in_flight: jobs at the broker and with workers, by queue.
         windows: how many they may be, by queue.
@@ -29,14 +29,14 @@ class SchedulerStatus(msgspec.Struct, frozen=True, kw_only=True):
         preempted: runs that were asked to give way to others.
         occurrences: of schedules, that were submitted since the start.
         occurrences_failed: those that can never be.
-        refused: firings that came to nothing, as the slot had passed on.
+        refused: firings that came to nothing, as the partition had passed on.
     """
 
     version: str
     pid: int
     app: str
     started: int
-    slots: list[int]
+    partitions: list[int]
     of: int
     store_silence: float | None
     in_flight: dict[str, int]
@@ -61,7 +61,7 @@ class SchedulerCounts:
         fired: jobs whose time has come.
         lost: jobs that were given up.
         preempted: runs that were asked to give way to others.
-        refused: firings of schedules that came to nothing, as the slot had passed on.
+        refused: firings of schedules that came to nothing, as the partition had passed on.
         lines: of logs that were kept.
         schedules: occurrences of schedules that became jobs.
         reports: by what they came to.
@@ -78,11 +78,13 @@ class SchedulerCounts:
         self.schedules = OccurrenceCounts()
         self.reports: Counter[str] = Counter()
 
-    def snapshot(self, *, slots: int, in_flight: dict[str, int], store_silence: float | None) -> SchedulerSnapshot:
+    def snapshot(
+        self, *, partitions: int, in_flight: dict[str, int], store_silence: float | None
+    ) -> SchedulerSnapshot:
         """The numbers of now."""
         return SchedulerSnapshot(
             version=VERSION,
-            slots=slots,
+            partitions=partitions,
             in_flight=in_flight,
             dispatched=self.dispatched,
             fired=self.fired,

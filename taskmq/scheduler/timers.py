@@ -1,11 +1,11 @@
-"""Jobs of one slot whose time comes: read ahead, and fired when it has come. One that is changed meanwhile stays."""
+"""Timers of one partition: read ahead, and fired when their time has come. One that is changed meanwhile stays."""
 
 from collections.abc import Callable, Sequence
 from typing import Final
 
 from taskmq.contracts.jobs import DispatchStore, DueJob, JobStore, Lane
 from taskmq.scheduler.firing.due_loop import DueLoop, FiringPace, StoreClock
-from taskmq.scheduler.slots import HeldLease
+from taskmq.scheduler.partitions import HeldLease
 from taskmq.scheduler.status import SchedulerCounts
 
 __all__ = ["Timers"]
@@ -14,10 +14,10 @@ _BATCH: Final = 500
 
 
 class Timers:
-    """Fires the timers of one slot: a `Service`.
+    """Fires the timers of one partition: a `Service`.
 
     Args:
-        pace: of the timers of all slots of this process.
+        pace: of the timers of all partitions of this process.
         fired: called with the lanes that have got jobs which are ready.
     """
 
@@ -36,7 +36,7 @@ class Timers:
         self._fired = fired
         self._counts = counts
         self._loop = DueLoop(
-            f"slot {lease.slot}: jobs whose time comes",
+            f"partition {lease.partition}: jobs whose time comes",
             clock=clock,
             pace=pace,
             due=self._due,
@@ -57,10 +57,10 @@ class Timers:
         await self._loop.run()
 
     async def _due(self, until: int, limit: int) -> list[DueJob]:
-        return await self._dispatching.due(self._lease.slot, until=until, limit=limit)
+        return await self._dispatching.due(self._lease.partition, until=until, limit=limit)
 
     async def _fire(self, batch: Sequence[DueJob]) -> None:
-        lanes = await self._dispatching.fire(self._lease.slot, self._lease.epoch, batch)
+        lanes = await self._dispatching.fire(self._lease.partition, self._lease.epoch, batch)
         self._counts.fired += len(batch)
         if lanes:
             self._fired(lanes)

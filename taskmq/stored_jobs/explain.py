@@ -6,7 +6,7 @@ from typing import Final
 import msgspec
 
 from taskmq.client.session import Session
-from taskmq.contracts.jobs import HistoryEntry, JobRecord, JobStore, slot_key
+from taskmq.contracts.jobs import HistoryEntry, JobRecord, JobStore, partition_key
 from taskmq.model.jobs.pools import SLOTS_ASKED, TenantPool, known_reason, path_of, shares_of
 from taskmq.model.jobs.quotas import run_name
 from taskmq.model.nodes import JobNeeds, added, why_unplaced
@@ -74,11 +74,11 @@ async def explain_job(
         case _:
             return Explanation(state=record.state, reasons=[])
     if record.state not in UNDERWAY:
-        slot = store.dispatching.slot_of(record.queue)
-        if await store.dispatching.leases.find(slot_key(slot)) is None:
+        partition = store.dispatching.partition_of(record.queue)
+        if await store.dispatching.leases.find(partition_key(partition)) is None:
             # What is ready waits for that first of all.
             place = 0 if record.state is JobState.QUEUED else len(reasons)
-            reasons.insert(place, f"no scheduler has its queue's slot ({slot}): start `taskmq scheduler`")
+            reasons.insert(place, f"no scheduler has its queue's partition ({partition}): start `taskmq scheduler`")
     if record.cancel_requested is not None:
         reasons.append(f"its worker is asked to stop it: {record.cancel_requested}")
     if record.error is not None:
@@ -202,7 +202,7 @@ async def _upstream(store: JobStore, record: JobRecord) -> list[str]:
 async def _turn(store: JobStore, record: JobRecord, now: int) -> list[str]:
     """Beside whom it waits, what was said of its pool, and what that has in flight."""
     said = await store.sharing()
-    lanes = await store.dispatching.lanes(store.dispatching.slot_of(record.queue))
+    lanes = await store.dispatching.lanes(store.dispatching.partition_of(record.queue))
     tenants = {lane.tenant for lane in lanes if lane.queue == record.queue} | {record.tenant}
     policy = said.queues.get(record.queue)
     reasons: list[str] = []
@@ -220,9 +220,11 @@ async def _caps(store: JobStore, record: JobRecord, pools: Mapping[str, TenantPo
     capped = [pool for pool in path_of(record.tenant, pools) if pool.max.keys() & needs.amounts.keys()]
     if not capped:
         return []
-    slot = store.dispatching.slot_of(record.queue)
+    partition = store.dispatching.partition_of(record.queue)
     flights = [
-        each for each in await store.dispatching.in_flight(slot, dispatched_before=now) if each.queue == record.queue
+        each
+        for each in await store.dispatching.in_flight(partition, dispatched_before=now)
+        if each.queue == record.queue
     ]
     placed = {each.job: each.amounts for each in await store.nodes.placed([each.id for each in flights])}
     reasons: list[str] = []

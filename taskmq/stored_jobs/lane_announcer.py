@@ -28,7 +28,7 @@ class LaneAnnouncer:
     """
 
     def __init__(self, store: JobStore, announcer: Broadcasting | None) -> None:
-        self._slot_of = store.dispatching.slot_of
+        self._partition_of = store.dispatching.partition_of
         self._announcer = announcer
         self._loop = asyncio.get_running_loop()
         self._lanes: set[Lane] = set()
@@ -54,8 +54,8 @@ class LaneAnnouncer:
         if not lanes or self._announcer is None:
             return
         self._next = self._loop.time() + _PACE
-        slots: dict[int, list[Lane]] = {}
+        partitions: dict[int, list[Lane]] = {}
         for lane in lanes:
-            slots.setdefault(self._slot_of(lane.queue), []).append(lane)
-        for slot, its in slots.items():
-            self._announcer.announce(ready_topic(slot), encode_lanes(its))
+            partitions.setdefault(self._partition_of(lane.queue), []).append(lane)
+        for partition, its in partitions.items():
+            self._announcer.announce(ready_topic(partition), encode_lanes(its))

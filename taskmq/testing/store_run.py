@@ -15,7 +15,7 @@ from typing import Any, Final
 from taskmq.app import TaskMQ
 from taskmq.client.session import Session
 from taskmq.contracts.broker import Consumer, Delivery, Outgoing, Subscription
-from taskmq.contracts.jobs import DispatchedJob, Pick, slot_key
+from taskmq.contracts.jobs import DispatchedJob, Pick, partition_key
 from taskmq.model.clock import Clock
 from taskmq.model.envelope import JSON, LAST_INSTANT, Invitation
 from taskmq.model.history.logs import LOGS_TASK, decode_logs
@@ -28,8 +28,8 @@ from taskmq.scheduler.firing import ScheduleTurns
 from taskmq.scheduler.firing.due_loop import StoreClock
 from taskmq.scheduler.gates import GatePassage, Gates, TaskDemands
 from taskmq.scheduler.ledger import public_name
+from taskmq.scheduler.partitions import HeldLease
 from taskmq.scheduler.reports import AcceptedEnd, AcceptedResults
-from taskmq.scheduler.slots import HeldLease
 from taskmq.scheduler.status import SchedulerCounts
 from taskmq.schedules.store_records import StoredRecords
 from taskmq.testing.job_store import JobModel, MemoryJobStore
@@ -109,25 +109,25 @@ class StoreRun:
         self._key: ReportKey | None = None
 
     async def start(self) -> None:
-        """Hold all slots, and hear reports; what an earlier one has left at the broker is there still."""
+        """Hold all partitions, and hear reports; what an earlier one has left at the broker is there still."""
         await self._session.broker.declare_reports([ReportQueue(self._reports)])
         self._consumer = await self._session.broker.consume(
             [Subscription(self._reports, _MANY)], self._arrived.append
         )
         self._key = (await self._dispatching.report_keys())[0]
-        for slot in range(self._dispatching.slots):
-            epoch = await self._dispatching.leases.acquire(slot_key(slot), owner="test", seconds=_FOR_EVER)
+        for partition in range(self._dispatching.partitions):
+            epoch = await self._dispatching.leases.acquire(partition_key(partition), owner="test", seconds=_FOR_EVER)
             assert isinstance(epoch, int)
-            self._epochs[slot] = epoch
+            self._epochs[partition] = epoch
             gates = Gates(TaskDemands(self._app.tasks.by_name.values()))
-            lease = HeldLease(slot, epoch, until=_FOR_EVER)
-            self._passages[slot] = GatePassage(gates, self._dispatching, lease)
+            lease = HeldLease(partition, epoch, until=_FOR_EVER)
+            self._passages[partition] = GatePassage(gates, self._dispatching, lease)
         if self._fires:
             await StoredRecords(self._store, self._app.name, self._app.producer).upsert(self._app.schedules)
-            self._turns = {slot: self._turns_of(slot, epoch) for slot, epoch in self._epochs.items()}
+            self._turns = {partition: self._turns_of(partition, epoch) for partition, epoch in self._epochs.items()}
 
-    def _turns_of(self, slot: int, epoch: int) -> ScheduleTurns:
-        lease = HeldLease(slot, epoch, until=_FOR_EVER)
+    def _turns_of(self, partition: int, epoch: int) -> ScheduleTurns:
+        lease = HeldLease(partition, epoch, until=_FOR_EVER)
         clock = _VirtualClock(self._store.clock)
         return ScheduleTurns(self._app, self._store, lease, clock, fired=lambda _: None, counts=SchedulerCounts())
 
@@ -135,8 +135,8 @@ class StoreRun:
         """Give everything back; jobs that a worker has stay dispatched, and their messages at the broker."""
         for turns in self._turns.values():
             await turns.aclose()
-        for slot, epoch in self._epochs.items():
-            await self._dispatching.leases.release(slot_key(slot), token=epoch)
+        for partition, epoch in self._epochs.items():
+            await self._dispatching.leases.release(partition_key(partition), token=epoch)
         if self._consumer is not None:
             await self._consumer.stop()
         for delivery in reversed(self._arrived):
@@ -146,11 +146,11 @@ class StoreRun:
     async def step(self) -> None:
         """Do everything that can be done now."""
         await self._apply()
-        for slot, epoch in self._epochs.items():
-            await self._fire(slot, epoch)
+        for partition, epoch in self._epochs.items():
+            await self._fire(partition, epoch)
         await self._release_dependents()
-        for slot, epoch in self._epochs.items():
-            await self._dispatch(slot, epoch)
+        for partition, epoch in self._epochs.items():
+            await self._dispatch(partition, epoch)
 
     @property
     def is_starting(self) -> bool:
@@ -165,9 +165,12 @@ class StoreRun:
     def next_due(self) -> int | None:
         """Return the time at which the first waiting job is due, the first schedule, or a job behind a limit."""
         model = self._store.model
-        dues = [job.due for slot in self._epochs for job in model.due(slot, until=LAST_INSTANT, limit=1)]
-        for slot in self._turns:
-            dues += [row.due for row in model.schedules.due(slot, slots=model.slots, until=LAST_INSTANT, limit=1)]
+        dues = [job.due for partition in self._epochs for job in model.due(partition, until=LAST_INSTANT, limit=1)]
+        for partition in self._turns:
+            dues += [
+                row.due
+                for row in model.schedules.due(partition, partitions=model.partitions, until=LAST_INSTANT, limit=1)
+            ]
         gates = (passage.gates for passage in self._passages.values())
         dues += [math.ceil(at * 1000) for each in gates if (at := each.next()) != math.inf]
         return min(dues, default=None)
@@ -209,15 +212,15 @@ class StoreRun:
             error = record.error or ErrorRecord(type_name="", message="", traceback="")
             self.failed.append(FailedRun(public_name(record), record.task, record.attempt, error))
 
-    async def _fire(self, slot: int, epoch: int) -> None:
-        due = await self._dispatching.due(slot, until=await self._store.now_ms() + 1, limit=_MANY)
+    async def _fire(self, partition: int, epoch: int) -> None:
+        due = await self._dispatching.due(partition, until=await self._store.now_ms() + 1, limit=_MANY)
         if due:
-            await self._dispatching.fire(slot, epoch, due)
+            await self._dispatching.fire(partition, epoch, due)
             self.moved += 1
-        if slot in self._turns:
-            schedules = await self._store.schedules.due(slot, until=await self._store.now_ms() + 1, limit=_MANY)
+        if partition in self._turns:
+            schedules = await self._store.schedules.due(partition, until=await self._store.now_ms() + 1, limit=_MANY)
             if schedules:
-                await self._turns[slot].fire(schedules)
+                await self._turns[partition].fire(schedules)
                 self.moved += 1
 
     async def _release_dependents(self) -> None:
@@ -227,15 +230,15 @@ class StoreRun:
             self.moved += bool(released.queues)
             is_more = released.is_more
 
-    async def _dispatch(self, slot: int, epoch: int) -> None:
-        passage, now = self._passages[slot], self._now()
+    async def _dispatch(self, partition: int, epoch: int) -> None:
+        passage, now = self._passages[partition], self._now()
         self.moved += bool(await passage.open_due(lambda _: True, now=now))
-        lanes = await self._dispatching.lanes(slot)
+        lanes = await self._dispatching.lanes(partition)
         if not lanes:
             return
         picks, has_put, _ = await passage.passed([Pick(lane, _MANY) for lane in lanes], now=now)
         self.moved += has_put
-        batch = await self._dispatching.dispatch_within(slot, epoch, picks, await self._store.quotas())
+        batch = await self._dispatching.dispatch_within(partition, epoch, picks, await self._store.quotas())
         if batch is None:
             return
         self.moved += 1

@@ -23,7 +23,7 @@ from taskmq.contracts.jobs import (
     PutDefinition,
     Submitted,
     Withdrawn,
-    slot_key,
+    partition_key,
 )
 from taskmq.model.jobs.definitions import Definition, DefinitionContent
 from taskmq.model.jobs.filters import EVERYTHING, JobFilter
@@ -104,7 +104,7 @@ class _DispatchesTheLatestFirst(JobModel):
 
 
 class _HasNoFence(JobModel):
-    def _holds(self, slot: int, epoch: int) -> bool:
+    def _holds(self, partition: int, epoch: int) -> bool:
         return True
 
 
@@ -114,8 +114,8 @@ class _RunsExpiredJobs(JobModel):
 
 
 class _KeepsItsTokens(JobModel):
-    def dispatch(self, slot: int, epoch: int, picks: Sequence[Pick]) -> DispatchBatch | None:
-        batch = super().dispatch(slot, epoch, picks)
+    def dispatch(self, partition: int, epoch: int, picks: Sequence[Pick]) -> DispatchBatch | None:
+        batch = super().dispatch(partition, epoch, picks)
         if batch is None:
             return None
         for job in batch.jobs:
@@ -180,25 +180,27 @@ class _ForgetsAttempts(JobModel):
 
 
 class _FiresWhatWasChanged(JobModel):
-    def fire(self, slot: int, epoch: int, jobs: Sequence[DueJob]) -> set[Lane]:
+    def fire(self, partition: int, epoch: int, jobs: Sequence[DueJob]) -> set[Lane]:
         known = [self.jobs.get(job.id) for job in jobs]
         return super().fire(
-            slot, epoch, [replace(one, due=job.due) if job else one for one, job in zip(jobs, known, strict=True)]
+            partition,
+            epoch,
+            [replace(one, due=job.due) if job else one for one, job in zip(jobs, known, strict=True)],
         )
 
 
 class _LooksAheadTooFar(JobModel):
-    def due(self, slot: int, *, until: int, limit: int) -> list[DueJob]:
-        return super().due(slot, until=until + 1, limit=limit)
+    def due(self, partition: int, *, until: int, limit: int) -> list[DueJob]:
+        return super().due(partition, until=until + 1, limit=limit)
 
 
 class _TakesBackWhatIsGone(JobModel):
     def undispatch(
-        self, slot: int, epoch: int, jobs: Sequence[DispatchedJob], *, delay: float = 0.0, reason: str = ""
+        self, partition: int, epoch: int, jobs: Sequence[DispatchedJob], *, delay: float = 0.0, reason: str = ""
     ) -> Withdrawn:
         known = [self.jobs.get(job.id) for job in jobs]
         return super().undispatch(
-            slot,
+            partition,
             epoch,
             [replace(one, token=job.token) if job else one for one, job in zip(jobs, known, strict=True)],
             delay=delay,
@@ -208,32 +210,32 @@ class _TakesBackWhatIsGone(JobModel):
 
 class _TakesBackWhatRuns(JobModel):
     def undispatch(
-        self, slot: int, epoch: int, jobs: Sequence[DispatchedJob], *, delay: float = 0.0, reason: str = ""
+        self, partition: int, epoch: int, jobs: Sequence[DispatchedJob], *, delay: float = 0.0, reason: str = ""
     ) -> Withdrawn:
         for one in jobs:
             if (job := self.under_way(one.id, one.token)) is not None:
                 self.jobs[one.id] = replace(job, state=JobState.DISPATCHED)
-        return super().undispatch(slot, epoch, jobs, delay=delay, reason=reason)
+        return super().undispatch(partition, epoch, jobs, delay=delay, reason=reason)
 
 
 class _EndsWhatRuns(JobModel):
     def fail(
-        self, slot: int, epoch: int, jobs: Sequence[DispatchedJob], *, reason: str, also_running: bool = False
+        self, partition: int, epoch: int, jobs: Sequence[DispatchedJob], *, reason: str, also_running: bool = False
     ) -> Withdrawn:
-        return super().fail(slot, epoch, jobs, reason=reason, also_running=True)
+        return super().fail(partition, epoch, jobs, reason=reason, also_running=True)
 
 
 class _TakesBackForAnyHolder(JobModel):
     def undispatch(
-        self, slot: int, epoch: int, jobs: Sequence[DispatchedJob], *, delay: float = 0.0, reason: str = ""
+        self, partition: int, epoch: int, jobs: Sequence[DispatchedJob], *, delay: float = 0.0, reason: str = ""
     ) -> Withdrawn:
-        lease = self.leases.find(slot_key(slot), now=self.now)
+        lease = self.leases.find(partition_key(partition), now=self.now)
         present = epoch if lease is None else lease.token
-        return super().undispatch(slot, present, jobs, delay=delay, reason=reason)
+        return super().undispatch(partition, present, jobs, delay=delay, reason=reason)
 
 
 class _TakesNothingOver(JobModel):
-    def take_over(self, slot: int, epoch: int) -> list[DispatchBatch]:
+    def take_over(self, partition: int, epoch: int) -> list[DispatchBatch]:
         return []
 
 
@@ -325,7 +327,7 @@ class _KeepsOneFormOfATask(_BrokenCatalogue):
         (_DispatchesTheLatestFirst, "in_a_lane_the_earliest_due_goes_first_and_of_those_the_earliest_submitted"),
         (_HasNoFence, "an_epoch_that_has_passed_on_does_nothing_at_all"),
         (_HasNoFence, "an_epoch_that_has_passed_on_fires_nothing"),
-        (_HasNoFence, "who_does_not_hold_the_slot_takes_nothing_over"),
+        (_HasNoFence, "who_does_not_hold_the_partition_takes_nothing_over"),
         (_RunsExpiredJobs, "an_expired_job_ends_instead_of_being_dispatched"),
         (_KeepsItsTokens, "the_token_is_new_with_every_dispatch_and_fits_every_languages_numbers"),
         (_ComparesNoToken, "a_report_with_another_token_is_superseded"),
@@ -339,7 +341,7 @@ class _KeepsOneFormOfATask(_BrokenCatalogue):
         (_TakesBackWhatIsGone, "jobs_that_have_lost_their_token_are_neither_taken_back_nor_failed"),
         (_TakesBackWhatRuns, "a_job_that_runs_is_neither_taken_back_nor_failed"),
         (_EndsWhatRuns, "a_job_that_runs_is_neither_taken_back_nor_failed"),
-        (_TakesBackForAnyHolder, "a_holder_whose_slot_has_passed_on_takes_nothing_back_and_fails_nothing"),
+        (_TakesBackForAnyHolder, "a_holder_whose_partition_has_passed_on_takes_nothing_back_and_fails_nothing"),
         (_TakesNothingOver, "the_next_holder_gets_what_the_earlier_ones_have_left"),
         (_ForgetsConfirms, "the_next_holder_gets_what_the_earlier_ones_have_left"),
         (_ReadsEndedJobsWithoutResult, "a_success_keeps_its_result_and_the_workers_times"),

@@ -128,11 +128,11 @@ def test_why_jobs_are_late_is_asked_once_for_those_on_the_screen(eyes: Eyes, sit
 
     eyes.open("jobs?filter=label.batch%3Alate")
 
-    eyes.see("no scheduler has its queue's slot")
+    eyes.see("no scheduler has its queue's partition")
     eyes.see_count(eyes.page.locator("tr.is-late"), 50)
     assert 1 <= len(asked) == len(set(asked)) < 40
     eyes.page.locator("tr[data-row]").last.scroll_into_view_if_needed()
-    expect(eyes.page.locator("tr[data-row]").last).to_contain_text("no scheduler has its queue's slot")
+    expect(eyes.page.locator("tr[data-row]").last).to_contain_text("no scheduler has its queue's partition")
 
 
 def test_a_filter_that_cannot_be_read_says_where(eyes: Eyes) -> None:

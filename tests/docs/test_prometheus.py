@@ -64,13 +64,13 @@ def test_the_rules_are_those_of_prometheus() -> None:
 
 
 def test_schedulers_that_are_all_gone_are_told_of(tmp_path: Path) -> None:
-    told = {"exp_labels": {"severity": "critical"}, "exp_annotations": {"summary": _summary("TaskmqSlotsFree")}}
+    told = {"exp_labels": {"severity": "critical"}, "exp_annotations": {"summary": _summary("TaskmqPartitionsFree")}}
     cases = [([], [told]), (["8x10"], []), (["3x10"], [told])]
     tests = [
         {
             "interval": "1m",
-            "input_series": [{"series": "taskmq_scheduler_slots", "values": value} for value in values],
-            "alert_rule_test": [{"eval_time": "5m", "alertname": "TaskmqSlotsFree", "exp_alerts": expected}],
+            "input_series": [{"series": "taskmq_scheduler_partitions", "values": value} for value in values],
+            "alert_rule_test": [{"eval_time": "5m", "alertname": "TaskmqPartitionsFree", "exp_alerts": expected}],
         }
         for values, expected in cases
     ]

@@ -17,7 +17,7 @@ def test_every_method_of_the_contract_is_on_the_page() -> None:
     named = set(re.findall(r"\w+", " ".join(re.findall(r"`([^`\n]+)`", _PAGE.read_text()))))
     methods = {name for contract in (JobStore, DispatchStore) for name in vars(contract) if not name.startswith("_")}
 
-    assert methods - named <= {"address", "dispatching", "slots"}
+    assert methods - named <= {"address", "dispatching", "partitions"}
 
 
 def test_the_example_passes(tmp_path: Path) -> None:

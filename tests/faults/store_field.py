@@ -5,7 +5,7 @@
     workers    --runs, effects--> ledger, SQL /
 
 The database notes by itself, with a trigger, whether a scheduler has ever dispatched under an epoch that was not the
-slot's any more.
+partition's any more.
 """
 
 import asyncio
@@ -80,20 +80,21 @@ async def idle(token: str) -> None:
 """
 
 _AUDIT = """
-create table public.stale (slot int, epoch bigint, present bigint);
+create table public.stale (partition int, epoch bigint, present bigint);
 create function public.note_stale() returns trigger language plpgsql as $$
 declare present bigint;
 begin
-  select epoch into present from taskmq.lease where key = 'slot:' || new.slot;
-  if present is distinct from new.epoch then insert into public.stale values (new.slot, new.epoch, present); end if;
-  return new;
+  select epoch into present from taskmq.lease where key = 'partition:' || new.partition;
+  if present is distinct from new.epoch then insert into public.stale values (new.partition, new.epoch, present); end
+  if; return new;
 end $$;
 create trigger note_stale after insert or update of epoch on taskmq.dispatch_batch
 for each row execute function public.note_stale();
 create table public.effect (token text not null)"""
 _STATES = "select k.key, coalesce(h.state, 0) from taskmq.job_key k left join taskmq.job_history h on h.id = k.id"
 _HOLDERS = (
-    "select substr(key, 6), coalesce(holder, ''), epoch from taskmq.lease where key like 'slot:%' and holder <> ''"
+    "select substr(key, 11), coalesce(holder, ''), epoch from taskmq.lease "
+    "where key like 'partition:%' and holder <> ''"
 )
 _SUCCEEDED = "5"
 
@@ -257,29 +258,29 @@ class StoreField:
                 append(str(self.folder / "acknowledged"), token)
 
     def epochs(self) -> dict[int, int]:
-        """The present epoch of each slot."""
-        return {int(slot): int(epoch) for slot, _, epoch in self._rows(_HOLDERS)}
+        """The present epoch of each partition."""
+        return {int(partition): int(epoch) for partition, _, epoch in self._rows(_HOLDERS)}
 
     def holder_of_idle(self) -> tuple[str, dict[int, int]]:
-        """Which scheduler holds the slot of the queue that always has jobs, and the epoch of each slot then.
+        """Return the scheduler that holds the partition of the queue that always has jobs, and the epoch of each.
 
-        One query reads both: another scheduler may get the slot, and a new epoch, right afterwards.
+        One query reads both: another scheduler may get the partition, and a new epoch, right afterwards.
         """
         pids = {process.pid: role for role, process in self.processes.items() if role.startswith("scheduler")}
-        slot = self.slot_of_idle()
+        partition = self.partition_of_idle()
 
         def find() -> tuple[str, dict[int, int]] | None:
             rows = {int(each): (holder, int(epoch)) for each, holder, epoch in self._rows(_HOLDERS)}
-            holder, _ = rows.get(slot, (":0:", 0))
+            holder, _ = rows.get(partition, (":0:", 0))
             role = pids.get(int(holder.split(":")[1]))
             return None if role is None else (role, {each: epoch for each, (_, epoch) in rows.items()})
 
-        found = self.until(find, "a scheduler holds the slot", 60)
+        found = self.until(find, "a scheduler holds the partition", 60)
         assert found is not None
         return found
 
-    def slot_of_idle(self) -> int:
-        return int(self._postgres.sql(f"select slot from taskmq.queue where name = '{IDLE}'"))
+    def partition_of_idle(self) -> int:
+        return int(self._postgres.sql(f"select partition from taskmq.queue where name = '{IDLE}'"))
 
     async def write_late(self, epochs: dict[int, int]) -> int:
         """Do what a holder with these epochs would do that wakes up too late; how many of its writes were refused.
@@ -290,14 +291,14 @@ class StoreField:
         try:
             dispatching = store.dispatching
             until = await store.now_ms() + 60_000
-            for slot, epoch in epochs.items():
-                if lanes := await dispatching.lanes(slot):
-                    assert await dispatching.dispatch(slot, epoch, [Pick(lane, 10) for lane in lanes]) is None
+            for partition, epoch in epochs.items():
+                if lanes := await dispatching.lanes(partition):
+                    assert await dispatching.dispatch(partition, epoch, [Pick(lane, 10) for lane in lanes]) is None
                     refused += 1
-                if due := await dispatching.due(slot, until=until, limit=10):
-                    assert await dispatching.fire(slot, epoch, due) == set()
+                if due := await dispatching.due(partition, until=until, limit=10):
+                    assert await dispatching.fire(partition, epoch, due) == set()
                     refused += 1
-                assert await dispatching.take_over(slot, epoch) == []
+                assert await dispatching.take_over(partition, epoch) == []
         finally:
             await store.aclose()
         return refused

@@ -94,8 +94,8 @@ def test_graphs_end_as_their_rules_say_while_schedulers_are_killed(
     assert kills >= 1
     # One that was just started would be ended by the signal itself.
     eventually(
-        lambda: all("held from now on: slots" in each.log for each in schedulers),
-        "each scheduler holds a slot",
+        lambda: all("held from now on: partitions" in each.log for each in schedulers),
+        "each scheduler holds a partition",
         within=timedelta(seconds=60),
     )
     for process in (*schedulers, worker):

@@ -119,7 +119,7 @@ class Troubles:
         return every
 
     def freeze_scheduler(self) -> None:
-        """Until another one holds its slot, and for so long that it finds out afterwards."""
+        """Until another one holds its partition, and for so long that it finds out afterwards."""
         role, epochs = self._field.holder_of_idle()
         with self._field.frozen(role):
             self._wait_for_successor(epochs)
@@ -172,14 +172,16 @@ class Troubles:
         proxy.refuse(False)
 
     def _wait_for_successor(self, epochs: dict[int, int]) -> None:
-        slot = self._field.slot_of_idle()
+        partition = self._field.partition_of_idle()
         self._field.until(
-            lambda: self._field.epochs().get(slot, 0) > epochs.get(slot, 0), "another scheduler holds the slot", 60
+            lambda: self._field.epochs().get(partition, 0) > epochs.get(partition, 0),
+            "another scheduler holds the partition",
+            60,
         )
 
     def _write_late(self, epochs: dict[int, int]) -> None:
         present = self._field.epochs()
-        passed = {slot: epoch for slot, epoch in epochs.items() if present.get(slot, 0) > epoch}
+        passed = {partition: epoch for partition, epoch in epochs.items() if present.get(partition, 0) > epoch}
         self.refused += asyncio.run(self._field.write_late(passed))
 
     def _other(self) -> int:
@@ -198,7 +200,7 @@ def _start_all(field: StoreField) -> None:
         start_submitter(field, f"submitter-{number}")
     asyncio.run(field.submit_idle(IDLE_JOBS))
     field.until(lambda: field.runs() > 0, "jobs run", 120)
-    field.until(lambda: len(field.epochs()) > 0, "schedulers hold slots", 60)
+    field.until(lambda: len(field.epochs()) > 0, "schedulers hold partitions", 60)
 
 
 def _make_trouble(field: StoreField, troubles: Troubles, *, until: float) -> Counter[str]:

@@ -34,7 +34,9 @@ _PATIENCE: Final = timedelta(seconds=60)
 _MINUTE: Final = 60_000
 _HOURS: Final = 120 * _MINUTE
 _CLOCK: Final = "select floor(extract(epoch from statement_timestamp()) * 1000)::bigint"
-_SHARED: Final = "select count(distinct holder) = 2 from taskmq.lease where key like 'slot:%' and holder is not null"
+_SHARED: Final = (
+    "select count(distinct holder) = 2 from taskmq.lease where key like 'partition:%' and holder is not null"
+)
 _EMITTED: Final = "select s.name, o.kind from taskmq.occurrence o join taskmq.schedule s on s.id = o.schedule"
 _ENDLESS_JOBS: Final = """
 select o.job from taskmq.occurrence o join taskmq.schedule s on s.id = o.schedule join taskmq.job j on j.id = o.job
@@ -187,7 +189,7 @@ def test_overlapping_occurrences_do_as_their_policy_says_while_processes_are_kil
     schedulers = [start(f"scheduler-{number}", "scheduler", "jobs:app") for number in range(2)]
 
     async def main() -> dict[str, tuple[int, int]]:
-        await _until(lambda: store.says(_SHARED) and worker.consumes(), "both have slots", *schedulers, worker)
+        await _until(lambda: store.says(_SHARED) and worker.consumes(), "both have partitions", *schedulers, worker)
         async with _scheduling(amqp_url, store) as (app, run):
             for name, (seconds, options) in _OVERLAPPING.items():
                 await app.schedules.aadd(name, run, every(_PERIOD / 1000), args=(seconds,), **options)

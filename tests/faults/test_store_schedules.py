@@ -59,7 +59,7 @@ _FIRED = """
 select s.name, o.instant, o.at, o.job, j.state from taskmq.occurrence o join taskmq.schedule s on s.id = o.schedule
 left join taskmq.job_history j on j.id = o.job"""
 _JOBS = "select count(*) from (select id from taskmq.job union all select id from taskmq.job_history) j"
-_HOLDERS = "select key, holder, epoch from taskmq.lease where key like 'slot:%' and holder is not null"
+_HOLDERS = "select key, holder, epoch from taskmq.lease where key like 'partition:%' and holder is not null"
 
 
 class _Database:
@@ -96,7 +96,7 @@ def test_every_instant_becomes_one_job_whatever_happens_to_the_schedulers(
     start("worker", "worker", "jobs:app", "-c", "100")
     names = (f"scheduler-{number}" for number in itertools.count())
     schedulers = [start(next(names), "scheduler", "jobs:app") for _ in range(REPLICAS)]
-    _until(lambda: len(database.holders()) == REPLICAS, "each scheduler has slots", *schedulers)
+    _until(lambda: len(database.holders()) == REPLICAS, "each scheduler has partitions", *schedulers)
     _until(
         lambda: len({row["name"] for row in database.rows(_FIRED)}) == SCHEDULES, "every schedule fires", *schedulers
     )
@@ -134,8 +134,8 @@ def test_every_instant_becomes_one_job_whatever_happens_to_the_schedulers(
         )
     # One that was just started would be ended by the signal itself.
     _until(
-        lambda: all("held from now on: slots" in each.log for each in schedulers),
-        "each one holds a slot",
+        lambda: all("held from now on: partitions" in each.log for each in schedulers),
+        "each one holds a partition",
         *schedulers,
     )
     for each in schedulers:
@@ -145,18 +145,18 @@ def test_every_instant_becomes_one_job_whatever_happens_to_the_schedulers(
 
 
 async def _stale_writes(url: str, epochs: dict[str, int]) -> int:
-    """What the frozen scheduler may write when it goes on, for each slot that others have taken: all is refused."""
+    """Count what a frozen scheduler writes in each partition that others have taken: all of it is refused."""
     store = open_job_store(url, BrokerOptions(name="stale"))
     refused = 0
     try:
-        slots = store.dispatching.slots
+        partitions = store.dispatching.partitions
         rows = await store.schedules.list("faults", limit=SCHEDULES)
         for row in rows:
-            slot = schedule_shard(row.app, row.name) % slots
-            lease = await store.dispatching.leases.find(f"slot:{slot}")
-            if lease is not None and lease.token > epochs[f"slot:{slot}"]:
+            partition = schedule_shard(row.app, row.name) % partitions
+            lease = await store.dispatching.leases.find(f"partition:{partition}")
+            if lease is not None and lease.token > epochs[f"partition:{partition}"]:
                 firing = ScheduleFiring(before=row, record=b"stale", next=None)
-                assert await store.schedules.fire(slot, epochs[f"slot:{slot}"], [firing]) is None
+                assert await store.schedules.fire(partition, epochs[f"partition:{partition}"], [firing]) is None
                 refused += 1
     finally:
         await store.aclose()

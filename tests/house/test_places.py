@@ -139,7 +139,7 @@ def test_header_names_are_written_in_named_places_only() -> None:
 def test_the_names_of_keys_are_written_in_one_place() -> None:
     kinds = tuple(_kinds_of_keys())
 
-    assert {"once:", "lock:", "slot:", "mark:", "members:"} <= set(kinds)
+    assert {"once:", "lock:", "partition:", "mark:", "members:"} <= set(kinds)
     assert _modules_that(lambda module: _says(module, lambda text: text.startswith(kinds))) == _NAMES_KEYS
 
 

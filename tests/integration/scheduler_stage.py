@@ -154,7 +154,7 @@ class Stage:
         """From now on the store is this one."""
         await self.store.aclose()
         self.database, self.store = database, database.open()
-        # Whoever held its slots when it was copied is not there.
+        # Whoever held its partitions when it was copied is not there.
         database.sql(database.expire)
 
     async def consume(self) -> None:

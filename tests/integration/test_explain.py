@@ -45,7 +45,7 @@ async def test_a_job_is_explained_by_what_broker_and_state_say(amqp_url: str, re
             return (await asked.jobs.aexplain(job.id)).reasons
 
         alone = await reasons()
-        assert alone[0].startswith("no scheduler has its queue's slot")
+        assert alone[0].startswith("no scheduler has its queue's partition")
         assert alone[1].startswith("no worker consumes queue 'pdf' at amqp://")
 
         schedules = asyncio.create_task(scheduler.run())

@@ -43,7 +43,7 @@ class _Shop:
 
     async def forge(self, *jobs: Job[Any]) -> int:
         """Publish every end of these jobs with tokens that no invitation had; how many they are."""
-        slots = range(self.app.sessions.store().dispatching.slots)
+        partitions = range(self.app.sessions.store().dispatching.partitions)
         ids = [job.id for job in jobs]
 
         def publish() -> int:
@@ -51,7 +51,7 @@ class _Shop:
             with Raw(self.amqp_url) as raw:
                 for job_id in ids:
                     for token in _TOKENS:
-                        queue = reports_queue("shop", count % len(slots))
+                        queue = reports_queue("shop", count % len(partitions))
                         for kind in ("succeeded", "failed", "cancelled", "expired", "retry", "started"):
                             report = {"id": job_id, "token": token, "kind": kind, "worker": "evil"}
                             if kind == "succeeded":

@@ -16,7 +16,7 @@ from msgspec import structs
 
 from taskmq import TaskMQ
 from taskmq.contracts.broker import BrokerOptions
-from taskmq.contracts.jobs import DispatchStore, JobStore, Lane, NewJob, Pick, slot_key
+from taskmq.contracts.jobs import DispatchStore, JobStore, Lane, NewJob, Pick, partition_key
 from taskmq.contracts.system_clock import SystemClock
 from taskmq.errors import StateUnavailable, StoreUnavailable
 from taskmq.model.envelope import new_job_id
@@ -245,12 +245,12 @@ async def test_a_lock_that_is_not_to_be_had_in_time_changes_nothing(server: Serv
         assert submitted.is_new
 
 
-async def test_a_scheduler_frozen_in_a_transaction_does_not_keep_its_slot_from_others(
+async def test_a_scheduler_frozen_in_a_transaction_does_not_keep_its_partition_from_others(
     server: Server, job_store_url: str
 ) -> None:
     async with _opened(server.url) as one, _opened(job_store_url) as other:
         frozen, leases = one.dispatching, other.dispatching.leases
-        epoch = await frozen.leases.acquire("slot:0", owner="frozen", seconds=1)
+        epoch = await frozen.leases.acquire("partition:0", owner="frozen", seconds=1)
         assert isinstance(epoch, int)
         # Its statement is prepared from now on: the lock holds up what it does.
         await frozen.take_over(0, epoch)
@@ -260,10 +260,10 @@ async def test_a_scheduler_frozen_in_a_transaction_does_not_keep_its_slot_from_o
             server.proxy.hold_answers(True)
         await _until_one_session(job_store_url, "state = 'idle in transaction'")
 
-        async def has_the_slot() -> bool:
-            return isinstance(await leases.acquire("slot:0", owner="other", seconds=60), int)
+        async def has_the_partition() -> bool:
+            return isinstance(await leases.acquire("partition:0", owner="other", seconds=60), int)
 
-        await until(has_the_slot)
+        await until(has_the_partition)
 
         server.proxy.hold_answers(False)
         with pytest.raises(StoreUnavailable):
@@ -276,8 +276,8 @@ def _calls(store: JobStore, job: NewJob) -> list[Awaitable[object]]:
         store.submit([_job()]),
         store.get(job.id),
         store.count_jobs(),
-        dispatching.in_flight(dispatching.slot_of("work"), dispatched_before=0),
-        dispatching.leases.acquire("slot:1", owner="me", seconds=1),
+        dispatching.in_flight(dispatching.partition_of("work"), dispatched_before=0),
+        dispatching.leases.acquire("partition:1", owner="me", seconds=1),
     ]
 
 
@@ -301,28 +301,28 @@ async def test_a_dispatch_with_unreadable_bodies_is_not_taken_for_one_never_made
     database = urlsplit(server.url).path.removeprefix("/")
     server.sql(f'alter database "{database}" set lock_timeout = 200')
     async with _opened(server.url) as store:
-        dispatching, slot = store.dispatching, store.dispatching.slot_of("work")
+        dispatching, partition = store.dispatching, store.dispatching.partition_of("work")
         job = _job(_LARGE)
         await store.submit([job])
-        epoch = await dispatching.leases.acquire(slot_key(slot), owner="first", seconds=60)
+        epoch = await dispatching.leases.acquire(partition_key(partition), owner="first", seconds=60)
         assert isinstance(epoch, int)
 
         async with _locked(server.url, "taskmq.job_body"):
             with pytest.raises(StoreUnavailable) as caught:
-                await dispatching.dispatch(slot, epoch, [Pick(Lane("work", job.priority, ""), 1)])
+                await dispatching.dispatch(partition, epoch, [Pick(Lane("work", job.priority, ""), 1)])
             assert not caught.value.is_certain
-            epoch = await _taken_anew(dispatching, slot, epoch)
+            epoch = await _taken_anew(dispatching, partition, epoch)
             with pytest.raises(StoreUnavailable) as caught:
-                await dispatching.take_over(slot, epoch)
+                await dispatching.take_over(partition, epoch)
             assert not caught.value.is_certain
 
-        (batch,) = await dispatching.take_over(slot, await _taken_anew(dispatching, slot, epoch))
+        (batch,) = await dispatching.take_over(partition, await _taken_anew(dispatching, partition, epoch))
         assert [(one.id, one.body) for one in batch.jobs] == [(job.id, job.body)]
 
 
-async def _taken_anew(dispatching: DispatchStore, slot: int, epoch: int) -> int:
-    await dispatching.leases.release(slot_key(slot), token=epoch)
-    found = await dispatching.leases.acquire(slot_key(slot), owner="next", seconds=60)
+async def _taken_anew(dispatching: DispatchStore, partition: int, epoch: int) -> int:
+    await dispatching.leases.release(partition_key(partition), token=epoch)
+    found = await dispatching.leases.acquire(partition_key(partition), owner="next", seconds=60)
     assert isinstance(found, int)
     return found
 
@@ -375,10 +375,12 @@ def test_a_report_of_a_day_that_cannot_be_made_waits_until_it_can(
 
     async def main() -> None:
         await store.submit([_job()])
-        slot = schedulers.slot_of("work")
-        epoch = await schedulers.leases.acquire(slot_key(slot), owner="scheduler", seconds=60)
+        partition = schedulers.partition_of("work")
+        epoch = await schedulers.leases.acquire(partition_key(partition), owner="scheduler", seconds=60)
         assert isinstance(epoch, int)
-        batch = await schedulers.dispatch(slot, epoch, [Pick(lane, 1) for lane in await schedulers.lanes(slot)])
+        batch = await schedulers.dispatch(
+            partition, epoch, [Pick(lane, 1) for lane in await schedulers.lanes(partition)]
+        )
         assert batch is not None
         report = Report(id=batch.jobs[0].id, token=batch.jobs[0].token, kind="succeeded")
         sql(
@@ -420,7 +422,9 @@ async def test_schedulers_need_not_wait_for_lists_that_take_long(job_store_url: 
         await store.now_ms()
         await store.sharing()
         await store.submit([structs.replace(_job(), queue="new", tenant="new")])
-        assert [lane.queue for lane in await store.dispatching.lanes(store.dispatching.slot_of("new"))] == ["new"]
+        assert [lane.queue for lane in await store.dispatching.lanes(store.dispatching.partition_of("new"))] == [
+            "new"
+        ]
 
     assert not any(each.done() for each in lists)
     await locker.execute("commit")

@@ -65,7 +65,7 @@ def test_jobs_run_on_the_node_that_has_what_they_need(amqp_url: str, tmp_path: P
         plain = _worker(amqp_url, path, "p", ran, resources={"cpu": 8.0, "gpu": 0.0}, node_labels={"zone": "b"})
 
         async def listens() -> bool:
-            return bool(scheduler.status().slots)
+            return bool(scheduler.status().partitions)
 
         async with app, _running((scheduler.stop, scheduler.run())), AsyncExitStack() as stack:
             await until(listens)

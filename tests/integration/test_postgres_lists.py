@@ -42,7 +42,7 @@ async def _fill(connection: Any) -> int:
     for name in _TENANTS:
         await connection.execute("insert into taskmq.tenant (name) values ($1)", name)
     await connection.execute("insert into taskmq.task (name) values ('a')")
-    await connection.execute("insert into taskmq.queue (name, slot) values ('q', 0)")
+    await connection.execute("insert into taskmq.queue (name, partition) values ('q', 0)")
     for day in range(now // DAY - _DAYS, now // DAY - 1):
         part = f"taskmq.job_history_{day}"
         await connection.execute(
@@ -325,7 +325,7 @@ async def test_a_list_stops_after_twenty_thousand_rows_and_goes_on_from_there(jo
             """
             insert into taskmq.tenant (name) values ('acme');
             insert into taskmq.task (name) values ('a');
-            insert into taskmq.queue (name, slot) values ('busy', 0), ('rare', 0);
+            insert into taskmq.queue (name, partition) values ('busy', 0), ('rare', 0);
             insert into taskmq.job (id, due, tenant, queue, task, priority, state, body)
             select (to_hex(n) || '-0000-7000-8000-000000000000')::uuid, 1, 1, case n when 268435456 then 2 else 1 end,
                    1, 5, 1, '{}' from generate_series(268435456, 268435456 + 20050) n"""

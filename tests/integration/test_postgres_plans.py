@@ -73,7 +73,7 @@ insert into taskmq.schedule_due (shard, next_at, id) select shard, next_at, id f
 insert into taskmq.occurrence (schedule, instant, run, at, kind) select 1, n, '', n, 'due'
 from generate_series(1, 20000) n;
 insert into taskmq.timer (shard, due, id) select n % 64, n, gen_random_uuid() from generate_series(1, 20000) n;
-insert into taskmq.gated (id, due, queue, tenant, slot, priority, gate)
+insert into taskmq.gated (id, due, queue, tenant, partition, priority, gate)
 select gen_random_uuid(), n, 1, 1, 0, 5, n::text from generate_series(1, 20000) n;
 insert into taskmq.job_key (tenant, key, id, fingerprint)
 select 1, n::text, gen_random_uuid(), '' from generate_series(1, 20000) n;
@@ -129,12 +129,21 @@ async def test_every_kept_plan_finds_its_rows_by_their_keys(job_store_url: str, 
 
 
 async def test_firing_confirming_and_forgetting_do_not_wait_for_the_disk(job_store_url: str) -> None:
-    fire = (statements.FIRE, [0], [1], ["00000000-0000-7000-8000-000000000000"], ["slot:0"], [1], ["slot:0"])
+    fire = (
+        statements.FIRE,
+        [0],
+        [1],
+        ["00000000-0000-7000-8000-000000000000"],
+        ["partition:0"],
+        [1],
+        ["partition:0"],
+    )
 
     connection: Any = await asyncpg.connect(job_store_url)
     await connection.execute(";".join(HOT))
     batch = await connection.fetchval(
-        "insert into taskmq.dispatch_batch (slot, epoch, at, ids, tokens) values (0, 1, 1, '{}', '{}') returning id"
+        "insert into taskmq.dispatch_batch (partition, epoch, at, ids, tokens) "
+        "values (0, 1, 1, '{}', '{}') returning id"
     )
     for statement, *values in ((statements.CONFIRM, [batch]), (statements.FORGET, [batch]), fire):
         await connection.execute("begin")

@@ -5,7 +5,7 @@ from typing import Final
 
 import pytest
 
-from taskmq.contracts.jobs import Pick, slot_key
+from taskmq.contracts.jobs import Pick, partition_key
 from taskmq.model.states import JobState
 from tests.integration.scheduler_stage import JOBS, Database, file_database, postgres_database, staged
 
@@ -77,25 +77,25 @@ async def test_the_next_holder_may_die_in_the_middle_of_taking_over(database: Da
 async def test_a_holder_that_wakes_up_late_is_refused_by_its_epoch(database: Database) -> None:
     async with staged(database) as stage:
         dispatching = stage.store.dispatching
-        slot, key = dispatching.slot_of("work"), slot_key(dispatching.slot_of("work"))
+        partition, key = dispatching.partition_of("work"), partition_key(dispatching.partition_of("work"))
         late = await dispatching.leases.acquire(key, owner="late", seconds=5)
         assert isinstance(late, int)
         await stage.submit()
-        (lane,) = await dispatching.lanes(slot)
-        first = await dispatching.dispatch(slot, late, [Pick(lane, 1)])
+        (lane,) = await dispatching.lanes(partition)
+        first = await dispatching.dispatch(partition, late, [Pick(lane, 1)])
         assert first is not None
-        # It stands still for longer than its lease, and another one takes the slot.
+        # It stands still for longer than its lease, and another one takes the partition.
         database.sql(database.expire)
         other = database.open()
         present = await other.dispatching.leases.acquire(key, owner="present", seconds=5)
         assert isinstance(present, int)
         assert present > late
-        (taken,) = await other.dispatching.take_over(slot, present)
+        (taken,) = await other.dispatching.take_over(partition, present)
 
         assert not await dispatching.leases.renew(key, token=late, seconds=5)
-        assert await dispatching.dispatch(slot, late, [Pick(lane, 100)]) is None
-        assert await dispatching.take_over(slot, late) == []
-        second = await other.dispatching.dispatch(slot, present, [Pick(lane, 100)])
+        assert await dispatching.dispatch(partition, late, [Pick(lane, 100)]) is None
+        assert await dispatching.take_over(partition, late) == []
+        second = await other.dispatching.dispatch(partition, present, [Pick(lane, 100)])
 
         assert second is not None
         # What was dispatched in time is the present holder's, with the same token; the rest it dispatches itself.

@@ -102,8 +102,8 @@ async def test_of_two_schedulers_one_dies_in_the_middle_and_every_job_has_one_ac
         reporting.add(asyncio.create_task(_succeed(broker, delivery)))
 
     async with _running(second):
-        await until(lambda: len(second.scheduler.status().slots) == 4)
-        holder = first if model.slot_of("work") in first.scheduler.status().slots else second
+        await until(lambda: len(second.scheduler.status().partitions) == 4)
+        holder = first if model.partition_of("work") in first.scheduler.status().partitions else second
         # The one that dies is the one that dispatches.
         victim, heir = (first, second) if holder is first else (second, first)
         async with _running(heir):

@@ -34,7 +34,7 @@ _FIRST_VERSION: Final[int] = vars(schema)["_FIRST_VERSION"]
 _QUEUED, _SCHEDULED, _ENDED = (f"01a20f9d-63a7-73bb-8636-00000000000{number}" for number in (1, 2, 3))
 _FIRST_JOBS: Final = f"""
     insert into taskmq.tenant (name) values ('acme');
-    insert into taskmq.queue (name, slot) values ('work', 3);
+    insert into taskmq.queue (name, partition) values ('work', 3);
     insert into taskmq.task (name) values ('t');
     insert into taskmq.job (id, due, tenant, queue, task, priority, state, key, body) values
       ('{_QUEUED}', 1, 1, 1, 1, 4, 1, 'order-1', '{{"task":"t"}}'),
@@ -83,28 +83,28 @@ async def _work_through(store: JobStore) -> None:
     assert ended is not None
     assert (ended.result, ended.body) == (b"1", b'{"task":"t"}')
     assert [event.by for event in await store.events(_QUEUED)] == ["ann"]
-    await _run_all(store, slots=range(8))
+    await _run_all(store, partitions=range(8))
     queued = await store.get(_QUEUED)
     assert queued is not None
     assert queued.state is JobState.SUCCEEDED
 
 
-async def _run_all(store: JobStore, *, slots: range) -> list[str]:
-    """Dispatch and end what is ready in these slots."""
+async def _run_all(store: JobStore, *, partitions: range) -> list[str]:
+    """Dispatch and end what is ready in these partitions."""
     done: list[str] = []
     dispatching = store.dispatching
-    for slot in slots:
-        epoch = await dispatching.leases.acquire(f"slot:{slot}", owner=str(uuid4()), seconds=60)
+    for partition in partitions:
+        epoch = await dispatching.leases.acquire(f"partition:{partition}", owner=str(uuid4()), seconds=60)
         assert isinstance(epoch, int)
-        if lanes := await dispatching.lanes(slot):
-            batch = await dispatching.dispatch(slot, epoch, [Pick(lane, 10) for lane in lanes])
+        if lanes := await dispatching.lanes(partition):
+            batch = await dispatching.dispatch(partition, epoch, [Pick(lane, 10) for lane in lanes])
             assert batch is not None
             reports = [Report(id=job.id, token=job.token, kind="succeeded") for job in batch.jobs]
             assert {each.outcome for each in await dispatching.apply(reports)} == {"accepted"}
             await dispatching.confirm([batch.id])
             await dispatching.forget([batch.id])
             done += [job.id for job in batch.jobs]
-        await dispatching.leases.release(f"slot:{slot}", token=epoch)
+        await dispatching.leases.release(f"partition:{partition}", token=epoch)
     return done
 
 
@@ -213,7 +213,7 @@ async def test_code_goes_on_while_and_after_its_tables_become_those_of_the_next_
 ) -> None:
     async with _opened(job_store_url) as running, _opened(job_store_url) as started_later:
         await running.submit([_job(), _job(body=b"x" * 5_000)])
-        assert len(await _run_all(running, slots=range(8))) == 2
+        assert len(await _run_all(running, partitions=range(8))) == 2
 
         await upgrade(job_store_url, later=[_next(tmp_path, understood=True)])
 
@@ -221,7 +221,7 @@ async def test_code_goes_on_while_and_after_its_tables_become_those_of_the_next_
         for store in (running, started_later):
             await store.check()
             await store.submit([_job(key=f"k{id(store)}"), _job(body=b"x" * 5_000)])
-            assert len(await _run_all(store, slots=range(8))) == 2
+            assert len(await _run_all(store, partitions=range(8))) == 2
         assert await running.count_jobs() == 6
 
 

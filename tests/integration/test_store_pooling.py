@@ -57,7 +57,7 @@ def test_work_behind_a_pooler_of_transactions_is_refused_in_words(job_store_url:
     async def work(store: JobStore) -> None:
         await store.submit([_job()])
         await store.list_jobs()
-        await store.dispatching.leases.find("slot:1")
+        await store.dispatching.leases.find("partition:1")
 
     async def main(url: str) -> None:
         async with _opened(url) as first, _opened(url) as second:

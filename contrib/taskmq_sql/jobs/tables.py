@@ -20,13 +20,13 @@
     schedule_due   one narrow row per schedule that has to be looked at
     occurrence     what has come of which nominal instant
     bulk           what is done to many jobs, and how far it is
-    lease          who holds a slot or a duty; its `epoch` only grows
+    lease          who holds a partition or a duty; its `epoch` only grows
     definition     templates of jobs by tenant and name: which version is the last, and whether it was deleted
     definition_version  all their versions
     task_registration   the forms that tasks have had, as workers and schedulers have reported them
     node           machines, and what they say of themselves
     allocation     what of a node is taken, or was; one of a job counts while the job has the token that it names
-    setting        the number of slots, and which older code may use these tables
+    setting        the number of partitions, and which older code may use these tables
     report_key     by which the store knows the tokens that it has given out
 
 `taskmq_sql.identity` describes the tables of users and the audit, and `taskmq_sql.history` those of logs, figures and
@@ -41,9 +41,9 @@ from typing import Final
 
 __all__ = ["BASELINE", "BY_DAY", "HEAD", "LONGEST_BODY", "SCHEMA", "VERSION_TABLE"]
 
-BASELINE: Final = "0100"
+BASELINE: Final = "0101"
 """The first version: lower numbers are those of development versions, which no code reads."""
-HEAD: Final = "0100"
+HEAD: Final = "0101"
 """The version that this code works with; `store check` compares it with that of the tables."""
 VERSION_TABLE: Final = "schema_version"
 SCHEMA: Final = "taskmq"

@@ -26,7 +26,7 @@ class JobsAtHand(Protocol):
         ...
 
     async def place(
-        self, slot: int, epoch: int, reserve: Reserve, over: Sequence[str], quotas: Quotas
+        self, partition: int, epoch: int, reserve: Reserve, over: Sequence[str], quotas: Quotas
     ) -> DispatchBatch | None:
         """See `NodeStore.place`; `reserve` says which jobs, as the first part of the transaction."""
         ...
@@ -78,7 +78,7 @@ class SqlNodes:
 
     async def place(
         self,
-        slot: int,
+        partition: int,
         epoch: int,
         placements: Sequence[Placement],
         over: Sequence[str] = (),
@@ -88,7 +88,7 @@ class SqlNodes:
         if not placements and not over:
             return None
         return await self._jobs.place(
-            slot,
+            partition,
             epoch,
             partial(allocations.reserve, placements=placements, find=self._find),
             over,

@@ -1,10 +1,10 @@
-"""One database of jobs: its connections by what they are used for, its names and its number of slots."""
+"""One database of jobs: its connections by what they are used for, its names and its number of partitions."""
 
 from typing import Final
 
 import asyncpg  # pyright: ignore[reportMissingTypeStubs]
 
-from taskmq.contracts.jobs import SLOTS, slot_of
+from taskmq.contracts.jobs import PARTITIONS, partition_of
 from taskmq.errors import StoreMismatch
 from taskmq_sql.jobs.tables import BASELINE, HEAD, SCHEMA, VERSION_TABLE
 from taskmq_sql.postgres.connections import HOT, LISTS, LOOKUPS, WALKS, Connection, Connections
@@ -19,7 +19,7 @@ _READERS: Final = 2
 _PLANS_OF_WALKS: Final = 32
 _SETTINGS: Final = f"""
 select (select version_num from taskmq.{VERSION_TABLE}) as revision,
-       (select value from taskmq.setting where name = 'slots') as slots,
+       (select value from taskmq.setting where name = 'partitions') as partitions,
        (select value from taskmq.setting where name = 'understood_by') as understood_by,
        current_database() as database, current_setting('server_encoding') as encoding"""
 # Of SQL_ASCII the server holds the bytes that it gets, and asyncpg sends UTF-8.
@@ -39,14 +39,14 @@ class Database:
         accounts: for changes of who may do what.
         histories: for what is remembered of runs.
         upkeep: for what may take long: to make room, and to drop what is old.
-        slots: as the store was made; known from the first connection on.
+        partitions: as the store was made; known from the first connection on.
     """
 
     def __init__(self, url: str, *, name: str) -> None:
         self.address = address_of(url)
         self._url = plain_url(url)
         self._name = name
-        self.slots = SLOTS
+        self.partitions = PARTITIONS
         self.submits = self._connections(1, HOT)
         self.changes = self._connections(1, HOT)
         self.dispatches = self._connections(1, HOT)
@@ -60,11 +60,11 @@ class Database:
         self.accounts = self._connections(1, LISTS)
         self.histories = self._connections(1, LISTS)
         self.upkeep = self._connections(1, HOT)
-        self.names = Names(self.lookups, self.slot_of)
+        self.names = Names(self.lookups, self.partition_of)
 
-    def slot_of(self, queue: str) -> int:
-        """The slot of a queue."""
-        return slot_of(queue, self.slots)
+    def partition_of(self, queue: str) -> int:
+        """The partition of a queue."""
+        return partition_of(queue, self.partitions)
 
     async def aclose(self) -> None:
         for each in (
@@ -107,7 +107,7 @@ class Database:
             raise StoreMismatch(revision_refusal(self.address, revision))
         if refusal := encoding_refusal(row["database"], row["encoding"]):
             raise StoreMismatch(f"{self.address}: {refusal}")
-        self.slots = int(row["slots"])
+        self.partitions = int(row["partitions"])
         # A new connection may lead to a database that was restored, where names have other numbers.
         self.names.forget()
 

@@ -17,7 +17,7 @@ from taskmq.contracts.jobs import (
     ReadyJob,
     Released,
     Withdrawn,
-    slot_key,
+    partition_key,
 )
 from taskmq.model.identity import AuditEntry
 from taskmq.model.jobs.proofs import ReportKey
@@ -84,18 +84,18 @@ class PostgresDispatch:
         self._keys = SqlReportKeys(PostgresRunner(database.reads, database.accounts))
 
     @property
-    def slots(self) -> int:
-        return self._database.slots
+    def partitions(self) -> int:
+        return self._database.partitions
 
     @property
     def leases(self) -> PostgresLeases:
         return self._leases
 
-    def slot_of(self, queue: str) -> int:
-        return self._database.slot_of(queue)
+    def partition_of(self, queue: str) -> int:
+        return self._database.partition_of(queue)
 
-    async def lanes(self, slot: int) -> list[Lane]:
-        rows = await self._database.dispatches.run("read", lambda connection: connection.fetch(LANES, slot))
+    async def lanes(self, partition: int) -> list[Lane]:
+        rows = await self._database.dispatches.run("read", lambda connection: connection.fetch(LANES, partition))
         queues = await self._names.texts("queue", {row[0] for row in rows})
         tenants = await self._names.texts("tenant", {row[2] for row in rows})
         return [Lane(queues[queue], priority, tenants[tenant]) for queue, priority, tenant in rows]
@@ -112,7 +112,7 @@ class PostgresDispatch:
             for queue, priority, tenant, due, expires in rows
         }
 
-    async def dispatch(self, slot: int, epoch: int, picks: Sequence[Pick]) -> DispatchBatch | None:
+    async def dispatch(self, partition: int, epoch: int, picks: Sequence[Pick]) -> DispatchBatch | None:
         known, lanes = await self._numbered(picks)
         if not known:
             return None
@@ -122,23 +122,25 @@ class PostgresDispatch:
                 DISPATCH,
                 *([lane[column] for lane in lanes] for column in range(3)),
                 [pick.count for pick in known],
-                slot_key(slot),
+                partition_key(partition),
                 epoch,
-                slot,
+                partition,
                 _OVER,
             )
 
         return await self._batch(await self._database.dispatches.run("statement", dispatch), lanes)
 
     async def dispatch_within(
-        self, slot: int, epoch: int, picks: Sequence[Pick], quotas: Quotas
+        self, partition: int, epoch: int, picks: Sequence[Pick], quotas: Quotas
     ) -> DispatchBatch | None:
         known, lanes = await self._numbered(picks)
         if not known:
             return None
 
         async def dispatch(connection: Connection) -> Sequence[Row]:
-            return await dispatch_within(connection, quotas, known, lanes, slot=slot, epoch=epoch, over=_OVER)
+            return await dispatch_within(
+                connection, quotas, known, lanes, partition=partition, epoch=epoch, over=_OVER
+            )
 
         return await self._batch(await self._database.dispatches.run("transaction", dispatch), lanes)
 
@@ -163,25 +165,29 @@ class PostgresDispatch:
             for row in rows
         ]
 
-    async def put_behind(self, slot: int, epoch: int, gates: Mapping[str, str]) -> None:
+    async def put_behind(self, partition: int, epoch: int, gates: Mapping[str, str]) -> None:
         known = sorted(filter(is_job_id, gates))
         if known:
             names = [gates[job] for job in known]
             await self._database.dispatches.run(
                 "statement",
-                lambda connection: connection.execute(PUT_BEHIND, known, names, slot_key(slot), epoch, slot),
+                lambda connection: connection.execute(
+                    PUT_BEHIND, known, names, partition_key(partition), epoch, partition
+                ),
             )
 
     async def open_gates(
-        self, slot: int, epoch: int, gates: Mapping[str, int] | None = None
+        self, partition: int, epoch: int, gates: Mapping[str, int] | None = None
     ) -> list[tuple[str, Lane]]:
         if gates is not None and not gates:
             return []
 
         async def open_gates(connection: Connection) -> Sequence[Row]:
             if gates is None:
-                return await connection.fetch(OPEN_ANY, slot_key(slot), epoch, slot, _OPENED)
-            return await connection.fetch(OPEN_GATES, slot_key(slot), epoch, slot, list(gates), list(gates.values()))
+                return await connection.fetch(OPEN_ANY, partition_key(partition), epoch, partition, _OPENED)
+            return await connection.fetch(
+                OPEN_GATES, partition_key(partition), epoch, partition, list(gates), list(gates.values())
+            )
 
         rows = await self._database.dispatches.run("statement", open_gates)
         queues = await self._names.texts("queue", {row["queue"] for row in rows})
@@ -220,31 +226,31 @@ class PostgresDispatch:
         await self._for_batches(FORGET, batches)
 
     async def undispatch(
-        self, slot: int, epoch: int, jobs: Sequence[DispatchedJob], *, delay: float = 0.0, reason: str = ""
+        self, partition: int, epoch: int, jobs: Sequence[DispatchedJob], *, delay: float = 0.0, reason: str = ""
     ) -> Withdrawn:
         tokens = _tokens(jobs)
         if not tokens:
             return Withdrawn()
-        hold = (slot_key(slot), epoch)
+        hold = (partition_key(partition), epoch)
         return await self._database.reports.run(
             "transaction", lambda connection: _undispatch(connection, hold, tokens, delay, reason)
         )
 
     async def fail(
-        self, slot: int, epoch: int, jobs: Sequence[DispatchedJob], *, reason: str, also_running: bool = False
+        self, partition: int, epoch: int, jobs: Sequence[DispatchedJob], *, reason: str, also_running: bool = False
     ) -> Withdrawn:
         tokens = _tokens(jobs)
         if not tokens:
             return Withdrawn()
         states = UNDERWAY if also_running else _AT_BROKER
-        hold = (slot_key(slot), epoch)
+        hold = (partition_key(partition), epoch)
         return await self._database.reports.run(
             "transaction", lambda connection: _fail(connection, hold, tokens, reason, states)
         )
 
-    async def take_over(self, slot: int, epoch: int) -> list[DispatchBatch]:
+    async def take_over(self, partition: int, epoch: int) -> list[DispatchBatch]:
         async def take_over(connection: Connection) -> Sequence[Row]:
-            rows = await connection.fetch(TAKE_OVER, slot_key(slot), epoch, slot)
+            rows = await connection.fetch(TAKE_OVER, partition_key(partition), epoch, partition)
             under_way = {row["batch"] for row in rows if row["id"] is not None}
             if over := {row["batch"] for row in rows} - under_way:
                 await connection.execute(_LEAVE_BATCHES, sorted(over))
@@ -265,15 +271,15 @@ class PostgresDispatch:
     async def apply(self, reports: Sequence[Report], *, came_by: str = "") -> list[AppliedReport]:
         return await apply(self._database, reports, came_by)
 
-    async def due(self, slot: int, *, until: int, limit: int) -> list[DueJob]:
-        shards = [shard for shard in range(_SHARDS) if shard % self.slots == slot]
+    async def due(self, partition: int, *, until: int, limit: int) -> list[DueJob]:
+        shards = [shard for shard in range(_SHARDS) if shard % self.partitions == partition]
         rows = await self._database.dispatches.run(
             "read", lambda connection: connection.fetch(DUE, shards, until, limit)
         )
         return [DueJob(due, str(job_id), shard) for due, job_id, shard in rows]
 
-    async def fire(self, slot: int, epoch: int, jobs: Sequence[DueJob]) -> set[Lane]:
-        return await self._fires.fire(slot, epoch, [job for job in jobs if is_job_id(job.id)])
+    async def fire(self, partition: int, epoch: int, jobs: Sequence[DueJob]) -> set[Lane]:
+        return await self._fires.fire(partition, epoch, [job for job in jobs if is_job_id(job.id)])
 
     async def release_dependents(self, *, limit: int = 500) -> Released:
         # Nearly always there is nothing: that is one question, and no transaction.
@@ -283,9 +289,9 @@ class PostgresDispatch:
         names = await self._names.texts("queue", queues)
         return Released(frozenset(names.values()) - {""}, is_more)
 
-    async def in_flight(self, slot: int, *, dispatched_before: int) -> list[JobRecord]:
+    async def in_flight(self, partition: int, *, dispatched_before: int) -> list[JobRecord]:
         rows = await self._database.dispatches.run(
-            "read", lambda connection: connection.fetch(IN_FLIGHT, slot, dispatched_before)
+            "read", lambda connection: connection.fetch(IN_FLIGHT, partition, dispatched_before)
         )
         return await job_records(rows, self._names)
 
@@ -320,7 +326,7 @@ class PostgresDispatch:
 
 @dataclass(eq=False, slots=True)
 class _Fire:
-    """What one slot wants to be fired.
+    """What one partition wants to be fired.
 
     Attributes:
         lanes: what came of it, once that is known.
@@ -335,9 +341,9 @@ class _Fire:
 
 
 class _Fires:
-    """Fires timers: what all slots of a scheduler want while one statement is on its way is the next one.
+    """Fires timers: what all partitions of a scheduler want while one statement is on its way is the next one.
 
-    With a statement for each of eight slots, 500 jobs a second took 500 commits.
+    With a statement for each of eight partitions, 500 jobs a second took 500 commits.
     """
 
     def __init__(self, database: Database) -> None:
@@ -345,16 +351,16 @@ class _Fires:
         self._waiting: list[_Fire] = []
         self._firing = asyncio.Lock()
 
-    async def fire(self, slot: int, epoch: int, jobs: Sequence[DueJob]) -> set[Lane]:
+    async def fire(self, partition: int, epoch: int, jobs: Sequence[DueJob]) -> set[Lane]:
         """What `DispatchStore.fire` does; of calls that were made together, one returns the lanes of all."""
         if not jobs:
             return set()
-        call = _Fire(slot_key(slot), epoch, jobs)
+        call = _Fire(partition_key(partition), epoch, jobs)
         self._waiting.append(call)
         try:
             async with self._firing:
                 if call.lanes is None and call.error is None:
-                    # Slots whose turn is now as well come in first.
+                    # Partitions whose turn is now as well come in first.
                     await asyncio.sleep(0)
                     together, self._waiting = self._waiting, []
                     await self._fire(together, call)

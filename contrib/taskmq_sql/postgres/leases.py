@@ -35,8 +35,8 @@ select holder, epoch, expires - {_NOW} as left, note, key from taskmq.lease
 where starts_with(key, $1) and holder is not null and expires > {_NOW} order by key collate "C"
 """
 DROP_ENDED: Final = f"""
-delete from taskmq.lease where not starts_with(key, 'slot:') and expires <= {_NOW} - 3600000"""
-"""Forgets the keys whose leases have ended an hour ago. Slots stay: their epochs are compared for ever."""
+delete from taskmq.lease where not starts_with(key, 'partition:') and expires <= {_NOW} - 3600000"""
+"""Forgets the keys whose leases have ended an hour ago. Partitions stay: their epochs are compared for ever."""
 
 
 class PostgresLeases:

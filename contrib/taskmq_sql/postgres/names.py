@@ -17,12 +17,12 @@ class Names:
 
     Args:
         connections: where names are read and made, outside of any transaction.
-        slot_of: a queue's slot.
+        partition_of: a queue's partition.
     """
 
-    def __init__(self, connections: Connections, slot_of: Callable[[str], int]) -> None:
+    def __init__(self, connections: Connections, partition_of: Callable[[str], int]) -> None:
         self._connections = connections
-        self._slot_of = slot_of
+        self._partition_of = partition_of
         self._ids: dict[Kind, dict[str, int]] = {kind: {} for kind in _KINDS}
         self._names: dict[Kind, dict[int, str]] = {kind: {} for kind in _KINDS}
 
@@ -73,10 +73,10 @@ class Names:
     async def _make(self, kind: Kind, names: Sequence[str]) -> None:
         if kind == "queue":
             query = (
-                "insert into taskmq.queue (name, slot) select * from unnest($1::text[], $2::smallint[]) "
+                "insert into taskmq.queue (name, partition) select * from unnest($1::text[], $2::smallint[]) "
                 "on conflict do nothing"
             )
-            args: tuple[object, ...] = (names, [self._slot_of(name) for name in names])
+            args: tuple[object, ...] = (names, [self._partition_of(name) for name in names])
         else:
             query = f"insert into taskmq.{kind} (name) select * from unnest($1::text[]) on conflict do nothing"
             args = (names,)

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import msgspec
 
-from taskmq.contracts.jobs import NewJob, Pick, counted, slot_key
+from taskmq.contracts.jobs import NewJob, Pick, counted, partition_key
 from taskmq.model.jobs.quotas import (
     KEPT_DAYS,
     CountedJob,
@@ -121,7 +121,7 @@ async def dispatch_within(
     picks: Sequence[Pick],
     lanes: Sequence[tuple[int, int, int]],
     *,
-    slot: int,
+    partition: int,
     epoch: int,
     over: str,
 ) -> Sequence[Row]:
@@ -153,7 +153,7 @@ async def dispatch_within(
     if not chosen:
         return ()
     await _write(connection, book.changed)
-    return await connection.fetch(PLACE, chosen, slot_key(slot), epoch, slot, over)
+    return await connection.fetch(PLACE, chosen, partition_key(partition), epoch, partition, over)
 
 
 async def admit_placements(

@@ -208,7 +208,7 @@ LANES: Final = """
 with recursive l as (
   select r.queue, r.priority, r.tenant from taskmq.queue q cross join lateral
     (select queue, priority, tenant from taskmq.ready where queue = q.id
-     order by queue, priority, tenant limit 1) r where q.slot = $1
+     order by queue, priority, tenant limit 1) r where q.partition = $1
   union all
   select r.queue, r.priority, r.tenant from l cross join lateral
     (select queue, priority, tenant from taskmq.ready
@@ -234,7 +234,7 @@ _FENCE: Final = "fence as materialized (select from taskmq.lease where key = {ke
 and holder is not null for share)"
 
 
-def _dispatch(gone: str, *, key: str, epoch: str, slot: str, over: str) -> str:
+def _dispatch(gone: str, *, key: str, epoch: str, partition: str, over: str) -> str:
     """Take the rows of `ready` that a query names, and write down the batch; the names of values are given."""
     return f"""
 with {_FENCE.format(key=key, epoch=epoch)},
@@ -258,8 +258,8 @@ h as (insert into taskmq.job_history ({JOB_COLUMNS}, ended, finished)
 e as (insert into taskmq.upstream_end (id, state) select id, 8 from x where has_dependents),
 n as (insert into taskmq.event (id, at, number, version, kind, state, actor, note)
       select id, taskmq.now_ms(), nextval('taskmq.event_number'), version + 1, 15, 8, '', {over} from x),
-o as (insert into taskmq.dispatch_batch (slot, epoch, at, ids, tokens)
-      select {slot}, {epoch}, taskmq.now_ms(), array_agg(id), array_agg(token) from u having count(*) > 0
+o as (insert into taskmq.dispatch_batch (partition, epoch, at, ids, tokens)
+      select {partition}, {epoch}, taskmq.now_ms(), array_agg(id), array_agg(token) from u having count(*) > 0
       returning id)
 select u.*, o.id as batch from u, o"""
 
@@ -272,7 +272,7 @@ DISPATCH: Final = _dispatch(
       order by r.queue, r.priority, r.tenant, r.due, r.id limit w.n for update skip locked) d""",
     key="$5",
     epoch="$6",
-    slot="$7",
+    partition="$7",
     over="$8",
 )
 """No lease, no change at all. Those that are over end instead; nothing looks for them where all were taken."""
@@ -286,7 +286,7 @@ PLACE: Final = _dispatch(
         and r.due = j.due and r.id = i.id for update skip locked) d""",
     key="$2",
     epoch="$3",
-    slot="$4",
+    partition="$4",
     over="$5",
 )
 """The same of jobs that are named one by one."""
@@ -331,7 +331,7 @@ gone as (delete from taskmq.ready where ctid = any(array(
      (select ctid from taskmq.ready r where r.queue = j.queue and r.priority = j.priority and r.tenant = j.tenant
         and r.due = j.due and r.id = i.id for update skip locked) d
    where exists (select from fence))) returning queue, priority, tenant, due, id)
-insert into taskmq.gated (slot, gate, priority, due, id, queue, tenant)
+insert into taskmq.gated (partition, gate, priority, due, id, queue, tenant)
 select $5, ($2::text[])[array_position($1::uuid[], id)], priority, due, id, queue, tenant from gone"""
 """Jobs that are ready leave their lanes, each for its gate."""
 
@@ -346,15 +346,15 @@ select gate, queue, priority, tenant from gone"""
 
 OPEN_GATES: Final = _open("""
    select d.ctid from unnest($4::text[], $5::int[]) as w(gate, n) cross join lateral
-     (select ctid from taskmq.gated g where g.slot = $3 and g.gate = w.gate
-      order by g.slot, g.gate, g.priority desc, g.due, g.id limit w.n for update skip locked) d
+     (select ctid from taskmq.gated g where g.partition = $3 and g.gate = w.gate
+      order by g.partition, g.gate, g.priority desc, g.due, g.id limit w.n for update skip locked) d
    where exists (select from fence)""")
 """The first jobs behind each gate go back into their lanes."""
 
 OPEN_ANY: Final = _open("""
    select d.ctid from (select from fence) f cross join lateral
-     (select ctid from taskmq.gated g where g.slot = $3
-      order by g.slot, g.gate, g.priority desc, g.due, g.id limit $4 for update skip locked) d""")
+     (select ctid from taskmq.gated g where g.partition = $3
+      order by g.partition, g.gate, g.priority desc, g.due, g.id limit $4 for update skip locked) d""")
 """The same, behind whichever gates."""
 
 GATE_OF: Final = "select gate from taskmq.gated where id = $1"
@@ -372,7 +372,7 @@ with {_UNSYNCED} delete from taskmq.dispatch_batch where id = any($1::bigint[]) 
 
 TAKE_OVER: Final = f"""
 with {_FENCE.format(key="$1", epoch="$2")},
-b as (update taskmq.dispatch_batch set epoch = $2 where slot = $3 and epoch < $2 and exists (select from fence)
+b as (update taskmq.dispatch_batch set epoch = $2 where partition = $3 and epoch < $2 and exists (select from fence)
       returning id, confirmed, ids, tokens)
 select b.id as batch, b.confirmed, j.id, j.key, j.tenant, j.task, j.queue, j.priority, j.attempt, j.token, j.due,
        j.expires, j.first_started, j.outages, j.body
@@ -519,7 +519,7 @@ u as (update taskmq.job j set state = 1, version = j.version + 1
       returning j.id, j.queue, j.priority, j.tenant, j.due),
 q as (insert into taskmq.ready (queue, priority, tenant, due, id) select queue, priority, tenant, due, id from u)
 select distinct queue, priority, tenant from u"""
-"""Timers of any number of slots, each with the key of its slot ($6); of those that are held ($4, $5)."""
+"""Timers of any number of partitions, each with the key of its partition ($6); of those that are held ($4, $5)."""
 
 ANY_END: Final = "select exists (select from taskmq.upstream_end)"
 
@@ -587,4 +587,4 @@ IN_FLIGHT: Final = f"""
 select {", ".join("j." + name for name in JOB_COLUMNS.removesuffix(", body").split(", "))}, null::bytea as body
 from taskmq.dispatch_batch b cross join lateral unnest(b.ids, b.tokens) as i(id, token) cross join lateral
   (select * from taskmq.job where id = i.id and token = i.token and state in (2, 3) offset 0) j
-where b.slot = $1 and b.at <= $2 and j.dispatched < $2 order by j.id"""
+where b.partition = $1 and b.at <= $2 and j.dispatched < $2 order by j.id"""

@@ -22,13 +22,13 @@ _READY: Final = """
     WHERE j.id = ?
 """
 _LEAVE: Final = "DELETE FROM ready WHERE queue = ? AND priority = ? AND tenant = ? AND due = ? AND id = ?"
-_PUT: Final = "INSERT INTO gated (queue, priority, tenant, due, id, slot, gate) VALUES @rows"
+_PUT: Final = "INSERT INTO gated (queue, priority, tenant, due, id, partition, gate) VALUES @rows"
 _BEHIND: Final = """
-    SELECT queue, priority, tenant, due, id, gate FROM gated WHERE slot = ? AND gate = ?
+    SELECT queue, priority, tenant, due, id, gate FROM gated WHERE partition = ? AND gate = ?
     ORDER BY priority DESC, due, id LIMIT ?
 """
 _BEHIND_ANY: Final = """
-    SELECT queue, priority, tenant, due, id, gate FROM gated WHERE slot = ?
+    SELECT queue, priority, tenant, due, id, gate FROM gated WHERE partition = ?
     ORDER BY gate, priority DESC, due, id LIMIT ?
 """
 _OPEN: Final = "DELETE FROM gated WHERE id IN (@values)"
@@ -52,33 +52,33 @@ def look(transaction: Transaction, picks: Sequence[Pick]) -> list[ReadyJob]:
     return found
 
 
-def put_behind(transaction: Transaction, slot: int, epoch: int, gates: Mapping[str, str]) -> None:
+def put_behind(transaction: Transaction, partition: int, epoch: int, gates: Mapping[str, str]) -> None:
     """Take jobs that are ready out of their lanes, each for its gate."""
-    if not holds(transaction, slot, epoch):
+    if not holds(transaction, partition, epoch):
         return
     rows: list[tuple[Any, ...]] = []
     for job, gate in gates.items():
         row = transaction.connection.execute(_READY, (id_bytes(job),)).fetchone()
         if row is not None:
-            rows.append((*row, slot, gate))
+            rows.append((*row, partition, gate))
     transaction.connection.executemany(_LEAVE, [row[:5] for row in rows])
     run_each(transaction.connection, _PUT, rows)
 
 
 def open_gates(
-    transaction: Transaction, slot: int, epoch: int, gates: Mapping[str, int] | None
+    transaction: Transaction, partition: int, epoch: int, gates: Mapping[str, int] | None
 ) -> list[tuple[str, Lane]]:
     """Put the first jobs behind these gates back into their lanes; None: of any."""
-    if not holds(transaction, slot, epoch):
+    if not holds(transaction, partition, epoch):
         return []
     connection, names = transaction.connection, transaction.names
     if gates is None:
-        rows = connection.execute(_BEHIND_ANY, (slot, _MOST)).fetchall()
+        rows = connection.execute(_BEHIND_ANY, (partition, _MOST)).fetchall()
     else:
         rows = [
             row
             for gate, count in gates.items()
-            for row in connection.execute(_BEHIND, (slot, gate, count)).fetchall()
+            for row in connection.execute(_BEHIND, (partition, gate, count)).fetchall()
         ]
     in_each(connection, _OPEN, [row[4] for row in rows])
     run_each(connection, _BACK, [row[:5] for row in rows])

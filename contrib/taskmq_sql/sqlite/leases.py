@@ -1,4 +1,4 @@
-"""The leases of the slots, and others.
+"""The leases of the partitions, and others.
 
 A token is the time, in ms, or one more than the one before it where that is later: so also what a file has
 forgotten that was brought back is not given twice.
@@ -33,13 +33,13 @@ _RENEW: Final = """
 """
 
 
-# Of slots they stay: their epochs are compared for ever.
-_DROP_ENDED: Final = "DELETE FROM lease WHERE key NOT LIKE 'slot:%' AND until <= ?"
+# Of partitions they stay: their epochs are compared for ever.
+_DROP_ENDED: Final = "DELETE FROM lease WHERE key NOT LIKE 'partition:%' AND until <= ?"
 _REMEMBERED: Final = 3_600_000
 
 
 def drop_ended_leases(transaction: Transaction) -> None:
-    """Forget the keys whose leases have ended an hour ago, but those of slots."""
+    """Forget the keys whose leases have ended an hour ago, but those of partitions."""
     transaction.connection.execute(_DROP_ENDED, (transaction.now - _REMEMBERED,))
 
 

@@ -41,9 +41,9 @@ class SqlitePlacements:
         return await self._reader.call(partial(_waiting, picks=picks, behind=behind), care=Care.READ)
 
     async def place(
-        self, slot: int, epoch: int, reserve: Reserve, over: Sequence[str], quotas: Quotas
+        self, partition: int, epoch: int, reserve: Reserve, over: Sequence[str], quotas: Quotas
     ) -> DispatchBatch | None:
-        work = partial(_place, slot=slot, epoch=epoch, reserve=reserve, over=over, quotas=quotas)
+        work = partial(_place, partition=partition, epoch=epoch, reserve=reserve, over=over, quotas=quotas)
         return await self._writer.call(work, care=Care.DURABLE)
 
 
@@ -78,9 +78,9 @@ def _waiting_job(transaction: Transaction, lane: Lane, row: Sequence[Any]) -> Un
 
 
 def _place(
-    transaction: Transaction, slot: int, epoch: int, reserve: Reserve, over: Sequence[str], *, quotas: Quotas
+    transaction: Transaction, partition: int, epoch: int, reserve: Reserve, over: Sequence[str], *, quotas: Quotas
 ) -> DispatchBatch | None:
-    if not holds(transaction, slot, epoch):
+    if not holds(transaction, partition, epoch):
         return None
     accepted = {
         job: each for each in drive(transaction, reserve(transaction.now)) if (job := id_bytes(each.job)) is not None
@@ -96,7 +96,7 @@ def _place(
     if any(each.tenant in held_back for each in chosen.values()):
         chosen = admit_placements(transaction, quotas, chosen)
     nodes = {job: each.node for job, each in chosen.items()}
-    batch = hand_out(transaction, slot, epoch, {**nodes, **dict.fromkeys(expired, "")})
+    batch = hand_out(transaction, partition, epoch, {**nodes, **dict.fromkeys(expired, "")})
     if batch is not None:
         tokens = [(id_bytes(job.id), job.token) for job in batch.jobs]
         drive(

@@ -24,10 +24,10 @@ _WAITING: Final = """
 
 
 def dispatch_within(
-    transaction: Transaction, slot: int, epoch: int, picks: Sequence[Pick], said: Quotas
+    transaction: Transaction, partition: int, epoch: int, picks: Sequence[Pick], said: Quotas
 ) -> DispatchBatch | None:
     """Dispatch the first jobs of these lanes that their quotas let go."""
-    if not holds(transaction, slot, epoch):
+    if not holds(transaction, partition, epoch):
         return None
     connection, names, now = transaction.connection, transaction.names, transaction.now
     found: list[tuple[int, Any, str, str, bool]] = []
@@ -46,7 +46,7 @@ def dispatch_within(
             left[place] -= 1
             chosen[job] = ""
     write_usage(transaction, book.changed)
-    return hand_out(transaction, slot, epoch, chosen)
+    return hand_out(transaction, partition, epoch, chosen)
 
 
 def admit_placements(

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from functools import partial
 
 from taskmq.contracts.jobs import (
+    PARTITIONS,
     SCHEDULE_SHARDS,
-    SLOTS,
     DueSchedule,
     FiredOccurrence,
     ScheduleChange,
@@ -45,8 +45,8 @@ class SqliteSchedules:
     async def write(self, changes: Sequence[ScheduleChange]) -> builtins.list[bool]:
         return await self._writer.call(partial(schedules.write, changes=changes), care=Care.DURABLE)
 
-    async def due(self, slot: int, *, until: int, limit: int) -> builtins.list[DueSchedule]:
-        shards = range(slot, SCHEDULE_SHARDS, SLOTS)
+    async def due(self, partition: int, *, until: int, limit: int) -> builtins.list[DueSchedule]:
+        shards = range(partition, SCHEDULE_SHARDS, PARTITIONS)
         work = partial(schedules.due, shards=shards, until=until, limit=limit)
         return await self._reader.call(work, care=Care.READ)
 
@@ -56,8 +56,8 @@ class SqliteSchedules:
     async def alive(self, jobs: Sequence[str]) -> set[str]:
         return await self._reader.call(partial(schedules.alive, jobs=jobs), care=Care.READ)
 
-    async def fire(self, slot: int, epoch: int, firings: Sequence[ScheduleFiring]) -> set[int] | None:
-        work = partial(schedules.fire, slot=slot, epoch=epoch, firings=firings)
+    async def fire(self, partition: int, epoch: int, firings: Sequence[ScheduleFiring]) -> set[int] | None:
+        work = partial(schedules.fire, partition=partition, epoch=epoch, firings=firings)
         return await self._writer.call(work, care=Care.DURABLE)
 
     async def occurrences(

@@ -9,7 +9,7 @@ from typing import Any, Final, TypeVar
 
 from taskmq.contracts.finding import Finding
 from taskmq.contracts.jobs import (
-    SLOTS,
+    PARTITIONS,
     AppliedReport,
     AttemptRecord,
     DispatchBatch,
@@ -29,7 +29,7 @@ from taskmq.contracts.jobs import (
     Released,
     Submitted,
     Withdrawn,
-    slot_of,
+    partition_of,
 )
 from taskmq.model.clock import Clock
 from taskmq.model.identity import AuditEntry
@@ -276,46 +276,48 @@ class SqliteDispatch:
         self._keys = SqlReportKeys(SqliteRunner(writer, reader))
 
     @property
-    def slots(self) -> int:
-        return SLOTS
+    def partitions(self) -> int:
+        return PARTITIONS
 
     @property
     def leases(self) -> SqliteLeases:
         return self._leases
 
-    def slot_of(self, queue: str) -> int:
-        return slot_of(queue)
+    def partition_of(self, queue: str) -> int:
+        return partition_of(queue)
 
-    async def lanes(self, slot: int) -> list[Lane]:
+    async def lanes(self, partition: int) -> list[Lane]:
         found = await self._reader.call(dispatches.lanes, care=Care.READ)
-        return [lane for lane in found if self.slot_of(lane.queue) == slot]
+        return [lane for lane in found if self.partition_of(lane.queue) == partition]
 
     async def heads(self, queues: Sequence[str]) -> dict[Lane, LaneHead]:
         return await self._reader.call(partial(heads, queues=queues), care=Care.READ)
 
-    async def dispatch(self, slot: int, epoch: int, picks: Sequence[Pick]) -> DispatchBatch | None:
+    async def dispatch(self, partition: int, epoch: int, picks: Sequence[Pick]) -> DispatchBatch | None:
         if not picks:
             return None
-        work = partial(dispatches.dispatch, slot=slot, epoch=epoch, picks=picks)
+        work = partial(dispatches.dispatch, partition=partition, epoch=epoch, picks=picks)
         return await self._writer.call(work, care=Care.DURABLE)
 
     async def dispatch_within(
-        self, slot: int, epoch: int, picks: Sequence[Pick], quotas: Quotas
+        self, partition: int, epoch: int, picks: Sequence[Pick], quotas: Quotas
     ) -> DispatchBatch | None:
-        work = partial(dispatch_within, slot=slot, epoch=epoch, picks=picks, said=quotas)
+        work = partial(dispatch_within, partition=partition, epoch=epoch, picks=picks, said=quotas)
         return await self._writer.call(work, care=Care.DURABLE)
 
     async def look(self, picks: Sequence[Pick]) -> list[ReadyJob]:
         return await self._reader.call(partial(look, picks=picks), care=Care.READ)
 
-    async def put_behind(self, slot: int, epoch: int, gates: Mapping[str, str]) -> None:
+    async def put_behind(self, partition: int, epoch: int, gates: Mapping[str, str]) -> None:
         # What a power failure takes is ready again, and looked at once more.
-        await self._writer.call(partial(put_behind, slot=slot, epoch=epoch, gates=gates), care=Care.LOOSE)
+        await self._writer.call(partial(put_behind, partition=partition, epoch=epoch, gates=gates), care=Care.LOOSE)
 
     async def open_gates(
-        self, slot: int, epoch: int, gates: Mapping[str, int] | None = None
+        self, partition: int, epoch: int, gates: Mapping[str, int] | None = None
     ) -> list[tuple[str, Lane]]:
-        return await self._writer.call(partial(open_gates, slot=slot, epoch=epoch, gates=gates), care=Care.LOOSE)
+        return await self._writer.call(
+            partial(open_gates, partition=partition, epoch=epoch, gates=gates), care=Care.LOOSE
+        )
 
     async def gate_of(self, job_id: str) -> str:
         return await self._reader.call(partial(gate_of, job_id=job_id), care=Care.READ)
@@ -328,19 +330,23 @@ class SqliteDispatch:
         await self._writer.call(partial(dispatches.forget, batches=batches), care=Care.LOOSE)
 
     async def undispatch(
-        self, slot: int, epoch: int, jobs: Sequence[DispatchedJob], *, delay: float = 0.0, reason: str = ""
+        self, partition: int, epoch: int, jobs: Sequence[DispatchedJob], *, delay: float = 0.0, reason: str = ""
     ) -> Withdrawn:
-        work = partial(dispatches.undispatch, slot=slot, epoch=epoch, jobs=jobs, delay=delay, reason=reason)
+        work = partial(dispatches.undispatch, partition=partition, epoch=epoch, jobs=jobs, delay=delay, reason=reason)
         return await self._writer.call(work, care=Care.DURABLE)
 
     async def fail(
-        self, slot: int, epoch: int, jobs: Sequence[DispatchedJob], *, reason: str, also_running: bool = False
+        self, partition: int, epoch: int, jobs: Sequence[DispatchedJob], *, reason: str, also_running: bool = False
     ) -> Withdrawn:
-        work = partial(dispatches.fail, slot=slot, epoch=epoch, jobs=jobs, reason=reason, also_running=also_running)
+        work = partial(
+            dispatches.fail, partition=partition, epoch=epoch, jobs=jobs, reason=reason, also_running=also_running
+        )
         return await self._writer.call(work, care=Care.DURABLE)
 
-    async def take_over(self, slot: int, epoch: int) -> list[DispatchBatch]:
-        return await self._writer.call(partial(dispatches.take_over, slot=slot, epoch=epoch), care=Care.DURABLE)
+    async def take_over(self, partition: int, epoch: int) -> list[DispatchBatch]:
+        return await self._writer.call(
+            partial(dispatches.take_over, partition=partition, epoch=epoch), care=Care.DURABLE
+        )
 
     async def report_keys(self) -> list[ReportKey]:
         return await self._keys.read()
@@ -351,13 +357,15 @@ class SqliteDispatch:
     async def apply(self, reports: Sequence[Report], *, came_by: str = "") -> list[AppliedReport]:
         return await self._writer.add(apply_reports, [(report, came_by) for report in reports], care=Care.DURABLE)
 
-    async def due(self, slot: int, *, until: int, limit: int) -> list[DueJob]:
-        shards = range(slot, _SHARDS, SLOTS)
+    async def due(self, partition: int, *, until: int, limit: int) -> list[DueJob]:
+        shards = range(partition, _SHARDS, PARTITIONS)
         work = partial(updates.due, shards=shards, until=until, limit=limit)
         return await self._reader.call(work, care=Care.READ)
 
-    async def fire(self, slot: int, epoch: int, jobs: Sequence[DueJob]) -> set[Lane]:
-        return await self._writer.call(partial(updates.fire, slot=slot, epoch=epoch, jobs=jobs), care=Care.DURABLE)
+    async def fire(self, partition: int, epoch: int, jobs: Sequence[DueJob]) -> set[Lane]:
+        return await self._writer.call(
+            partial(updates.fire, partition=partition, epoch=epoch, jobs=jobs), care=Care.DURABLE
+        )
 
     async def release_dependents(self, *, limit: int = 500) -> Released:
         # Nearly always there is nothing, and then no caller has to wait for the file.
@@ -365,8 +373,8 @@ class SqliteDispatch:
             return Released()
         return await self._writer.call(partial(release, limit=limit), care=Care.DURABLE)
 
-    async def in_flight(self, slot: int, *, dispatched_before: int) -> list[JobRecord]:
-        work = partial(dispatches.in_flight, slot=slot, dispatched_before=dispatched_before)
+    async def in_flight(self, partition: int, *, dispatched_before: int) -> list[JobRecord]:
+        work = partial(dispatches.in_flight, partition=partition, dispatched_before=dispatched_before)
         return await self._reader.call(work, care=Care.READ)
 
     async def maintain(self, *, forgets: bool = True) -> None:

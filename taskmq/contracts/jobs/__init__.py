@@ -14,7 +14,7 @@ from taskmq.contracts.jobs.catalogue import (
     TaskStore,
 )
 from taskmq.contracts.jobs.dispatch import (
-    SLOTS,
+    PARTITIONS,
     AppliedReport,
     DispatchBatch,
     DispatchedJob,
@@ -27,7 +27,7 @@ from taskmq.contracts.jobs.dispatch import (
     Released,
     Withdrawn,
     forgotten_end,
-    slot_of,
+    partition_of,
 )
 from taskmq.contracts.jobs.nodes import NodeStore, PlacedJob, UnplacedJob
 from taskmq.contracts.jobs.records import (
@@ -60,12 +60,12 @@ from taskmq.contracts.jobs.schedules import (
 )
 from taskmq.contracts.jobs.signals import READY_TOPIC, decode_lanes, encode_lanes, ready_topic
 from taskmq.contracts.jobs.store import JobStore, Upgradable
-from taskmq.model.keys import slot_key
+from taskmq.model.keys import partition_key
 
 __all__ = [
+    "PARTITIONS",
     "READY_TOPIC",
     "SCHEDULE_SHARDS",
-    "SLOTS",
     "AppliedReport",
     "AttemptRecord",
     "BulkStore",
@@ -113,10 +113,10 @@ __all__ = [
     "encode_lanes",
     "forgotten_end",
     "over_quota",
+    "partition_key",
+    "partition_of",
     "ready_topic",
     "renamed",
     "replacement",
     "schedule_shard",
-    "slot_key",
-    "slot_of",
 ]

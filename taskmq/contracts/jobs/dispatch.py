@@ -4,7 +4,7 @@ lanes -> dispatch -> publish -> confirm -> ... reports -> apply -> forget
 |  refused: undispatch, or fail; what runs goes on
 look -> put_behind gates -> open_gates -> lanes
 due -> fire -> lanes
-take_over: what an earlier holder of the slot has dispatched
+take_over: what an earlier holder of the partition has dispatched
 """
 
 import hashlib
@@ -23,7 +23,7 @@ from taskmq.model.jobs.reports import Report
 from taskmq.model.states import JobState
 
 __all__ = [
-    "SLOTS",
+    "PARTITIONS",
     "AppliedReport",
     "DispatchBatch",
     "DispatchStore",
@@ -36,18 +36,18 @@ __all__ = [
     "Released",
     "Withdrawn",
     "forgotten_end",
-    "slot_of",
+    "partition_of",
 ]
 
-SLOTS: Final = 8
-"""Into so many slots queues and timers are divided, unless the store was made with another number (up to 64)."""
+PARTITIONS: Final = 8
+"""Into so many partitions queues and timers are divided, unless the store was made with another number (up to 64)."""
 
 _QUEUES: Final = 4096
 
 
-def slot_of(queue: str, slots: int = SLOTS) -> int:
-    """The slot of a queue, of so many."""
-    return _hash_of(queue) % slots
+def partition_of(queue: str, partitions: int = PARTITIONS) -> int:
+    """The partition of a queue, of so many."""
+    return _hash_of(queue) % partitions
 
 
 @lru_cache(_QUEUES)
@@ -150,7 +150,7 @@ class AppliedReport(msgspec.Struct, frozen=True, gc=False):
 class Withdrawn(msgspec.Struct, frozen=True):
     """What became of dispatched jobs that a scheduler has taken back, or ended.
 
-    A job in neither set is as it was: it has ended, it was dispatched again, or the slot has passed on.
+    A job in neither set is as it was: it has ended, it was dispatched again, or the partition has passed on.
 
     Attributes:
         ids: those that were taken back, or have ended.
@@ -184,42 +184,43 @@ class DueJob(msgspec.Struct, frozen=True, order=True):
 class DispatchStore(Protocol):
     """What schedulers do with jobs.
 
-    Queues and timers are divided into slots, and a scheduler dispatches and fires for the slots whose leases it holds
-    (`leases`, `slot_key`; the lease's token is the epoch). What takes an `epoch` does nothing at all where the lease
-    of the slot has passed on: then it returns nothing. One that has ended and that was not taken since has not
+    Queues and timers are divided into partitions, and a scheduler dispatches and fires for the partitions whose
+    leases it holds (`leases`, `partition_key`; the lease's token is the epoch). What takes an `epoch` does nothing at
+    all where the lease
+    of the partition has passed on: then it returns nothing. One that has ended and that was not taken since has not
     passed on; one that was released has.
     """
 
     @property
-    def slots(self) -> int:
-        """Into how many slots the store is divided."""
+    def partitions(self) -> int:
+        """Into how many partitions the store is divided."""
         ...
 
     @property
     def leases(self) -> Coordinator: ...
 
-    def slot_of(self, queue: str) -> int:
-        """The slot of a queue."""
+    def partition_of(self, queue: str) -> int:
+        """The partition of a queue."""
         ...
 
-    async def lanes(self, slot: int) -> list[Lane]:
-        """The lanes of the slot that have jobs which are ready."""
+    async def lanes(self, partition: int) -> list[Lane]:
+        """The lanes of the partition that have jobs which are ready."""
         ...
 
     async def heads(self, queues: Sequence[str]) -> dict[Lane, LaneHead]:
         """The first job of each lane of these queues."""
         ...
 
-    async def dispatch(self, slot: int, epoch: int, picks: Sequence[Pick]) -> DispatchBatch | None:
+    async def dispatch(self, partition: int, epoch: int, picks: Sequence[Pick]) -> DispatchBatch | None:
         """Take the jobs, and write down the batch; None where none was to be had.
 
         Expired ones end instead, and count as taken. Who did not get the answer (`StoreUnavailable` that is not
-        certain) takes the slot anew: its next holder is given the batch by `take_over`.
+        certain) takes the partition anew: its next holder is given the batch by `take_over`.
         """
         ...
 
     async def dispatch_within(
-        self, slot: int, epoch: int, picks: Sequence[Pick], quotas: Quotas
+        self, partition: int, epoch: int, picks: Sequence[Pick], quotas: Quotas
     ) -> DispatchBatch | None:
         """`dispatch` of tenants whose quotas let jobs wait (`Quotas.held_back`): of each no more than these let go.
 
@@ -233,26 +234,26 @@ class DispatchStore(Protocol):
         """The first jobs of these lanes, as many of each as the pick says, in the order of the picks."""
         ...
 
-    async def put_behind(self, slot: int, epoch: int, gates: Mapping[str, str]) -> None:
+    async def put_behind(self, partition: int, epoch: int, gates: Mapping[str, str]) -> None:
         """Take jobs that are ready out of their lanes: each waits behind a gate, which is a text of the caller's.
 
         They stay `queued`, and no event is written. A job that is not ready any more is left as it is; whatever
         changes one that waits, or ends it, takes it from behind its gate.
 
         Args:
-            gates: by the ids of the jobs, which are in queues of the slot.
+            gates: by the ids of the jobs, which are in queues of the partition.
         """
         ...
 
     async def open_gates(
-        self, slot: int, epoch: int, gates: Mapping[str, int] | None = None
+        self, partition: int, epoch: int, gates: Mapping[str, int] | None = None
     ) -> list[tuple[str, Lane]]:
-        """Put the first jobs behind gates of the slot back into their lanes; the gate and the lane of each.
+        """Put the first jobs behind gates of the partition back into their lanes; the gate and the lane of each.
 
         The higher priority is first, then the earlier due.
 
         Args:
-            gates: how many jobs behind each; None: up to 500 jobs of the slot, behind any.
+            gates: how many jobs behind each; None: up to 500 jobs of the partition, behind any.
         """
         ...
 
@@ -269,7 +270,7 @@ class DispatchStore(Protocol):
         ...
 
     async def undispatch(
-        self, slot: int, epoch: int, jobs: Sequence[DispatchedJob], *, delay: float = 0.0, reason: str = ""
+        self, partition: int, epoch: int, jobs: Sequence[DispatchedJob], *, delay: float = 0.0, reason: str = ""
     ) -> Withdrawn:
         """The broker has not taken them: those that are still `dispatched` are ready again, after `delay` seconds.
 
@@ -278,26 +279,26 @@ class DispatchStore(Protocol):
         Where their cancellation was asked for, they end instead.
 
         Args:
-            jobs: of queues of the slot.
+            jobs: of queues of the partition.
         """
         ...
 
     async def fail(
-        self, slot: int, epoch: int, jobs: Sequence[DispatchedJob], *, reason: str, also_running: bool = False
+        self, partition: int, epoch: int, jobs: Sequence[DispatchedJob], *, reason: str, also_running: bool = False
     ) -> Withdrawn:
         """They can never be run: those that `undispatch` would take back end as failed, with an event `ended`.
 
         Args:
-            jobs: of queues of the slot.
+            jobs: of queues of the partition.
             also_running: and those that a worker has started, which is gone.
         """
         ...
 
-    async def take_over(self, slot: int, epoch: int) -> list[DispatchBatch]:
-        """What the slot's earlier holders have left: every batch of which jobs are under way.
+    async def take_over(self, partition: int, epoch: int) -> list[DispatchBatch]:
+        """What the partition's earlier holders have left: every batch of which jobs are under way.
 
         They are this epoch's from then on, and a second call with it does not give them again: who did not get the
-        answer (`StoreUnavailable` that is not certain) takes the slot anew, under the next epoch.
+        answer (`StoreUnavailable` that is not certain) takes the partition anew, under the next epoch.
         """
         ...
 
@@ -332,11 +333,11 @@ class DispatchStore(Protocol):
         """
         ...
 
-    async def due(self, slot: int, *, until: int, limit: int) -> list[DueJob]:
-        """Up to `limit` jobs of the slot's timers that are due before `until` (ms), the first first."""
+    async def due(self, partition: int, *, until: int, limit: int) -> list[DueJob]:
+        """Up to `limit` jobs of the partition's timers that are due before `until` (ms), the first first."""
         ...
 
-    async def fire(self, slot: int, epoch: int, jobs: Sequence[DueJob]) -> set[Lane]:
+    async def fire(self, partition: int, epoch: int, jobs: Sequence[DueJob]) -> set[Lane]:
         """Their time has come: those that still wait for it are queued; the lanes that have got any.
 
         One that was changed or cancelled since it was read stays as it is. Of calls that are made at a time, one may
@@ -355,8 +356,8 @@ class DispatchStore(Protocol):
         """
         ...
 
-    async def in_flight(self, slot: int, *, dispatched_before: int) -> list[JobRecord]:
-        """Jobs of the slot's queues under way that were dispatched before an instant (ms), without their bodies."""
+    async def in_flight(self, partition: int, *, dispatched_before: int) -> list[JobRecord]:
+        """Jobs of the partition's queues under way, dispatched before an instant (ms), without their bodies."""
         ...
 
     async def maintain(self, *, forgets: bool = True) -> None:

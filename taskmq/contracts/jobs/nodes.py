@@ -127,7 +127,7 @@ class NodeStore(Protocol):
 
     async def place(
         self,
-        slot: int,
+        partition: int,
         epoch: int,
         placements: Sequence[Placement],
         over: Sequence[str] = (),
@@ -138,7 +138,7 @@ class NodeStore(Protocol):
 
         Each gets its amounts on its node, if that is open, has the epoch that was seen and so much is free; what was
         changed or taken meanwhile is left out, and of a gang all where one is. `DispatchedJob.node` says where each
-        goes. `slot` and `epoch` are the scheduler's, as in `DispatchStore.dispatch`; of the placements, and
+        goes. `partition` and `epoch` are the scheduler's, as in `DispatchStore.dispatch`; of the placements, and
         of the jobs named by `over`, those that have expired end.
 
         Args:

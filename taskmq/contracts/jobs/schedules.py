@@ -2,7 +2,7 @@
 
 A schedule is one row: its definition, and the record of what has become of its occurrences; both are bytes to the
 store. `next` says when a scheduler has to look at it again. Each change of a row compares its version, and a
-scheduler that fires compares the epoch of the slot as well, so what was decided on an older row has no effect.
+scheduler that fires compares the epoch of the partition as well, so what was decided on an older row has no effect.
 """
 
 import builtins
@@ -28,7 +28,7 @@ __all__ = [
 ]
 
 SCHEDULE_SHARDS: Final = 256
-"""Into so many shards schedules are divided; shard `n` belongs to the slot `n % slots`."""
+"""Into so many shards schedules are divided; shard `n` belongs to the partition `n % partitions`."""
 
 
 def schedule_shard(app: str, name: str) -> int:
@@ -166,8 +166,8 @@ class JobScheduleStore(Protocol):
         """
         ...
 
-    async def due(self, slot: int, *, until: int, limit: int) -> builtins.list[DueSchedule]:
-        """Up to `limit` schedules of the slot's shards whose `next` is before `until` (ms), the first first."""
+    async def due(self, partition: int, *, until: int, limit: int) -> builtins.list[DueSchedule]:
+        """Up to `limit` schedules of the partition's shards whose `next` is before `until` (ms), the first first."""
         ...
 
     async def load(self, ids: Sequence[int]) -> builtins.list[StoredSchedule]:
@@ -178,12 +178,12 @@ class JobScheduleStore(Protocol):
         """Which of these jobs have not ended."""
         ...
 
-    async def fire(self, slot: int, epoch: int, firings: Sequence[ScheduleFiring]) -> set[int] | None:
+    async def fire(self, partition: int, epoch: int, firings: Sequence[ScheduleFiring]) -> set[int] | None:
         """Make each change that finds its `before`, with the occurrences and their jobs; the ids of those schedules.
 
-        All of it in one transaction, fenced: None, and nothing is changed, where the lease of the slot has passed on.
-        An occurrence that is there already gets no second job; nor does one whose job's key was submitted before with
-        the same fingerprint.
+        All of it in one transaction, fenced: None, and nothing is changed, where the lease of the partition has
+        passed on. An occurrence that is there already gets no second job; nor does one whose job's key was submitted
+        before with the same fingerprint.
 
         Raises:
             OccurrenceConflict: keys of some were submitted before with another fingerprint.

@@ -1,7 +1,7 @@
-"""What those who make jobs ready announce to the holder of a slot: which lanes have got some.
+"""What those who make jobs ready announce to the holder of a partition: which lanes have got some.
 
-A hint that may get lost or come late. What it names spares the holder a look at all lanes of its slot; an empty body
-says no more than that there is something to be looked for.
+A hint that may get lost or come late. What it names spares the holder a look at all lanes of its partition; an empty
+body says no more than that there is something to be looked for.
 """
 
 from collections.abc import Collection
@@ -14,7 +14,7 @@ from taskmq.contracts.jobs.dispatch import Lane
 __all__ = ["READY_TOPIC", "decode_lanes", "encode_lanes", "ready_topic"]
 
 READY_TOPIC: Final = "store.ready."
-# More are not worth their names: a look at all of the slot finds them in one go.
+# More are not worth their names: a look at all of the partition finds them in one go.
 _MOST: Final = 50
 
 _Lanes = list[tuple[str, int, str]]
@@ -22,9 +22,9 @@ _encoder: Final = msgspec.json.Encoder()
 _decoder: Final = msgspec.json.Decoder(_Lanes)
 
 
-def ready_topic(slot: int) -> str:
-    """What is announced where jobs of a slot may be ready."""
-    return f"{READY_TOPIC}{slot}"
+def ready_topic(partition: int) -> str:
+    """What is announced where jobs of a partition may be ready."""
+    return f"{READY_TOPIC}{partition}"
 
 
 def encode_lanes(lanes: Collection[Lane]) -> bytes:

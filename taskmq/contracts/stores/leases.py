@@ -1,6 +1,6 @@
 """Keys that one owner at a time holds, and who is there.
 
-Everything in taskmq that is for one at a time uses `LeaseStore`: the slots and duties of schedulers, locks, keys
+Everything in taskmq that is for one at a time uses `LeaseStore`: the partitions and duties of schedulers, locks, keys
 of running jobs, long runs. `Coordinator` is that with groups of members, and what an adapter for another system
 implements; `taskmq.testing.coordinator_suite` says when it is done.
 """

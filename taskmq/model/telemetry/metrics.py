@@ -182,7 +182,7 @@ class SchedulerSnapshot(NamedTuple):
     """All that is known about a scheduler at one moment. The counts only grow.
 
     Attributes:
-        slots: how many it holds.
+        partitions: the number that it holds.
         in_flight: jobs at the broker and with workers, by queue.
         dispatched: jobs that were handed to the broker.
         fired: jobs whose time has come.
@@ -194,7 +194,7 @@ class SchedulerSnapshot(NamedTuple):
     """
 
     version: str
-    slots: int
+    partitions: int
     in_flight: dict[str, int]
     dispatched: int
     fired: int

@@ -169,10 +169,10 @@ async def _store(app: TaskMQ) -> AsyncIterator[Finding]:
 async def _schedulers(store: JobStore) -> Finding:
     found = await find_schedulers(store)
     if not found.free:
-        return Finding("ok", "store", f"{found.owners} scheduler(s) have its {found.partitions} slots")
+        return Finding("ok", "store", f"{found.owners} scheduler(s) have its {found.partitions} partitions")
     waiting = await store.count_jobs(JobFilter(states=frozenset({JobState.QUEUED})), cap=_MANY)
     ready = f"over {_MANY:,}" if waiting > _MANY else waiting
-    text = f"{found.free} of {found.partitions} slots have no scheduler, {ready} jobs are ready"
+    text = f"{found.free} of {found.partitions} partitions have no scheduler, {ready} jobs are ready"
     return Finding("problem" if waiting else "warning", "store", text, "start `taskmq scheduler`")
 
 

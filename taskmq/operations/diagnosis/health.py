@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 from typing import Final, Literal, NamedTuple
 
 from taskmq.app import TaskMQ
-from taskmq.contracts.jobs import JobStore, slot_key
+from taskmq.contracts.jobs import JobStore, partition_key
 from taskmq.errors import StoreMismatch, TaskMQError, UnsupportedFeature
 from taskmq.model.topology import PARKING
 from taskmq.operations.workers import list_workers
@@ -58,8 +58,8 @@ class _Schedulers(NamedTuple):
 
 async def find_schedulers(store: JobStore) -> _Schedulers:
     """Count the store's partitions that have no scheduler, and the schedulers of the others."""
-    partitions = store.dispatching.slots
-    leases = [await store.dispatching.leases.find(slot_key(number)) for number in range(partitions)]
+    partitions = store.dispatching.partitions
+    leases = [await store.dispatching.leases.find(partition_key(number)) for number in range(partitions)]
     owners = {lease.owner for lease in leases if lease is not None}
     return _Schedulers(partitions, sum(lease is None for lease in leases), len(owners))
 

@@ -144,15 +144,17 @@ class AlertFigures:
     async def _ages(self) -> dict[str, float]:
         dispatching = self._store.dispatching
         found = dict.fromkeys(self._names(), 0.0)
-        queues = {lane.queue for slot in range(dispatching.slots) for lane in await dispatching.lanes(slot)}
+        queues = {
+            lane.queue for partition in range(dispatching.partitions) for lane in await dispatching.lanes(partition)
+        }
         for lane, head in (await dispatching.heads(sorted(queues))).items():
             found[lane.queue] = max(found.get(lane.queue, 0.0), (self._now - head.due) / 1000)
         return found
 
     async def _schedules_late(self) -> float:
         late = 0
-        for slot in range(self._store.dispatching.slots):
-            for due in await self._store.schedules.due(slot, until=self._now, limit=1):
+        for partition in range(self._store.dispatching.partitions):
+            for due in await self._store.schedules.due(partition, until=self._now, limit=1):
                 late = max(late, self._now - due.due)
         return late / 1000
 

@@ -29,8 +29,8 @@ async def unschedulable_jobs(app: TaskMQ, store: JobStore) -> dict[tuple[str, st
     dispatching = store.dispatching
     lanes = [
         lane
-        for slot in range(dispatching.slots)
-        for lane in await dispatching.lanes(slot)
+        for partition in range(dispatching.partitions)
+        for lane in await dispatching.lanes(partition)
         if _is_placed(app, lane.queue)
     ]
     found: Counter[tuple[str, str, str]] = Counter()

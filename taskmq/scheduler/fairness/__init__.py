@@ -1,8 +1,8 @@
-"""Who gets how much: slots among schedulers, and turns among the jobs of a queue. Pure: no clock, no I/O.
+"""Who gets how much: partitions among schedulers, and turns among the jobs of a queue. Pure: no clock, no I/O.
 
-- `division`: which slots a scheduler takes, and which it gives back.
+- `division`: which partitions a scheduler takes, and which it gives back.
 - `window`: how many jobs of a queue may be at the broker and with workers at a time.
-- `shares`: whose turn it is, over the queues of a slot; `queue_turns`: in one queue, by its policy.
+- `shares`: whose turn it is, over the queues of a partition; `queue_turns`: in one queue, by its policy.
 - `caps`: what a pool may still have of each resource, where jobs are placed on nodes.
 - `guarantees`: what pools and classes are to have in any case, for which runs of others may be stopped.
 - `branches`: the tree of classes, pools and tenants that take turns; `accounts`: what each pool has in flight beside

@@ -1,8 +1,9 @@
-"""Which slots a scheduler holds. Pure.
+"""Which partitions a scheduler holds. Pure.
 
-Everybody looks at who holds which slot and decides alone; that a slot has one holder is for its lease to say. A
-scheduler that has less than its share, and sees nothing free, says so (it *wants*), and those that have more give
-some back: all that is above the larger share, or one slot of the largest holder.
+Everybody looks at who holds which partition and decides alone; that a partition has one holder is for its lease to
+say. A scheduler that has less than its share, and sees nothing free, says so (it *wants*), and those that have more
+give
+some back: all that is above the larger share, or one partition of the largest holder.
 """
 
 from collections import Counter
@@ -18,7 +19,7 @@ class Division(msgspec.Struct, frozen=True):
 
     Attributes:
         take: free slots to acquire.
-        give: the slots that it releases.
+        give: the partitions that it releases.
         wants: it has to say that it has less than its share.
     """
 
@@ -28,15 +29,15 @@ class Division(msgspec.Struct, frozen=True):
 
 
 def divide(holders: Mapping[int, str | None], *, me: str, wanting: str | None) -> Division:
-    """What `me` does about its slots.
+    """What `me` does about its partitions.
 
     Args:
-        holders: who holds each slot; None: no scheduler.
+        holders: who holds each partition; None: no scheduler.
         wanting: the scheduler that says that it has less than its share, if any.
     """
     counts = Counter(holder for holder in holders.values() if holder is not None)
-    mine = sorted(slot for slot, holder in holders.items() if holder == me)
-    free = sorted(slot for slot, holder in holders.items() if holder is None)
+    mine = sorted(partition for partition, holder in holders.items() if holder == me)
+    free = sorted(partition for partition, holder in holders.items() if holder is None)
     live = {*counts, me, wanting or me}
     smaller, rest = divmod(len(holders), len(live))
     larger = smaller + (rest > 0)

@@ -1,4 +1,4 @@
-"""Whose turn it is in the queues of one slot, and what each has had. Pure: times are seconds.
+"""Whose turn it is in the queues of one partition, and what each has had. Pure: times are seconds.
 
     refresh (lanes) -> picks -> taken (the jobs that were found) -> began -> ended (what they took)
 
@@ -118,7 +118,7 @@ class Shares:
     def taken(self, jobs: Iterable[tuple[str, str, Lane]], needs_of: Mapping[str, Amounts] = _SLOTS) -> None:
         """What was picked has come to these jobs, which are in flight now: id, task and lane of each.
 
-        Also those that an earlier holder of the slot has dispatched.
+        Also those that an earlier holder of the partition has dispatched.
 
         Args:
             needs_of: by id, what jobs take that take more than a slot.
@@ -135,7 +135,7 @@ class Shares:
         """A job is known to run.
 
         Args:
-            ran: for how long it has already, where an earlier holder of the slot has dispatched it.
+            ran: for how long it has already, where an earlier holder of the partition has dispatched it.
         """
         if (queue := self._queue_of.get(job_id)) is not None:
             self._queues[queue].began(job_id, now=now, ran=ran)

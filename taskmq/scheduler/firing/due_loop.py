@@ -1,9 +1,9 @@
-"""What is due at a slot: read ahead, and fired when its time has come, by the store's clock.
+"""What is due at a partition: read ahead, and fired when its time has come, by the store's clock.
 
-    once a second: what is due within 6 s -> at its instant, or at the next turn: fired, under the slot's epoch
+    once a second: what is due within 6 s -> at its instant, or at the next turn: fired, under the partition's epoch
 
 What was changed in between stays as it is: firing compares. Between two looks this waits for the next instant, so a
-slot where nothing is due costs one look a second, and however much the store has, a page of it is here.
+partition where nothing is due costs one look a second, and however much the store has, a page of it is here.
 """
 
 import asyncio
@@ -107,7 +107,7 @@ class FiringPace:
 
 
 class DueLoop(Generic[D]):
-    """Fires what is due at one slot: a `Service`.
+    """Fires what is due at one partition: a `Service`.
 
     Args:
         what: for the log.

@@ -1,4 +1,4 @@
-"""The schedules of one slot: looked at when they are due, and fired, many in one transaction."""
+"""The schedules of one partition: looked at when they are due, and fired, many in one transaction."""
 
 import logging
 from collections.abc import Callable, Sequence
@@ -16,7 +16,7 @@ from taskmq.scheduler.firing.due_loop import DueLoop, FiringPace, StoreClock
 from taskmq.scheduler.firing.occurrences import job_of
 from taskmq.scheduler.firing.rules import RuleCache
 from taskmq.scheduler.firing.workflows import ScheduledWorkflows
-from taskmq.scheduler.slots import HeldLease
+from taskmq.scheduler.partitions import HeldLease
 from taskmq.scheduler.status import SchedulerCounts
 from taskmq.schedules.definition import StoredRule
 from taskmq.schedules.occurrence import due_instant
@@ -30,7 +30,7 @@ __all__ = ["ScheduleTurns"]
 _log = logging.getLogger("taskmq.scheduler")
 
 _BATCH: Final = 250
-# Seconds between two firings of one slot.
+# Seconds between two firings of one partition.
 _PACE: Final = 0.01
 # What waits for earlier occurrences to end is looked at so often.
 _ROOM_MS: Final = 1_000
@@ -56,7 +56,7 @@ class _Decided(msgspec.Struct, frozen=True):
 
 
 class ScheduleTurns:
-    """Fires the schedules of one slot: a `Service`.
+    """Fires the schedules of one partition: a `Service`.
 
     Args:
         fired: called with the lanes that have got jobs which are ready.
@@ -82,7 +82,7 @@ class ScheduleTurns:
         self._workflows = ScheduledWorkflows(app, store.schedules, counts)
         self._clock = clock
         self._loop = DueLoop(
-            f"slot {lease.slot}: schedules",
+            f"partition {lease.partition}: schedules",
             clock=clock,
             pace=FiringPace(_PACE),
             due=self._due,
@@ -111,7 +111,7 @@ class ScheduleTurns:
         return self._workflows.is_starting
 
     async def _due(self, until: int, limit: int) -> list[DueSchedule]:
-        return await self._store.due(self._lease.slot, until=until, limit=limit)
+        return await self._store.due(self._lease.partition, until=until, limit=limit)
 
     async def fire(self, batch: Sequence[DueSchedule]) -> None:
         """Fire those whose time has come, by the clock; what has changed since they were found is as it is now.
@@ -129,7 +129,9 @@ class ScheduleTurns:
             firings = [*(one.firing for one in decided), *broken]
             try:
                 taken = (
-                    await self._store.fire(self._lease.slot, self._lease.epoch, firings) if firings else set[int]()
+                    await self._store.fire(self._lease.partition, self._lease.epoch, firings)
+                    if firings
+                    else set[int]()
                 )
             except OccurrenceConflict as error:
                 # Decided once more without them, of which there are fewer each time.
@@ -138,7 +140,9 @@ class ScheduleTurns:
             break
         if taken is None:
             self._counts.refused += len(firings)
-            _log.warning("slot %d was lost: %d schedules are left to its holder", self._lease.slot, len(firings))
+            _log.warning(
+                "partition %d was lost: %d schedules are left to its holder", self._lease.partition, len(firings)
+            )
             return
         await self._follow([one for one in decided if one.firing.before.id in taken])
 

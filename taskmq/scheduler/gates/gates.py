@@ -1,4 +1,4 @@
-"""Which jobs of one slot may go, by the limits of their tasks. Pure: times are seconds.
+"""Which jobs of one partition may go, by the limits of their tasks. Pure: times are seconds.
 
     sort (ready jobs) -> free: to be dispatched -> taken -> left
                       -> behind a gate          -> due: so many of it are looked at again
@@ -44,7 +44,7 @@ class _Gate(NamedTuple):
 
 
 class Gates:
-    """Those of one slot."""
+    """Those of one partition."""
 
     def __init__(self, demands: TaskDemands) -> None:
         self._demands = demands
@@ -106,7 +106,7 @@ class Gates:
         return free, behind
 
     def taken(self, jobs: Sequence[DispatchedJob], *, now: float) -> None:
-        """These are in flight now; also those that an earlier holder of the slot has dispatched."""
+        """These are in flight now; also those that an earlier holder of the partition has dispatched."""
         if not self._demands.queues:
             return
         for job in jobs:

@@ -1,4 +1,4 @@
-"""What `Gates` decides of one slot, carried out in the store."""
+"""What `Gates` decides of one partition, carried out in the store."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 
 from taskmq.contracts.jobs import DispatchStore, Lane, Pick, ReadyJob
 from taskmq.scheduler.gates.gates import Gates
-from taskmq.scheduler.slots import HeldLease
+from taskmq.scheduler.partitions import HeldLease
 
 __all__ = ["GatePassage", "Passed"]
 
@@ -29,7 +29,7 @@ class Passed(NamedTuple):
 
 
 class GatePassage:
-    """Puts jobs of one slot behind gates, and lets them go again. Every method raises `StoreUnavailable`.
+    """Puts jobs of one partition behind gates, and lets them go again. Every method raises `StoreUnavailable`.
 
     Attributes:
         gates: what decides.
@@ -55,7 +55,7 @@ class GatePassage:
             free, behind = self.gates.sort([job for lane in counts for job in found[lane]], counts, now=now)
             if not behind:
                 break
-            await self._store.put_behind(self._lease.slot, self._lease.epoch, behind)
+            await self._store.put_behind(self._lease.partition, self._lease.epoch, behind)
             put += 1
             found = {lane: [job for job in jobs if job.id not in behind] for lane, jobs in found.items()}
             closed = [lane for lane, jobs in ready.items() if any(job.id in behind for job in jobs)]
@@ -68,14 +68,14 @@ class GatePassage:
         due = self.gates.due(has_room, now=now)
         if not due:
             return set()
-        opened = await self._store.open_gates(self._lease.slot, self._lease.epoch, due)
+        opened = await self._store.open_gates(self._lease.partition, self._lease.epoch, due)
         self.gates.opened(due, Counter(gate for gate, _ in opened))
         return {lane for _, lane in opened}
 
     async def open_all(self, *, unless: Callable[[], bool]) -> bool:
         """Let all jobs go, some at a time, until `unless` is true; whether all have gone."""
         while not unless():
-            if not await self._store.open_gates(self._lease.slot, self._lease.epoch):
+            if not await self._store.open_gates(self._lease.partition, self._lease.epoch):
                 return True
         return False
 

@@ -1,4 +1,4 @@
-"""Places the jobs of one slot whose queues say `placed=True`.
+"""Places the jobs of one partition whose queues say `placed=True`.
 
     picks (whose turn it is) -> the first jobs of these lanes, and all nodes, as the store has them
                                 and where not all of those fitted, some behind them, further back with each look
@@ -23,8 +23,8 @@ from taskmq.model.resources import Amounts
 from taskmq.model.topology import node_queue
 from taskmq.scheduler.fairness import Caps
 from taskmq.scheduler.fairness.costs import RunTimes
+from taskmq.scheduler.partitions import HeldLease
 from taskmq.scheduler.placement import Candidate, NodeRun, plan_placements
-from taskmq.scheduler.slots import HeldLease
 
 __all__ = ["Placer"]
 
@@ -47,7 +47,7 @@ class _Placed(NamedTuple):
 
 
 class Placer:
-    """Chooses nodes for the jobs of one slot.
+    """Chooses nodes for the jobs of one partition.
 
     Args:
         is_paused: whether a queue takes nothing for now; nothing is placed on the node whose queue that is.
@@ -119,7 +119,7 @@ class Placer:
         if not plan.placements and not over:
             return None
         batch = await self._store.nodes.place(
-            self._lease.slot, self._lease.epoch, plan.placements, over, quotas=quotas
+            self._lease.partition, self._lease.epoch, plan.placements, over, quotas=quotas
         )
         held_back = quotas.held_back()
         dispatched: set[str] = set() if batch is None else {job.id for job in batch.jobs}
@@ -183,7 +183,7 @@ class Placer:
             self._behind[pick.lane] = behind[pick.count - 1].place if is_whole else first[-1].place
 
     async def located(self, batch: DispatchBatch) -> DispatchBatch:
-        """A batch of an earlier holder of the slot, whose jobs know their nodes again.
+        """A batch of an earlier holder of the partition, whose jobs know their nodes again.
 
         Raises:
             StoreUnavailable: it could not be reached.

@@ -1,12 +1,13 @@
-"""Looks, once a second, whether runs have to give way, in the queues of one slot.
+"""Looks, once a second, whether runs have to give way, in the queues of one partition.
 
     nothing in flight allows it                                  -> no run is asked
     a pool or class has had less than its guarantee for `preempt_after`, and jobs of it wait
       -> who leaves (pure) -> an event of each, by compare-and-set on its version -> sent to the workers, again every
          5 s until its report has come -> the job is ready again, its attempt not counted
 
-That a run was asked is in the store before a worker hears of it: a scheduler that takes the slot over reads it there,
-and asks for no other run in its place. The job itself comes back by its report, its message, or the loss of its
+That a run was asked is in the store before a worker hears of it: a scheduler that takes the partition over reads it
+there, and asks for no other run in its place. The job itself comes back by its report, its message, or the loss of
+its
 worker, as ever: nothing that happens here in the middle loses it, runs it twice or counts an attempt.
 
 Jobs that wait at the broker in front of one that is owed its place are recalled, whether they allow to be stopped or
@@ -70,7 +71,7 @@ class _Leaving:
 
 
 class PreemptionWatch:
-    """That of one slot: a `Service`.
+    """That of one partition: a `Service`.
 
     Args:
         slots_of: live worker slots of a queue; None: unknown, and nothing is stopped there.
@@ -85,7 +86,7 @@ class PreemptionWatch:
         ledger: Ledger,
         placer: Placer,
         *,
-        slot: int,
+        partition: int,
         slots_of: Callable[[str], int | None],
         described: Callable[[str], tuple[QueuePolicy, Mapping[str, TenantPool]]],
         is_placed: Callable[[str], bool],
@@ -95,7 +96,7 @@ class PreemptionWatch:
         self._store = store
         self._ledger = ledger
         self._placer = placer
-        self._slot = slot
+        self._partition = partition
         self._slots_of = slots_of
         self._described = described
         self._is_placed = is_placed
@@ -120,19 +121,19 @@ class PreemptionWatch:
             try:
                 await self._look()
             except StoreUnavailable as error:
-                _log.debug("slot %d: who has to give way is looked at later: %s", self._slot, error)
+                _log.debug("partition %d: who has to give way is looked at later: %s", self._partition, error)
 
     async def _look(self) -> None:
         now = await self._store.now_ms()
         records = [
             record
-            for record in await self._store.dispatching.in_flight(self._slot, dispatched_before=now)
+            for record in await self._store.dispatching.in_flight(self._partition, dispatched_before=now)
             if self._ledger.find(record.id, record.token) is not None
         ]
         self._forget_those_gone(records)
         await self._recognise(records)
         lanes: defaultdict[str, list[Lane]] = defaultdict(list)
-        for lane in await self._store.dispatching.lanes(self._slot):
+        for lane in await self._store.dispatching.lanes(self._partition):
             lanes[lane.queue].append(lane)
         by_queue: defaultdict[str, list[JobRecord]] = defaultdict(list)
         for record in records:

@@ -1,6 +1,6 @@
-"""What workers say of the jobs of one slot, applied to the store.
+"""What workers say of the jobs of one partition, applied to the store.
 
-consumer   the slot's queue: read, applied together, acknowledged
+consumer   the partition's queue: read, applied together, acknowledged
 inventions reports whose tokens the store has not given out: counted, and logged now and then
 letters    what comes there and is no report: dropped invitations, unknown jobs, unreadable messages
 refusals   jobs that workers refuse: later and later, then failed

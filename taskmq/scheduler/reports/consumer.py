@@ -1,4 +1,4 @@
-"""Reports of workers about jobs of one slot: read from its queue, applied together, then acknowledged.
+"""Reports of workers about jobs of one partition: read from its queue, applied together, then acknowledged.
 
     deliveries -> up to 500 reports -> apply, one transaction -> results into the state -> ack; few: 10 ms later
                                        | raises: halves, until the one is found that cannot be applied: parking, and
@@ -72,10 +72,10 @@ class _Received(NamedTuple):
 
 
 class ReportConsumer:
-    """Applies the reports of one slot: a `Service`.
+    """Applies the reports of one partition: a `Service`.
 
     Args:
-        name: of the slot's queue.
+        name: of the partition's queue.
         declare: makes sure that the queue is there.
         began: called with a job that is known to run.
         turned_back: called with a job for which its worker found a limit used up, and for how many seconds.

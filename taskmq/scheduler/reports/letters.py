@@ -1,7 +1,7 @@
 """What comes to a reports queue beside reports that count: dropped invitations, unknown jobs, unreadable messages.
 
-The queues of a slot's invitations dead-letter into the slot's reports queue, so that the store learns of each job
-that the broker has dropped. What is for people goes to the parking queue, with the reason on it.
+The queues of a partition's invitations dead-letter into the partition's reports queue, so that the store learns of
+each job that the broker has dropped. What is for people goes to the parking queue, with the reason on it.
 """
 
 from typing import Final

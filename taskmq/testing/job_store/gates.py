@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from taskmq.contracts.jobs import Lane, Pick, ReadyJob, slot_key
+from taskmq.contracts.jobs import Lane, Pick, ReadyJob, partition_key
 from taskmq.testing.job_store.model import JobModel
 from taskmq.testing.job_store.values import lane_of
 
@@ -27,20 +27,20 @@ def look(model: JobModel, picks: Sequence[Pick]) -> list[ReadyJob]:
     ]
 
 
-def put_behind(model: JobModel, slot: int, epoch: int, gates: Mapping[str, str]) -> None:
+def put_behind(model: JobModel, partition: int, epoch: int, gates: Mapping[str, str]) -> None:
     """What `DispatchStore.put_behind` does."""
-    if model.leases.has(slot_key(slot), epoch):
-        there = {job.id for lane in model.lanes(slot) for job in model.ready(lane)}
+    if model.leases.has(partition_key(partition), epoch):
+        there = {job.id for lane in model.lanes(partition) for job in model.ready(lane)}
         model.gates |= {job: gate for job, gate in gates.items() if job in there}
 
 
 def open_gates(
-    model: JobModel, slot: int, epoch: int, gates: Mapping[str, int] | None = None
+    model: JobModel, partition: int, epoch: int, gates: Mapping[str, int] | None = None
 ) -> list[tuple[str, Lane]]:
     """What `DispatchStore.open_gates` does."""
-    if not model.leases.has(slot_key(slot), epoch):
+    if not model.leases.has(partition_key(partition), epoch):
         return []
-    behind = [model.jobs[job] for job in model.gates if model.slot_of(model.jobs[job].queue) == slot]
+    behind = [model.jobs[job] for job in model.gates if model.partition_of(model.jobs[job].queue) == partition]
     behind.sort(key=lambda job: (model.gates[job.id], -job.priority, job.due, job.id))
     left = dict.fromkeys(model.gates.values(), _MOST) if gates is None else dict(gates)
     opened: list[tuple[str, Lane]] = []

@@ -34,7 +34,7 @@ from taskmq.contracts.jobs import (
     StoredSchedule,
     Submitted,
     Withdrawn,
-    slot_key,
+    partition_key,
 )
 from taskmq.contracts.stores import Lease
 from taskmq.errors import OccurrenceConflict, StateUnavailable, StoreUnavailable
@@ -230,43 +230,43 @@ class _MemoryDispatch:
 
     def __init__(self, store: MemoryJobStore) -> None:
         self._store = store
-        self._leases = _MemorySlotLeases(store)
+        self._leases = _MemoryPartitionLeases(store)
 
     @property
-    def slots(self) -> int:
-        return self._store.model.slots
+    def partitions(self) -> int:
+        return self._store.model.partitions
 
     @property
-    def leases(self) -> "_MemorySlotLeases":
+    def leases(self) -> "_MemoryPartitionLeases":
         return self._leases
 
-    def slot_of(self, queue: str) -> int:
-        return self._store.model.slot_of(queue)
+    def partition_of(self, queue: str) -> int:
+        return self._store.model.partition_of(queue)
 
-    async def lanes(self, slot: int) -> list[Lane]:
-        return self._store.at_work().lanes(slot)
+    async def lanes(self, partition: int) -> list[Lane]:
+        return self._store.at_work().lanes(partition)
 
     async def heads(self, queues: Sequence[str]) -> dict[Lane, LaneHead]:
         return self._store.at_work().heads(queues)
 
-    async def dispatch(self, slot: int, epoch: int, picks: Sequence[Pick]) -> DispatchBatch | None:
-        return self._store.at_work().dispatch(slot, epoch, picks)
+    async def dispatch(self, partition: int, epoch: int, picks: Sequence[Pick]) -> DispatchBatch | None:
+        return self._store.at_work().dispatch(partition, epoch, picks)
 
     async def dispatch_within(
-        self, slot: int, epoch: int, picks: Sequence[Pick], quotas: Quotas
+        self, partition: int, epoch: int, picks: Sequence[Pick], quotas: Quotas
     ) -> DispatchBatch | None:
-        return _dispatch_within(self._store.at_work(), slot, epoch, picks, quotas)
+        return _dispatch_within(self._store.at_work(), partition, epoch, picks, quotas)
 
     async def look(self, picks: Sequence[Pick]) -> list[ReadyJob]:
         return look(self._store.at_work(), picks)
 
-    async def put_behind(self, slot: int, epoch: int, gates: Mapping[str, str]) -> None:
-        put_behind(self._store.at_work(), slot, epoch, gates)
+    async def put_behind(self, partition: int, epoch: int, gates: Mapping[str, str]) -> None:
+        put_behind(self._store.at_work(), partition, epoch, gates)
 
     async def open_gates(
-        self, slot: int, epoch: int, gates: Mapping[str, int] | None = None
+        self, partition: int, epoch: int, gates: Mapping[str, int] | None = None
     ) -> list[tuple[str, Lane]]:
-        return open_gates(self._store.at_work(), slot, epoch, gates)
+        return open_gates(self._store.at_work(), partition, epoch, gates)
 
     async def gate_of(self, job_id: str) -> str:
         return self._store.at_work().gates.get(job_id, "")
@@ -278,17 +278,17 @@ class _MemoryDispatch:
         self._store.at_work().forget(batches)
 
     async def undispatch(
-        self, slot: int, epoch: int, jobs: Sequence[DispatchedJob], *, delay: float = 0.0, reason: str = ""
+        self, partition: int, epoch: int, jobs: Sequence[DispatchedJob], *, delay: float = 0.0, reason: str = ""
     ) -> Withdrawn:
-        return self._store.at_work().undispatch(slot, epoch, jobs, delay=delay, reason=reason)
+        return self._store.at_work().undispatch(partition, epoch, jobs, delay=delay, reason=reason)
 
     async def fail(
-        self, slot: int, epoch: int, jobs: Sequence[DispatchedJob], *, reason: str, also_running: bool = False
+        self, partition: int, epoch: int, jobs: Sequence[DispatchedJob], *, reason: str, also_running: bool = False
     ) -> Withdrawn:
-        return self._store.at_work().fail(slot, epoch, jobs, reason=reason, also_running=also_running)
+        return self._store.at_work().fail(partition, epoch, jobs, reason=reason, also_running=also_running)
 
-    async def take_over(self, slot: int, epoch: int) -> list[DispatchBatch]:
-        return self._store.at_work().take_over(slot, epoch)
+    async def take_over(self, partition: int, epoch: int) -> list[DispatchBatch]:
+        return self._store.at_work().take_over(partition, epoch)
 
     async def report_keys(self) -> list[ReportKey]:
         return list(self._store.at_work().report_keys)
@@ -305,17 +305,17 @@ class _MemoryDispatch:
     async def apply(self, reports: Sequence[Report], *, came_by: str = "") -> list[AppliedReport]:
         return self._store.at_work().apply(reports, came_by=came_by)
 
-    async def due(self, slot: int, *, until: int, limit: int) -> list[DueJob]:
-        return self._store.at_work().due(slot, until=until, limit=limit)
+    async def due(self, partition: int, *, until: int, limit: int) -> list[DueJob]:
+        return self._store.at_work().due(partition, until=until, limit=limit)
 
-    async def fire(self, slot: int, epoch: int, jobs: Sequence[DueJob]) -> set[Lane]:
-        return self._store.at_work().fire(slot, epoch, jobs)
+    async def fire(self, partition: int, epoch: int, jobs: Sequence[DueJob]) -> set[Lane]:
+        return self._store.at_work().fire(partition, epoch, jobs)
 
     async def release_dependents(self, *, limit: int = 500) -> Released:
         return self._store.at_work().release_dependents(limit=limit)
 
-    async def in_flight(self, slot: int, *, dispatched_before: int) -> list[JobRecord]:
-        return self._store.at_work().in_flight(slot, dispatched_before=dispatched_before)
+    async def in_flight(self, partition: int, *, dispatched_before: int) -> list[JobRecord]:
+        return self._store.at_work().in_flight(partition, dispatched_before=dispatched_before)
 
     async def maintain(self, *, forgets: bool = True) -> None:
         del forgets  # It keeps them for ever.
@@ -340,9 +340,9 @@ class _MemorySchedules:
     async def write(self, changes: Sequence[ScheduleChange]) -> builtins.list[bool]:
         return self._store.at_work().schedules.write(changes)
 
-    async def due(self, slot: int, *, until: int, limit: int) -> builtins.list[DueSchedule]:
+    async def due(self, partition: int, *, until: int, limit: int) -> builtins.list[DueSchedule]:
         model = self._store.at_work()
-        return model.schedules.due(slot, slots=model.slots, until=until, limit=limit)
+        return model.schedules.due(partition, partitions=model.partitions, until=until, limit=limit)
 
     async def load(self, ids: Sequence[int]) -> builtins.list[StoredSchedule]:
         return self._store.at_work().schedules.load(ids)
@@ -351,9 +351,9 @@ class _MemorySchedules:
         known = self._store.at_work().jobs
         return {job_id for job_id in jobs if job_id in known and known[job_id].state not in TERMINAL}
 
-    async def fire(self, slot: int, epoch: int, firings: Sequence[ScheduleFiring]) -> set[int] | None:
+    async def fire(self, partition: int, epoch: int, firings: Sequence[ScheduleFiring]) -> set[int] | None:
         model = self._store.at_work()
-        if not model.leases.has(slot_key(slot), epoch):
+        if not model.leases.has(partition_key(partition), epoch):
             return None
         new = model.schedules.new_jobs(firings)
         if taken := {each for each, job in new.items() if model.is_taken(job)}:
@@ -369,7 +369,7 @@ class _MemorySchedules:
         return self._store.at_work().schedules.occurrences(schedule, before=before, limit=limit)
 
 
-class _MemorySlotLeases:
+class _MemoryPartitionLeases:
     """The `Coordinator` of a `MemoryJobStore`."""
 
     def __init__(self, store: MemoryJobStore) -> None:
@@ -419,10 +419,10 @@ def retry(model: JobModel, job: NewJob, update: JobUpdate) -> Submitted | None:
 
 
 def _dispatch_within(
-    model: JobModel, slot: int, epoch: int, picks: Sequence[Pick], quotas: Quotas
+    model: JobModel, partition: int, epoch: int, picks: Sequence[Pick], quotas: Quotas
 ) -> DispatchBatch | None:
     """What `DispatchStore.dispatch_within` does."""
-    if not model.leases.has(slot_key(slot), epoch):
+    if not model.leases.has(partition_key(partition), epoch):
         return None
     running = Counter((job.tenant, _owner_of(job)) for job in model.jobs.in_state(*UNDERWAY))
     book = RunBook(quotas, usage=model.quota_usage, running=running, now=model.now)
@@ -436,7 +436,7 @@ def _dispatch_within(
                 left -= 1
                 chosen.append(job)
     model.quota_usage |= book.changed
-    return model.hand_out(slot, epoch, chosen)
+    return model.hand_out(partition, epoch, chosen)
 
 
 def _owner_of(job: JobRecord) -> str:

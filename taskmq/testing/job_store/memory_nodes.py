@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from msgspec.structs import replace
 
-from taskmq.contracts.jobs import DispatchBatch, JobRecord, Lane, Pick, PlacedJob, UnplacedJob, slot_key
+from taskmq.contracts.jobs import DispatchBatch, JobRecord, Lane, Pick, PlacedJob, UnplacedJob, partition_key
 from taskmq.model.jobs.quotas import Quotas, RunBook
 from taskmq.model.nodes import (
     Allocation,
@@ -93,7 +93,7 @@ class MemoryNodes:
 
     async def place(
         self,
-        slot: int,
+        partition: int,
         epoch: int,
         placements: Sequence[Placement],
         over: Sequence[str] = (),
@@ -101,7 +101,7 @@ class MemoryNodes:
         quotas: Quotas | None = None,
     ) -> DispatchBatch | None:
         model = self._look()
-        if not model.leases.has(slot_key(slot), epoch):
+        if not model.leases.has(partition_key(partition), epoch):
             return None
         accepted = {each.job: each for each in model.nodes.reserve(placements, _under_way(model), now=model.now)}
         there = [model.jobs[job] for job in {**accepted, **dict.fromkeys(over)} if job in model.jobs]
@@ -109,7 +109,7 @@ class MemoryNodes:
         expired = [job for job in there if job.expires is not None and job.expires <= model.now]
         chosen = startable(accepted, {job.id for job in there} - {job.id for job in expired})
         chosen = _admitted(model, quotas or Quotas(), chosen)
-        batch = model.hand_out(slot, epoch, [*(model.jobs[job] for job in chosen), *expired])
+        batch = model.hand_out(partition, epoch, [*(model.jobs[job] for job in chosen), *expired])
         if batch is None:
             return None
         for job in batch.jobs:

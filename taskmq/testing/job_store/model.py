@@ -14,7 +14,7 @@ import msgspec
 from msgspec.structs import replace
 
 from taskmq.contracts.jobs import (
-    SLOTS,
+    PARTITIONS,
     AppliedReport,
     AttemptRecord,
     DependencyRefusal,
@@ -37,9 +37,9 @@ from taskmq.contracts.jobs import (
     counted,
     forgotten_end,
     over_quota,
+    partition_key,
+    partition_of,
     replacement,
-    slot_key,
-    slot_of,
 )
 from taskmq.model.jobs.bulks import Bulk
 from taskmq.model.jobs.changes import ready_state
@@ -101,14 +101,14 @@ class JobModel(Branching):
     Attributes:
         now: ms since the epoch; the caller moves it.
         jobs: those that live and those that have ended, by id.
-        leases: of the slots.
+        leases: of the partitions.
         identity: who may do what.
         bulks: what is done to many jobs, by its id.
         history: what is remembered of runs.
         schedules: whose occurrences become jobs.
         catalogue: definitions, and what is known of tasks.
         dependencies: which jobs wait for which, and ends that those have not heard of.
-        placed: slots of queues where they are not to be the model's own.
+        placed: partitions of queues where they are not to be the model's own.
         sharing: what operators have said about turns.
         nodes: machines, and what is allocated of them.
         quotas, quota_usage: what they have said about quotas, and what was submitted of late.
@@ -116,8 +116,8 @@ class JobModel(Branching):
         report_keys: by which tokens are proven, the newest first.
     """
 
-    def __init__(self, *, slots: int = SLOTS, now: int = 0, dice: random.Random | None = None) -> None:
-        self.slots = slots
+    def __init__(self, *, partitions: int = PARTITIONS, now: int = 0, dice: random.Random | None = None) -> None:
+        self.partitions = partitions
         self.now = now
         self.jobs = JobTable()
         self.leases = LeaseModel()
@@ -357,11 +357,11 @@ class JobModel(Branching):
             if usage.day >= self.now // _DAY - KEPT_DAYS or usage.used_until >= self.now
         }
 
-    def slot_of(self, queue: str) -> int:
-        return self.placed.get(queue, slot_of(queue, self.slots))
+    def partition_of(self, queue: str) -> int:
+        return self.placed.get(queue, partition_of(queue, self.partitions))
 
-    def lanes(self, slot: int) -> list[Lane]:
-        return sorted({lane_of(job) for job in self._in_lanes() if self.slot_of(job.queue) == slot})
+    def lanes(self, partition: int) -> list[Lane]:
+        return sorted({lane_of(job) for job in self._in_lanes() if self.partition_of(job.queue) == partition})
 
     def ready(self, lane: Lane) -> list[JobRecord]:
         """Those of the lane that can be dispatched, in their order."""
@@ -375,12 +375,12 @@ class JobModel(Branching):
         """Those that are ready and wait behind no gate."""
         return (job for job in self.jobs.in_state(JobState.QUEUED) if job.id not in self.gates)
 
-    def dispatch(self, slot: int, epoch: int, picks: Sequence[Pick]) -> DispatchBatch | None:
-        if not self._holds(slot, epoch):
+    def dispatch(self, partition: int, epoch: int, picks: Sequence[Pick]) -> DispatchBatch | None:
+        if not self._holds(partition, epoch):
             return None
-        return self.hand_out(slot, epoch, [job for pick in picks for job in self.ready(pick.lane)[: pick.count]])
+        return self.hand_out(partition, epoch, [job for pick in picks for job in self.ready(pick.lane)[: pick.count]])
 
-    def hand_out(self, slot: int, epoch: int, taken: Sequence[JobRecord]) -> DispatchBatch | None:
+    def hand_out(self, partition: int, epoch: int, taken: Sequence[JobRecord]) -> DispatchBatch | None:
         """Dispatch these jobs, which are ready; those that are over end."""
         jobs: list[DispatchedJob] = []
         for job in taken:
@@ -394,7 +394,7 @@ class JobModel(Branching):
             return None
         self._last_batch += 1
         self._batches[self._last_batch] = OpenBatch(
-            self._last_batch, slot, epoch, {job.id: job.token for job in jobs}
+            self._last_batch, partition, epoch, {job.id: job.token for job in jobs}
         )
         return DispatchBatch(self._last_batch, False, jobs)
 
@@ -408,9 +408,9 @@ class JobModel(Branching):
             self._batches.pop(number, None)
 
     def undispatch(
-        self, slot: int, epoch: int, jobs: Sequence[DispatchedJob], *, delay: float = 0.0, reason: str = ""
+        self, partition: int, epoch: int, jobs: Sequence[DispatchedJob], *, delay: float = 0.0, reason: str = ""
     ) -> Withdrawn:
-        waiting, withdrawn = self._withdraw(slot, epoch, jobs)
+        waiting, withdrawn = self._withdraw(partition, epoch, jobs)
         for job in waiting:
             if job.cancel_requested is not None:
                 changed = self._set(job, JobState.CANCELLED, error=reason_of(job.cancel_requested))
@@ -423,30 +423,32 @@ class JobModel(Branching):
         return withdrawn
 
     def fail(
-        self, slot: int, epoch: int, jobs: Sequence[DispatchedJob], *, reason: str, also_running: bool = False
+        self, partition: int, epoch: int, jobs: Sequence[DispatchedJob], *, reason: str, also_running: bool = False
     ) -> Withdrawn:
         states = UNDERWAY if also_running else _AT_BROKER
-        waiting, withdrawn = self._withdraw(slot, epoch, jobs, states)
+        waiting, withdrawn = self._withdraw(partition, epoch, jobs, states)
         for job in waiting:
             self._end_by_itself(job, JobState.FAILED, reason)
         return withdrawn
 
     def _withdraw(
-        self, slot: int, epoch: int, jobs: Sequence[DispatchedJob], states: Collection[JobState] = _AT_BROKER
+        self, partition: int, epoch: int, jobs: Sequence[DispatchedJob], states: Collection[JobState] = _AT_BROKER
     ) -> tuple[list[JobRecord], Withdrawn]:
         """Those in these states, and the answer."""
-        if not self._holds(slot, epoch):
+        if not self._holds(partition, epoch):
             return [], Withdrawn()
         found = [job for one in jobs if (job := self.under_way(one.id, one.token)) is not None]
         chosen = [job for job in found if job.state in states]
         running = frozenset(job.id for job in found if job.state not in states)
         return chosen, Withdrawn(frozenset(job.id for job in chosen), running)
 
-    def take_over(self, slot: int, epoch: int) -> list[DispatchBatch]:
-        if not self._holds(slot, epoch):
+    def take_over(self, partition: int, epoch: int) -> list[DispatchBatch]:
+        if not self._holds(partition, epoch):
             return []
         found: list[DispatchBatch] = []
-        for batch in [batch for batch in self._batches.values() if batch.slot == slot and batch.epoch < epoch]:
+        for batch in [
+            batch for batch in self._batches.values() if batch.partition == partition and batch.epoch < epoch
+        ]:
             batch.epoch = epoch
             held = [self.under_way(job_id, token) for job_id, token in batch.tokens.items()]
             jobs = [handed_out(job, outages=self._outages[job.id]) for job in held if job is not None]
@@ -522,14 +524,14 @@ class JobModel(Branching):
     def _end(self, report: Report) -> int:
         return self.now if report.started is None else report.started + report.ran
 
-    def due(self, slot: int, *, until: int, limit: int) -> list[DueJob]:
+    def due(self, partition: int, *, until: int, limit: int) -> list[DueJob]:
         waiting = takewhile(lambda job: job.due < until, self.jobs.by_time())
-        own = (job for job in waiting if shard_of(job.id) % self.slots == slot)
+        own = (job for job in waiting if shard_of(job.id) % self.partitions == partition)
         return [DueJob(job.due, job.id, shard_of(job.id)) for job in islice(own, limit)]
 
-    def fire(self, slot: int, epoch: int, jobs: Sequence[DueJob]) -> set[Lane]:
+    def fire(self, partition: int, epoch: int, jobs: Sequence[DueJob]) -> set[Lane]:
         lanes: set[Lane] = set()
-        if not self._holds(slot, epoch):
+        if not self._holds(partition, epoch):
             return lanes
         for one in jobs:
             job = self.jobs.get(one.id)
@@ -552,11 +554,11 @@ class JobModel(Branching):
                 queues.add(job.queue)
         return Released(frozenset(queues), self.dependencies.is_behind)
 
-    def in_flight(self, slot: int, *, dispatched_before: int) -> list[JobRecord]:
+    def in_flight(self, partition: int, *, dispatched_before: int) -> list[JobRecord]:
         found = [
             replace(job, body=b"")
             for job in self.jobs.in_state(*UNDERWAY)
-            if self.slot_of(job.queue) == slot and (job.dispatched or 0) < dispatched_before
+            if self.partition_of(job.queue) == partition and (job.dispatched or 0) < dispatched_before
         ]
         return sorted(found, key=by_id)
 
@@ -565,8 +567,8 @@ class JobModel(Branching):
         self._batches[batch].tokens[job_id] = token
         self.jobs[job_id] = replace(self.jobs[job_id], token=token)
 
-    def _holds(self, slot: int, epoch: int) -> bool:
-        return self.leases.has(slot_key(slot), epoch)
+    def _holds(self, partition: int, epoch: int) -> bool:
+        return self.leases.has(partition_key(partition), epoch)
 
     def under_way(self, job_id: str, token: int) -> JobRecord | None:
         job = self.jobs.get(job_id)

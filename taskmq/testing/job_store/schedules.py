@@ -67,13 +67,13 @@ class ScheduleModel:
         )
         return True
 
-    def due(self, slot: int, *, slots: int, until: int, limit: int) -> builtins.list[DueSchedule]:
+    def due(self, partition: int, *, partitions: int, until: int, limit: int) -> builtins.list[DueSchedule]:
         found = [
             DueSchedule(row.next, row.id, shard)
             for row in self._rows.values()
             if row.next is not None
             and row.next < until
-            and (shard := schedule_shard(row.app, row.name)) % slots == slot
+            and (shard := schedule_shard(row.app, row.name)) % partitions == partition
         ]
         return sorted(found)[:limit]
 

@@ -31,7 +31,7 @@ class OpenBatch(Struct):
     """Dispatched jobs, by their ids and tokens, until the broker has them all."""
 
     id: int
-    slot: int
+    partition: int
     epoch: int
     tokens: dict[str, int]
     confirmed: bool = False

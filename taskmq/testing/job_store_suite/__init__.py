@@ -21,7 +21,7 @@ from taskmq.testing.job_store_suite.catalogue import Definitions, RegisteredTask
 from taskmq.testing.job_store_suite.clocks import MovedClocks
 from taskmq.testing.job_store_suite.closure import StoreClosure
 from taskmq.testing.job_store_suite.dependencies import DependencyEnds, DependencyRaces, WaitingJobs
-from taskmq.testing.job_store_suite.dispatch import Batches, Dispatches, GateCases, PoolCases, SlotLeases, Timers
+from taskmq.testing.job_store_suite.dispatch import Batches, Dispatches, GateCases, PartitionLeases, PoolCases, Timers
 from taskmq.testing.job_store_suite.history import HistoryCases
 from taskmq.testing.job_store_suite.identity import IdentityCases
 from taskmq.testing.job_store_suite.lists import Lists
@@ -60,7 +60,7 @@ class JobStoreSuite(
     Timers,
     ScheduleRows,
     ScheduleFirings,
-    SlotLeases,
+    PartitionLeases,
     GateCases,
     IdentityCases,
     HistoryCases,

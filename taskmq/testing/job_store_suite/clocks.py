@@ -1,6 +1,6 @@
 """What happens as time passes, for stores whose clock a test can move."""
 
-from taskmq.contracts.jobs import Catalogued, slot_key
+from taskmq.contracts.jobs import Catalogued, partition_key
 from taskmq.model.jobs.quotas import Quota, Quotas, usage_name
 from taskmq.model.jobs.registrations import TaskRegistration
 from taskmq.model.nodes import NodeTold
@@ -55,9 +55,9 @@ class MovedClocks(JobStoreCase):
         assert after.epoch > before.epoch
 
     @case
-    async def test_a_slot_whose_holder_is_silent_is_free_for_the_next(self) -> None:
+    async def test_a_partition_whose_holder_is_silent_is_free_for_the_next(self) -> None:
         driver, other = self.driver(), self.driver()
-        key = slot_key(slot := driver.schedulers.slot_of(QUEUE))
+        key = partition_key(partition := driver.schedulers.partition_of(QUEUE))
         await driver.submit()
         first = await driver.schedulers.leases.acquire(key, owner="a", seconds=5)
 
@@ -68,7 +68,7 @@ class MovedClocks(JobStoreCase):
         assert isinstance(second, int)
         assert second > first
         assert await driver.try_dispatch(epoch=first) is None
-        assert await driver.schedulers.take_over(slot, first) == []
+        assert await driver.schedulers.take_over(partition, first) == []
         assert await other.try_dispatch(epoch=second) is not None
 
     @case

@@ -4,7 +4,7 @@ import asyncio
 import inspect
 
 from taskmq.contracts.finding import Finding
-from taskmq.contracts.jobs import slot_key
+from taskmq.contracts.jobs import partition_key
 from taskmq.errors import StateUnavailable, StoreUnavailable
 from taskmq.model.states import JobState
 from taskmq.testing.job_store_suite.case import JobStoreCase
@@ -70,7 +70,7 @@ class StoreClosure(JobStoreCase):
         job = await driver.dispatched()
         record, new = await driver.read(job), await driver.new()
         store, schedulers = driver.store, driver.schedulers
-        epoch = await driver.epoch(slot := schedulers.slot_of(QUEUE))
+        epoch = await driver.epoch(partition := schedulers.partition_of(QUEUE))
         await store.aclose()
 
         for call in (
@@ -84,19 +84,19 @@ class StoreClosure(JobStoreCase):
             store.attempts(job.id),
             store.now_ms(),
             store.check(),
-            schedulers.lanes(slot),
+            schedulers.lanes(partition),
             driver.try_dispatch(epoch=epoch),
             schedulers.confirm([1]),
             schedulers.forget([1]),
             driver.undispatch(job),
             driver.fail(job, reason="no"),
-            schedulers.take_over(slot, epoch),
+            schedulers.take_over(partition, epoch),
             schedulers.apply([report(job, "succeeded")]),
-            schedulers.due(slot, until=1, limit=1),
-            schedulers.in_flight(slot, dispatched_before=1),
+            schedulers.due(partition, until=1, limit=1),
+            schedulers.in_flight(partition, dispatched_before=1),
             schedulers.maintain(),
-            schedulers.leases.acquire(slot_key(slot), owner="a", seconds=LONG),
-            schedulers.leases.find(slot_key(slot)),
+            schedulers.leases.acquire(partition_key(partition), owner="a", seconds=LONG),
+            schedulers.leases.find(partition_key(partition)),
         ):
             assert inspect.iscoroutine(call)
             try:

@@ -20,7 +20,7 @@ from taskmq.contracts.jobs import (
     Pick,
     Submitted,
     Withdrawn,
-    slot_key,
+    partition_key,
 )
 from taskmq.contracts.stores import Lease
 from taskmq.model.envelope import new_job_id
@@ -151,42 +151,48 @@ class JobDriver:
             if not released.is_more:
                 return queues
 
-    async def epoch(self, slot: int) -> int:
-        """The epoch of the slot, which this driver holds from now on; another one with each `next_epoch`."""
-        if slot not in self._epochs:
-            self._epochs[slot] = await self.next_epoch(slot)
-        return self._epochs[slot]
+    async def epoch(self, partition: int) -> int:
+        """The epoch of the partition, which this driver holds from now on; another one with each `next_epoch`."""
+        if partition not in self._epochs:
+            self._epochs[partition] = await self.next_epoch(partition)
+        return self._epochs[partition]
 
-    async def next_epoch(self, slot: int) -> int:
-        """Take the slot from its holder."""
-        leases, key = self.schedulers.leases, slot_key(slot)
+    async def next_epoch(self, partition: int) -> int:
+        """Take the partition from its holder."""
+        leases, key = self.schedulers.leases, partition_key(partition)
         answer = await leases.acquire(key, owner="driver", seconds=LONG)
         while isinstance(answer, Lease):
             # Another writer of the test may take it first.
             await leases.release(key, token=answer.token)
             answer = await leases.acquire(key, owner="driver", seconds=LONG)
-        self._epochs[slot] = answer
+        self._epochs[partition] = answer
         return answer
 
     async def lanes(self, queue: str = QUEUE) -> list[Lane]:
         """The queue's lanes with jobs that are ready, in the order in which they go."""
-        found = await self.schedulers.lanes(self.schedulers.slot_of(queue))
+        found = await self.schedulers.lanes(self.schedulers.partition_of(queue))
         assert len(found) == len(set(found))
         return sorted((lane for lane in found if lane.queue == queue), key=_by_priority)
 
     async def timers(self) -> list[DueJob]:
-        """What waits for its time, in all slots, the first first."""
+        """What waits for its time, in all partitions, the first first."""
         far = await self.store.now_ms() + 1_000 * HOUR
-        slots = range(self.schedulers.slots)
-        return sorted([timer for slot in slots for timer in await self.schedulers.due(slot, until=far, limit=1_000)])
+        partitions = range(self.schedulers.partitions)
+        return sorted(
+            [
+                timer
+                for partition in partitions
+                for timer in await self.schedulers.due(partition, until=far, limit=1_000)
+            ]
+        )
 
     async def try_dispatch(self, *picks: Pick, queue: str = QUEUE, epoch: int | None = None) -> DispatchBatch | None:
         """Dispatch these, by default all that is ready in the queue."""
-        slot = self.schedulers.slot_of(queue)
+        partition = self.schedulers.partition_of(queue)
         if epoch is None:
-            epoch = await self.epoch(slot)
+            epoch = await self.epoch(partition)
         chosen = picks or [Pick(lane, 1_000) for lane in await self.lanes(queue)]
-        return await self.schedulers.dispatch(slot, epoch, chosen)
+        return await self.schedulers.dispatch(partition, epoch, chosen)
 
     async def dispatch(self, *picks: Pick, queue: str = QUEUE) -> DispatchBatch:
         """A batch with at least one job."""
@@ -197,18 +203,18 @@ class JobDriver:
     async def undispatch(
         self, *jobs: DispatchedJob, epoch: int | None = None, delay: float = 0.0, reason: str = ""
     ) -> Withdrawn:
-        """Take back jobs of one queue, as the holder of its slot."""
-        slot = self.schedulers.slot_of(jobs[0].queue)
-        held = await self.epoch(slot) if epoch is None else epoch
-        return await self.schedulers.undispatch(slot, held, jobs, delay=delay, reason=reason)
+        """Take back jobs of one queue, as the holder of its partition."""
+        partition = self.schedulers.partition_of(jobs[0].queue)
+        held = await self.epoch(partition) if epoch is None else epoch
+        return await self.schedulers.undispatch(partition, held, jobs, delay=delay, reason=reason)
 
     async def fail(
         self, *jobs: DispatchedJob, reason: str, epoch: int | None = None, also_running: bool = False
     ) -> Withdrawn:
-        """End jobs of one queue without a run, as the holder of its slot."""
-        slot = self.schedulers.slot_of(jobs[0].queue)
-        held = await self.epoch(slot) if epoch is None else epoch
-        return await self.schedulers.fail(slot, held, jobs, reason=reason, also_running=also_running)
+        """End jobs of one queue without a run, as the holder of its partition."""
+        partition = self.schedulers.partition_of(jobs[0].queue)
+        held = await self.epoch(partition) if epoch is None else epoch
+        return await self.schedulers.fail(partition, held, jobs, reason=reason, also_running=also_running)
 
     async def dispatched(self, **fields: Any) -> DispatchedJob:
         """A job of a queue that has no others ready, dispatched."""

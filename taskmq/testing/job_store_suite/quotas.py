@@ -144,7 +144,7 @@ class QuotaCases(JobStoreCase):
         assert (await driver.store.quota_usage([run_name("acme")]))[run_name("acme")].jobs == 2
 
     @case
-    async def test_what_is_over_ends_whatever_the_quota_and_nobody_dispatches_without_the_slot(self) -> None:
+    async def test_what_is_over_ends_whatever_the_quota_and_nobody_dispatches_without_the_partition(self) -> None:
         driver = self.driver()
         said = _quotas(Quota(tenant="acme", running=0))
         job = await driver.new(tenant="acme", expires=0)
@@ -157,10 +157,10 @@ class QuotaCases(JobStoreCase):
         more = await driver.new(tenant="acme")
         await driver.store.submit([more])
         assert await _within(driver, said, "acme") == []
-        slot = driver.store.dispatching.slot_of(more.queue)
+        partition = driver.store.dispatching.partition_of(more.queue)
         picks = [Pick(Lane(more.queue, more.priority, "acme"), 5)]
-        assert await driver.store.dispatching.dispatch_within(slot, 10**15, picks, _quotas()) is None
-        assert await driver.store.dispatching.dispatch_within(slot, 1, [], _quotas()) is None
+        assert await driver.store.dispatching.dispatch_within(partition, 10**15, picks, _quotas()) is None
+        assert await driver.store.dispatching.dispatch_within(partition, 1, [], _quotas()) is None
 
     @case
     async def test_a_job_takes_room_behind_those_of_its_call_that_it_waits_for(self) -> None:
@@ -286,11 +286,13 @@ def _quotas(*quotas: Quota, version: int = 1) -> Quotas:
 
 async def _within(driver: JobDriver, quotas: Quotas, tenant: str, *, queue: str = QUEUE) -> list[DispatchedJob]:
     """What a scheduler may dispatch of the tenant's jobs in a queue, of up to ten."""
-    slot = driver.schedulers.slot_of(queue)
+    partition = driver.schedulers.partition_of(queue)
     picks = [
-        Pick(lane, 10) for lane in await driver.schedulers.lanes(slot) if (lane.queue, lane.tenant) == (queue, tenant)
+        Pick(lane, 10)
+        for lane in await driver.schedulers.lanes(partition)
+        if (lane.queue, lane.tenant) == (queue, tenant)
     ]
-    batch = await driver.schedulers.dispatch_within(slot, await driver.epoch(slot), picks, quotas)
+    batch = await driver.schedulers.dispatch_within(partition, await driver.epoch(partition), picks, quotas)
     return [] if batch is None else batch.jobs
 
 

@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 
 from msgspec.structs import replace
 
-from taskmq.contracts.jobs import DueJob, JobRecord, JobUpdate, Pick, slot_key
+from taskmq.contracts.jobs import DueJob, JobRecord, JobUpdate, Pick, partition_key
 from taskmq.model.jobs.reports import ReportKind
 from taskmq.model.states import CHANGEABLE, TERMINAL, JobState
 from taskmq.testing.job_store.model import JobModel
@@ -88,7 +88,7 @@ class Races(JobStoreCase):
         driver, other = self.driver(), self.driver()
         jobs = await driver.submit_many(20)
         (lane,) = await driver.lanes()
-        epoch = await driver.epoch(driver.schedulers.slot_of(QUEUE))
+        epoch = await driver.epoch(driver.schedulers.partition_of(QUEUE))
 
         batches, cancelled = await asyncio.gather(
             _together(driver.try_dispatch(Pick(lane, 5), epoch=epoch) for _ in range(4)),
@@ -111,11 +111,11 @@ class Races(JobStoreCase):
         drivers = [self.driver() for _ in range(2)]
         jobs = await drivers[0].submit_many(100)
         (lane,) = await drivers[0].lanes()
-        slot = drivers[0].schedulers.slot_of(QUEUE)
-        epoch = await drivers[0].epoch(slot)
+        partition = drivers[0].schedulers.partition_of(QUEUE)
+        epoch = await drivers[0].epoch(partition)
 
         batches = await _together(
-            drivers[number % 2].schedulers.dispatch(slot, epoch, [Pick(lane, 7)]) for number in range(30)
+            drivers[number % 2].schedulers.dispatch(partition, epoch, [Pick(lane, 7)]) for number in range(30)
         )
         while (rest := await drivers[0].try_dispatch(epoch=epoch)) is not None:
             batches.append(rest)
@@ -178,11 +178,11 @@ class Races(JobStoreCase):
         job = await drivers[0].submit(due=HOUR)
         job = await drivers[0].updated(job, due=await drivers[0].store.now_ms() - 1_000)
         timer = DueJob(job.due, job.id, shard_of(job.id))
-        slot = timer.shard % drivers[0].schedulers.slots
-        epoch = await drivers[0].epoch(slot)
+        partition = timer.shard % drivers[0].schedulers.partitions
+        epoch = await drivers[0].epoch(partition)
 
         answers = await _together(
-            drivers[number % 2].schedulers.fire(slot, epoch, [timer]) for number in range(_WRITERS)
+            drivers[number % 2].schedulers.fire(partition, epoch, [timer]) for number in range(_WRITERS)
         )
 
         assert max(answers, key=len) == {lane_of(await drivers[0].read(job))}
@@ -254,9 +254,9 @@ async def _meddle(driver: JobDriver, jobs: list[JobRecord], number: int) -> None
             case 1 if job.state is JobState.HELD:
                 await driver.update(job, JobState.QUEUED, kind="release")
             case 2:
-                slot = driver.schedulers.slot_of(QUEUE)
-                held = await driver.schedulers.leases.find(slot_key(slot))
-                epoch = held.token if held else await driver.next_epoch(slot)
+                partition = driver.schedulers.partition_of(QUEUE)
+                held = await driver.schedulers.leases.find(partition_key(partition))
+                epoch = held.token if held else await driver.next_epoch(partition)
                 batch = await driver.try_dispatch(epoch=epoch)
                 kind = _KINDS[number % len(_KINDS)]
                 reports = [report(one, kind, delay=HOUR) for one in batch.jobs] if batch else []

@@ -168,10 +168,10 @@ class Retention(JobStoreCase):
 
 async def _placed(driver: JobDriver) -> DispatchedJob:
     job = await driver.submit()
-    slot = driver.schedulers.slot_of(QUEUE)
+    partition = driver.schedulers.partition_of(QUEUE)
     (node,) = await driver.store.nodes.nodes()
     wanted = Placement(job=job.id, tenant="", task=job.task, node="a", epoch=node.epoch, amounts={"cpu": 1.0})
-    batch = await driver.store.nodes.place(slot, await driver.epoch(slot), [wanted])
+    batch = await driver.store.nodes.place(partition, await driver.epoch(partition), [wanted])
     assert batch is not None
     (placed,) = batch.jobs
     return placed

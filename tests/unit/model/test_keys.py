@@ -29,7 +29,7 @@ _KEYS = st.text(st.characters(codec="utf-8"), max_size=6)
         (keys.tenant_key(None, "1"), "1"),
         (keys.rate_key("api:7"), "rate:api:7"),
         (keys.places_key("api:7"), "places:api:7"),
-        (keys.slot_key(3), "slot:3"),
+        (keys.partition_key(3), "partition:3"),
         (keys.watermark_key("host:1"), "mark:host:1"),
         (keys.member_key("importers", "a:1"), "members:importers:a:1"),
     ],

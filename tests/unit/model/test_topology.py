@@ -344,7 +344,7 @@ def test_a_queue_of_anything_else_is_none_of_jobs(queue: str) -> None:
     assert not is_work_queue(queue)
 
 
-def test_the_queue_of_a_slot_s_reports_is_known_by_its_name() -> None:
+def test_the_queue_of_a_partitions_reports_is_known_by_its_name() -> None:
     assert is_reports_queue(reports_queue("shop", 7))
     assert not is_reports_queue("shop.7")
 

@@ -89,7 +89,7 @@ def test_a_scheduler_tells_what_it_has_dispatched_and_what_is_in_flight() -> Non
     assert _of(samples, "taskmq_scheduler_jobs_lost_total") == 1
     assert _of(samples, "taskmq_scheduler_reports_total", outcome="accepted") == 90
     assert _of(samples, "taskmq_scheduler_in_flight", queue="work") == 7
-    assert _of(samples, "taskmq_scheduler_slots") == 4
+    assert _of(samples, "taskmq_scheduler_partitions") == 4
     assert _of(samples, "taskmq_scheduler_store_silence_seconds") == float("inf")
 
 

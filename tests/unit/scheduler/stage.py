@@ -10,7 +10,7 @@ from uuid import uuid4
 from taskmq import TaskMQ
 from taskmq.client.session import Session
 from taskmq.contracts.broker import Broker, BrokerOptions, Delivery, Listening, Outgoing, Subscription
-from taskmq.contracts.jobs import SLOTS, JobRecord, NewJob, slot_key
+from taskmq.contracts.jobs import PARTITIONS, JobRecord, NewJob, partition_key
 from taskmq.durable.service import Service
 from taskmq.model.envelope import JSON, Envelope, decode_envelope, encode_envelope, new_job_id
 from taskmq.model.jobs.reports import Report, ReportKind, encode_reports
@@ -263,7 +263,7 @@ class Stage:
             jobs.append(NewJob(id=job_id, task=task, queue=queue, body=body, **fields))
         await self.store.submit(jobs)
         if announced:
-            self.broker.announce(f"store.ready.{self.model.slot_of(queue)}", b"")
+            self.broker.announce(f"store.ready.{self.model.partition_of(queue)}", b"")
         return [job.id for job in jobs]
 
     def job(self, job_id: str) -> JobRecord:
@@ -276,9 +276,12 @@ class Stage:
         return found
 
     def holders(self) -> set[str]:
-        """Who holds slots."""
+        """Who holds partitions."""
         self.model.now = max(self.model.now, self.clock.now_ms())
-        leases = [self.model.leases.find(slot_key(slot), now=self.model.now) for slot in range(self.model.slots)]
+        leases = [
+            self.model.leases.find(partition_key(partition), now=self.model.now)
+            for partition in range(self.model.partitions)
+        ]
         return {lease.owner for lease in leases if lease is not None}
 
     def batches(self) -> int:
@@ -335,7 +338,7 @@ def play(
     define: Callable[[TaskMQ], None] | None = None,
     *,
     queues: Sequence[WorkQueue] = (),
-    slots: int = SLOTS,
+    partitions: int = PARTITIONS,
 ) -> None:
     """Run a test; afterwards no task may be left."""
 
@@ -343,7 +346,9 @@ def play(
         name = f"scheduler-{uuid4()}"
         clock = LoopClock()
         options = BrokerOptions(clock=clock)
-        stage = Stage(name, JobModel(now=START, slots=slots), clock, open_memory_broker(f"memory://{name}", options))
+        stage = Stage(
+            name, JobModel(now=START, partitions=partitions), clock, open_memory_broker(f"memory://{name}", options)
+        )
         stage.queues = queues
         if define is not None:
             stage.define = define

@@ -17,8 +17,8 @@ class _Row:
     due: int
 
 
-class _Slot:
-    """A slot with rows that are due so many ms after the beginning.
+class _Partition:
+    """A partition with rows that are due so many ms after the beginning.
 
     Attributes:
         fired: the instant of each firing, in the same way, and what was fired.
@@ -54,17 +54,17 @@ class _Slot:
         await asyncio.sleep(_FIRING)
 
 
-async def _run(*slots: _Slot, seconds: float) -> None:
-    running = [asyncio.ensure_future(slot.loop.run()) for slot in slots]
+async def _run(*partitions: _Partition, seconds: float) -> None:
+    running = [asyncio.ensure_future(partition.loop.run()) for partition in partitions]
     await asyncio.sleep(seconds)
-    for slot in slots:
-        slot.loop.stop()
+    for partition in partitions:
+        partition.loop.stop()
     await asyncio.gather(*running)
 
 
-async def test_what_comes_alone_is_fired_at_its_instant_whatever_slot_it_is_of() -> None:
+async def test_what_comes_alone_is_fired_at_its_instant_whatever_partition_it_is_of() -> None:
     pace = FiringPace(0.005)
-    one, other = _Slot(pace, [1_000, 2_500, 9_000]), _Slot(pace, [1_700, 9_006])
+    one, other = _Partition(pace, [1_000, 2_500, 9_000]), _Partition(pace, [1_700, 9_006])
 
     await _run(one, other, seconds=10)
 
@@ -73,29 +73,29 @@ async def test_what_comes_alone_is_fired_at_its_instant_whatever_slot_it_is_of()
     assert all(0 <= each <= 2 for each in one.late + other.late), one.late + other.late
 
 
-async def test_slots_that_share_a_pace_fire_together_and_no_more_often() -> None:
+async def test_partitions_that_share_a_pace_fire_together_and_no_more_often() -> None:
     pace = FiringPace(0.005)
-    slots = [_Slot(pace, range(1_000 + first, 1_400, 3)) for first in range(3)]
+    partitions = [_Partition(pace, range(1_000 + first, 1_400, 3)) for first in range(3)]
 
-    await _run(*slots, seconds=2)
+    await _run(*partitions, seconds=2)
 
-    late = [each for slot in slots for each in slot.late]
+    late = [each for partition in partitions for each in partition.late]
     assert len(late) == 400
     assert all(0 <= each <= 8 for each in late), max(late)
-    instants = sorted(at for slot in slots for at, _ in slot.fired)
+    instants = sorted(at for partition in partitions for at, _ in partition.fired)
     apart = [after - before for before, after in pairwise(instants) if after - before > 1]
     assert min(apart) >= 4.99
     # Nearly each time all of them.
     assert len(instants) >= 2.5 * (len(apart) + 1)
 
 
-async def test_a_slot_asked_to_look_again_and_again_looks_once_in_ten_milliseconds() -> None:
-    slot = _Slot(FiringPace(0.005), [])
-    running = asyncio.ensure_future(_run(slot, seconds=0.2))
+async def test_a_partition_asked_to_look_again_and_again_looks_once_in_ten_milliseconds() -> None:
+    partition = _Partition(FiringPace(0.005), [])
+    running = asyncio.ensure_future(_run(partition, seconds=0.2))
 
     for _ in range(200):
-        slot.loop.expect(0)
+        partition.loop.expect(0)
         await asyncio.sleep(0.001)
 
     await running
-    assert 15 <= slot.looks <= 21
+    assert 15 <= partition.looks <= 21

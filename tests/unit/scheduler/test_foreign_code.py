@@ -40,7 +40,7 @@ def _define(app: TaskMQ, how: str) -> None:
 
 async def _begun(stage: Stage) -> Process:
     process = stage.start()
-    await until(lambda: len(process.scheduler.status().slots) == 8)
+    await until(lambda: len(process.scheduler.status().partitions) == 8)
     await process.app.schedules.aadd("fine", process.app.tasks["fine"], every("1s"))
     return process
 

@@ -47,7 +47,7 @@ _DEMANDS: Final = _demands()
 
 @dataclass
 class _History:
-    """A slot without a store: lanes, jobs behind gates, and jobs in flight."""
+    """A partition without a store: lanes, jobs behind gates, and jobs in flight."""
 
     dice: random.Random
     gates: Gates = field(default_factory=lambda: Gates(_DEMANDS))

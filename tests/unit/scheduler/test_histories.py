@@ -40,8 +40,9 @@ _ACTIONS: Final = (
 _HISTORIES: Final = int(os.environ.get("TASKMQ_TEST_STORE_HISTORIES", "20"))
 _FROM: Final = int(os.environ.get("TASKMQ_TEST_STORE_HISTORIES_FROM", "0"))
 _ACTIONS_OF_SHORT: Final = 8
-# Each slot looks for work by itself: fewer of them are fewer looks, and three schedulers share three all the same.
-_SLOTS: Final = 3
+# Each partition looks for work by itself: fewer of them are fewer looks, and three schedulers share three all the
+# same.
+_PARTITIONS: Final = 3
 _KINDS: Final[tuple[ReportKind, ...]] = (
     "succeeded",
     "failed",
@@ -63,7 +64,7 @@ def test_whatever_happens_every_job_ends_once_and_nothing_is_left_in_flight(
     async def test(stage: Stage) -> None:
         await _History(stage, random.Random(seed)).check(actions)
 
-    play(test, slots=_SLOTS)
+    play(test, partitions=_PARTITIONS)
 
 
 @pytest.mark.timeout(60 + _HISTORIES)
@@ -76,7 +77,7 @@ def test_short_histories_end_as_long_ones_do() -> None:
             await _History(stage, dice).check(actions)
 
         try:
-            play(test, slots=_SLOTS)
+            play(test, partitions=_PARTITIONS)
         except BaseException as failure:
             failure.add_note(f"TASKMQ_TEST_STORE_HISTORIES_FROM={seed}: {actions}")
             raise

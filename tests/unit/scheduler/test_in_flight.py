@@ -230,7 +230,7 @@ async def test_reports_that_wait_are_heard_before_a_detached_job_is_given_up(sta
 
 
 @run_by(play)
-async def test_whoever_takes_a_slot_over_knows_which_jobs_have_no_message(stage: Stage, /) -> None:
+async def test_whoever_takes_a_partition_over_knows_which_jobs_have_no_message(stage: Stage, /) -> None:
     first = stage.start()
     (job_id,) = await stage.submit()
     player = await stage.player()

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from taskmq import WorkQueue
 from taskmq.client.queues import QueuePause, pause_queue, resume_queue
 from taskmq.contracts.broker import BrokerOptions
-from taskmq.contracts.jobs import DispatchBatch, JobDetail, JobUpdate, Lane, Pick, slot_key
+from taskmq.contracts.jobs import DispatchBatch, JobDetail, JobUpdate, Lane, Pick, partition_key
 from taskmq.contracts.stores import ChangedSchedule, ScheduleStore
 from taskmq.errors import BrokerUnavailable, PublishRejected, StateUnavailable, StoreUnavailable
 from taskmq.model.envelope import decode_envelope
@@ -23,8 +23,8 @@ from taskmq.model.states import JobState
 from taskmq.model.topology import node_queue
 from taskmq.scheduler.alerts import AlertSettings
 from taskmq.scheduler.nodes import Placer
+from taskmq.scheduler.partitions import HeldLease
 from taskmq.scheduler.pauses import PlacedPauses
-from taskmq.scheduler.slots import HeldLease
 from taskmq.stored_jobs.explain import explain_job
 from taskmq.testing.job_store import MemoryJobStore
 from taskmq_local import open_memory_state
@@ -99,7 +99,7 @@ async def test_what_is_placed_is_published_though_the_store_goes_in_the_same_tur
         def __getattr__(self, name: str) -> Any:
             return getattr(self._inner, name)
 
-        async def dispatch(self, slot: int, epoch: int, picks: Sequence[Pick]) -> DispatchBatch | None:
+        async def dispatch(self, partition: int, epoch: int, picks: Sequence[Pick]) -> DispatchBatch | None:
             raise StoreUnavailable("the store is gone")
 
     stage.model.placed = {"mail": 0, "train": 0}
@@ -330,7 +330,7 @@ async def test_a_node_is_lost_once_schedulers_have_listened_long_enough_again(st
 
 
 @run_by(play, queues=_QUEUES)
-async def test_the_next_holder_of_a_slot_knows_which_job_is_where(stage: Stage, /) -> None:
+async def test_the_next_holder_of_a_partition_knows_which_job_is_where(stage: Stage, /) -> None:
     process = stage.start()
     player = await _worker(stage)
     jobs = await stage.submit(3, queue="train", detail=_needs(2.0))
@@ -426,7 +426,7 @@ async def test_a_node_that_cannot_be_is_not_written_down(stage: Stage, /) -> Non
 
 
 @run_by(play, queues=_QUEUES)
-async def test_full_nodes_do_not_hold_up_other_queues_of_their_slot(stage: Stage, /) -> None:
+async def test_full_nodes_do_not_hold_up_other_queues_of_their_partition(stage: Stage, /) -> None:
     stage.model.placed = {"train": 0, "work": 0}
     stage.start()
     player = await _worker(stage)
@@ -498,10 +498,10 @@ async def test_a_gang_across_the_end_of_a_look_behind_others_begins(stage: Stage
 
 @run_by(play, queues=_QUEUES)
 async def test_a_gang_of_which_half_has_come_does_not_begin_where_two_looks_overlap(stage: Stage, /) -> None:
-    store, slot = stage.store, stage.model.slot_of("train")
-    epoch = await store.dispatching.leases.acquire(slot_key(slot), owner="a", seconds=60)
+    store, partition = stage.store, stage.model.partition_of("train")
+    epoch = await store.dispatching.leases.acquire(partition_key(partition), owner="a", seconds=60)
     assert isinstance(epoch, int)
-    placer = Placer(store, HeldLease(slot, epoch, inf), is_paused=lambda _: False)
+    placer = Placer(store, HeldLease(partition, epoch, inf), is_paused=lambda _: False)
     await store.nodes.tell([replace(_TOLD, capacity={"slots": 99.0, "cpu": 32.0})])
     (blocker,) = await stage.submit(queue="train", detail=_needs(64.0))
     await stage.submit(9, queue="train", detail=_needs())

@@ -19,7 +19,7 @@ async def test_a_refused_job_is_ready_again_and_its_queue_pauses_longer_each_tim
     stage: Stage, /, error: SendError
 ) -> None:
     process = stage.start()
-    await until(lambda: len(process.scheduler.status().slots) == 8)
+    await until(lambda: len(process.scheduler.status().partitions) == 8)
     process.broker.fail_publishes(5, error)
     (job_id,) = await stage.submit(announced=True)
     began = stage.clock.monotonic()
@@ -59,7 +59,7 @@ async def test_an_invitation_says_when_its_job_was_submitted(stage: Stage, /) ->
 async def test_a_queue_that_takes_nothing_holds_up_no_other(stage: Stage, /) -> None:
     process = stage.start()
     await stage.playing("good")
-    await until(lambda: len(process.scheduler.status().slots) == 8)
+    await until(lambda: len(process.scheduler.status().partitions) == 8)
     process.broker.fail_publishes(1, PublishRejected("queue 'bad' is full"))
     (bad,) = await stage.submit(queue="bad", announced=True)
     await until(lambda: "bad" in process.scheduler.status().paused)
@@ -75,7 +75,7 @@ async def test_a_queue_that_takes_nothing_holds_up_no_other(stage: Stage, /) -> 
 @run_by(play)
 async def test_a_job_that_is_too_large_fails_and_those_beside_it_run(stage: Stage, /) -> None:
     process = stage.start()
-    await until(lambda: len(process.scheduler.status().slots) == 8)
+    await until(lambda: len(process.scheduler.status().partitions) == 8)
     process.broker.fail_publishes(1, TooLarge(9, 8, "the message"))
     await stage.submit(3)
     await stage.playing()
@@ -92,7 +92,7 @@ async def test_a_job_that_is_too_large_fails_and_those_beside_it_run(stage: Stag
 @run_by(play)
 async def test_a_job_whose_confirm_is_lost_is_published_again_with_its_token_and_ends_once(stage: Stage, /) -> None:
     process = stage.start()
-    await until(lambda: len(process.scheduler.status().slots) == 8)
+    await until(lambda: len(process.scheduler.status().partitions) == 8)
     process.broker.lose_confirms(2, PublishUnknown("no confirm"))
     (job_id,) = await stage.submit()
     player = await stage.player()
@@ -113,7 +113,7 @@ def test_a_job_that_must_not_run_twice_fails_where_its_confirm_is_lost() -> None
 
     async def test(stage: Stage) -> None:
         process = stage.start()
-        await until(lambda: len(process.scheduler.status().slots) == 8)
+        await until(lambda: len(process.scheduler.status().partitions) == 8)
         player = await stage.player_of_declared()
         process.broker.lose_confirms(1, PublishUnknown("no confirm"))
         (job_id,) = await stage.submit(task="once")
@@ -129,12 +129,12 @@ def test_a_job_that_must_not_run_twice_fails_where_its_confirm_is_lost() -> None
 
 
 @run_by(play)
-async def test_a_queue_whose_name_is_not_allowed_any_more_stops_no_other_of_its_slot(stage: Stage, /) -> None:
+async def test_a_queue_whose_name_is_not_allowed_any_more_stops_no_other_of_its_partition(stage: Stage, /) -> None:
     process = stage.start()
-    slot = stage.model.slot_of("work")
+    partition = stage.model.partition_of("work")
     # Reserved since: an earlier version has taken the job.
     names = (f"taskmq.{number}" for number in range(100))
-    old = next(name for name in names if stage.model.slot_of(name) == slot)
+    old = next(name for name in names if stage.model.partition_of(name) == partition)
     (kept,) = await stage.submit(queue=old)
     await until(lambda: process.scheduler.status().paused.keys() == {old})
     (other,) = await stage.submit()
@@ -148,8 +148,10 @@ async def test_a_queue_whose_name_is_not_allowed_any_more_stops_no_other_of_its_
 
 @run_by(play)
 async def test_a_queue_that_the_broker_cannot_make_holds_up_nothing_else_of_its_batch(stage: Stage, /) -> None:
-    slot = stage.model.slot_of("work")
-    odd = next(name for name in (f"odd{number}" for number in range(100)) if stage.model.slot_of(name) == slot)
+    partition = stage.model.partition_of("work")
+    odd = next(
+        name for name in (f"odd{number}" for number in range(100)) if stage.model.partition_of(name) == partition
+    )
     process = stage.start()
     declare = process.broker.declare
 

@@ -63,7 +63,7 @@ def test_refusals_count_together_where_the_job_did_nothing_else_between_them(bet
 async def _again(driver: JobDriver, job: JobRecord) -> DispatchedJob:
     """The job, which is due, fired and dispatched."""
     shard = shard_of(job.id)
-    slot = shard % driver.schedulers.slots
-    await driver.schedulers.fire(slot, await driver.next_epoch(slot), [DueJob(job.due, job.id, shard)])
+    partition = shard % driver.schedulers.partitions
+    await driver.schedulers.fire(partition, await driver.next_epoch(partition), [DueJob(job.due, job.id, shard)])
     (found,) = (await driver.dispatch(queue=job.queue)).jobs
     return found

@@ -1,4 +1,4 @@
-"""What comes to the reports queue of a slot."""
+"""What comes to the reports queue of a partition."""
 
 import logging
 from collections.abc import Sequence
@@ -30,7 +30,7 @@ async def _in_hand(stage: Stage, count: int = 1, **fields: Any) -> Player:
 
 
 def _reports(stage: Stage, queue: str = "work") -> str:
-    return reports_queue("shop", stage.model.slot_of(queue))
+    return reports_queue("shop", stage.model.partition_of(queue))
 
 
 @run_by(play)

@@ -59,15 +59,15 @@ async def test_a_first_look_that_takes_long_does_not_hold_up_what_follows(
     dispatching = stage.start().store.dispatching
     lanes, looked = dispatching.lanes, set[int]()
 
-    async def slow_first(slot: int) -> list[Lane]:
-        if slot not in looked:
+    async def slow_first(partition: int) -> list[Lane]:
+        if partition not in looked:
             await asyncio.sleep(0.7)
-            looked.add(slot)
+            looked.add(partition)
             return []
-        return await lanes(slot)
+        return await lanes(partition)
 
     monkeypatch.setattr(dispatching, "lanes", slow_first)
-    await until(lambda: len(looked) == dispatching.slots)
+    await until(lambda: len(looked) == dispatching.partitions)
     began = stage.clock.monotonic()
     await stage.submit()
     player = await stage.player()
@@ -218,7 +218,7 @@ async def test_no_more_jobs_are_at_the_broker_than_the_window_has_room_for(stage
     await until(lambda: len(player.deliveries) >= 9)
     await stage.pass_by(2)
 
-    # As long as those that have ended at once count as a high rate, there is room for twice the slots.
+    # As long as those that have ended at once count as a high rate, there is room for twice the partitions.
     assert 9 <= len(player.deliveries) <= 10
     assert process.scheduler.status().in_flight == {"work": len(player.deliveries)}
     assert process.scheduler.status().windows == {"work": 9}
@@ -322,14 +322,14 @@ async def test_a_scheduler_tells_how_it_is(stage: Stage, /) -> None:
     snapshot = process.scheduler.snapshot()
 
     assert process.scheduler.not_ready() is None
-    assert (status.slots, status.of, status.app) == (list(range(8)), 8, "shop")
+    assert (status.partitions, status.of, status.app) == (list(range(8)), 8, "shop")
     assert (status.dispatched, status.fired, status.reports, status.lost) == (3, 1, {"accepted": 3}, 0)
-    assert (snapshot.slots, snapshot.dispatched, snapshot.reports) == (8, 3, {"accepted": 3})
+    assert (snapshot.partitions, snapshot.dispatched, snapshot.reports) == (8, 3, {"accepted": 3})
 
     process.store.is_reachable = False
     await stage.pass_by(10)
     assert str(process.scheduler.not_ready()).startswith("the store has not answered for")
-    assert process.scheduler.status().slots == []
+    assert process.scheduler.status().partitions == []
 
 
 async def _warm(stage: Stage) -> Player:

@@ -56,7 +56,7 @@ async def _add(process: Process, name: str, trigger: Any, **options: Any) -> Non
 
 async def _begun(stage: Stage) -> Process:
     process = stage.start()
-    await until(lambda: process.scheduler.not_ready() is None and len(process.scheduler.status().slots) == 8)
+    await until(lambda: process.scheduler.not_ready() is None and len(process.scheduler.status().partitions) == 8)
     return process
 
 
@@ -496,7 +496,7 @@ async def test_a_paused_schedule_with_something_buffered_is_left_alone_until_it_
 async def test_two_schedulers_of_which_one_dies_fire_every_instant_once(stage: Stage, /) -> None:
     first = await _begun(stage)
     second = stage.start()
-    await until(lambda: len(second.scheduler.status().slots) == 4)
+    await until(lambda: len(second.scheduler.status().partitions) == 4)
     for number in range(40):
         await _add(first, f"s{number}", every("1s"), catchup="all")
     await stage.pass_by(5)
@@ -542,9 +542,9 @@ class HeldBack(MemoryJobStore):
         self.answers: list[set[int] | None] = []
         fire = self.schedules.fire
 
-        async def held(slot: int, epoch: int, firings: Any) -> set[int] | None:
+        async def held(partition: int, epoch: int, firings: Any) -> set[int] | None:
             await self.may_fire.wait()
-            self.answers.append(await fire(slot, epoch, firings))
+            self.answers.append(await fire(partition, epoch, firings))
             return self.answers[-1]
 
         self.schedules.fire = held  # type: ignore[method-assign]
@@ -554,17 +554,17 @@ class HeldBack(MemoryJobStore):
 async def test_what_a_scheduler_writes_after_it_was_replaced_is_refused(stage: Stage, /) -> None:
     store = HeldBack(stage.model, stage.clock)
     frozen = stage.start(store=store)
-    await until(lambda: len(frozen.scheduler.status().slots) == 8)
+    await until(lambda: len(frozen.scheduler.status().partitions) == 8)
     await _add(frozen, "s", every("1s"))
     await stage.pass_by(3)
     # Its leases pass on, and what it has decided is still on its way.
     leases = stage.model.leases
-    for slot in range(stage.model.slots):
-        lease = leases.find(f"slot:{slot}", now=stage.clock.now_ms())
+    for partition in range(stage.model.partitions):
+        lease = leases.find(f"partition:{partition}", now=stage.clock.now_ms())
         assert lease is not None
-        leases.release(f"slot:{slot}", token=lease.token)
+        leases.release(f"partition:{partition}", token=lease.token)
     again = stage.start()
-    await until(lambda: len(again.scheduler.status().slots) > 0)
+    await until(lambda: len(again.scheduler.status().partitions) > 0)
     store.may_fire.set()
     await stage.pass_by(4)
 
@@ -622,7 +622,7 @@ async def _add_flow(process: Process, trigger: Any) -> None:
 async def test_a_broker_that_takes_no_messages_holds_up_workflows_and_no_jobs(stage: Stage, /) -> None:
     process = await _begun(stage)
     await _add_flow(process, every("3s"))
-    # So many that some are in the slot of the workflow.
+    # So many that some are in the partition of the workflow.
     for number in range(40):
         await _add(process, f"s{number}", every("1s"))
     await stage.pass_by(3)

@@ -12,33 +12,33 @@ from taskmq.errors import BrokerUnavailable, StoreUnavailable
 from taskmq.model.envelope import decode_envelope
 from taskmq.model.jobs.reports import Report
 from taskmq.model.states import JobState
-from taskmq.scheduler.slots import LEASE
+from taskmq.scheduler.partitions import LEASE
 from tests.coroutines import run_by
 from tests.unit.scheduler.stage import Stage, play, until
 
 
 @run_by(play)
-async def test_two_schedulers_hold_half_of_the_slots_and_a_stopping_one_returns_its_half(stage: Stage, /) -> None:
+async def test_two_schedulers_hold_half_each_and_a_stopping_one_returns_its_half(stage: Stage, /) -> None:
     first = stage.start()
-    await until(lambda: len(first.scheduler.status().slots) == 8)
+    await until(lambda: len(first.scheduler.status().partitions) == 8)
     second = stage.start()
-    await until(lambda: len(second.scheduler.status().slots) == 4)
-    assert len(first.scheduler.status().slots) == 4
+    await until(lambda: len(second.scheduler.status().partitions) == 4)
+    assert len(first.scheduler.status().partitions) == 4
 
     began = stage.clock.monotonic()
     await first.stop()
-    await until(lambda: len(second.scheduler.status().slots) == 8)
+    await until(lambda: len(second.scheduler.status().partitions) == 8)
 
     # Nobody waits for a lease to end.
     assert stage.clock.since(began) < 1
 
 
 @run_by(play)
-async def test_five_schedulers_share_eight_slots_and_take_over_those_of_the_dead(stage: Stage, /) -> None:
+async def test_five_schedulers_share_eight_partitions_and_take_over_those_of_the_dead(stage: Stage, /) -> None:
     processes = [stage.start() for _ in range(5)]
 
     def sizes() -> list[int]:
-        return sorted(len(process.scheduler.status().slots) for process in processes)
+        return sorted(len(process.scheduler.status().partitions) for process in processes)
 
     await until(lambda: sizes() == [1, 1, 2, 2, 2])
     for process in processes[:3]:
@@ -57,10 +57,10 @@ async def test_a_take_over_whose_answer_was_lost_is_made_anew_and_no_job_is_forg
     store, lost = stage.store, list[int]()
     take_over = store.dispatching.take_over
 
-    async def answer_lost(slot: int, epoch: int) -> list[DispatchBatch]:
-        found = await take_over(slot, epoch)
+    async def answer_lost(partition: int, epoch: int) -> list[DispatchBatch]:
+        found = await take_over(partition, epoch)
         if found and not lost:
-            lost.append(slot)
+            lost.append(partition)
             raise StoreUnavailable("no answer (staged)", is_certain=False)
         return found
 
@@ -70,17 +70,17 @@ async def test_a_take_over_whose_answer_was_lost_is_made_anew_and_no_job_is_forg
 
     await stage.all_ended()
 
-    assert lost == [stage.model.slot_of("work")]
+    assert lost == [stage.model.partition_of("work")]
     assert stage.job(job_id).token >> 32 == 1
 
 
 @run_by(play)
-async def test_a_lost_answer_of_a_dispatch_has_the_slot_taken_anew_and_no_job_waits(stage: Stage, /) -> None:
+async def test_a_lost_answer_of_a_dispatch_has_the_partition_taken_anew_and_no_job_waits(stage: Stage, /) -> None:
     store, lost = stage.store, list[str]()
     dispatch = store.dispatching.dispatch
 
-    async def answer_lost(slot: int, epoch: int, picks: Sequence[Pick]) -> DispatchBatch | None:
-        batch = await dispatch(slot, epoch, picks)
+    async def answer_lost(partition: int, epoch: int, picks: Sequence[Pick]) -> DispatchBatch | None:
+        batch = await dispatch(partition, epoch, picks)
         if batch is not None and not lost:
             lost.extend(job.id for job in batch.jobs)
             raise StoreUnavailable("no answer (staged)", is_certain=False)
@@ -98,12 +98,12 @@ async def test_a_lost_answer_of_a_dispatch_has_the_slot_taken_anew_and_no_job_wa
 
 
 @run_by(play)
-async def test_after_a_dispatch_that_failed_the_slot_is_taken_anew_and_no_job_waits(stage: Stage, /) -> None:
+async def test_after_a_dispatch_that_failed_the_partition_is_taken_anew_and_no_job_waits(stage: Stage, /) -> None:
     store, failed = stage.store, list[str]()
     dispatch = store.dispatching.dispatch
 
-    async def fails_once(slot: int, epoch: int, picks: Sequence[Pick]) -> DispatchBatch | None:
-        batch = await dispatch(slot, epoch, picks)
+    async def fails_once(partition: int, epoch: int, picks: Sequence[Pick]) -> DispatchBatch | None:
+        batch = await dispatch(partition, epoch, picks)
         if batch is not None and not failed:
             failed.extend(job.id for job in batch.jobs)
             raise KeyError("a bug (staged)")
@@ -192,8 +192,8 @@ async def test_a_scheduler_whose_store_does_not_answer_stops_when_its_leases_end
     await stage.all_ended()
 
     assert stage.clock.since(began) <= LEASE + 5
-    assert first.scheduler.status().slots == []
-    assert second.scheduler.status().slots == list(range(8))
+    assert first.scheduler.status().partitions == []
+    assert second.scheduler.status().partitions == list(range(8))
 
 
 @run_by(play)
@@ -218,7 +218,7 @@ async def test_a_dead_schedulers_jobs_go_on_within_the_lease_and_a_second(stage:
 @run_by(play)
 async def test_a_batch_that_was_not_confirmed_is_published_again_with_the_same_tokens(stage: Stage, /) -> None:
     first = stage.start()
-    await until(lambda: len(first.scheduler.status().slots) == 8)
+    await until(lambda: len(first.scheduler.status().partitions) == 8)
     # What it has to publish hangs, and then it dies.
     first.broker.hang_publishes()
     (job_id,) = await stage.submit(announced=True)
@@ -297,7 +297,7 @@ def test_a_job_that_must_not_run_twice_fails_where_nobody_confirmed_it() -> None
 
     async def test(stage: Stage) -> None:
         first = stage.start()
-        await until(lambda: len(first.scheduler.status().slots) == 8)
+        await until(lambda: len(first.scheduler.status().partitions) == 8)
         first.broker.hang_publishes()
         (once,) = await stage.submit(task="once")
         (other,) = await stage.submit()
@@ -324,7 +324,7 @@ def test_a_take_over_goes_on_where_the_store_was_away_in_the_middle_of_it(caplog
 
     async def test(stage: Stage) -> None:
         first = stage.start()
-        await until(lambda: len(first.scheduler.status().slots) == 8)
+        await until(lambda: len(first.scheduler.status().partitions) == 8)
         first.broker.hang_publishes()
         (other,) = await stage.submit()
         await until(lambda: first.broker.hanging == 1)
@@ -334,11 +334,11 @@ def test_a_take_over_goes_on_where_the_store_was_away_in_the_middle_of_it(caplog
         store, lost = stage.store, list[str]()
         fail = store.dispatching.fail
 
-        async def fails_once(slot: int, epoch: int, jobs: Sequence[DispatchedJob], *, reason: str) -> Withdrawn:
+        async def fails_once(partition: int, epoch: int, jobs: Sequence[DispatchedJob], *, reason: str) -> Withdrawn:
             if not lost:
                 lost.append(reason)
                 raise StoreUnavailable("it is away (staged)")
-            return await fail(slot, epoch, jobs, reason=reason)
+            return await fail(partition, epoch, jobs, reason=reason)
 
         vars(store.dispatching)["fail"] = fails_once
         stage.start(store=store)
@@ -349,7 +349,7 @@ def test_a_take_over_goes_on_where_the_store_was_away_in_the_middle_of_it(caplog
 
         assert lost
         assert {envelope.store.id for envelope in player.envelopes if envelope.store} == {other}
-        assert "a slot's work has failed" not in caplog.text
+        assert "a partition's work has failed" not in caplog.text
 
     play(test, define)
 
@@ -365,13 +365,13 @@ async def test_a_scheduler_that_is_cut_off_from_the_store_stops_and_takes_nothin
 
     first.store.is_reachable = False
     await stage.pass_by(LEASE + 2)
-    assert first.scheduler.status().slots == []
-    assert second.scheduler.status().slots == list(range(8))
+    assert first.scheduler.status().partitions == []
+    assert second.scheduler.status().partitions == list(range(8))
     await player.finish()
     await stage.all_ended()
 
     first.store.is_reachable = True
-    await until(lambda: len(first.scheduler.status().slots) == 4)
+    await until(lambda: len(first.scheduler.status().partitions) == 4)
     stage.plays(player)
     await stage.submit(50)
     await stage.all_ended()
@@ -402,7 +402,7 @@ async def test_a_store_that_is_away_costs_no_report_and_no_job(stage: Stage, /) 
 @run_by(play)
 async def test_a_broker_that_is_away_leaves_jobs_in_the_store(stage: Stage, /) -> None:
     process = stage.start()
-    await until(lambda: len(process.scheduler.status().slots) == 8)
+    await until(lambda: len(process.scheduler.status().partitions) == 8)
     process.broker.fail_publishes(10_000, BrokerUnavailable("no broker"))
     await stage.submit(500)
     await stage.pass_by(10)

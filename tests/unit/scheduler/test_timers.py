@@ -53,7 +53,7 @@ async def test_ten_thousand_jobs_of_one_instant_all_run(stage: Stage, /) -> None
 @run_by(play)
 async def test_a_scheduler_without_anything_to_do_asks_the_store_a_few_times_a_second(stage: Stage, /) -> None:
     process = stage.start()
-    await until(lambda: len(process.scheduler.status().slots) == 8)
+    await until(lambda: len(process.scheduler.status().partitions) == 8)
     await stage.pass_by(2)
     calls = 0
     at_work = process.store.at_work
@@ -66,9 +66,9 @@ async def test_a_scheduler_without_anything_to_do_asks_the_store_a_few_times_a_s
     process.store.at_work = counted  # type: ignore[method-assign, assignment]
     await stage.pass_by(10)
 
-    # For each of the eight slots two looks for lanes, one each for timers and schedules, and 0.6 renewals. For all
-    # of them two looks at the clock, two for jobs that waited for others, and two for the mark by which a store that
-    # went back is noticed. One in five seconds for what is done to many jobs.
+    # For each of the eight partitions two looks for lanes, one each for timers and schedules, and 0.6 renewals. For
+    # all of them two looks at the clock, two for jobs that waited for others, and two for the mark by which a store
+    # that went back is noticed. One in five seconds for what is done to many jobs.
     assert calls / 10 <= 8 * 4.6 + 2 + 2 + 5 + 0.2
 
 

@@ -21,7 +21,7 @@ from taskmq.model.envelope import JSON
 from taskmq.model.jobs.reports import Report
 from taskmq.model.states import JobState
 from taskmq.model.topology import jobs_queue
-from taskmq.scheduler.slots import LEASE
+from taskmq.scheduler.partitions import LEASE
 from taskmq.testing.job_store import MemoryJobStore
 from tests.coroutines import run_by
 from tests.unit.scheduler.stage import START, Player, Process, Stage, play, until
@@ -37,7 +37,7 @@ def _define(app: TaskMQ) -> None:
 
 async def _started(stage: Stage, store: MemoryJobStore | None = None) -> Process:
     process = stage.start(store=store)
-    await until(lambda: len(process.scheduler.status().slots) == 8)
+    await until(lambda: len(process.scheduler.status().partitions) == 8)
     return process
 
 
@@ -62,11 +62,11 @@ def _starts_before(stage: Stage, store: MemoryJobStore, name: str) -> list[str]:
     call: Callable[..., Coroutine[Any, Any, Withdrawn]] = getattr(store.dispatching, name)
     seen: list[str] = []
 
-    async def call_late(slot: int, epoch: int, jobs: Sequence[DispatchedJob], **options: Any) -> Withdrawn:
+    async def call_late(partition: int, epoch: int, jobs: Sequence[DispatchedJob], **options: Any) -> Withdrawn:
         for job in jobs:
             await _start_counts(stage, job.id)
             seen.append(job.id)
-        return await call(slot, epoch, jobs, **options)
+        return await call(partition, epoch, jobs, **options)
 
     vars(store.dispatching)[name] = call_late
     return seen
@@ -122,7 +122,7 @@ async def test_a_job_that_a_worker_may_have_is_not_taken_back_where_the_broker_r
     (job_id,) = await stage.submit(announced=True)
     await player.has(1)
     await until(lambda: process.scheduler.status().paused == {"work": str(error)})
-    # Other queues of the slot go on: the broker does take jobs.
+    # Other queues of the partition go on: the broker does take jobs.
     assert process.scheduler.not_ready() is None
 
     await player.has(2)
@@ -155,7 +155,7 @@ async def test_a_job_whose_start_only_the_store_knows_goes_on_and_its_limit_stay
     assert process.scheduler.status().in_flight == {"work": 1}
     assert stage.job(behind).state is JobState.QUEUED
     report = Report(id=job_id, token=token, attempt=1, kind="succeeded", worker="player")
-    await player.send(f"taskmq.reports.shop.{stage.model.slot_of('work')}", report)
+    await player.send(f"taskmq.reports.shop.{stage.model.partition_of('work')}", report)
     await player.has(1)
     assert [each.store.id for each in player.envelopes if each.store] == [behind]
     await player.finish()
@@ -251,8 +251,8 @@ async def test_a_scheduler_that_wakes_up_late_takes_nothing_back_from_the_next_h
     await player.has(1, within=3 * LEASE)
 
     # What it has sent to the store is read there now.
-    ((slot, epoch, jobs, options),) = sent
-    withdrawn = await stage.store.dispatching.undispatch(slot, epoch, jobs, **options)
+    ((partition, epoch, jobs, options),) = sent
+    withdrawn = await stage.store.dispatching.undispatch(partition, epoch, jobs, **options)
     await stage.pass_by(10)
 
     assert withdrawn == Withdrawn()
@@ -272,12 +272,12 @@ async def test_a_refusal_that_the_store_has_not_heard_of_is_left_to_the_next_hol
     store, epochs, has_asked = stage.store, list[int](), asyncio.Event()
     withdraw: Callable[..., Coroutine[Any, Any, Withdrawn]] = getattr(store.dispatching, call)
 
-    async def is_away(slot: int, epoch: int, jobs: Sequence[DispatchedJob], **options: Any) -> Withdrawn:
+    async def is_away(partition: int, epoch: int, jobs: Sequence[DispatchedJob], **options: Any) -> Withdrawn:
         epochs.append(epoch)
         has_asked.set()
         if epoch == epochs[0]:
             raise StoreUnavailable("it is away (staged)")
-        return await withdraw(slot, epoch, jobs, **options)
+        return await withdraw(partition, epoch, jobs, **options)
 
     async def renew(*_: Any, **__: Any) -> bool:
         return not has_asked.is_set()
@@ -375,11 +375,11 @@ async def test_a_take_over_that_fails_in_the_middle_publishes_nothing_and_is_mad
     store, failed = stage.store, list[str]()
     fail = store.dispatching.fail
 
-    async def fails_once(slot: int, epoch: int, jobs: Sequence[DispatchedJob], **options: Any) -> Withdrawn:
+    async def fails_once(partition: int, epoch: int, jobs: Sequence[DispatchedJob], **options: Any) -> Withdrawn:
         if not failed:
             failed.append(options["reason"])
             raise KeyError("a bug (staged)")
-        return await fail(slot, epoch, jobs, **options)
+        return await fail(partition, epoch, jobs, **options)
 
     vars(store.dispatching)["fail"] = fails_once
     second = stage.start(store=store)
@@ -391,7 +391,7 @@ async def test_a_take_over_that_fails_in_the_middle_publishes_nothing_and_is_mad
     assert failed
     assert [each.store.id for each in player.envelopes if each.store] == [limited]
     assert stage.job(once).state is JobState.FAILED
-    assert second.scheduler.status().slots == list(range(8))
+    assert second.scheduler.status().partitions == list(range(8))
     # What it has in flight uses up its limit once, and gives it back once.
     for count in range(3, -1, -1):
         await player.has(1)

@@ -20,7 +20,7 @@ from taskmq import TaskMQ, WorkQueue
 from taskmq.contracts.broker import Outgoing
 from taskmq.contracts.history import HistoryStore, history_of
 from taskmq.contracts.identity import Actor, NewUser, Tenant
-from taskmq.contracts.jobs import DispatchedJob, JobStore, slot_key
+from taskmq.contracts.jobs import DispatchedJob, JobStore, partition_key
 from taskmq.model.history.logs import RunLine, RunLog
 from taskmq.model.history.rollups import MINUTE, Rollup, RollupKey, RunFailure, minute_of
 from taskmq.model.identity import EVERYWHERE, Identity, Membership, Role
@@ -440,9 +440,9 @@ class Town:
             (job,) = [one for one in (await driver.dispatch(queue=queue)).jobs if one.id == submitted.id]
             self.made[tenant, "JOB"] = job.id
             said = await then(driver, job)
-            # Every tenant may read whether a slot has a scheduler.
-            slot = driver.schedulers.slot_of(queue)
-            await driver.schedulers.leases.release(slot_key(slot), token=await driver.epoch(slot))
+            # Every tenant may read whether a partition has a scheduler.
+            partition = driver.schedulers.partition_of(queue)
+            await driver.schedulers.leases.release(partition_key(partition), token=await driver.epoch(partition))
             return said
 
         return str(self._run(dispatch))

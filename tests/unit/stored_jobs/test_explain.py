@@ -83,7 +83,7 @@ async def test_a_job_that_no_scheduler_dispatches_names_the_scheduler_and_the_wo
 
     reasons = (await explain_job(stage.session, stage.store, stage.job(job))).reasons
 
-    assert reasons[0].startswith("no scheduler has its queue's slot")
+    assert reasons[0].startswith("no scheduler has its queue's partition")
     assert reasons[1].startswith("no worker consumes queue 'work' at memory://")
     assert reasons[2].endswith("and waits for that, and for its turn in queue 'work'")
     assert reasons[3] == _UNKNOWN

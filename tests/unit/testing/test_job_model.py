@@ -3,7 +3,7 @@
 import os
 import random
 
-from taskmq.contracts.jobs import DispatchedJob, JobRecord, JobUpdate, NewJob, Pick, slot_key
+from taskmq.contracts.jobs import DispatchedJob, JobRecord, JobUpdate, NewJob, Pick, partition_key
 from taskmq.contracts.stores import Lease
 from taskmq.model.envelope import new_job_id
 from taskmq.model.jobs.changes import Action, Decision, decide
@@ -25,7 +25,7 @@ class _History:
 
     def __init__(self, seed: int) -> None:
         self.dice = random.Random(seed)
-        self.model = JobModel(slots=1, now=1_000_000, dice=random.Random(seed))
+        self.model = JobModel(partitions=1, now=1_000_000, dice=random.Random(seed))
         self.epochs: list[int] = []
         self.sent: list[DispatchedJob] = []
         self.accepted_ends: dict[str, int] = {}
@@ -115,15 +115,15 @@ class _History:
         assert epoch == self.epochs[-1] or not (answer.ids or answer.running)
 
     def crash(self) -> None:
-        """Another scheduler takes the slot, and everything that was left is known to it."""
+        """Another scheduler takes the partition, and everything that was left is known to it."""
         self.next_holder()
         left = {job.id for batch in self.model.take_over(0, self.epochs[-1]) for job in batch.jobs}
         assert left == {job.id for job in self.model.jobs.values() if job.state in UNDERWAY}
 
     def next_holder(self) -> None:
         if self.epochs:
-            self.model.leases.release(slot_key(0), token=self.epochs[-1])
-        taken = self.model.leases.acquire(slot_key(0), owner="s", seconds=1e6, now=self.model.now)
+            self.model.leases.release(partition_key(0), token=self.epochs[-1])
+        taken = self.model.leases.acquire(partition_key(0), owner="s", seconds=1e6, now=self.model.now)
         assert not isinstance(taken, Lease)
         assert taken > max(self.epochs, default=0)
         self.epochs.append(taken)

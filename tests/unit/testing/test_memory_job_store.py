@@ -1,6 +1,6 @@
 import pytest
 
-from taskmq.contracts.jobs import JobStore, Lane, NewJob, Pick, slot_key
+from taskmq.contracts.jobs import JobStore, Lane, NewJob, Pick, partition_key
 from taskmq.errors import StateUnavailable, StoreUnavailable, UnsupportedFeature
 from taskmq.model.envelope import new_job_id
 from taskmq.model.states import JobState
@@ -19,16 +19,16 @@ async def test_time_is_what_the_tests_clock_says() -> None:
     job = _job(clock, due=clock.now_ms() + 5_000)
     await store.submit([job])
     schedulers = store.dispatching
-    slot = (int(job.id[-2:], 16) & 63) % schedulers.slots
-    epoch = await schedulers.leases.acquire(slot_key(slot), owner="s", seconds=10)
+    partition = (int(job.id[-2:], 16) & 63) % schedulers.partitions
+    epoch = await schedulers.leases.acquire(partition_key(partition), owner="s", seconds=10)
     assert isinstance(epoch, int)
 
-    assert await schedulers.due(slot, until=await store.now_ms() + 1, limit=1) == []
+    assert await schedulers.due(partition, until=await store.now_ms() + 1, limit=1) == []
     clock.advance("5s")
-    (due,) = await schedulers.due(slot, until=await store.now_ms() + 1, limit=1)
-    assert await schedulers.fire(slot, epoch, [due]) == {Lane("q", job.priority, "")}
+    (due,) = await schedulers.due(partition, until=await store.now_ms() + 1, limit=1)
+    assert await schedulers.fire(partition, epoch, [due]) == {Lane("q", job.priority, "")}
     clock.advance("5s")
-    assert await schedulers.leases.find(slot_key(slot)) is None
+    assert await schedulers.leases.find(partition_key(partition)) is None
 
 
 async def test_a_time_that_goes_back_is_not_seen() -> None:
@@ -50,7 +50,7 @@ async def test_an_outage_is_what_a_test_says_and_loses_nothing() -> None:
     with pytest.raises(StoreUnavailable, match="not reachable"):
         await store.get(job.id)
     with pytest.raises(StateUnavailable, match="not reachable"):
-        await store.dispatching.leases.find("slot:0")
+        await store.dispatching.leases.find("partition:0")
     assert await other.get(job.id) is not None
     store.is_reachable = True
     found = await store.get(job.id)
@@ -64,16 +64,16 @@ async def test_a_connection_of_the_callers_own_is_refused_by_name() -> None:
         await MemoryJobStore(clock=clock).submit([_job(clock)], connection=object())
 
 
-async def test_the_lanes_of_a_queue_are_in_its_slot() -> None:
+async def test_the_lanes_of_a_queue_are_in_its_partition() -> None:
     clock = FakeClock()
     store = MemoryJobStore(clock=clock)
     await store.submit([_job(clock, number=1), _job(clock, number=2)])
-    slot = store.dispatching.slot_of("q")
-    epoch = await store.dispatching.leases.acquire(slot_key(slot), owner="s", seconds=10)
+    partition = store.dispatching.partition_of("q")
+    epoch = await store.dispatching.leases.acquire(partition_key(partition), owner="s", seconds=10)
     assert isinstance(epoch, int)
 
-    (lane,) = await store.dispatching.lanes(slot)
-    batch = await store.dispatching.dispatch(slot, epoch, [Pick(lane, 1)])
+    (lane,) = await store.dispatching.lanes(partition)
+    batch = await store.dispatching.dispatch(partition, epoch, [Pick(lane, 1)])
 
     assert batch is not None
     assert len(batch.jobs) == 1

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from taskmq.contracts.jobs import DispatchBatch, Lane, Pick, UnplacedJob, slot_key
+from taskmq.contracts.jobs import DispatchBatch, Lane, Pick, UnplacedJob, partition_key
 from taskmq.model.jobs.quotas import Quotas
 from taskmq.model.nodes import Placement, startable
 from taskmq.model.states import JobState
@@ -69,7 +69,7 @@ class PostgresPlacements:
         ]
 
     async def place(
-        self, slot: int, epoch: int, reserve: Reserve, over: Sequence[str], quotas: Quotas
+        self, partition: int, epoch: int, reserve: Reserve, over: Sequence[str], quotas: Quotas
     ) -> DispatchBatch | None:
         async def place(connection: Connection) -> tuple[Sequence[Row], dict[str, Placement]]:
             now = int(await connection.fetchval("select taskmq.now_ms()"))
@@ -84,7 +84,9 @@ class PostgresPlacements:
             if limited := {each.tenant for each in chosen.values() if each.tenant in held_back}:
                 tenants = await self._names.find("tenant", limited)
                 chosen = await admit_placements(connection, quotas, chosen, tenants)
-            rows = await connection.fetch(PLACE, [*chosen, *expired], slot_key(slot), epoch, slot, _OVER)
+            rows = await connection.fetch(
+                PLACE, [*chosen, *expired], partition_key(partition), epoch, partition, _OVER
+            )
             found = {str(row["id"]) for row in rows}
             if found - chosen.keys() or any(each.gang and job not in found for job, each in chosen.items()):
                 # Another one was faster; the next one sees what they did.

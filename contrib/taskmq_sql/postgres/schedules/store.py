@@ -13,8 +13,8 @@ from taskmq.contracts.jobs import (
     ScheduleChange,
     ScheduleFiring,
     StoredSchedule,
+    partition_key,
     schedule_shard,
-    slot_key,
 )
 from taskmq.errors import OccurrenceConflict
 from taskmq.model.keys import text_after
@@ -65,8 +65,8 @@ class PostgresSchedules:
         done = await self._database.changes.run("transaction", write) if changes else {}
         return [done[place] for place in range(len(changes))]
 
-    async def due(self, slot: int, *, until: int, limit: int) -> builtins.list[DueSchedule]:
-        shards = [shard for shard in range(SCHEDULE_SHARDS) if shard % self._database.slots == slot]
+    async def due(self, partition: int, *, until: int, limit: int) -> builtins.list[DueSchedule]:
+        shards = [shard for shard in range(SCHEDULE_SHARDS) if shard % self._database.partitions == partition]
         rows = await self._database.firings.run(
             "read", lambda connection: connection.fetch(statements.DUE, shards, until, limit)
         )
@@ -85,7 +85,7 @@ class PostgresSchedules:
         rows = await self._database.firings.run("read", lambda connection: connection.fetch(statements.ALIVE, wanted))
         return {str(row[0]) for row in rows}
 
-    async def fire(self, slot: int, epoch: int, firings: Sequence[ScheduleFiring]) -> set[int] | None:
+    async def fire(self, partition: int, epoch: int, firings: Sequence[ScheduleFiring]) -> set[int] | None:
         jobs = [one.job for firing in firings for one in firing.occurrences if one.job is not None]
         numbers = await numbers_of(self._database.names, jobs)
         ordered = sorted(firings, key=lambda firing: firing.before.id)
@@ -99,7 +99,7 @@ class PostgresSchedules:
                 [firing.before.next for firing in ordered],
                 [firing.next for firing in ordered],
                 [firing.record for firing in ordered],
-                slot_key(slot),
+                partition_key(partition),
                 epoch,
             )
             if row is None or row["held"] is None:

@@ -87,12 +87,12 @@ CREATE TABLE timer (
 ) WITHOUT ROWID;
 CREATE TABLE dispatch_batch (
     id INTEGER PRIMARY KEY AUTOINCREMENT,
-    slot INTEGER NOT NULL,
+    partition INTEGER NOT NULL,
     epoch INTEGER NOT NULL,
     confirmed INTEGER NOT NULL DEFAULT 0,
     jobs BLOB NOT NULL
 );
-CREATE INDEX dispatch_batch_slot ON dispatch_batch (slot, id);
+CREATE INDEX dispatch_batch_partition ON dispatch_batch (partition, id);
 CREATE TABLE attempt (
     id BLOB NOT NULL, attempt INTEGER NOT NULL, started INTEGER, ended INTEGER NOT NULL, worker INTEGER,
     error_type TEXT, error TEXT, traceback TEXT
@@ -110,9 +110,9 @@ CREATE TABLE lease (
 CREATE TABLE unique_key (name TEXT NOT NULL PRIMARY KEY, id BLOB NOT NULL, until INTEGER NOT NULL) WITHOUT ROWID;
 CREATE TABLE gated (
     id BLOB NOT NULL PRIMARY KEY, due INTEGER NOT NULL, queue INTEGER NOT NULL, tenant INTEGER NOT NULL,
-    slot INTEGER NOT NULL, priority INTEGER NOT NULL, gate TEXT NOT NULL
+    partition INTEGER NOT NULL, priority INTEGER NOT NULL, gate TEXT NOT NULL
 ) WITHOUT ROWID;
-CREATE INDEX gated_order ON gated (slot, gate, priority DESC, due, id);
+CREATE INDEX gated_order ON gated (partition, gate, priority DESC, due, id);
 CREATE INDEX gated_tenant ON gated (tenant);
 CREATE TABLE dependency (
     upstream BLOB NOT NULL, dependent BLOB NOT NULL, condition INTEGER NOT NULL, PRIMARY KEY (upstream, dependent)

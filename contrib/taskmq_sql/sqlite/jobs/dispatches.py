@@ -14,7 +14,7 @@ from taskmq.contracts.jobs import (
     Lane,
     Pick,
     Withdrawn,
-    slot_key,
+    partition_key,
 )
 from taskmq.model.states import JobState
 from taskmq_sql.sqlite.file.connection import Transaction
@@ -77,7 +77,7 @@ _HAND_OUT: Final = """
     UPDATE job SET state = v.column2, version = version + 1, token = v.column3, dispatched = v.column4, started = NULL
     FROM (VALUES @rows) AS v WHERE job.id = v.column1
 """
-_BATCHES: Final = "SELECT id, confirmed, jobs FROM dispatch_batch WHERE slot = ? AND epoch < ? ORDER BY id"
+_BATCHES: Final = "SELECT id, confirmed, jobs FROM dispatch_batch WHERE partition = ? AND epoch < ? ORDER BY id"
 _WHOLE: Final = """
     SELECT id, tenant, queue, priority, key, task, attempt, token, expires, body, state, due, first_started, outages
     FROM job WHERE id IN (@values)
@@ -87,9 +87,9 @@ _TOKENS: Final = "SELECT id, token, state FROM job WHERE id IN (@values)"
 _PAIR: Final = struct.Struct(">16sq")
 
 
-def holds(transaction: Transaction, slot: int, epoch: int) -> bool:
-    """Whether the slot has not passed on since its holder was given this epoch."""
-    return is_held(transaction, slot_key(slot), epoch)
+def holds(transaction: Transaction, partition: int, epoch: int) -> bool:
+    """Whether the partition has not passed on since its holder was given this epoch."""
+    return is_held(transaction, partition_key(partition), epoch)
 
 
 def lanes(transaction: Transaction) -> list[Lane]:
@@ -101,9 +101,9 @@ def lanes(transaction: Transaction) -> list[Lane]:
     ]
 
 
-def dispatch(transaction: Transaction, slot: int, epoch: int, picks: Sequence[Pick]) -> DispatchBatch | None:
+def dispatch(transaction: Transaction, partition: int, epoch: int, picks: Sequence[Pick]) -> DispatchBatch | None:
     """Take the jobs, and write down the batch; None where none was to be had."""
-    if not holds(transaction, slot, epoch):
+    if not holds(transaction, partition, epoch):
         return None
     counts: defaultdict[Lane, int] = defaultdict(int)
     for pick in picks:
@@ -111,24 +111,26 @@ def dispatch(transaction: Transaction, slot: int, epoch: int, picks: Sequence[Pi
     hand = _Hand(transaction)
     for lane, count in counts.items():
         hand.take(lane, count)
-    return _handed_out(transaction, slot, epoch, hand)
+    return _handed_out(transaction, partition, epoch, hand)
 
 
-def hand_out(transaction: Transaction, slot: int, epoch: int, nodes: Mapping[bytes, str]) -> DispatchBatch | None:
+def hand_out(
+    transaction: Transaction, partition: int, epoch: int, nodes: Mapping[bytes, str]
+) -> DispatchBatch | None:
     """The same with jobs that are named one by one, each with its node; those that do not wait are left out."""
     hand = _Hand(transaction)
     for job, node in nodes.items():
         hand.take_one(job, node)
-    return _handed_out(transaction, slot, epoch, hand)
+    return _handed_out(transaction, partition, epoch, hand)
 
 
-def _handed_out(transaction: Transaction, slot: int, epoch: int, hand: "_Hand") -> DispatchBatch | None:
+def _handed_out(transaction: Transaction, partition: int, epoch: int, hand: "_Hand") -> DispatchBatch | None:
     hand.write()
     if not hand.jobs:
         return None
     packed = b"".join(_PAIR.pack(job_id, token) for job_id, _, token, _ in hand.rows)
     cursor = transaction.connection.execute(
-        "INSERT INTO dispatch_batch (slot, epoch, jobs) VALUES (?, ?, ?)", (slot, epoch, packed)
+        "INSERT INTO dispatch_batch (partition, epoch, jobs) VALUES (?, ?, ?)", (partition, epoch, packed)
     )
     return DispatchBatch(cursor.lastrowid or 0, False, hand.jobs)
 
@@ -144,11 +146,11 @@ def forget(transaction: Transaction, batches: Sequence[int]) -> None:
 
 
 def undispatch(
-    transaction: Transaction, *, slot: int, epoch: int, jobs: Sequence[DispatchedJob], delay: float, reason: str
+    transaction: Transaction, *, partition: int, epoch: int, jobs: Sequence[DispatchedJob], delay: float, reason: str
 ) -> Withdrawn:
     """Those that no worker has started are ready again, after `delay` seconds, or end."""
     now = transaction.now
-    found, withdrawn = _withdraw(transaction, slot, epoch, jobs, _AT_BROKER)
+    found, withdrawn = _withdraw(transaction, partition, epoch, jobs, _AT_BROKER)
     for job in found:
         if job.cancel_requested is not None:
             job.step(JobState.CANCELLED, now=now)
@@ -175,7 +177,7 @@ def undispatch(
 def fail(
     transaction: Transaction,
     *,
-    slot: int,
+    partition: int,
     epoch: int,
     jobs: Sequence[DispatchedJob],
     reason: str,
@@ -183,7 +185,7 @@ def fail(
 ) -> Withdrawn:
     """Those that no worker has started, or all that are under way, end as failed."""
     states = UNDER_WAY if also_running else _AT_BROKER
-    found, withdrawn = _withdraw(transaction, slot, epoch, jobs, states)
+    found, withdrawn = _withdraw(transaction, partition, epoch, jobs, states)
     for job in found:
         job.step(JobState.FAILED, now=transaction.now)
         job.give_reason(reason)
@@ -192,14 +194,14 @@ def fail(
     return withdrawn
 
 
-def take_over(transaction: Transaction, slot: int, epoch: int) -> list[DispatchBatch]:
-    """What the slot's earlier holders have left: every batch of which jobs are under way."""
-    if not holds(transaction, slot, epoch):
+def take_over(transaction: Transaction, partition: int, epoch: int) -> list[DispatchBatch]:
+    """What the partition's earlier holders have left: every batch of which jobs are under way."""
+    if not holds(transaction, partition, epoch):
         return []
     connection = transaction.connection
     left: list[DispatchBatch] = []
     empty: list[int] = []
-    for number, confirmed, packed in connection.execute(_BATCHES, (slot, epoch)).fetchall():
+    for number, confirmed, packed in connection.execute(_BATCHES, (partition, epoch)).fetchall():
         tokens = dict(_PAIR.iter_unpack(packed))
         rows = select_each(connection, _WHOLE, list(tokens))
         jobs = [_job(transaction, row) for row in rows if row[7] == tokens[row[0]] and row[10] in UNDER_WAY]
@@ -208,15 +210,19 @@ def take_over(transaction: Transaction, slot: int, epoch: int) -> list[DispatchB
         else:
             empty.append(number)
     forget(transaction, empty)
-    connection.execute("UPDATE dispatch_batch SET epoch = ? WHERE slot = ? AND epoch < ?", (epoch, slot, epoch))
+    connection.execute(
+        "UPDATE dispatch_batch SET epoch = ? WHERE partition = ? AND epoch < ?", (epoch, partition, epoch)
+    )
     return left
 
 
-def in_flight(transaction: Transaction, slot: int, dispatched_before: int) -> list[JobRecord]:
-    """Jobs of the slot's batches under way that were dispatched before an instant, without their bodies."""
+def in_flight(transaction: Transaction, partition: int, dispatched_before: int) -> list[JobRecord]:
+    """Jobs of the partition's batches under way that were dispatched before an instant, without their bodies."""
     connection = transaction.connection
     tokens: dict[bytes, int] = {}
-    for (packed,) in connection.execute("SELECT jobs FROM dispatch_batch WHERE slot = ?", (slot,)).fetchall():
+    for (packed,) in connection.execute(
+        "SELECT jobs FROM dispatch_batch WHERE partition = ?", (partition,)
+    ).fetchall():
         # A job that was dispatched twice is in two of them: the later dispatch has the larger token.
         for job_id, token in _PAIR.iter_unpack(packed):
             tokens[job_id] = max(token, tokens.get(job_id, 0))
@@ -314,10 +320,10 @@ class _Hand:
 
 
 def _withdraw(
-    transaction: Transaction, slot: int, epoch: int, jobs: Iterable[DispatchedJob], states: Container[int]
+    transaction: Transaction, partition: int, epoch: int, jobs: Iterable[DispatchedJob], states: Container[int]
 ) -> tuple[list[LiveJob], Withdrawn]:
     """Those of the jobs that are in these states with these tokens, and the answer."""
-    if not holds(transaction, slot, epoch):
+    if not holds(transaction, partition, epoch):
         return [], Withdrawn()
     tokens = {job_id: job.token for job in jobs if (job_id := id_bytes(job.id)) is not None}
     held = [

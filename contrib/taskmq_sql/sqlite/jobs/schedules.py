@@ -110,9 +110,9 @@ def due(transaction: Transaction, shards: Iterable[int], until: int, limit: int)
     return sorted(found)[:limit]
 
 
-def fire(transaction: Transaction, slot: int, epoch: int, firings: Sequence[ScheduleFiring]) -> set[int] | None:
+def fire(transaction: Transaction, partition: int, epoch: int, firings: Sequence[ScheduleFiring]) -> set[int] | None:
     """Make each change that finds its `before`, with its occurrences and their jobs; the ids of those schedules."""
-    if not holds(transaction, slot, epoch):
+    if not holds(transaction, partition, epoch):
         return None
     connection = transaction.connection
     rows = select_each(

@@ -61,9 +61,9 @@ def due(transaction: Transaction, shards: Sequence[int], until: int, limit: int)
     return sorted(found)[:limit]
 
 
-def fire(transaction: Transaction, slot: int, epoch: int, jobs: Sequence[DueJob]) -> set[Lane]:
+def fire(transaction: Transaction, partition: int, epoch: int, jobs: Sequence[DueJob]) -> set[Lane]:
     """Their time has come: those that still wait for it are queued; the lanes that have got any."""
-    if not holds(transaction, slot, epoch):
+    if not holds(transaction, partition, epoch):
         return set()
     times = {job_id: job.due for job in jobs if (job_id := id_bytes(job.id)) is not None}
     fired: list[LiveJob] = []

@@ -1,10 +1,10 @@
-"""What schedulers do with jobs: slots, dispatches and their batches, gates, timers, and pools."""
+"""What schedulers do with jobs: partitions, dispatches and their batches, gates, timers, and pools."""
 
 from taskmq.testing.job_store_suite.dispatch.batches import Batches
 from taskmq.testing.job_store_suite.dispatch.dispatches import Dispatches
 from taskmq.testing.job_store_suite.dispatch.gates import GateCases
-from taskmq.testing.job_store_suite.dispatch.leases import SlotLeases
+from taskmq.testing.job_store_suite.dispatch.leases import PartitionLeases
 from taskmq.testing.job_store_suite.dispatch.pools import PoolCases
 from taskmq.testing.job_store_suite.dispatch.timers import Timers
 
-__all__ = ["Batches", "Dispatches", "GateCases", "PoolCases", "SlotLeases", "Timers"]
+__all__ = ["Batches", "Dispatches", "GateCases", "PartitionLeases", "PoolCases", "Timers"]

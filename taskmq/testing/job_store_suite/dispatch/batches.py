@@ -4,7 +4,7 @@ import asyncio
 
 from msgspec.structs import replace
 
-from taskmq.contracts.jobs import DispatchBatch, DispatchedJob, Withdrawn, slot_key
+from taskmq.contracts.jobs import DispatchBatch, DispatchedJob, Withdrawn, partition_key
 from taskmq.model.states import JobState
 from taskmq.testing.job_store_suite.case import JobStoreCase
 from taskmq.testing.job_store_suite.driver import HOUR, QUEUE, JobDriver, ids, unlike
@@ -30,10 +30,10 @@ class Batches(JobStoreCase):
     async def test_a_holder_does_not_take_over_what_it_has_dispatched_itself(self) -> None:
         driver, other = self.driver(), self.driver()
         left = await _batch(driver, 1)
-        epoch = await other.next_epoch(slot := other.schedulers.slot_of(QUEUE))
+        epoch = await other.next_epoch(partition := other.schedulers.partition_of(QUEUE))
         await _batch(other, 1)
 
-        assert await other.schedulers.take_over(slot, epoch) == [left]
+        assert await other.schedulers.take_over(partition, epoch) == [left]
 
     @case
     async def test_what_was_taken_over_is_left_to_the_holder_after_that(self) -> None:
@@ -91,65 +91,65 @@ class Batches(JobStoreCase):
         await schedulers.forget([1, 2**40])
 
     @case
-    async def test_who_does_not_hold_the_slot_takes_nothing_over(self) -> None:
+    async def test_who_does_not_hold_the_partition_takes_nothing_over(self) -> None:
         driver, other = self.driver(), self.driver()
         batch = await _batch(driver, 1)
-        slot = driver.schedulers.slot_of(QUEUE)
-        stale = await driver.next_epoch(slot)
-        present = await other.next_epoch(slot)
+        partition = driver.schedulers.partition_of(QUEUE)
+        stale = await driver.next_epoch(partition)
+        present = await other.next_epoch(partition)
 
         for epoch in (stale, 0, present + 1):
-            assert await driver.schedulers.take_over(slot, epoch) == []
+            assert await driver.schedulers.take_over(partition, epoch) == []
 
-        assert await other.schedulers.take_over(slot, present) == [batch]
+        assert await other.schedulers.take_over(partition, present) == [batch]
 
     @case
     async def test_a_second_call_with_one_epoch_gives_nothing_and_the_next_epoch_everything(self) -> None:
         driver, other = self.driver(), self.driver()
         batch = await _batch(driver, 2)
-        slot = driver.schedulers.slot_of(QUEUE)
-        epoch = await other.next_epoch(slot)
-        assert len(await other.schedulers.take_over(slot, epoch)) == 1
+        partition = driver.schedulers.partition_of(QUEUE)
+        epoch = await other.next_epoch(partition)
+        assert len(await other.schedulers.take_over(partition, epoch)) == 1
 
-        assert await other.schedulers.take_over(slot, epoch) == []
+        assert await other.schedulers.take_over(partition, epoch) == []
 
         assert await _take_over(driver) == [batch]
 
     @case
-    async def test_a_lease_that_has_ended_holds_until_somebody_takes_the_slot(self) -> None:
+    async def test_a_lease_that_has_ended_holds_until_somebody_takes_the_partition(self) -> None:
         driver, other = self.driver(), self.driver()
-        slot, key = driver.schedulers.slot_of(QUEUE), slot_key(driver.schedulers.slot_of(QUEUE))
+        partition, key = driver.schedulers.partition_of(QUEUE), partition_key(driver.schedulers.partition_of(QUEUE))
         batch = await _batch(driver, 1)
-        await driver.schedulers.leases.release(key, token=await driver.epoch(slot))
+        await driver.schedulers.leases.release(key, token=await driver.epoch(partition))
         epoch = await driver.schedulers.leases.acquire(key, owner="late", seconds=0.0)
         assert isinstance(epoch, int)
         assert await driver.schedulers.leases.find(key) is None
         await driver.submit()
 
-        assert await driver.schedulers.take_over(slot, epoch) == [batch]
+        assert await driver.schedulers.take_over(partition, epoch) == [batch]
         anew = await driver.try_dispatch(epoch=epoch)
         assert anew is not None
         back = await driver.undispatch(*anew.jobs, epoch=epoch)
         assert back.ids == set(ids(anew.jobs))
-        await other.next_epoch(slot)
+        await other.next_epoch(partition)
         assert await driver.try_dispatch(epoch=epoch) is None
-        assert await driver.schedulers.take_over(slot, epoch) == []
+        assert await driver.schedulers.take_over(partition, epoch) == []
 
     @case
-    async def test_another_slots_batches_are_not_taken_over(self) -> None:
+    async def test_another_partitions_batches_are_not_taken_over(self) -> None:
         driver = self.driver()
         batch = await _batch(driver, 1)
-        slot = driver.schedulers.slot_of(QUEUE)
+        partition = driver.schedulers.partition_of(QUEUE)
 
-        for another in set(range(driver.schedulers.slots)) - {slot}:
+        for another in set(range(driver.schedulers.partitions)) - {partition}:
             assert await driver.schedulers.take_over(another, await driver.next_epoch(another)) == []
-        assert await driver.schedulers.take_over(slot, await driver.next_epoch(slot)) == [batch]
+        assert await driver.schedulers.take_over(partition, await driver.next_epoch(partition)) == [batch]
 
     @case
     async def test_what_the_broker_has_not_taken_is_ready_again(self) -> None:
         driver, other = self.driver(), self.driver()
         batch = await _batch(driver, 3)
-        epoch = await driver.epoch(driver.schedulers.slot_of(QUEUE))
+        epoch = await driver.epoch(driver.schedulers.partition_of(QUEUE))
 
         withdrawn = await other.undispatch(*batch.jobs[:2], epoch=epoch, reason="no queue ☂")
 
@@ -209,7 +209,7 @@ class Batches(JobStoreCase):
         driver, other = self.driver(), self.driver()
         batch = await _batch(driver, 2)
 
-        epoch = await driver.epoch(driver.schedulers.slot_of(QUEUE))
+        epoch = await driver.epoch(driver.schedulers.partition_of(QUEUE))
         withdrawn = await other.fail(batch.jobs[0], epoch=epoch, reason="larger than the broker takes ☂")
 
         assert withdrawn == Withdrawn(frozenset([batch.jobs[0].id]))
@@ -234,11 +234,11 @@ class Batches(JobStoreCase):
         guessed = replace(new, token=unlike(new.token))
         records = [await driver.read(job) for job in (new, ended, waits)]
 
-        slot = driver.schedulers.slot_of(QUEUE)
-        epoch = await driver.epoch(slot)
+        partition = driver.schedulers.partition_of(QUEUE)
+        epoch = await driver.epoch(partition)
         for jobs in ([], [old], [ended, waits, guessed]):
-            assert await driver.schedulers.undispatch(slot, epoch, jobs) == Withdrawn()
-            assert await driver.schedulers.fail(slot, epoch, jobs, reason="no") == Withdrawn()
+            assert await driver.schedulers.undispatch(partition, epoch, jobs) == Withdrawn()
+            assert await driver.schedulers.fail(partition, epoch, jobs, reason="no") == Withdrawn()
 
         assert [await driver.read(job) for job in (new, ended, waits)] == records
         for job in (new, ended, waits):
@@ -295,17 +295,17 @@ class Batches(JobStoreCase):
         assert await driver.state(ended) is JobState.SUCCEEDED
 
     @case
-    async def test_a_holder_whose_slot_has_passed_on_takes_nothing_back_and_fails_nothing(self) -> None:
+    async def test_a_holder_whose_partition_has_passed_on_takes_nothing_back_and_fails_nothing(self) -> None:
         driver, other = self.driver(), self.driver()
         batch = await _batch(driver, 3)
-        slot = driver.schedulers.slot_of(QUEUE)
-        stale = await driver.epoch(slot)
+        partition = driver.schedulers.partition_of(QUEUE)
+        stale = await driver.epoch(partition)
         await driver.request_cancel(await driver.read(batch.jobs[0]))
         await driver.accepted(batch.jobs[1], "started")
         assert len(await _take_over(other)) == 1
         records = [await driver.read(job) for job in batch.jobs]
 
-        for epoch in (stale, 0, await other.epoch(slot) + 1):
+        for epoch in (stale, 0, await other.epoch(partition) + 1):
             assert await driver.undispatch(*batch.jobs, epoch=epoch) == Withdrawn()
             assert await driver.fail(*batch.jobs, epoch=epoch, reason="no") == Withdrawn()
 
@@ -317,7 +317,7 @@ class Batches(JobStoreCase):
     async def test_a_start_a_cancel_and_a_take_back_at_once_leave_no_job_that_runs_unseen(self) -> None:
         driver, other = self.driver(), self.driver()
         batch = await _batch(driver, 20)
-        epoch = await driver.epoch(driver.schedulers.slot_of(QUEUE))
+        epoch = await driver.epoch(driver.schedulers.partition_of(QUEUE))
         records = [await driver.read(job) for job in batch.jobs]
 
         starts = asyncio.gather(*(other.report(job, "started") for job in batch.jobs))
@@ -343,9 +343,9 @@ async def _batch(driver: JobDriver, count: int) -> DispatchBatch:
 
 
 async def _take_over(driver: JobDriver) -> list[DispatchBatch]:
-    """What the next holder of the slot is given, with the jobs in the order of their ids."""
-    slot = driver.schedulers.slot_of(QUEUE)
-    found = await driver.schedulers.take_over(slot, await driver.next_epoch(slot))
+    """What the next holder of the partition is given, with the jobs in the order of their ids."""
+    partition = driver.schedulers.partition_of(QUEUE)
+    found = await driver.schedulers.take_over(partition, await driver.next_epoch(partition))
     return [DispatchBatch(batch.id, batch.confirmed, sorted(batch.jobs, key=_job_id)) for batch in found]
 
 

@@ -15,17 +15,17 @@ class Dispatches(JobStoreCase):
     """Every guarantee of `lanes`, `dispatch` and `in_flight`."""
 
     @case
-    async def test_queues_are_divided_among_the_slots(self) -> None:
+    async def test_queues_are_divided_among_the_partitions(self) -> None:
         schedulers, other = self.driver().schedulers, self.driver().schedulers
 
-        assert 1 <= schedulers.slots <= 64
-        slots = [schedulers.slot_of(queue) for queue in _QUEUES]
-        assert slots == [other.slot_of(queue) for queue in _QUEUES]
-        assert set(slots) <= set(range(schedulers.slots))
-        assert len(set(slots)) > 1 or schedulers.slots == 1
+        assert 1 <= schedulers.partitions <= 64
+        partitions = [schedulers.partition_of(queue) for queue in _QUEUES]
+        assert partitions == [other.partition_of(queue) for queue in _QUEUES]
+        assert set(partitions) <= set(range(schedulers.partitions))
+        assert len(set(partitions)) > 1 or schedulers.partitions == 1
 
     @case
-    async def test_the_lanes_of_a_slot_are_those_of_its_queues_that_have_jobs_ready(self) -> None:
+    async def test_the_lanes_of_a_partition_are_those_of_its_queues_that_have_jobs_ready(self) -> None:
         driver, other = self.driver(), self.driver()
         expected: set[Lane] = set()
         for number, queue in enumerate(_QUEUES):
@@ -36,10 +36,10 @@ class Dispatches(JobStoreCase):
             await driver.submit(queue=queue, held=True, priority=9, tenant="held")
             expected.add(lane)
 
-        for slot in range(other.schedulers.slots):
-            lanes = await other.schedulers.lanes(slot)
-            of_slot = {lane for lane in expected if other.schedulers.slot_of(lane.queue) == slot}
-            assert sorted(lanes) == sorted(of_slot)
+        for partition in range(other.schedulers.partitions):
+            lanes = await other.schedulers.lanes(partition)
+            of_partition = {lane for lane in expected if other.schedulers.partition_of(lane.queue) == partition}
+            assert sorted(lanes) == sorted(of_partition)
 
     @case
     async def test_a_dispatched_job_comes_with_all_that_its_message_needs(self) -> None:
@@ -109,20 +109,20 @@ class Dispatches(JobStoreCase):
         await driver.submit(held=True)
 
         for picks in ([], [Pick(Lane(QUEUE, 4, ""), 10)], [Pick(Lane("no such queue", 4, "nobody"), 1)]):
-            slot = driver.schedulers.slot_of(QUEUE)
-            assert await driver.schedulers.dispatch(slot, await driver.epoch(slot), picks) is None
+            partition = driver.schedulers.partition_of(QUEUE)
+            assert await driver.schedulers.dispatch(partition, await driver.epoch(partition), picks) is None
 
     @case
     async def test_a_job_is_dispatched_once(self) -> None:
         driver, other = self.driver(), self.driver()
         await driver.submit_many(20)
         (lane,) = await driver.lanes()
-        slot = driver.schedulers.slot_of(QUEUE)
-        epoch = await driver.epoch(slot)
+        partition = driver.schedulers.partition_of(QUEUE)
+        epoch = await driver.epoch(partition)
 
         taken: list[str] = []
         for turn in range(5):
-            batch = await (driver, other)[turn % 2].schedulers.dispatch(slot, epoch, [Pick(lane, 5)])
+            batch = await (driver, other)[turn % 2].schedulers.dispatch(partition, epoch, [Pick(lane, 5)])
             taken += ids(batch.jobs) if batch else []
 
         assert len(taken) == len(set(taken)) == 20
@@ -166,9 +166,9 @@ class Dispatches(JobStoreCase):
     async def test_an_epoch_that_has_passed_on_does_nothing_at_all(self) -> None:
         driver, other = self.driver(), self.driver()
         jobs = [await driver.submit(), await driver.submit(expires=-1)]
-        slot = driver.schedulers.slot_of(QUEUE)
-        stale = await driver.epoch(slot)
-        present = await other.next_epoch(slot)
+        partition = driver.schedulers.partition_of(QUEUE)
+        stale = await driver.epoch(partition)
+        present = await other.next_epoch(partition)
 
         for epoch in (stale, 0, -1, present + 1):
             assert await driver.try_dispatch(epoch=epoch) is None
@@ -177,9 +177,9 @@ class Dispatches(JobStoreCase):
         assert len((await other.dispatch()).jobs) == 1
 
     @case
-    async def test_the_epoch_of_one_slot_opens_no_other(self) -> None:
+    async def test_the_epoch_of_one_partition_opens_no_other(self) -> None:
         driver = self.driver()
-        queues = {driver.schedulers.slot_of(queue): queue for queue in _QUEUES}
+        queues = {driver.schedulers.partition_of(queue): queue for queue in _QUEUES}
         if len(queues) < 2:
             return
         mine, other = list(queues)[:2]
@@ -194,7 +194,7 @@ class Dispatches(JobStoreCase):
     @case
     async def test_jobs_under_way_are_found_by_when_they_were_dispatched(self) -> None:
         driver, other = self.driver(), self.driver()
-        slot = driver.schedulers.slot_of(QUEUE)
+        partition = driver.schedulers.partition_of(QUEUE)
         dispatched, running, retrying, ended = (await _many(driver, 4)).jobs
         await driver.accepted(running, "started")
         await driver.accepted(retrying, "retry", delay=HOUR)
@@ -203,7 +203,7 @@ class Dispatches(JobStoreCase):
         # All of them, whatever the clock says.
         far = 2**63 - 1
 
-        found = await other.schedulers.in_flight(slot, dispatched_before=far)
+        found = await other.schedulers.in_flight(partition, dispatched_before=far)
 
         assert sorted(ids(found)) == sorted([dispatched.id, running.id])
         for record in found:
@@ -212,9 +212,9 @@ class Dispatches(JobStoreCase):
             assert record.body == b""
         first = (await driver.read(dispatched)).dispatched
         assert first is not None
-        assert await other.schedulers.in_flight(slot, dispatched_before=first) == []
-        assert len(await other.schedulers.in_flight(slot, dispatched_before=first + 1)) == 2
-        for another in set(range(other.schedulers.slots)) - {slot}:
+        assert await other.schedulers.in_flight(partition, dispatched_before=first) == []
+        assert len(await other.schedulers.in_flight(partition, dispatched_before=first + 1)) == 2
+        for another in set(range(other.schedulers.partitions)) - {partition}:
             assert await other.schedulers.in_flight(another, dispatched_before=far) == []
 
 

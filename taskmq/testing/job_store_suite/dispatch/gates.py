@@ -80,11 +80,11 @@ class GateCases(JobStoreCase):
         assert set(ids((await other.dispatch()).jobs)) == {last.id, middle.id, first.id, elsewhere.id}
 
     @case
-    async def test_the_next_holder_of_a_slot_lets_all_of_it_go(self) -> None:
+    async def test_the_next_holder_of_a_partition_lets_all_of_it_go(self) -> None:
         driver = self.driver()
         jobs = await driver.submit_many(3)
         await _put(driver, {job.id: gate for job, gate in zip(jobs, "kkl", strict=True)})
-        await driver.next_epoch(driver.schedulers.slot_of(QUEUE))
+        await driver.next_epoch(driver.schedulers.partition_of(QUEUE))
 
         assert await _open(driver, None) == [("k", _LANE), ("k", _LANE), ("l", _LANE)]
 
@@ -92,18 +92,18 @@ class GateCases(JobStoreCase):
         assert ids((await driver.dispatch()).jobs) == ids(jobs)
 
     @case
-    async def test_no_scheduler_moves_jobs_without_the_slot(self) -> None:
+    async def test_no_scheduler_moves_jobs_without_the_partition(self) -> None:
         driver = self.driver()
-        slot = driver.schedulers.slot_of(QUEUE)
+        partition = driver.schedulers.partition_of(QUEUE)
         behind, ready = await driver.submit_many(2)
-        epoch = await driver.epoch(slot)
-        await driver.schedulers.put_behind(slot, epoch, {behind.id: "k"})
-        await driver.next_epoch(slot)
+        epoch = await driver.epoch(partition)
+        await driver.schedulers.put_behind(partition, epoch, {behind.id: "k"})
+        await driver.next_epoch(partition)
 
-        await driver.schedulers.put_behind(slot, epoch, {ready.id: "k"})
+        await driver.schedulers.put_behind(partition, epoch, {ready.id: "k"})
 
-        assert await driver.schedulers.open_gates(slot, epoch, {"k": 1}) == []
-        assert await driver.schedulers.open_gates(slot, epoch) == []
+        assert await driver.schedulers.open_gates(partition, epoch, {"k": 1}) == []
+        assert await driver.schedulers.open_gates(partition, epoch) == []
         assert [job.id for job in await driver.schedulers.look([Pick(_LANE, 9)])] == [ready.id]
 
     @case
@@ -174,11 +174,11 @@ class GateCases(JobStoreCase):
 
 
 async def _put(driver: JobDriver, gates: dict[str, str]) -> None:
-    slot = driver.schedulers.slot_of(QUEUE)
-    await driver.schedulers.put_behind(slot, await driver.epoch(slot), gates)
+    partition = driver.schedulers.partition_of(QUEUE)
+    await driver.schedulers.put_behind(partition, await driver.epoch(partition), gates)
 
 
 async def _open(driver: JobDriver, gates: dict[str, int] | None) -> list[tuple[str, Lane]]:
     """What went, sorted."""
-    slot = driver.schedulers.slot_of(QUEUE)
-    return sorted(await driver.schedulers.open_gates(slot, await driver.epoch(slot), gates))
+    partition = driver.schedulers.partition_of(QUEUE)
+    return sorted(await driver.schedulers.open_gates(partition, await driver.epoch(partition), gates))

@@ -1,21 +1,21 @@
-"""The leases of slots: the cases of every coordinator, and what slots are besides."""
+"""The leases of partitions: the cases of every coordinator, and what partitions are besides."""
 
 import asyncio
 
-from taskmq.contracts.jobs import slot_key
+from taskmq.contracts.jobs import partition_key
 from taskmq.contracts.stores import Coordinator, Lease
 from taskmq.testing.coordinator_suite import CoordinatorCases
 from taskmq.testing.job_store_suite.case import JobStoreCase
 from taskmq.testing.job_store_suite.driver import LONG
 from taskmq.testing.runner import case
 
-__all__ = ["SlotLeases"]
+__all__ = ["PartitionLeases"]
 
-_KEYS = (slot_key(0), slot_key(1), "duties")
+_KEYS = (partition_key(0), partition_key(1), "duties")
 _TAKERS = 50
 
 
-class SlotLeases(CoordinatorCases, JobStoreCase):
+class PartitionLeases(CoordinatorCases, JobStoreCase):
     """Every guarantee of `DispatchStore.leases`; a lease of 0 seconds has ended: nothing waits."""
 
     short = 0.0
@@ -24,7 +24,7 @@ class SlotLeases(CoordinatorCases, JobStoreCase):
         return self.store().dispatching.leases
 
     @case
-    async def test_a_slot_that_nobody_holds_has_no_lease(self) -> None:
+    async def test_a_partition_that_nobody_holds_has_no_lease(self) -> None:
         leases = self.coordinator()
 
         for key in _KEYS:
@@ -34,7 +34,7 @@ class SlotLeases(CoordinatorCases, JobStoreCase):
             assert await leases.find(key) is None
 
     @case
-    async def test_one_of_many_takers_at_the_same_time_gets_the_slot(self) -> None:
+    async def test_one_of_many_takers_at_the_same_time_gets_the_partition(self) -> None:
         stores = [self.coordinator() for _ in range(2)]
 
         for key in _KEYS:
@@ -45,7 +45,7 @@ class SlotLeases(CoordinatorCases, JobStoreCase):
             assert {answer.token for answer in answers if isinstance(answer, Lease)} == {epoch}
 
     @case
-    async def test_upkeep_leaves_epochs_of_slots_and_what_is_held_alone(self) -> None:
+    async def test_upkeep_leaves_epochs_of_partitions_and_what_is_held_alone(self) -> None:
         store = self.store()
         leases = store.dispatching.leases
         epochs = [await leases.acquire(key, owner="a", seconds=LONG) for key in _KEYS]
@@ -64,10 +64,10 @@ class SlotLeases(CoordinatorCases, JobStoreCase):
     @case
     async def test_a_lease_outlives_the_closing_of_its_store(self) -> None:
         store, other = self.store(), self.coordinator()
-        epoch = await store.dispatching.leases.acquire(slot_key(0), owner="a", seconds=LONG)
+        epoch = await store.dispatching.leases.acquire(partition_key(0), owner="a", seconds=LONG)
 
         await store.aclose()
 
-        held = await other.find(slot_key(0))
+        held = await other.find(partition_key(0))
         assert held is not None
         assert held.token == epoch

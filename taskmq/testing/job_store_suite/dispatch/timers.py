@@ -23,31 +23,33 @@ class Timers(JobStoreCase):
         jobs.append(await driver.make(JobState.RETRYING))
         await driver.submit()
         await driver.submit(held=True, due=HOUR)
-        slots = other.schedulers.slots
+        partitions = other.schedulers.partitions
         until = max(job.due for job in jobs) + 1
 
-        for slot in range(slots):
-            found = await other.schedulers.due(slot, until=until, limit=100)
-            assert found == sorted(_timer(job) for job in jobs if shard_of(job.id) % slots == slot)
+        for partition in range(partitions):
+            found = await other.schedulers.due(partition, until=until, limit=100)
+            assert found == sorted(_timer(job) for job in jobs if shard_of(job.id) % partitions == partition)
 
     @case
     async def test_what_is_due_at_the_end_of_the_look_ahead_is_not_found_yet(self) -> None:
         driver = self.driver()
         job = await driver.submit(due=HOUR)
-        slot = _slot(driver, job)
+        partition = _partition(driver, job)
 
-        assert await driver.schedulers.due(slot, until=job.due, limit=10) == []
-        assert await driver.schedulers.due(slot, until=job.due + 1, limit=10) == [_timer(job)]
+        assert await driver.schedulers.due(partition, until=job.due, limit=10) == []
+        assert await driver.schedulers.due(partition, until=job.due + 1, limit=10) == [_timer(job)]
 
     @case
     async def test_no_more_timers_are_read_than_were_asked_for_and_the_first_of_them(self) -> None:
         driver = self.driver()
         jobs = [await driver.submit(due=HOUR + number) for number in range(40, 0, -1)]
-        slot = _slot(driver, jobs[0])
-        of_slot = sorted(_timer(job) for job in jobs if _slot(driver, job) == slot)
+        partition = _partition(driver, jobs[0])
+        of_partition = sorted(_timer(job) for job in jobs if _partition(driver, job) == partition)
 
         for limit in (1, 2, 3, 100):
-            assert await driver.schedulers.due(slot, until=jobs[0].due + HOUR, limit=limit) == of_slot[:limit]
+            assert (
+                await driver.schedulers.due(partition, until=jobs[0].due + HOUR, limit=limit) == of_partition[:limit]
+            )
 
     @case
     async def test_jobs_whose_time_has_come_are_queued(self) -> None:
@@ -69,12 +71,12 @@ class Timers(JobStoreCase):
     async def test_many_are_fired_at_once(self) -> None:
         driver = self.driver()
         jobs = [await _due(driver, queue=f"q{number % 3}") for number in range(100)]
-        slot = _slot(driver, jobs[0])
-        due = await driver.schedulers.due(slot, until=await driver.store.now_ms() + 1, limit=1_000)
+        partition = _partition(driver, jobs[0])
+        due = await driver.schedulers.due(partition, until=await driver.store.now_ms() + 1, limit=1_000)
 
-        lanes = await driver.schedulers.fire(slot, await driver.epoch(slot), due)
+        lanes = await driver.schedulers.fire(partition, await driver.epoch(partition), due)
 
-        fired = [job for job in jobs if _slot(driver, job) == slot]
+        fired = [job for job in jobs if _partition(driver, job) == partition]
         assert sorted(one.id for one in due) == sorted(ids(fired))
         assert lanes == {lane_of(job) for job in fired}
         for job in jobs:
@@ -124,59 +126,61 @@ class Timers(JobStoreCase):
     @case
     async def test_nothing_may_be_fired_and_what_nobody_has_is_not(self) -> None:
         driver = self.driver()
-        slot = 0
-        epoch = await driver.epoch(slot)
+        partition = 0
+        epoch = await driver.epoch(partition)
         unknown = await driver.new(due=0)
 
-        assert await driver.schedulers.fire(slot, epoch, []) == set()
+        assert await driver.schedulers.fire(partition, epoch, []) == set()
         stranger = DueJob(1, unknown.id, shard_of(unknown.id))
-        assert await driver.schedulers.fire(stranger.shard % driver.schedulers.slots, epoch, [stranger]) == set()
+        assert await driver.schedulers.fire(stranger.shard % driver.schedulers.partitions, epoch, [stranger]) == set()
 
     @case
     async def test_an_epoch_that_has_passed_on_fires_nothing(self) -> None:
         driver, other = self.driver(), self.driver()
         job = await _due(driver)
-        slot = _slot(driver, job)
-        stale = await driver.epoch(slot)
-        present = await other.next_epoch(slot)
+        partition = _partition(driver, job)
+        stale = await driver.epoch(partition)
+        present = await other.next_epoch(partition)
 
         for epoch in (stale, 0, present + 1):
-            assert await driver.schedulers.fire(slot, epoch, [_timer(job)]) == set()
+            assert await driver.schedulers.fire(partition, epoch, [_timer(job)]) == set()
 
         assert await driver.read(job) == job
-        assert await driver.schedulers.fire(slot, present, [_timer(job)]) == {lane_of(job)}
+        assert await driver.schedulers.fire(partition, present, [_timer(job)]) == {lane_of(job)}
 
     @case
-    async def test_slots_fire_beside_each_other_and_each_by_its_own_epoch(self) -> None:
+    async def test_partitions_fire_beside_each_other_and_each_by_its_own_epoch(self) -> None:
         driver, other = self.driver(), self.driver()
         jobs = [await _due(driver, queue=f"due-{number}") for number in range(12)]
         timers: dict[int, list[JobRecord]] = {}
         for job in jobs:
-            timers.setdefault(_slot(driver, job), []).append(job)
-        epochs = {slot: await driver.epoch(slot) for slot in timers}
+            timers.setdefault(_partition(driver, job), []).append(job)
+        epochs = {partition: await driver.epoch(partition) for partition in timers}
         lost = min(timers)
         await other.next_epoch(lost)
 
         found = await asyncio.gather(
             *(
-                driver.schedulers.fire(slot, epochs[slot], [_timer(job) for job in its])
-                for slot, its in timers.items()
+                driver.schedulers.fire(partition, epochs[partition], [_timer(job) for job in its])
+                for partition, its in timers.items()
             )
         )
 
-        held = {slot: its for slot, its in timers.items() if slot != lost}
+        held = {partition: its for partition, its in timers.items() if partition != lost}
         assert set[Lane]().union(*found) == {lane_of(job) for its in held.values() for job in its}
         for job in jobs:
-            wanted = JobState.SCHEDULED if _slot(driver, job) == lost else JobState.QUEUED
+            wanted = JobState.SCHEDULED if _partition(driver, job) == lost else JobState.QUEUED
             assert await driver.state(job) is wanted
 
     @case
-    async def test_a_slot_that_stops_while_it_fires_keeps_no_other_from_it(self) -> None:
+    async def test_a_partition_that_stops_while_it_fires_keeps_no_other_from_it(self) -> None:
         driver = self.driver()
         jobs = [await _due(driver, queue=f"due-{number}") for number in range(3)]
         calls = [
             asyncio.ensure_future(
-                driver.schedulers.fire(_slot(driver, job), await driver.epoch(_slot(driver, job)), [_timer(job)])
+                driver.schedulers.fire(
+                    _partition(driver, job), await driver.epoch(_partition(driver, job)), [_timer(job)]
+                )
             )
             for job in jobs
         ]
@@ -196,7 +200,7 @@ class Timers(JobStoreCase):
             job = await driver.accepted(await driver.dispatched(), kind)
             now = await driver.store.now_ms()
             assert job.due <= now, kind
-            assert _timer(job) in await driver.schedulers.due(_slot(driver, job), until=now + 1, limit=100)
+            assert _timer(job) in await driver.schedulers.due(_partition(driver, job), until=now + 1, limit=100)
             assert await _fire(driver, job) == {lane_of(job)}
             assert await driver.state(job) is JobState.QUEUED
             await driver.updated(await driver.read(job), JobState.CANCELLED)
@@ -218,8 +222,8 @@ def _timer(job: JobRecord) -> DueJob:
     return DueJob(job.due, job.id, shard_of(job.id))
 
 
-def _slot(driver: JobDriver, job: JobRecord) -> int:
-    return shard_of(job.id) % driver.schedulers.slots
+def _partition(driver: JobDriver, job: JobRecord) -> int:
+    return shard_of(job.id) % driver.schedulers.partitions
 
 
 async def _due(driver: JobDriver, queue: str = "due") -> JobRecord:
@@ -234,5 +238,5 @@ async def _retrying(driver: JobDriver, queue: str) -> JobRecord:
 
 
 async def _fire(driver: JobDriver, job: JobRecord) -> set[Lane]:
-    slot = _slot(driver, job)
-    return await driver.schedulers.fire(slot, await driver.next_epoch(slot), [_timer(job)])
+    partition = _partition(driver, job)
+    return await driver.schedulers.fire(partition, await driver.next_epoch(partition), [_timer(job)])

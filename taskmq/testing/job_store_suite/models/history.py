@@ -17,7 +17,7 @@ from taskmq.contracts.jobs import (
     JobUpdate,
     NewJob,
     Pick,
-    slot_key,
+    partition_key,
 )
 from taskmq.contracts.stores import Lease
 from taskmq.model.jobs.changes import Action, Decision, decide
@@ -223,15 +223,15 @@ class JobHistory:
 
     async def _dispatch(self) -> set[str]:
         queue = self.dice.choice(_QUEUES)
-        slot = self.model_slot(queue)
-        await self._hold(slot)
+        partition = self.model_partition(queue)
+        await self._hold(partition)
         # Now and then the epoch of an earlier holder.
         nth = self.dice.choice((-1, -1, -1, 0))
         lanes = [lane for lane in self._lanes(queue) if self.dice.random() < 0.8]
         ready = {lane: self.model.ready(lane) for lane in lanes}
         picks = [Pick(lane, self._count(jobs)) for lane, jobs in ready.items()]
-        batch = await self._any().schedulers.dispatch(slot, self.epochs[slot][nth], picks)
-        expected = self.model.dispatch(slot, self.of_model[slot][nth], picks)
+        batch = await self._any().schedulers.dispatch(partition, self.epochs[partition][nth], picks)
+        expected = self.model.dispatch(partition, self.of_model[partition][nth], picks)
         assert (batch is None) is (expected is None), f"{batch} instead of {expected}"
         if batch is not None and expected is not None:
             self._agree(batch, expected)
@@ -239,23 +239,23 @@ class JobHistory:
 
     async def _put_behind(self) -> set[str]:
         """Some of the jobs that live wait behind gates, as far as they are ready."""
-        slot = self.model_slot(queue := self.dice.choice(_QUEUES))
-        await self._hold(slot)
+        partition = self.model_partition(queue := self.dice.choice(_QUEUES))
+        await self._hold(partition)
         nth = self.dice.choice((-1, -1, -1, 0))
         there = [job.id for job in self.model.jobs.values() if job.queue == queue and job.state not in TERMINAL]
         gates = {job: self.dice.choice("kl") for job in self.dice.sample(there, k=min(3, len(there)))}
-        await self._any().schedulers.put_behind(slot, self.epochs[slot][nth], gates)
-        put_behind(self.model, slot, self.of_model[slot][nth], gates)
+        await self._any().schedulers.put_behind(partition, self.epochs[partition][nth], gates)
+        put_behind(self.model, partition, self.of_model[partition][nth], gates)
         return await self._compare_gates(set(gates))
 
     async def _open_gates(self) -> set[str]:
-        slot = self.model_slot(self.dice.choice(_QUEUES))
-        await self._hold(slot)
+        partition = self.model_partition(self.dice.choice(_QUEUES))
+        await self._hold(partition)
         nth = self.dice.choice((-1, -1, -1, 0))
         behind = set(self.model.gates)
         gates = self.dice.choice((None, {"k": 1000}, {"k": 1000, "l": 1000}))
-        opened = await self._any().schedulers.open_gates(slot, self.epochs[slot][nth], gates)
-        expected = open_gates(self.model, slot, self.of_model[slot][nth], gates)
+        opened = await self._any().schedulers.open_gates(partition, self.epochs[partition][nth], gates)
+        expected = open_gates(self.model, partition, self.of_model[partition][nth], gates)
         assert sorted(opened) == sorted(expected), f"{opened} instead of {expected}"
         return await self._compare_gates(behind)
 
@@ -327,41 +327,41 @@ class JobHistory:
         )
 
     async def _fire(self) -> set[str]:
-        slot = self.dice.randrange(self.model.slots)
-        await self._hold(slot)
+        partition = self.dice.randrange(self.model.partitions)
+        await self._hold(partition)
         now = await self._any().store.now_ms()
-        due = await self._any().schedulers.due(slot, until=now + 1, limit=5)
+        due = await self._any().schedulers.due(partition, until=now + 1, limit=5)
         self.read = [*self.read, *due][-20:]
-        chosen = [timer for timer in self.read if timer.shard % self.model.slots == slot]
+        chosen = [timer for timer in self.read if timer.shard % self.model.partitions == partition]
         nth = self.dice.choice((-1, -1, -1, 0))
-        lanes = await self._any().schedulers.fire(slot, self.epochs[slot][nth], chosen)
-        expected = self.model.fire(slot, self.of_model[slot][nth], chosen)
+        lanes = await self._any().schedulers.fire(partition, self.epochs[partition][nth], chosen)
+        expected = self.model.fire(partition, self.of_model[partition][nth], chosen)
         assert lanes == expected, f"{lanes} instead of {expected}"
         return {timer.id for timer in chosen}
 
     async def _undispatch(self) -> set[str]:
         jobs, delay = self._some(), self.dice.choice((0.0, 0.0, LONG))
-        slot, epoch, of_model = await self._holder_of(jobs)
-        seen = await self._any().schedulers.undispatch(slot, epoch, jobs, delay=delay, reason="no queue")
-        expected = self.model.undispatch(slot, of_model, jobs, delay=delay, reason="no queue")
+        partition, epoch, of_model = await self._holder_of(jobs)
+        seen = await self._any().schedulers.undispatch(partition, epoch, jobs, delay=delay, reason="no queue")
+        expected = self.model.undispatch(partition, of_model, jobs, delay=delay, reason="no queue")
         assert seen == expected, f"{seen} instead of {expected}"
         return {job.id for job in jobs}
 
     async def _fail(self) -> set[str]:
         jobs = self._some()
-        slot, epoch, of_model = await self._holder_of(jobs)
+        partition, epoch, of_model = await self._holder_of(jobs)
         also = len(self.reported) % 2 == 0
-        seen = await self._any().schedulers.fail(slot, epoch, jobs, reason="too large", also_running=also)
-        expected = self.model.fail(slot, of_model, jobs, reason="too large", also_running=also)
+        seen = await self._any().schedulers.fail(partition, epoch, jobs, reason="too large", also_running=also)
+        expected = self.model.fail(partition, of_model, jobs, reason="too large", also_running=also)
         assert seen == expected, f"{seen} instead of {expected}"
         return {job.id for job in jobs}
 
     async def _holder_of(self, jobs: list[DispatchedJob]) -> tuple[int, int, int]:
-        """The slot of the first one, and an epoch there, mostly the present one; then that of the model."""
-        slot = self.model_slot(jobs[0].queue if jobs else _QUEUES[0])
-        await self._hold(slot)
+        """The partition of the first one, and an epoch there, mostly the present one; then that of the model."""
+        partition = self.model_partition(jobs[0].queue if jobs else _QUEUES[0])
+        await self._hold(partition)
         nth = 0 if len(self.reported) % 4 == 0 else -1
-        return slot, self.epochs[slot][nth], self.of_model[slot][nth]
+        return partition, self.epochs[partition][nth], self.of_model[partition][nth]
 
     def _some(self) -> list[DispatchedJob]:
         chosen = self.dice.sample(self.sent[-10:], k=min(2, len(self.sent)))
@@ -380,14 +380,14 @@ class JobHistory:
         return set()
 
     async def _take_over(self) -> set[str]:
-        slot = self.model_slot(self.dice.choice(_QUEUES))
-        await self._hold(slot)
-        if self.dice.random() < 0.3 and len(self.epochs[slot]) > 1:
-            assert await self._any().schedulers.take_over(slot, self.epochs[slot][0]) == []
+        partition = self.model_partition(self.dice.choice(_QUEUES))
+        await self._hold(partition)
+        if self.dice.random() < 0.3 and len(self.epochs[partition]) > 1:
+            assert await self._any().schedulers.take_over(partition, self.epochs[partition][0]) == []
             return set()
-        await self._next_holder(slot)
-        found = await self._any().schedulers.take_over(slot, self.epochs[slot][-1])
-        expected = self.model.take_over(slot, self.of_model[slot][-1])
+        await self._next_holder(partition)
+        found = await self._any().schedulers.take_over(partition, self.epochs[partition][-1])
+        expected = self.model.take_over(partition, self.of_model[partition][-1])
         numbers = {of_model: number for number, of_model in self.batches}
         seen = {batch.id: (batch.confirmed, sorted(job.id for job in batch.jobs)) for batch in found}
         wanted = {numbers[batch.id]: (batch.confirmed, sorted(job.id for job in batch.jobs)) for batch in expected}
@@ -410,25 +410,25 @@ class JobHistory:
             assert await driver.store.unmet(job_id) == self.model.unmet(job_id), job_id
         return waiting
 
-    def model_slot(self, queue: str) -> int:
-        """The slot that the store says; the model follows it."""
-        slot = self.driver.schedulers.slot_of(queue)
-        self.model.placed[queue] = slot
-        return slot
+    def model_partition(self, queue: str) -> int:
+        """The partition that the store says; the model follows it."""
+        partition = self.driver.schedulers.partition_of(queue)
+        self.model.placed[queue] = partition
+        return partition
 
-    async def _hold(self, slot: int) -> None:
-        if slot not in self.epochs:
-            self.epochs[slot], self.of_model[slot] = [], []
-            await self._next_holder(slot)
+    async def _hold(self, partition: int) -> None:
+        if partition not in self.epochs:
+            self.epochs[partition], self.of_model[partition] = [], []
+            await self._next_holder(partition)
 
-    async def _next_holder(self, slot: int) -> None:
-        self.epochs[slot].append(await self._any().next_epoch(slot))
-        key = slot_key(slot)
-        if self.of_model[slot]:
-            self.model.leases.release(key, token=self.of_model[slot][-1])
+    async def _next_holder(self, partition: int) -> None:
+        self.epochs[partition].append(await self._any().next_epoch(partition))
+        key = partition_key(partition)
+        if self.of_model[partition]:
+            self.model.leases.release(key, token=self.of_model[partition][-1])
         taken = self.model.leases.acquire(key, owner="driver", seconds=LONG, now=self.model.now)
         assert not isinstance(taken, Lease)
-        self.of_model[slot].append(taken)
+        self.of_model[partition].append(taken)
 
     def _any(self) -> JobDriver:
         return self.dice.choice(self.others)
@@ -442,7 +442,7 @@ class JobHistory:
         return self.dice.choice(ended) if ended else None
 
     def _lanes(self, queue: str) -> list[Any]:
-        return [lane for lane in self.model.lanes(self.model_slot(queue)) if lane.queue == queue]
+        return [lane for lane in self.model.lanes(self.model_partition(queue)) if lane.queue == queue]
 
     async def _compare(self, touched: set[str]) -> None:
         reader = self._any()

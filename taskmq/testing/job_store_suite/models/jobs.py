@@ -24,7 +24,7 @@ class JobsByModel(JobStoreCase):
     @case
     async def test_random_histories_do_what_the_model_does(self) -> None:
         drivers = [self.driver() for _ in range(3)]
-        model = JobModel(slots=drivers[0].schedulers.slots)
+        model = JobModel(partitions=drivers[0].schedulers.partitions)
         model.report_keys = await drivers[0].schedulers.report_keys()
         history = JobHistory(random.Random(self.seed), drivers[0], drivers, model)
 

@@ -26,8 +26,8 @@ def _placed(job: str, *, cpu: float = 3.0, node: str = "a", epoch: int = 0, gang
 
 
 async def _place(driver: JobDriver, placements: Sequence[Placement]) -> DispatchBatch | None:
-    slot = driver.schedulers.slot_of(QUEUE)
-    return await driver.store.nodes.place(slot, await driver.epoch(slot), await _seen(driver, placements))
+    partition = driver.schedulers.partition_of(QUEUE)
+    return await driver.store.nodes.place(partition, await driver.epoch(partition), await _seen(driver, placements))
 
 
 async def _seen(driver: JobDriver, placements: Sequence[Placement]) -> list[Placement]:
@@ -130,13 +130,13 @@ class PlacementCases(JobStoreCase):
         await driver.store.nodes.tell([_NODE])
         first, second, third = await driver.submit_many(3, tenant="acme")
         other = await driver.submit()
-        slot = driver.schedulers.slot_of(QUEUE)
+        partition = driver.schedulers.partition_of(QUEUE)
         quotas = Quotas(quotas={usage_name("acme"): Quota(tenant="acme", running=2)})
 
         async def place(*wanted: tuple[JobRecord, str]) -> list[str]:
             placements = [replace(_placed(job.id, cpu=0.5, gang=gang), tenant=job.tenant) for job, gang in wanted]
             batch = await driver.store.nodes.place(
-                slot, await driver.epoch(slot), await _seen(driver, placements), quotas=quotas
+                partition, await driver.epoch(partition), await _seen(driver, placements), quotas=quotas
             )
             return [] if batch is None else ids(batch.jobs)
 
@@ -215,11 +215,11 @@ class PlacementCases(JobStoreCase):
         driver = self.driver()
         await driver.store.nodes.tell([_NODE])
         job = await driver.submit()
-        slot = driver.schedulers.slot_of(QUEUE)
-        old = await driver.next_epoch(slot)
-        await driver.next_epoch(slot)
+        partition = driver.schedulers.partition_of(QUEUE)
+        old = await driver.next_epoch(partition)
+        await driver.next_epoch(partition)
 
-        assert await driver.store.nodes.place(slot, old, await _seen(driver, [_placed(job.id)])) is None
+        assert await driver.store.nodes.place(partition, old, await _seen(driver, [_placed(job.id)])) is None
 
         assert await driver.state(job) is JobState.QUEUED
         assert (await node_of(driver.store, "a")).used == {}
@@ -302,15 +302,15 @@ class PlacementCases(JobStoreCase):
     async def test_jobs_whose_time_is_over_end_also_where_nothing_is_placed(self) -> None:
         driver = self.driver()
         expired, other = await driver.submit(expires=-1), await driver.submit(expires=HOUR)
-        slot = driver.schedulers.slot_of(QUEUE)
+        partition = driver.schedulers.partition_of(QUEUE)
         over = [expired.id, other.id, "x"]
 
-        old = await driver.next_epoch(slot)
-        epoch = await driver.next_epoch(slot)
-        assert await driver.store.nodes.place(slot, old, [], over) is None
+        old = await driver.next_epoch(partition)
+        epoch = await driver.next_epoch(partition)
+        assert await driver.store.nodes.place(partition, old, [], over) is None
         assert await driver.state(expired) is JobState.QUEUED
 
-        assert await driver.store.nodes.place(slot, epoch, [], over) is None
+        assert await driver.store.nodes.place(partition, epoch, [], over) is None
         assert await driver.state(expired) is JobState.EXPIRED
         assert await driver.state(other) is JobState.QUEUED
 
@@ -319,13 +319,13 @@ class PlacementCases(JobStoreCase):
         driver, other = self.driver(), self.driver()
         await driver.store.nodes.tell([_NODE])
         jobs = await driver.submit_many(8)
-        slot = driver.schedulers.slot_of(QUEUE)
-        epoch = await driver.epoch(slot)
+        partition = driver.schedulers.partition_of(QUEUE)
+        epoch = await driver.epoch(partition)
         placements = await _seen(driver, [_placed(job.id, cpu=1.0) for job in jobs])
 
         batches = await asyncio.gather(
             *(
-                each.store.nodes.place(slot, epoch, [placement])
+                each.store.nodes.place(partition, epoch, [placement])
                 for placement in placements
                 for each in (driver, other)
             )

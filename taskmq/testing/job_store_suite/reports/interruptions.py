@@ -67,8 +67,8 @@ class Interruptions(JobStoreCase):
 
         taken: dict[str, DispatchedJob] = {}
         for queue in (sent.queue, fresh.queue):
-            slot = driver.schedulers.slot_of(queue)
-            for batch in await driver.schedulers.take_over(slot, await driver.next_epoch(slot)):
+            partition = driver.schedulers.partition_of(queue)
+            for batch in await driver.schedulers.take_over(partition, await driver.next_epoch(partition)):
                 taken |= {one.id: one for one in batch.jobs}
 
         assert (taken[sent.id].outages, taken[sent.id].due) == (1, None)

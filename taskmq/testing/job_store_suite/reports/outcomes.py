@@ -129,7 +129,7 @@ class Reports(JobStoreCase):
         assert (record.token, record.attempt, record.finished) == (job.token, 1, None)
         (event,) = await other.store.events(job.id)
         assert (event.kind, event.state, event.by) == ("detached", JobState.RUNNING, "w7")
-        # The scheduler that takes the slot over sees by it that this dispatch is meant, and not an earlier one.
+        # The scheduler that takes the partition over sees by it that this dispatch is meant, and not an earlier one.
         assert record.dispatched is not None
         assert event.at >= record.dispatched
         assert (await driver.accepted(job, "succeeded", started=begun)).state is JobState.SUCCEEDED

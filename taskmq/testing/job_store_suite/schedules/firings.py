@@ -10,8 +10,8 @@ from taskmq.contracts.jobs import (
     OccurrenceJob,
     ScheduleChange,
     ScheduleFiring,
+    partition_key,
     schedule_shard,
-    slot_key,
 )
 from taskmq.errors import OccurrenceConflict
 from taskmq.model.states import JobState
@@ -37,19 +37,19 @@ class ScheduleFirings(JobStoreCase):
     """Every guarantee of `due`, `fire`, `alive` and `occurrences`."""
 
     @case
-    async def test_schedules_are_due_in_the_order_of_their_times_at_the_slot_of_their_shard(self) -> None:
+    async def test_schedules_are_due_in_the_order_of_their_times_at_the_partition_of_their_shard(self) -> None:
         driver, other = self.driver(), self.driver()
         rows = [await made(driver.store.schedules, f"s{n}", next=1_000 - n) for n in range(40)]
         await made(driver.store.schedules, "never")
-        slots = driver.schedulers.slots
+        partitions = driver.schedulers.partitions
         places = [DueSchedule(row.next or 0, row.id, schedule_shard(APP, row.name)) for row in rows]
         assert all(0 <= place.shard < SCHEDULE_SHARDS for place in places)
 
-        for slot in range(slots):
-            mine = sorted(place for place in places if place.shard % slots == slot)
-            assert await other.store.schedules.due(slot, until=1_001, limit=100) == mine
-            assert await other.store.schedules.due(slot, until=1_001, limit=2) == mine[:2]
-            assert await other.store.schedules.due(slot, until=980, limit=100) == [
+        for partition in range(partitions):
+            mine = sorted(place for place in places if place.shard % partitions == partition)
+            assert await other.store.schedules.due(partition, until=1_001, limit=100) == mine
+            assert await other.store.schedules.due(partition, until=1_001, limit=2) == mine[:2]
+            assert await other.store.schedules.due(partition, until=980, limit=100) == [
                 place for place in mine if place.due < 980
             ]
 
@@ -89,21 +89,21 @@ class ScheduleFirings(JobStoreCase):
         assert await driver.state(jobs[1].id) is JobState.QUEUED
 
     @case
-    async def test_nothing_fires_without_the_slots_lease(self) -> None:
+    async def test_nothing_fires_without_the_partitions_lease(self) -> None:
         driver, other = self.driver(), self.driver()
         row = await made(driver.store.schedules, "a", next=5)
-        slot = schedule_shard(APP, "a") % driver.schedulers.slots
+        partition = schedule_shard(APP, "a") % driver.schedulers.partitions
         job = await driver.new()
-        stale = await driver.next_epoch(slot)
-        present = await other.next_epoch(slot)
+        stale = await driver.next_epoch(partition)
+        present = await other.next_epoch(partition)
 
         for epoch in (stale, 0, present + 1):
-            assert await driver.store.schedules.fire(slot, epoch, [firing_of(row, job)]) is None
+            assert await driver.store.schedules.fire(partition, epoch, [firing_of(row, job)]) is None
 
         assert await read(driver.store.schedules, "a") == row
         assert await driver.store.get(job.id) is None
-        await other.schedulers.leases.release(slot_key(slot), token=present)
-        assert await other.store.schedules.fire(slot, present, [firing_of(row, job)]) is None
+        await other.schedulers.leases.release(partition_key(partition), token=present)
+        assert await other.store.schedules.fire(partition, present, [firing_of(row, job)]) is None
 
     @case
     async def test_an_occurrence_gets_one_job_however_often_it_is_fired(self) -> None:
@@ -168,12 +168,15 @@ class ScheduleFirings(JobStoreCase):
     async def test_of_two_who_fire_one_schedule_at_once_one_has_fired_it(self) -> None:
         driver, other = self.driver(), self.driver()
         row = await made(driver.store.schedules, "a", next=5)
-        slot = schedule_shard(APP, "a") % driver.schedulers.slots
-        epoch = await driver.next_epoch(slot)
+        partition = schedule_shard(APP, "a") % driver.schedulers.partitions
+        epoch = await driver.next_epoch(partition)
         jobs = [await driver.new() for _ in range(6)]
 
         done = await asyncio.gather(
-            *((driver, other)[n % 2].store.schedules.fire(slot, epoch, [firing_of(row, jobs[n])]) for n in range(6))
+            *(
+                (driver, other)[n % 2].store.schedules.fire(partition, epoch, [firing_of(row, jobs[n])])
+                for n in range(6)
+            )
         )
 
         assert sorted(len(each or ()) for each in done) == [0] * 5 + [1]
@@ -223,16 +226,18 @@ class ScheduleFirings(JobStoreCase):
     async def test_many_schedules_fire_together(self) -> None:
         driver = self.driver()
         schedules = driver.store.schedules
-        slot, slots = 0, driver.schedulers.slots
-        names = [name for n in range(1_200) if schedule_shard(APP, name := f"s{n}") % slots == slot]
+        partition, partitions = 0, driver.schedulers.partitions
+        names = [name for n in range(1_200) if schedule_shard(APP, name := f"s{n}") % partitions == partition]
         await schedules.write([ScheduleChange(app=APP, name=name, before=None, next=5) for name in names])
         rows = [row for row in await schedules.find(APP, names) if row is not None]
         jobs = [await driver.new(body=b"x" * 2_000 if n % 50 == 0 else b"{}") for n in range(len(rows))]
 
         taken = await schedules.fire(
-            slot, await driver.next_epoch(slot), [firing_of(row, job) for row, job in zip(rows, jobs, strict=True)]
+            partition,
+            await driver.next_epoch(partition),
+            [firing_of(row, job) for row, job in zip(rows, jobs, strict=True)],
         )
 
         assert taken == {row.id for row in rows}
         assert len(await schedules.alive([job.id for job in jobs])) == len(names)
-        assert await schedules.due(slot, until=MINUTE, limit=9) == []
+        assert await schedules.due(partition, until=MINUTE, limit=9) == []

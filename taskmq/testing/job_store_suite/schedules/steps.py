@@ -3,7 +3,7 @@
 from typing import Any, Final
 
 from taskmq.contracts.jobs import (
-    SLOTS,
+    PARTITIONS,
     DueSchedule,
     JobScheduleStore,
     NewJob,
@@ -27,9 +27,9 @@ def firing_of(row: StoredSchedule, job: NewJob | None) -> ScheduleFiring:
 
 
 async def fire(driver: JobDriver, firings: list[ScheduleFiring]) -> set[int] | None:
-    """Fire under the next epoch of the slot of the first."""
-    slot = schedule_shard(APP, firings[0].before.name) % driver.schedulers.slots
-    return await driver.store.schedules.fire(slot, await driver.next_epoch(slot), firings)
+    """Fire under the next epoch of the partition of the first."""
+    partition = schedule_shard(APP, firings[0].before.name) % driver.schedulers.partitions
+    return await driver.store.schedules.fire(partition, await driver.next_epoch(partition), firings)
 
 
 async def made(schedules: JobScheduleStore, name: str, **fields: Any) -> StoredSchedule:
@@ -51,12 +51,14 @@ async def read(schedules: JobScheduleStore, name: str) -> StoredSchedule:
 async def due_of(schedules: JobScheduleStore, name: str) -> list[DueSchedule]:
     """What is due of the shard of this schedule."""
     shard = schedule_shard(APP, name)
-    found = [each for slot in range(SLOTS) for each in await schedules.due(slot, until=2**52, limit=100)]
+    found = [
+        each for partition in range(PARTITIONS) for each in await schedules.due(partition, until=2**52, limit=100)
+    ]
     return [each for each in found if each.shard == shard]
 
 
 def beside(name: str, driver: JobDriver) -> str:
-    """Another name whose schedule is of the same slot."""
-    slots = driver.schedulers.slots
-    wanted = schedule_shard(APP, name) % slots
-    return next(other for n in range(1_000) if schedule_shard(APP, other := f"{name}{n}") % slots == wanted)
+    """Another name whose schedule is of the same partition."""
+    partitions = driver.schedulers.partitions
+    wanted = schedule_shard(APP, name) % partitions
+    return next(other for n in range(1_000) if schedule_shard(APP, other := f"{name}{n}") % partitions == wanted)

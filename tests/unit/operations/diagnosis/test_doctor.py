@@ -134,8 +134,16 @@ def test_jobs_that_no_scheduler_dispatches_are_a_problem(tmp_path: Path) -> None
 
     after = _about_the_store(_with_store(url))
 
-    assert before[-1] == ("warning", "8 of 8 slots have no scheduler, 0 jobs are ready", "start `taskmq scheduler`")
-    assert after[-1] == ("problem", "8 of 8 slots have no scheduler, 1 jobs are ready", "start `taskmq scheduler`")
+    assert before[-1] == (
+        "warning",
+        "8 of 8 partitions have no scheduler, 0 jobs are ready",
+        "start `taskmq scheduler`",
+    )
+    assert after[-1] == (
+        "problem",
+        "8 of 8 partitions have no scheduler, 1 jobs are ready",
+        "start `taskmq scheduler`",
+    )
     assert any(finding.startswith("SQLite 3.") for _, finding, _ in after)
     assert ("ok", "clock: within 2 s of this host's", "") in after
 

@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from taskmq import TaskMQ
-from taskmq.contracts.jobs import Upgradable, slot_key
+from taskmq.contracts.jobs import Upgradable, partition_key
 from taskmq.operations.diagnosis.health import LOSSES, PartHealth, examine_parts
 from taskmq.worker import Worker, WorkerConfig
 from tests.unit.app_kit import new_url
@@ -36,7 +36,7 @@ async def test_shares_without_a_scheduler_are_a_part_that_works_partly(tmp_path:
         assert isinstance(store, Upgradable)
         await store.upgrade()
         before = await _parts(app)
-        lease = await store.dispatching.leases.acquire(slot_key(0), owner="one", seconds=60)
+        lease = await store.dispatching.leases.acquire(partition_key(0), owner="one", seconds=60)
         after = await _parts(app)
 
     assert isinstance(lease, int)

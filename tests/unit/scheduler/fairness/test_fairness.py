@@ -1,4 +1,4 @@
-"""Shares, windows and the division of slots, which are pure."""
+"""Shares, windows and the division of partitions, which are pure."""
 
 from collections import Counter
 
@@ -160,7 +160,7 @@ def test_picks_are_of_lanes_that_are_there_and_fill_the_room(
 # Windows
 
 
-def test_a_window_is_a_quarter_more_than_the_slots_or_fixed_where_none_is_known() -> None:
+def test_a_window_is_a_quarter_more_than_the_partitions_or_fixed_where_none_is_known() -> None:
     window = Window()
 
     assert window.size(None, now=0.0) == FLOOR
@@ -170,14 +170,14 @@ def test_a_window_is_a_quarter_more_than_the_slots_or_fixed_where_none_is_known(
     assert window.size(0, now=2.0) == 0
 
 
-def test_a_window_is_twice_the_slots_where_their_runs_are_short() -> None:
+def test_a_window_is_twice_the_partitions_where_their_runs_are_short() -> None:
     window = Window()
     now = 0.0
     for _ in range(100):
         now += 0.05
         window.ended(25, now=now)
 
-    # Of 100 slots each ends five in a second.
+    # Of 100 partitions each ends five in a second.
     assert window.size(100, now=now) == 200
 
 
@@ -220,29 +220,29 @@ def test_a_window_of_short_runs_is_filled_again_once_half_of_its_addition_has_en
     assert window.room(100, 0, now=now) == 200
 
 
-# Slots
+# Partitions
 
 
 @pytest.mark.simulation
 @settings(max_examples=40)
 @given(st.integers(1, 64), st.integers(1, 70))
-def test_schedulers_that_come_and_go_share_all_slots_evenly(slots: int, count: int) -> None:
-    holders: dict[int, str | None] = dict.fromkeys(range(slots))
+def test_schedulers_that_come_and_go_share_all_partitions_evenly(partitions: int, count: int) -> None:
+    holders: dict[int, str | None] = dict.fromkeys(range(partitions))
     wanting: str | None = None
     live = [f"s{number:02d}" for number in range(count)]
 
     def settle() -> None:
         nonlocal wanting
-        for _ in range(4 * slots + 4 * len(live)):
+        for _ in range(4 * partitions + 4 * len(live)):
             before = (dict(holders), wanting)
             for me in live:
                 division = divide(holders, me=me, wanting=wanting)
-                for slot in division.take:
-                    assert holders[slot] is None
-                    holders[slot] = me
-                for slot in division.give:
-                    assert holders[slot] == me
-                    holders[slot] = None
+                for partition in division.take:
+                    assert holders[partition] is None
+                    holders[partition] = me
+                for partition in division.give:
+                    assert holders[partition] == me
+                    holders[partition] = None
                 if division.wants:
                     wanting = wanting or me
                 elif wanting == me:
@@ -255,7 +255,7 @@ def test_schedulers_that_come_and_go_share_all_slots_evenly(slots: int, count: i
     _assert_even(holders, live)
     # Half of them die: their leases end, and so does the wish of one that is gone.
     live = live[: (len(live) + 1) // 2]
-    holders = {slot: holder if holder in live else None for slot, holder in holders.items()}
+    holders = {partition: holder if holder in live else None for partition, holder in holders.items()}
     wanting = wanting if wanting in live else None
     settle()
     _assert_even(holders, live)
@@ -272,7 +272,7 @@ def _assert_even(holders: dict[int, str | None], live: list[str]) -> None:
         assert max(counts[name] for name in live) - min(counts[name] for name in live) <= 1
 
 
-def test_one_scheduler_alone_takes_all_slots_at_once() -> None:
+def test_one_scheduler_alone_takes_all_partitions_at_once() -> None:
     division = divide(dict.fromkeys(range(8)), me="a", wanting=None)
 
     assert (division.take, division.give, division.wants) == (list(range(8)), [], False)

@@ -11,7 +11,7 @@ from sqlalchemy import text
 
 from taskmq.model.jobs.proofs import new_report_key
 
-revision = "0100"
+revision = "0101"
 down_revision = None
 branch_labels = None
 depends_on = None
@@ -34,7 +34,7 @@ create table taskmq.tenant (
   description text not null default ''
 );
 create table taskmq.queue (
-  id integer generated always as identity primary key, name text not null unique, slot smallint not null
+  id integer generated always as identity primary key, name text not null unique, partition smallint not null
 );
 create table taskmq.task (
   id integer generated always as identity primary key, name text not null unique
@@ -77,15 +77,15 @@ create table taskmq.ready (
 ) with ({_vacuumed()});
 create table taskmq.gated (
   id uuid primary key, due bigint not null, queue integer not null, tenant integer not null,
-  slot smallint not null, priority smallint not null, gate text collate "C" not null
+  partition smallint not null, priority smallint not null, gate text collate "C" not null
 ) with ({_vacuumed()});
-create index gated_order on taskmq.gated (slot, gate, priority desc, due, id);
+create index gated_order on taskmq.gated (partition, gate, priority desc, due, id);
 create index gated_tenant on taskmq.gated (tenant);
 create table taskmq.timer (
   shard smallint not null, due bigint not null, id uuid not null, primary key (shard, due, id)
 ) with ({_vacuumed(scale=0.01)});
 create table taskmq.dispatch_batch (
-  id bigint generated always as identity primary key, slot smallint not null, epoch bigint not null,
+  id bigint generated always as identity primary key, partition smallint not null, epoch bigint not null,
   at bigint not null, confirmed boolean not null default false, ids uuid[] not null, tokens bigint[] not null
 ) with ({_vacuumed(threshold=500)});
 create table taskmq.dependency (
@@ -279,7 +279,7 @@ alter table taskmq.dispatch_batch alter column ids set storage external, alter c
 -- Without fractions that would be rounded up: an instant is never ahead of the clock.
 create function taskmq.now_ms() returns bigint language sql stable parallel safe as
   $$ select floor(extract(epoch from statement_timestamp()) * 1000)::bigint $$;
-insert into taskmq.setting (name, value) values ('slots', '8')
+insert into taskmq.setting (name, value) values ('partitions', '8')
 """
 
 # A role that may insert could end the chain for ever with a seal at the last position that there can be.

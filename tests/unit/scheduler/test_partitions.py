@@ -1,4 +1,4 @@
-"""Which slots a scheduler holds, as it knows it."""
+"""Which partitions a scheduler holds, as it knows it."""
 
 import asyncio
 import logging
@@ -6,16 +6,16 @@ import re
 
 import pytest
 
-from taskmq.contracts.jobs import slot_key
-from taskmq.scheduler.slots import HeldLease, SlotLeases
+from taskmq.contracts.jobs import partition_key
+from taskmq.scheduler.partitions import HeldLease, PartitionLeases
 from tests.coroutines import run_by
 from tests.unit.scheduler.stage import Stage, play, until
 
 
 @run_by(play)
-async def test_the_late_end_of_a_slot_s_work_leaves_the_next_hold_of_it_alone(stage: Stage, /) -> None:
+async def test_the_late_end_of_a_partitions_work_leaves_the_next_hold_of_it_alone(stage: Stage, /) -> None:
     store, taken, lost = stage.store, list[HeldLease](), list[HeldLease]()
-    leases = SlotLeases(
+    leases = PartitionLeases(
         store.dispatching,
         address="memory://",
         me="scheduler",
@@ -46,12 +46,12 @@ async def test_the_late_end_of_a_slot_s_work_leaves_the_next_hold_of_it_alone(st
 async def test_leases_that_a_clock_ahead_has_left_behind_hold_nobody_up(stage: Stage, /) -> None:
     # Killed while the store's clock was two hours ahead: its leases outlive it by these.
     now = stage.clock.now_ms()
-    keys = [*map(slot_key, range(8)), "audit", "duties"]
+    keys = [*map(partition_key, range(8)), "audit", "duties"]
     for key in keys:
         stage.model.leases.acquire(key, owner="killed", seconds=7205, now=now)
 
     process = stage.start()
-    await until(lambda: len(process.scheduler.status().slots) == 8)
+    await until(lambda: len(process.scheduler.status().partitions) == 8)
 
     await stage.pass_by(65)
     holders = {key: stage.model.leases.find(key, now=stage.clock.now_ms()) for key in keys}
@@ -59,32 +59,34 @@ async def test_leases_that_a_clock_ahead_has_left_behind_hold_nobody_up(stage: S
 
 
 @run_by(play)
-async def test_a_slot_of_a_scheduler_that_lives_is_left_to_it(stage: Stage, /) -> None:
-    for slot in range(8):
-        stage.model.leases.acquire(slot_key(slot), owner="alive", seconds=60, now=stage.clock.now_ms())
+async def test_a_partition_of_a_scheduler_that_lives_is_left_to_it(stage: Stage, /) -> None:
+    for partition in range(8):
+        stage.model.leases.acquire(partition_key(partition), owner="alive", seconds=60, now=stage.clock.now_ms())
     process = stage.start()
 
     await stage.pass_by(30)
 
-    assert process.scheduler.status().slots == []
+    assert process.scheduler.status().partitions == []
 
 
-def test_the_slots_that_are_taken_or_given_at_a_time_are_logged_in_one_line(caplog: pytest.LogCaptureFixture) -> None:
+def test_the_partitions_that_are_taken_or_given_at_a_time_are_logged_in_one_line(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     def lines() -> list[str]:
-        return [record.getMessage() for record in caplog.records if "slots" in record.getMessage()]
+        return [record.getMessage() for record in caplog.records if "partitions" in record.getMessage()]
 
     async def test(stage: Stage) -> None:
         first = stage.start()
-        await until(lambda: len(first.scheduler.status().slots) == 8)
+        await until(lambda: len(first.scheduler.status().partitions) == 8)
         await stage.pass_by(3)
         (line,) = lines()
-        assert re.fullmatch(r"held from now on: slots 0 \(epoch \d+\)(, [1-7] \(epoch \d+\)){7}", line)
+        assert re.fullmatch(r"held from now on: partitions 0 \(epoch \d+\)(, [1-7] \(epoch \d+\)){7}", line)
 
         second = stage.start()
-        await until(lambda: len(second.scheduler.status().slots) == 4)
+        await until(lambda: len(second.scheduler.status().partitions) == 4)
         await stage.pass_by(3)
         _, given, *_ = lines()
-        assert given == "given back, since other schedulers have less than their share: slots 4, 5, 6, 7"
+        assert given == "given back, since other schedulers have less than their share: partitions 4, 5, 6, 7"
 
     with caplog.at_level(logging.INFO, "taskmq.scheduler"):
         play(test)

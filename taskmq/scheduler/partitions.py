@@ -1,4 +1,4 @@
-"""The slots that this scheduler holds, under leases of five seconds.
+"""The partitions that this scheduler holds, under leases of five seconds.
 
     look once a second -> divide (pure): take free ones, give back what others are short of
     LeaseKeeper        -> renew all that are held, three times a lease
@@ -6,7 +6,8 @@
 
 A store that went back is refused: people have to look at it first (`Watermark`).
 
-No slot is without a holder for longer than a lease while one scheduler lives, and one that is given back is free at
+No partition is without a holder for longer than a lease while one scheduler lives, and one that is given back is free
+at
 once: that is announced, so that others look.
 """
 
@@ -16,7 +17,7 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from taskmq.contracts.jobs import DispatchStore, slot_key
+from taskmq.contracts.jobs import DispatchStore, partition_key
 from taskmq.contracts.stores import Lease
 from taskmq.durable.lease_keeper import LeaseKeeper
 from taskmq.durable.lease_terms import acquire_in_term, is_beyond_term
@@ -25,43 +26,43 @@ from taskmq.durable.watermark import Watermark
 from taskmq.errors import StateUnavailable, StoreUnavailable, StoreWentBack
 from taskmq.scheduler.fairness import divide
 
-__all__ = ["LEASE", "HeldLease", "SlotLeases"]
+__all__ = ["LEASE", "HeldLease", "PartitionLeases"]
 
 _log = logging.getLogger("taskmq.scheduler")
 
 LEASE: Final = 5.0
 _LOOK: Final = 1.0
 _SHORTEST_LOOK: Final = 0.05
-_WANTED: Final = "slots:wanted"
+_WANTED: Final = "partitions:wanted"
 
 
 class HeldLease:
-    """The lease of a slot that this scheduler holds.
+    """The lease of a partition that this scheduler holds.
 
     Attributes:
         epoch: its token.
         until: to when it can be trusted, by the loop's clock.
     """
 
-    def __init__(self, slot: int, epoch: int, until: float) -> None:
-        self.slot = slot
+    def __init__(self, partition: int, epoch: int, until: float) -> None:
+        self.partition = partition
         self.epoch = epoch
         self.until = until
 
     def __repr__(self) -> str:
-        return f"<HeldLease slot={self.slot} epoch={self.epoch}>"
+        return f"<HeldLease partition={self.partition} epoch={self.epoch}>"
 
 
-class SlotLeases:
-    """Holds this scheduler's share of the slots: a `Service`.
+class PartitionLeases:
+    """Holds this scheduler's share of the partitions: a `Service`.
 
     Args:
         me: names this scheduler among the others.
-        taken: called with each slot that is held from now on.
+        taken: called with each partition that is held from now on.
         given: called with each that another scheduler is to have, before it is released: stops its work, and calls
             `release`.
         lost: called with each that another scheduler may hold already.
-        freed: called when slots were released, to announce them to others.
+        freed: called when partitions were released, to announce them to others.
         refused: called when the store went back: nothing is taken there any more.
     """
 
@@ -90,7 +91,7 @@ class SlotLeases:
         self._going: set[int] = set()
         self._wanting: int | None = None
         self._ending: asyncio.TimerHandle | None = None
-        self._keeper = LeaseKeeper("slots", seconds=LEASE, renew=self._renew)
+        self._keeper = LeaseKeeper("partitions", seconds=LEASE, renew=self._renew)
         self._waking = asyncio.Event()
         self._is_stopping = False
         self._has_trouble = False
@@ -98,7 +99,7 @@ class SlotLeases:
 
     @property
     def held(self) -> list[int]:
-        """The slots that are held."""
+        """The partitions that are held."""
         return sorted(self._held)
 
     @property
@@ -132,16 +133,16 @@ class SlotLeases:
             await pause(self._waking, wait)
 
     async def release(self, lease: HeldLease) -> None:
-        """Give a slot back, so that another scheduler has it at once. Nothing where it was lost."""
+        """Give a partition back, so that another scheduler has it at once. Nothing where it was lost."""
         # It may have been taken anew since: that hold is another one's to end.
-        if self._held.get(lease.slot) is not lease:
+        if self._held.get(lease.partition) is not lease:
             return
-        del self._held[lease.slot]
-        self._going.discard(lease.slot)
+        del self._held[lease.partition]
+        self._going.discard(lease.partition)
         try:
-            await self._store.leases.release(slot_key(lease.slot), token=lease.epoch)
+            await self._store.leases.release(partition_key(lease.partition), token=lease.epoch)
         except (StateUnavailable, StoreUnavailable) as error:
-            _log.warning("slot %d is free when its lease ends: %s", lease.slot, error)
+            _log.warning("partition %d is free when its lease ends: %s", lease.partition, error)
         self._freed()
 
     async def aclose(self) -> None:
@@ -157,10 +158,10 @@ class SlotLeases:
         """One look; seconds until the next one."""
         await self._mark.keep()
         leases: dict[int, Lease | None] = {}
-        for slot in range(self._store.slots):
-            if slot not in self._held:
-                lease = await self._store.leases.find(slot_key(slot))
-                leases[slot] = None if lease is not None and is_beyond_term(lease, LEASE) else lease
+        for partition in range(self._store.partitions):
+            if partition not in self._held:
+                lease = await self._store.leases.find(partition_key(partition))
+                leases[partition] = None if lease is not None and is_beyond_term(lease, LEASE) else lease
         wanted = await self._store.leases.find(_WANTED)
         if wanted is not None and is_beyond_term(wanted, LEASE):
             wanted = None
@@ -168,38 +169,46 @@ class SlotLeases:
             return 0.0
         # Of a holder with this name nothing is known here: its lease has to end first.
         holders: dict[int, str | None] = {
-            slot: None if lease is None else f"{lease.owner} (earlier)" if lease.owner == self._me else lease.owner
-            for slot, lease in leases.items()
+            partition: None
+            if lease is None
+            else f"{lease.owner} (earlier)"
+            if lease.owner == self._me
+            else lease.owner
+            for partition, lease in leases.items()
         }
         holders.update(dict.fromkeys(self._held, self._me))
         division = divide(holders, me=self._me, wanting=None if wanted is None else wanted.owner)
         await self._take(division.take)
         # Those that are on their way already are among them.
-        going = [slot for slot in division.give if slot in self._held and slot not in self._going]
+        going = [partition for partition in division.give if partition in self._held and partition not in self._going]
         if going:
-            _log.info("given back, since other schedulers have less than their share: slots %s", str(going)[1:-1])
-        for slot in going:
-            self._going.add(slot)
-            self._given(self._held[slot])
+            _log.info(
+                "given back, since other schedulers have less than their share: partitions %s", str(going)[1:-1]
+            )
+        for partition in going:
+            self._going.add(partition)
+            self._given(self._held[partition])
         await (self._want() if division.wants else self._want_no_more())
         left = [lease.left for lease in leases.values() if lease is not None]
         return max(min([_LOOK, *left]), _SHORTEST_LOOK)
 
-    async def _take(self, slots: Sequence[int]) -> None:
+    async def _take(self, partitions: Sequence[int]) -> None:
         taken: list[str] = []
         try:
-            for slot in slots:
+            for partition in partitions:
                 until = asyncio.get_running_loop().time() + LEASE
-                epoch = await acquire_in_term(self._store.leases, slot_key(slot), owner=self._me, seconds=LEASE)
+                epoch = await acquire_in_term(
+                    self._store.leases, partition_key(partition), owner=self._me, seconds=LEASE
+                )
                 if not isinstance(epoch, Lease):
-                    lease = self._held[slot] = HeldLease(slot, epoch, until)
-                    taken.append(f"{slot} (epoch {epoch})")
+                    lease = self._held[partition] = HeldLease(partition, epoch, until)
+                    taken.append(f"{partition} (epoch {epoch})")
                     self._keeper.watch()
                     self._watch_ends()
                     self._taken(lease)
         finally:
             if taken:
-                _log.info("held from now on: slots %s", ", ".join(taken))
+                _log.info("held from now on: partitions %s", ", ".join(taken))
 
     async def _want(self) -> None:
         """Say that there is less than a share here. One scheduler at a time can."""
@@ -221,7 +230,9 @@ class SlotLeases:
         for lease in list(self._held.values()):
             until = asyncio.get_running_loop().time() + LEASE
             try:
-                is_held = await self._store.leases.renew(slot_key(lease.slot), token=lease.epoch, seconds=LEASE)
+                is_held = await self._store.leases.renew(
+                    partition_key(lease.partition), token=lease.epoch, seconds=LEASE
+                )
             except StoreUnavailable as error:
                 raise StateUnavailable(str(error)) from error
             if is_held:
@@ -249,10 +260,12 @@ class SlotLeases:
             self._ending = asyncio.get_running_loop().call_at(end, self._drop_expired)
 
     def _lose(self, lease: HeldLease) -> None:
-        if self._held.get(lease.slot) is lease:
-            del self._held[lease.slot]
-            self._going.discard(lease.slot)
-            _log.warning("slot %d is lost: its lease was not renewed in time; its work stops here", lease.slot)
+        if self._held.get(lease.partition) is lease:
+            del self._held[lease.partition]
+            self._going.discard(lease.partition)
+            _log.warning(
+                "partition %d is lost: its lease was not renewed in time; its work stops here", lease.partition
+            )
             self._lost(lease)
             self._waking.set()
 

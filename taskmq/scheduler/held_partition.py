@@ -1,4 +1,4 @@
-"""The work of one slot, for as long as this scheduler holds it.
+"""The work of one partition, for as long as this scheduler holds it.
 
     take over what an earlier holder has left, then all at once:
       ledger       what is in flight; tells the store which batches are confirmed and which are gone
@@ -9,8 +9,8 @@
       watch        cancels that are repeated, jobs that are lost
       preemption   runs that give way, where a pool is owed its share
 
-A slot that is given back ends in order: nothing new is dispatched, what is with the publisher is confirmed, reports
-in hand are applied, and the store knows of it. One that is lost just stops.
+A partition that is given back ends in order: nothing new is dispatched, what is with the publisher is confirmed,
+reports in hand are applied, and the store knows of it. One that is lost just stops.
 """
 
 import asyncio
@@ -32,16 +32,16 @@ from taskmq.scheduler.gates import GatePassage, Gates, TaskDemands
 from taskmq.scheduler.ledger import Ledger
 from taskmq.scheduler.lost_jobs import InFlightWatch
 from taskmq.scheduler.nodes import Placer
+from taskmq.scheduler.partitions import HeldLease
 from taskmq.scheduler.preemption import PreemptionWatch, gives_way
 from taskmq.scheduler.proofs import InvitationProofs
 from taskmq.scheduler.publish import InvitationPublisher
 from taskmq.scheduler.reports import AcceptedResults, ParkedReports, ReportConsumer
 from taskmq.scheduler.signals import LiveWorkers
-from taskmq.scheduler.slots import HeldLease
 from taskmq.scheduler.status import SchedulerCounts
 from taskmq.scheduler.timers import Timers
 
-__all__ = ["HeldSlot"]
+__all__ = ["HeldPartition"]
 
 _log = logging.getLogger("taskmq.scheduler")
 
@@ -51,13 +51,13 @@ _LONGEST_PAUSE: Final = 5.0
 _GRACE: Final = 6.0
 
 
-class HeldSlot:
-    """One slot at work.
+class HeldPartition:
+    """One partition at work.
 
     Args:
-        clock, pace, proofs: of all slots of this process.
+        clock, pace, proofs: of all partitions of this process.
         is_paused: whether operators have paused a queue whose jobs are placed on nodes.
-        fired: called with lanes, of whichever slot, that have got jobs which are ready.
+        fired: called with lanes, of whichever partition, that have got jobs which are ready.
         again: called with a job, its queue, and the seconds after which it is to run again; 0: it is ready.
         upstream_ended: called when jobs have ended that others wait for.
     """
@@ -84,7 +84,7 @@ class HeldSlot:
         self._now_ms = store.now_ms
         self.lease = lease
         self._counts = counts
-        reports = reports_queue(app.name, lease.slot)
+        reports = reports_queue(app.name, lease.partition)
         self.ledger = Ledger(
             store.dispatching, left=self._left, gives_way=lambda job: gives_way(job, app.tasks.by_name)
         )
@@ -155,7 +155,7 @@ class HeldSlot:
             store,
             self.ledger,
             placer,
-            slot=lease.slot,
+            partition=lease.partition,
             slots_of=workers.slots_of,
             described=self.dispatcher.described,
             is_placed=self._is_placed,
@@ -167,7 +167,7 @@ class HeldSlot:
         self._gives_up = asyncio.Event()
 
     def __repr__(self) -> str:
-        return f"<HeldSlot {self.lease.slot} epoch={self.lease.epoch}>"
+        return f"<HeldPartition {self.lease.partition} epoch={self.lease.epoch}>"
 
     def stop(self) -> None:
         """Have `run` return once what is under way has ended, also where it drains."""
@@ -181,7 +181,7 @@ class HeldSlot:
         self._is_stopping.set()
 
     def lose(self) -> None:
-        """Another scheduler may hold the slot: have `run` return at once."""
+        """Another scheduler may hold the partition: have `run` return at once."""
         self._is_lost = True
         self.dispatcher.abandon()
         for service in (self.timers, self._schedules, self._watch, self._preemption, self._reports, self.ledger):
@@ -194,33 +194,35 @@ class HeldSlot:
         if batches is None:
             return
         async with ServiceGroup() as group:
-            await group.start(self.ledger, f"tells the store of batches of slot {self.lease.slot}", grace=_GRACE)
-            await group.start(self._reports, f"reads reports of slot {self.lease.slot}", grace=_GRACE)
-            await group.start(self._watch, f"watches jobs in flight of slot {self.lease.slot}")
-            await group.start(self._preemption, f"asks runs of slot {self.lease.slot} to give way")
-            await group.start(self.timers, f"fires timers of slot {self.lease.slot}", grace=_GRACE)
-            await group.start(self._schedules, f"fires schedules of slot {self.lease.slot}", grace=_GRACE)
-            await group.start(self.dispatcher, f"dispatches slot {self.lease.slot}", grace=_GRACE)
+            await group.start(
+                self.ledger, f"tells the store of batches of partition {self.lease.partition}", grace=_GRACE
+            )
+            await group.start(self._reports, f"reads reports of partition {self.lease.partition}", grace=_GRACE)
+            await group.start(self._watch, f"watches jobs in flight of partition {self.lease.partition}")
+            await group.start(self._preemption, f"asks runs of partition {self.lease.partition} to give way")
+            await group.start(self.timers, f"fires timers of partition {self.lease.partition}", grace=_GRACE)
+            await group.start(self._schedules, f"fires schedules of partition {self.lease.partition}", grace=_GRACE)
+            await group.start(self.dispatcher, f"dispatches partition {self.lease.partition}", grace=_GRACE)
             await self._is_stopping.wait()
             if self._drains:
-                _log.info("slot %d: waiting for the reports of %d jobs", self.lease.slot, len(self.ledger))
+                _log.info("partition %d: waiting for the reports of %d jobs", self.lease.partition, len(self.ledger))
                 await unless_set(self._gives_up, self.ledger.wait_until_drained())
             if self._is_lost:
                 # A store that does not answer would hold up each of them, and the reports in hand.
                 group.hurry()
 
     async def _take_over(self) -> list[DispatchBatch] | None:
-        """What an earlier holder has left is in flight here; None where the slot is to be given back."""
+        """What an earlier holder has left is in flight here; None where the partition is to be given back."""
         backoff = Backoff(_PAUSE, _LONGEST_PAUSE)
         while not self._is_stopping.is_set():
             try:
                 running = await self._running()
-                left = await self._store.take_over(self.lease.slot, self.lease.epoch)
+                left = await self._store.take_over(self.lease.partition, self.lease.epoch)
             except StoreUnavailable as error:
                 if not backoff.failures:
-                    _log.warning("slot %d is not taken over for now: %s", self.lease.slot, error)
+                    _log.warning("partition %d is not taken over for now: %s", self.lease.partition, error)
                 if not error.is_certain:
-                    # What was answered is not given a second time: the slot is given back, and taken anew.
+                    # What was answered is not given a second time: the partition is given back, and taken anew.
                     return None
                 await pause(self._is_stopping, backoff.next())
                 continue
@@ -236,7 +238,7 @@ class HeldSlot:
     async def _running(self) -> dict[str, float]:
         """For how long jobs have run that an earlier holder has dispatched, in seconds."""
         now = await self._now_ms()
-        records = await self._store.in_flight(self.lease.slot, dispatched_before=now)
+        records = await self._store.in_flight(self.lease.partition, dispatched_before=now)
         return {
             record.id: max(now - record.started, 0) / 1000
             for record in records
@@ -257,7 +259,8 @@ class HeldSlot:
     async def _go_on_with(self, batches: Sequence[DispatchBatch]) -> None:
         """Publish again what was not confirmed and is not known to run.
 
-        That is the last step: where an earlier one fails, nothing is being published for a slot that is given back.
+        That is the last step: where an earlier one fails, nothing is being published for a partition that is given
+        back.
         """
         for batch in batches:
             if batch.confirmed:
@@ -266,7 +269,9 @@ class HeldSlot:
         waiting = [job for batch in rest for job in batch.jobs if self.ledger.waits(job.id, job.token)]
         if waiting:
             count = len(waiting)
-            _log.warning("slot %d: %d jobs were not confirmed; publishing them again", self.lease.slot, count)
+            _log.warning(
+                "partition %d: %d jobs were not confirmed; publishing them again", self.lease.partition, count
+            )
         once = [job for job in waiting if self._runs_once(job.task)]
         if not await self.publisher.fail(once, reason=_UNKNOWN_RUN) or self._is_lost:
             return
