@@ -1,7 +1,7 @@
 """`TaskMQ`: the registry of tasks and schedules, and the way from them to a broker and a state.
 
-It is put together from a `TaskRegistry`, the `Sessions` with broker and state, a `Producer` that sends, and
-`Jobs`, which submits to the store and knows what became of what was submitted or sent.
+It is put together from `Tasks`, the `Sessions` with broker and state, a `Producer` that sends, and `Jobs`, which
+submits to the store and knows what became of what was submitted or sent. The class of `app.x` is in a module `x`.
 """
 
 import functools
@@ -36,14 +36,14 @@ from taskmq.schedules.decorators import CronOptions, EveryOptions, divided
 from taskmq.schedules.triggers import Trigger
 from taskmq.stored_jobs import Definitions, Jobs, Pools
 from taskmq.tasks.definition import TaskDecorator, define
-from taskmq.tasks.registry import TaskRegistry
 from taskmq.tasks.task import AsyncTask, SyncTask, Task
+from taskmq.tasks.tasks import Tasks
 
 if TYPE_CHECKING:
     from taskmq.events.stream import EventStream
     from taskmq.reactions import Expression, Reactions
-    from taskmq.workflow.catalogue import Workflows
     from taskmq.workflow.handle import Flow
+    from taskmq.workflow.workflows import Workflows
 
 __all__ = ["ScheduleEntry", "TaskMQ"]
 
@@ -126,7 +126,7 @@ class TaskMQ(CeleryHints):
             clock=clock,
         )
         described = Queues(queues)
-        self.tasks: TaskRegistry = TaskRegistry(described, default_queue=default_queue, include=include)
+        self.tasks: Tasks = Tasks(described, default_queue=default_queue, include=include)
         self.jobs: Jobs = Jobs(self.sessions, tasks=self.tasks, result_ttl=result_ttl)
         self.definitions: Definitions = self.jobs.definitions
         self.pools: Pools = Pools(lambda: self.jobs.sessions)
@@ -231,7 +231,7 @@ class TaskMQ(CeleryHints):
     @functools.cached_property
     def workflows(self) -> "Workflows":
         """The workflows that the state knows, to be listed."""
-        from taskmq.workflow.catalogue import Workflows
+        from taskmq.workflow.workflows import Workflows
 
         return Workflows(self._services)
 

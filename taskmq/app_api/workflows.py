@@ -10,9 +10,9 @@ from taskmq.app_api.views import instant_text, rendered
 from taskmq.errors import FlowNotFound, NotPermitted, RequestRefused
 from taskmq.model.keys import split_tenant_key, tenant_key
 from taskmq.operations.workflows import WorkflowReport, cancel_workflow, redrive_workflow, report_workflow
-from taskmq.workflow.catalogue import WorkflowLine
 from taskmq.workflow.handle import FlowStep
 from taskmq.workflow.service import Redriven
+from taskmq.workflow.workflows import WorkflowLine
 
 __all__ = ["AppWorkflows"]
 

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     )
     from taskmq.reactions.model.events import FileArrived, JobEnded, MessageArrived, ReactionEvent, TimeCame
     from taskmq.reactions.pending_store import change_pending, read_pending
-    from taskmq.reactions.registry import Reaction, Reactions, ReactionStatus
+    from taskmq.reactions.reactions import Reaction, Reactions, ReactionStatus
 
 __all__ = [
     "AllOf",
@@ -85,7 +85,7 @@ _HOMES = {
     "deliver": ("Cause", "ReactionDelivery", "Refused"),
     "model.events": ("FileArrived", "JobEnded", "MessageArrived", "ReactionEvent", "TimeCame"),
     "pending_store": ("change_pending", "read_pending"),
-    "registry": ("Reaction", "ReactionStatus", "Reactions"),
+    "reactions": ("Reaction", "ReactionStatus", "Reactions"),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 

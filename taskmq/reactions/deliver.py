@@ -13,7 +13,7 @@ from taskmq.model.keys import reaction_job_id, reaction_record_key
 from taskmq.reactions.model.events import MessageArrived, ReactionEvent
 from taskmq.reactions.model.pending import MOST_FIRINGS, RecordedEvent, note
 from taskmq.reactions.pending_store import change_pending
-from taskmq.reactions.registry import Reaction
+from taskmq.reactions.reactions import Reaction
 from taskmq.run.context import current_context
 from taskmq.stored_jobs.new_jobs import under_derived_id
 

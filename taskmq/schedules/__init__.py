@@ -6,9 +6,9 @@
 `taskmq.beat` emits them.
 """
 
-from taskmq.schedules.catalogue import Schedules
 from taskmq.schedules.definition import ScheduleEntry, rule_of
 from taskmq.schedules.policy import ScheduleOptions, SchedulePolicy, read_policy
+from taskmq.schedules.schedules import Schedules
 from taskmq.schedules.status import Backfill, ListedSchedule, Occurrence, SchedulePage, ScheduleStatus
 
 __all__ = [

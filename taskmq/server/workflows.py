@@ -12,9 +12,9 @@ from taskmq.server.history.inputs import Since, Until
 from taskmq.server.inputs import ApiGiven, Cursor, Limit
 from taskmq.server.problems import Problem
 from taskmq.server.settings import API
-from taskmq.workflow.catalogue import read_states
 from taskmq.workflow.handle import FlowStateName
 from taskmq.workflow.service import Redriven
+from taskmq.workflow.workflows import read_states
 
 __all__ = ["WORKFLOW_HANDLERS"]
 

@@ -21,8 +21,8 @@ from taskmq.stored_jobs.dependencies import upstream_again
 from taskmq.stored_jobs.job_queries import JobQueries
 from taskmq.stored_jobs.new_jobs import cloned, mode_of, name_of
 from taskmq.stored_jobs.stored import NOTHING, By, Change, JobRef, id_of, instant_ms, of_tenant
-from taskmq.tasks.registry import TaskRegistry
 from taskmq.tasks.task import Task
+from taskmq.tasks.tasks import Tasks
 
 __all__ = ["JobChanges"]
 
@@ -36,7 +36,7 @@ class JobChanges(JobQueries):
         tasks: of the app.
     """
 
-    def __init__(self, sessions: Sessions, *, tasks: TaskRegistry, result_ttl: Duration) -> None:
+    def __init__(self, sessions: Sessions, *, tasks: Tasks, result_ttl: Duration) -> None:
         super().__init__(sessions, plan_of=tasks.plan_of, result_ttl=result_ttl)
         self._tasks = tasks
 

@@ -28,8 +28,8 @@ from taskmq.options.task_options import CallPlan
 from taskmq.stored_jobs.task_catalogue import RegisteredSignature, TaskCatalogue, catalogue_of
 from taskmq.tasks.envelope import envelope_of
 from taskmq.tasks.job_options import JOB_ONLY, JobOptions, JobPlan, plan_job, submission_of
-from taskmq.tasks.registry import TaskRegistry
 from taskmq.tasks.task import Arguments, Call, Task
+from taskmq.tasks.tasks import Tasks
 
 __all__ = ["NamedCall", "NamedCalls"]
 
@@ -166,7 +166,7 @@ class NamedCalls:
         tasks: of the app.
     """
 
-    def __init__(self, jobs: JobService, tasks: TaskRegistry, catalogue: TaskCatalogue) -> None:
+    def __init__(self, jobs: JobService, tasks: Tasks, catalogue: TaskCatalogue) -> None:
         self._jobs = jobs
         self._tasks = tasks
         self._catalogue = catalogue

@@ -5,13 +5,13 @@ from typing import Any
 from taskmq.errors import InvalidOption
 from taskmq.model.jobs.call_schemas import registration_of
 from taskmq.model.jobs.registrations import TaskFacts, TaskRegistration
-from taskmq.tasks.registry import TaskRegistry
 from taskmq.tasks.task import Task
+from taskmq.tasks.tasks import Tasks
 
 __all__ = ["registration_of_task", "registrations_of"]
 
 
-def registrations_of(tasks: TaskRegistry) -> list[TaskRegistration]:
+def registrations_of(tasks: Tasks) -> list[TaskRegistration]:
     """Describe the tasks, by name; leaves out a task whose annotations cannot be resolved."""
     found: list[TaskRegistration] = []
     for name in sorted(tasks):

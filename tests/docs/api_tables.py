@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from taskmq.model.jobs.filters import JobFilter
-from taskmq.schedules.catalogue import Schedules
+from taskmq.schedules.schedules import Schedules
 from taskmq.stored_jobs import Jobs
 
 __all__ = ["API_TABLES"]

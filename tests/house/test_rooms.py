@@ -4,6 +4,7 @@ from collections import Counter
 
 import pytest
 
+from taskmq import TaskMQ
 from tests.house.tree import ROOT, modules
 
 _LONGEST_MODULE = 600
@@ -102,6 +103,15 @@ def test_a_module_is_named_by_a_noun() -> None:
     }
 
     assert gerunds == set()
+
+
+def test_what_hangs_at_an_app_is_found_in_a_module_of_that_name() -> None:
+    app = TaskMQ("memory://places")
+    names = [name for name in (*vars(app), "reactions", "workflows") if name != "name" and not name.startswith("_")]
+    found = {name: type(getattr(app, name)).__module__.rpartition(".")[2] for name in names}
+
+    assert {"jobs", "tasks"} < found.keys()
+    assert found == {name: name for name in names}
 
 
 @pytest.mark.parametrize("folder", ["brokers", "contrib"])

@@ -13,7 +13,7 @@ from taskmq.cli.output import note, print_rows, printable, write_line
 from taskmq.cli.server_link import Api, ask, first_items, show_record, show_rows, text_of_instant
 from taskmq.errors import RequestRefused
 from taskmq.operations.workflow_graph import GraphFormat, GraphStep, graph_text
-from taskmq.workflow.catalogue import read_states
+from taskmq.workflow.workflows import read_states
 
 if TYPE_CHECKING:
     from taskmq.api.workers import WorkflowLineView, WorkflowView

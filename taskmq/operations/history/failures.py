@@ -22,7 +22,7 @@ from taskmq.model.topology import PARKING, logical_queue
 from taskmq.model.units import to_datetime
 from taskmq.operations.dead_letters import DeadLetter, queues_with_letters, visit
 from taskmq.operations.tenant_jobs import TenantJobs
-from taskmq.workflow.catalogue import WorkflowLine
+from taskmq.workflow.workflows import WorkflowLine
 
 __all__ = [
     "LANES",

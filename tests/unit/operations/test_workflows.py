@@ -9,7 +9,7 @@ import pytest
 
 from taskmq import InvalidOption, TaskMQ, chain
 from taskmq.testing import FakeClock
-from taskmq.workflow.catalogue import WorkflowFilter, WorkflowLine, Workflows, read_states
+from taskmq.workflow.workflows import WorkflowFilter, WorkflowLine, Workflows, read_states
 from tests.unit.app_kit import new_url
 
 

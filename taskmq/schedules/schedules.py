@@ -38,8 +38,8 @@ from taskmq.schedules.status import (
 )
 from taskmq.schedules.target import KEEP_SECONDS, graph_for, read_target, tasks_of
 from taskmq.schedules.triggers import Trigger
-from taskmq.tasks.registry import TaskRegistry
 from taskmq.tasks.task import Task
+from taskmq.tasks.tasks import Tasks
 
 if TYPE_CHECKING:
     from taskmq.workflow.parts import Workflow
@@ -66,7 +66,7 @@ class Schedules(Mapping[str, ScheduleEntry]):
     - `UnsupportedFeature`: the app has neither a store nor a state.
     """
 
-    def __init__(self, app_name: str, tasks: TaskRegistry, producer: Producer) -> None:
+    def __init__(self, app_name: str, tasks: Tasks, producer: Producer) -> None:
         self._app_name = app_name
         self._tasks = tasks
         self._producer = producer

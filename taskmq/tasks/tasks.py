@@ -1,4 +1,4 @@
-"""The tasks of an app, by name."""
+"""`app.tasks`: the tasks of an app, by name."""
 
 import importlib
 from collections.abc import Iterable, Iterator, Mapping
@@ -14,10 +14,10 @@ from taskmq.model.topology import DEFAULT_QUEUE, WorkQueue, check_queue_name
 from taskmq.options.task_options import TaskPlan
 from taskmq.tasks.task import Task
 
-__all__ = ["TaskRegistry"]
+__all__ = ["Tasks"]
 
 
-class TaskRegistry(Mapping[str, Task[..., Any]]):
+class Tasks(Mapping[str, Task[..., Any]]):
     """All tasks by name, with those of included modules, which the first access imports.
 
     Args:
@@ -69,7 +69,7 @@ class TaskRegistry(Mapping[str, Task[..., Any]]):
         """Have tasks that are registered from now on use these."""
         self._services = services
 
-    def with_tasks(self, tasks: Mapping[str, Task[..., Any]]) -> "TaskRegistry":
+    def with_tasks(self, tasks: Mapping[str, Task[..., Any]]) -> "Tasks":
         """The same registry with other tasks, which stay what they are bound to: for tests."""
         twin = copy(self)
         twin._include, twin._tasks = [], dict(tasks)  # noqa: SLF001 - one of us

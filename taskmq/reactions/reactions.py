@@ -28,8 +28,8 @@ from taskmq.reactions.model.events import FileArrived, JobEnded, MessageArrived,
 from taskmq.reactions.model.pending import ReactionPlan
 from taskmq.reactions.pending_store import read_pending
 from taskmq.schedules.triggers import for_schedule
-from taskmq.tasks.registry import TaskRegistry
 from taskmq.tasks.task import Task
+from taskmq.tasks.tasks import Tasks
 
 __all__ = ["Reaction", "ReactionStatus", "Reactions"]
 
@@ -90,7 +90,7 @@ class ReactionStatus(msgspec.Struct, frozen=True, kw_only=True):
 class Reactions(Mapping[str, Reaction]):
     """The reactions that an app's code defines, by name."""
 
-    def __init__(self, app_name: str, tasks: TaskRegistry, producer: Producer) -> None:
+    def __init__(self, app_name: str, tasks: Tasks, producer: Producer) -> None:
         self._app_name = app_name
         self._tasks = tasks
         self._producer = producer

@@ -25,8 +25,8 @@ from taskmq.stored_jobs.stored import StoredJobs
 from taskmq.stored_jobs.task_catalogue import TaskCatalogue
 from taskmq.tasks.call_shapes import CallOfNone, CallOfOne, CallOfThree, CallOfTwo
 from taskmq.tasks.job_options import DependsOn, SubmitOptions
-from taskmq.tasks.registry import TaskRegistry
 from taskmq.tasks.task import Arguments, Call
+from taskmq.tasks.tasks import Tasks
 
 __all__ = ["Jobs"]
 
@@ -70,7 +70,7 @@ class Jobs(JobChanges):
         definitions: `app.definitions`.
     """
 
-    def __init__(self, sessions: Sessions, *, tasks: TaskRegistry, result_ttl: Duration = "1d") -> None:
+    def __init__(self, sessions: Sessions, *, tasks: Tasks, result_ttl: Duration = "1d") -> None:
         super().__init__(sessions, tasks=tasks, result_ttl=result_ttl)
         self.catalogue: TaskCatalogue = TaskCatalogue(lambda: self.sessions)
         self._names = NamedCalls(self, tasks, self.catalogue)
