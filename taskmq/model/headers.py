@@ -16,6 +16,7 @@ __all__ = [
     "ORIGIN",
     "OUTAGES",
     "OWN",
+    "OWNER",
     "PRIORITY",
     "QUEUE",
     "QUEUE_ABOUT",
@@ -104,6 +105,9 @@ ETA: Final = f"{OWN}eta"
 TENANT: Final = f"{OWN}tenant"
 """The tenant of a job, for people in the console."""
 
+OWNER: Final = f"{OWN}owner"
+"""The owner of a stored job, for people in the console."""
+
 JOB_PRIORITY: Final = f"{OWN}job-priority"
 """The priority that the job was sent with, 0 to 9, for people in the console."""
 
@@ -120,16 +124,19 @@ class Labels(dict[str, str | int]):
     """Headers that are the same on many messages; never changed."""
 
 
-def labels_of(tenant: str | None, priority: int | None) -> Labels:
-    """Return the headers by which people in the console tell jobs apart; none of most jobs.
+def labels_of(tenant: str | None, priority: int | None, owner: str = "") -> Labels:
+    """Return the headers by which people in the console tell jobs apart. Most jobs have none.
 
     Args:
         tenant: of the job; a longer one than taskmq takes is cut, and "" is none.
         priority: of the job; the middle one, and one that taskmq does not take, are left out.
+        owner: of the job; a long one is cut, and "" is none.
     """
     labels = Labels()
     if tenant:
         labels[TENANT] = tenant[:_LONGEST]
     if priority is not None and priority != MIDDLE_PRIORITY and 0 <= priority <= 9:
         labels[JOB_PRIORITY] = priority
+    if owner:
+        labels[OWNER] = owner[:_LONGEST]
     return labels

@@ -290,7 +290,7 @@ class InvitationPublisher:
             job_id=public_name(job),
             task=job.task,
             enqueued=submitted_at(job.id),
-            headers=labels_of(job.tenant, job.priority),
+            headers=labels_of(job.tenant, job.priority, job.owner),
         )
 
     def _pause_queue(self, queue: str, reason: SendError) -> None:

@@ -21,6 +21,7 @@ __all__ = [
     "escaped_error",
     "forms_of",
     "is_job_id",
+    "owner_in",
     "reason",
     "shard_of",
 ]
@@ -34,6 +35,13 @@ _DIGEST_BYTES: Final = 16
 _JOB_ID: Final = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 _encoder: Final = msgspec.json.Encoder(order="deterministic")
 _decoder: Final = msgspec.json.Decoder(JobDetail)
+
+
+class _Owner(msgspec.Struct):
+    owner: str = ""
+
+
+_owner_decoder: Final = msgspec.json.Decoder(_Owner)
 
 
 def is_job_id(text: str) -> bool:
@@ -75,6 +83,11 @@ def encode_detail(detail: JobDetail) -> str:
 
 def decode_detail(text: str | None) -> JobDetail | None:
     return None if text is None else _decoder.decode(text)
+
+
+def owner_in(text: str | None) -> str:
+    """Return the owner in a job's detail without decoding the rest of it; "" for none."""
+    return "" if text is None else _owner_decoder.decode(text).owner
 
 
 def can_be_kept(*texts: str) -> bool:

@@ -24,7 +24,7 @@ from taskmq.model.jobs.quotas import (
 )
 from taskmq.model.nodes import Placement, together
 from taskmq_sql.jobs.partitions import DAY
-from taskmq_sql.jobs.values import decode_detail
+from taskmq_sql.jobs.values import owner_in
 from taskmq_sql.postgres.connections import Connection, Row
 from taskmq_sql.postgres.database import Database
 from taskmq_sql.postgres.statements import FIRST, PLACE, WAITING
@@ -140,7 +140,7 @@ async def dispatch_within(
         depths,
         *([part] * len(lanes) for part in FIRST),
     )
-    found = [(row, names[row["tenant"]], _owner_in(row["detail"])) for row in waiting]
+    found = [(row, names[row["tenant"]], owner_in(row["detail"])) for row in waiting]
     now = int(await connection.fetchval("select taskmq.now_ms()"))
     book = await _book(connection, quotas, running, {(tenant, owner) for _, tenant, owner in found}, now=now)
     left = {place: pick.count for place, pick in enumerate(picks, 1)}
@@ -166,7 +166,7 @@ async def admit_placements(
     """
     owners = dict.fromkeys(placements, "")
     for row in await connection.fetch(_DETAILS, [job for job, each in placements.items() if each.tenant in tenants]):
-        owners[str(row["id"])] = _owner_in(row["detail"])
+        owners[str(row["id"])] = owner_in(row["detail"])
     running = await _running(connection, tenants)
     now = int(await connection.fetchval("select taskmq.now_ms()"))
     limited = {(each.tenant, owners[job]) for job, each in placements.items() if each.tenant in tenants}
@@ -187,7 +187,7 @@ async def _running(connection: Connection, tenants: Mapping[str, int]) -> Counte
     await connection.fetch(_LOCK, sorted(map(run_name, tenants)))
     names = {number: tenant for tenant, number in tenants.items()}
     found = {
-        str(row["id"]): (names[row["tenant"]], _owner_in(row["detail"]))
+        str(row["id"]): (names[row["tenant"]], owner_in(row["detail"]))
         for row in await connection.fetch(_UNDER_WAY, sorted(names))
     }
     return Counter(found.values())
@@ -319,11 +319,6 @@ async def _queued(
     most = [max(each.queued or 0 for each in quotas.of(tenant)) for tenant in limited]
     rows = await connection.fetch(_QUEUED, limited, [tenants[tenant] for tenant in limited], most)
     return {row["name"]: row["waiting"] for row in rows}
-
-
-def _owner_in(text: str | None) -> str:
-    detail = decode_detail(text)
-    return "" if detail is None else detail.owner
 
 
 def _owner(job: NewJob) -> str:

@@ -8,7 +8,7 @@ from taskmq.errors import StoreUnavailable
 from taskmq.model.envelope import submitted_at
 from taskmq.model.outcome import ErrorRecord
 from taskmq_sql.jobs.codes import EVENT_KINDS, STATES
-from taskmq_sql.jobs.values import decode_detail
+from taskmq_sql.jobs.values import decode_detail, owner_in
 from taskmq_sql.postgres.connections import Connections, Row
 from taskmq_sql.postgres.names import Kind, Names
 
@@ -79,6 +79,7 @@ async def _dispatched_jobs(
             node=nodes.get(str(row["id"]), ""),
             due=row["due"] if row["first_started"] is None else None,
             outages=row["outages"] or 0,
+            owner=owner_in(row["detail"]),
         )
         for row in rows
     ]

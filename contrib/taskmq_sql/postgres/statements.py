@@ -261,7 +261,7 @@ n as (insert into taskmq.event (id, at, number, version, kind, state, actor, not
 o as (insert into taskmq.dispatch_batch (partition, epoch, at, ids, tokens)
       select {partition}, {epoch}, taskmq.now_ms(), array_agg(id), array_agg(token) from u having count(*) > 0
       returning id)
-select u.*, o.id as batch from u, o"""
+select u.*, (select detail from taskmq.job_detail d where d.id = u.id) as detail, o.id as batch from u, o"""
 
 
 DISPATCH: Final = _dispatch(
@@ -375,7 +375,8 @@ with {_FENCE.format(key="$1", epoch="$2")},
 b as (update taskmq.dispatch_batch set epoch = $2 where partition = $3 and epoch < $2 and exists (select from fence)
       returning id, confirmed, ids, tokens)
 select b.id as batch, b.confirmed, j.id, j.key, j.tenant, j.task, j.queue, j.priority, j.attempt, j.token, j.due,
-       j.expires, j.first_started, j.outages, j.body
+       j.expires, j.first_started, j.outages, j.body,
+       (select detail from taskmq.job_detail d where d.id = j.id) as detail
 from b cross join lateral unnest(b.ids, b.tokens) as i(id, token) left join lateral
   (select * from taskmq.job where id = i.id and token = i.token and state in (2, 3) offset 0) j on true"""
 

@@ -7,7 +7,7 @@ from typing import Any, Final
 from taskmq.contracts.jobs import DispatchBatch, Pick
 from taskmq.model.jobs.quotas import Quotas, RunBook, looked_at, run_name
 from taskmq.model.nodes import Placement, together
-from taskmq_sql.jobs.values import decode_detail
+from taskmq_sql.jobs.values import owner_in
 from taskmq_sql.sqlite.file.connection import Transaction
 from taskmq_sql.sqlite.file.sets import select_each
 from taskmq_sql.sqlite.jobs.dispatches import hand_out, holds, under_way
@@ -37,7 +37,7 @@ def dispatch_within(
         key = (names.find(connection, lane.queue), lane.priority, names.find(connection, lane.tenant), depth)
         for job, expires, detail in connection.execute(_WAITING, key).fetchall():
             is_over = expires is not None and expires <= now
-            found.append((place, job, lane.tenant, _owner_in(detail), is_over))
+            found.append((place, job, lane.tenant, owner_in(detail), is_over))
     book = _book(transaction, said, {(tenant, owner) for _, _, tenant, owner, _ in found})
     left = [pick.count for pick in picks]
     chosen: dict[bytes, str] = {}
@@ -54,7 +54,7 @@ def admit_placements(
 ) -> dict[bytes, Placement]:
     """Those of these that their quotas let go, counted in."""
     owners = {
-        job: (each.tenant, _owner_in(transaction.connection.execute(_DETAIL, (job,)).fetchone()[0]))
+        job: (each.tenant, owner_in(transaction.connection.execute(_DETAIL, (job,)).fetchone()[0]))
         for job, each in placements.items()
     }
     book = _book(transaction, said, set(owners.values()))
@@ -69,13 +69,8 @@ def admit_placements(
 def _book(transaction: Transaction, said: Quotas, owners: Iterable[tuple[str, str]]) -> RunBook:
     connection, names = transaction.connection, transaction.names
     running = Counter(
-        (names.name(connection, tenant), _owner_in(detail))
+        (names.name(connection, tenant), owner_in(detail))
         for tenant, detail in select_each(connection, _UNDER_WAY, under_way(transaction))
     )
     wanted = {run_name(tenant, each.user) for tenant, owner in owners for each in said.of(tenant, owner)}
     return RunBook(said, usage=usage_of(transaction, sorted(wanted)), running=running, now=transaction.now)
-
-
-def _owner_in(text: str | None) -> str:
-    detail = decode_detail(text)
-    return "" if detail is None else detail.owner

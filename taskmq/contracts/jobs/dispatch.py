@@ -100,6 +100,7 @@ class DispatchedJob(msgspec.Struct, frozen=True, kw_only=True):
         node: the host node that it was placed on; "": any worker of its queue may have it.
         due: when it was to run, ms since the epoch; None where an earlier run of it has begun.
         outages: how many outages have interrupted runs of this attempt.
+        owner: who submitted it; "": unknown.
     """
 
     id: str
@@ -115,6 +116,7 @@ class DispatchedJob(msgspec.Struct, frozen=True, kw_only=True):
     node: str = ""
     due: int | None = None
     outages: int = 0
+    owner: str = ""
 
 
 class DispatchBatch(msgspec.Struct, frozen=True):

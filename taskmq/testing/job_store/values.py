@@ -83,6 +83,7 @@ def handed_out(job: JobRecord, *, outages: int) -> DispatchedJob:
         body=job.body,
         due=job.due if job.first_started is None else None,
         outages=outages,
+        owner="" if job.detail is None else job.detail.owner,
     )
 
 

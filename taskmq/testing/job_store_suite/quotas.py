@@ -124,7 +124,7 @@ class QuotaCases(JobStoreCase):
 
         found = await _within(driver, said, "acme")
 
-        assert [job.id for job in found] == [jobs[0].id, jobs[2].id]
+        assert [(job.id, job.owner) for job in found] == [(jobs[0].id, "ann"), (jobs[2].id, "bob")]
         assert await _within(driver, said, "acme") == []
 
     @case

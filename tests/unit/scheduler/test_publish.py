@@ -5,6 +5,7 @@ from collections.abc import Iterable
 import pytest
 
 from taskmq import TaskMQ
+from taskmq.contracts.jobs import JobDetail
 from taskmq.errors import PublishRejected, PublishUnknown, SendError, TooLarge, Unroutable, UnsupportedFeature
 from taskmq.model.states import JobState
 from taskmq.model.topology import WorkQueue
@@ -52,6 +53,21 @@ async def test_an_invitation_says_when_its_job_was_submitted(stage: Stage, /) ->
     sent = [entry.message for entry in process.broker.journal if isinstance(entry, Published)]
 
     assert [(each.job_id, each.enqueued) for each in sent if each.queue == "work.jobs"] == [(job_id, submitted)]
+    await player.finish()
+
+
+@run_by(play)
+async def test_an_invitation_has_its_jobs_owner_among_the_headers(stage: Stage, /) -> None:
+    process = stage.start()
+    (owned,) = await stage.submit(tenant="north", detail=JobDetail(owner="ann"))
+    (unowned,) = await stage.submit(detail=JobDetail(description="nightly"))
+    player = await stage.player()
+    await until(lambda: len(player.deliveries) == 2)
+
+    sent = {entry.message.job_id: entry.message for entry in process.broker.journal if isinstance(entry, Published)}
+
+    assert sent[owned].headers == {"x-taskmq-tenant": "north", "x-taskmq-owner": "ann"}
+    assert sent[unowned].headers == {}
     await player.finish()
 
 

@@ -17,6 +17,7 @@ from taskmq.contracts.jobs import (
     partition_key,
 )
 from taskmq.model.states import JobState
+from taskmq_sql.jobs.values import owner_in
 from taskmq_sql.sqlite.file.connection import Transaction
 from taskmq_sql.sqlite.file.sets import in_each, run_each, select_each
 from taskmq_sql.sqlite.jobs.codes import CODES, STATES, UNDER_WAY, id_bytes, id_text
@@ -59,14 +60,14 @@ _LANES: Final = """
     SELECT queue, priority, tenant FROM lane WHERE queue IS NOT NULL
 """
 _FIRST: Final = """
-    SELECT j.id, r.due, j.key, j.task, j.attempt, j.token, j.expires, j.body, j.first_started, j.outages
+    SELECT j.id, r.due, j.key, j.task, j.attempt, j.token, j.expires, j.body, j.first_started, j.outages, j.detail
     FROM ready AS r CROSS JOIN job AS j ON j.id = r.id
     WHERE r.queue = ? AND r.priority = ? AND r.tenant = ? ORDER BY r.due, r.id LIMIT ?
 """
 # What was read above is all that lies before its last row: no other process writes meanwhile.
 _TAKE: Final = "DELETE FROM ready WHERE queue = ? AND priority = ? AND tenant = ? AND (due, id) <= (?, ?)"
 _ONE: Final = """
-    SELECT j.id, r.due, j.key, j.task, j.attempt, j.token, j.expires, j.body, j.first_started, j.outages,
+    SELECT j.id, r.due, j.key, j.task, j.attempt, j.token, j.expires, j.body, j.first_started, j.outages, j.detail,
         r.queue, r.priority, r.tenant
     FROM job AS j CROSS JOIN ready AS r ON r.queue = j.queue AND r.priority = j.priority AND r.tenant = j.tenant
         AND r.due = j.due AND r.id = j.id
@@ -79,7 +80,8 @@ _HAND_OUT: Final = """
 """
 _BATCHES: Final = "SELECT id, confirmed, jobs FROM dispatch_batch WHERE partition = ? AND epoch < ? ORDER BY id"
 _WHOLE: Final = """
-    SELECT id, tenant, queue, priority, key, task, attempt, token, expires, body, state, due, first_started, outages
+    SELECT id, tenant, queue, priority, key, task, attempt, token, expires, body, state, due, first_started, outages,
+        detail
     FROM job WHERE id IN (@values)
 """
 _UNDER_WAY_RECORDS: Final = f"SELECT {LISTED} FROM job WHERE id IN (@values)"
@@ -293,7 +295,7 @@ class _Hand:
         note_ends(self._transaction, expired.values())
 
     def _hand_out(self, lane: Lane, row: Sequence[Any], number: int, node: str = "") -> None:
-        job_id, due, key, task, attempt, last_token, expires, body, first_started, outages = row
+        job_id, due, key, task, attempt, last_token, expires, body, first_started, outages, detail = row
         now = self._transaction.now
         if expires is not None and expires <= now:
             self._expired.append(job_id)
@@ -315,6 +317,7 @@ class _Hand:
                 node=node,
                 due=due if first_started is None else None,
                 outages=outages or 0,
+                owner=owner_in(detail),
             )
         )
 
@@ -337,7 +340,9 @@ def _withdraw(
 
 
 def _job(transaction: Transaction, row: Sequence[Any]) -> DispatchedJob:
-    job_id, tenant, queue, priority, key, task, attempt, token, expires, body, _, due, first_started, outages = row
+    job_id, tenant, queue, priority, key, task, attempt, token, expires, body, _, due, first_started, outages, detail = (
+        row
+    )
     name, connection = transaction.names.name, transaction.connection
     return DispatchedJob(
         id=id_text(job_id),
@@ -352,4 +357,5 @@ def _job(transaction: Transaction, row: Sequence[Any]) -> DispatchedJob:
         body=body,
         due=due if first_started is None else None,
         outages=outages or 0,
+        owner=owner_in(detail),
     )

@@ -1,10 +1,11 @@
 """What becomes of dispatched jobs before a worker has them: confirmed, forgotten, taken back, failed, taken over."""
 
 import asyncio
+from typing import Any
 
 from msgspec.structs import replace
 
-from taskmq.contracts.jobs import DispatchBatch, DispatchedJob, Withdrawn, partition_key
+from taskmq.contracts.jobs import DispatchBatch, DispatchedJob, JobDetail, Withdrawn, partition_key
 from taskmq.model.states import JobState
 from taskmq.testing.job_store_suite.case import JobStoreCase
 from taskmq.testing.job_store_suite.driver import HOUR, QUEUE, JobDriver, ids, unlike
@@ -19,7 +20,8 @@ class Batches(JobStoreCase):
     @case
     async def test_the_next_holder_gets_what_the_earlier_ones_have_left(self) -> None:
         driver, other = self.driver(), self.driver()
-        first, second = await _batch(driver, 3), await _batch(driver, 2)
+        first, second = await _batch(driver, 3), await _batch(driver, 2, detail=JobDetail(owner="ann"))
+        assert [job.owner for job in first.jobs + second.jobs] == ["", "", "", "ann", "ann"]
         await driver.schedulers.confirm([second.id])
 
         left = await _take_over(other)
@@ -335,8 +337,8 @@ class Batches(JobStoreCase):
         assert {job_id for job_id, state in states.items() if state is JobState.RUNNING} == started
 
 
-async def _batch(driver: JobDriver, count: int) -> DispatchBatch:
-    await driver.submit_many(count)
+async def _batch(driver: JobDriver, count: int, **fields: Any) -> DispatchBatch:
+    await driver.submit_many(count, **fields)
     batch = await driver.dispatch()
     assert len(batch.jobs) == count
     return batch

@@ -1,6 +1,6 @@
 """Handing jobs out: lanes, order, counts, and the fence."""
 
-from taskmq.contracts.jobs import DispatchBatch, DispatchedJob, Lane, Pick
+from taskmq.contracts.jobs import DispatchBatch, DispatchedJob, JobDetail, Lane, Pick
 from taskmq.model.states import JobState
 from taskmq.testing.job_store_suite.case import JobStoreCase
 from taskmq.testing.job_store_suite.driver import BODY, HOUR, QUEUE, JobDriver, ids
@@ -44,7 +44,8 @@ class Dispatches(JobStoreCase):
     @case
     async def test_a_dispatched_job_comes_with_all_that_its_message_needs(self) -> None:
         driver, other = self.driver(), self.driver()
-        job = await driver.submit(tenant="acme", key="k", task="mail.send", priority=7, expires=HOUR)
+        detail = JobDetail(owner="ann", labels={"for": "b"})
+        job = await driver.submit(tenant="acme", key="k", task="mail.send", priority=7, expires=HOUR, detail=detail)
         before = await driver.store.now_ms()
 
         batch = await driver.dispatch()
@@ -64,6 +65,7 @@ class Dispatches(JobStoreCase):
                 expires=job.expires,
                 body=BODY,
                 due=job.due,
+                owner="ann",
             )
         ]
         assert (record.state, record.version, record.attempt) == (JobState.DISPATCHED, 2, 1)

@@ -100,13 +100,13 @@ class PlacementCases(JobStoreCase):
     async def test_a_job_is_placed_and_dispatched_at_once(self) -> None:
         driver = self.driver()
         await driver.store.nodes.tell([_NODE])
-        first, second = await driver.submit_many(2)
+        first, second = await driver.submit_many(2, detail=JobDetail(owner="ann"))
 
         batch = await _place(driver, [_placed(second.id)])
 
         assert batch is not None
         (job,) = batch.jobs
-        assert (job.id, job.node, job.queue) == (second.id, "a", QUEUE)
+        assert (job.id, job.node, job.queue, job.owner) == (second.id, "a", QUEUE, "ann")
         record = await driver.read(second)
         assert (record.state, record.token) == (JobState.DISPATCHED, job.token)
         assert await driver.state(first) is JobState.QUEUED
