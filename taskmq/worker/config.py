@@ -151,6 +151,13 @@ class WorkerConfig(msgspec.Struct, frozen=True, kw_only=True):
     result_limit: Annotated[int, size_option("The largest result, encoded. A job with a larger one has failed.")] = (
         16 * 2**20
     )
+    result_wait: Annotated[
+        float,
+        seconds_option(
+            "How long a job that has run keeps its slot while its result cannot be stored; then an outage has "
+            "interrupted it, and it runs again."
+        ),
+    ] = 900.0
     max_tasks_per_child: Annotated[
         int | None, count_option('Replace a process of executor="process" after this many runs. Default: never.')
     ] = None

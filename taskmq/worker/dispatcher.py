@@ -100,6 +100,7 @@ class Dispatcher:
             app,
             worker=worker,
             result_limit=config.result_limit,
+            result_wait=config.result_wait,
             log_errors=config.log_errors,
             redactor=redactor,
             logs=logs,

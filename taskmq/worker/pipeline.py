@@ -13,12 +13,14 @@ Each segment ends the delivery, puts it aside, or passes it on to the next one. 
 
 import asyncio
 import contextvars
+import logging
 from collections.abc import Awaitable, Callable
 
 from taskmq.contracts.broker import Delivery
 from taskmq.durable.service import is_interruption
+from taskmq.errors import StateUnavailable
 from taskmq.model.envelope import Envelope
-from taskmq.model.outcome import Cancelled, Dead, Interrupted, Outcome, Parked, Retried, Snoozed
+from taskmq.model.outcome import OUTCOME_NAMES, Cancelled, Dead, Interrupted, Outcome, Parked, Retried, Snoozed
 from taskmq.model.topology import is_shard
 from taskmq.model.units import to_ms
 from taskmq.run.context import current_context
@@ -37,6 +39,8 @@ from taskmq.worker.run.task_pool import WorkItem
 from taskmq.worker.settlement.settle import Settler
 
 __all__ = ["Pipeline"]
+
+_log = logging.getLogger("taskmq.worker")
 
 
 class Pipeline:
@@ -213,7 +217,20 @@ class Pipeline:
         journal = None if attempt.execution is None else attempt.execution.context.journal
         if journal is not None:
             await self._journal.finish(journal, outcome)
-        is_done = await self._settle_in_order(attempt, outcome)
+        try:
+            is_done = await self._settle_in_order(attempt, outcome)
+        except StateUnavailable as error:
+            # Its result is lost: it ends as a run that has met the outage itself.
+            outcome = self._processor.failed(attempt, error)
+            self._stats.end_anew(attempt, outcome)
+            _log.error(
+                "job %s of task %s: its result could not be stored, so it ends as %s: %s",
+                attempt.job_id,
+                attempt.envelope.task,
+                OUTCOME_NAMES[type(outcome)],
+                error,
+            )
+            is_done = await self._settle_in_order(attempt, outcome)
         if journal is not None and is_done:
             await self._journal.end(journal, outcome)
         if attempt.execution is not None:

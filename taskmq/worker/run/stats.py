@@ -68,6 +68,11 @@ class WorkerStats:
         if self.on_end is not None:
             self.on_end(attempt.delivery, envelope, attempt.job_id, outcome, seconds)
 
+    def end_anew(self, attempt: Attempt, outcome: Outcome) -> None:
+        """Count what a run that was counted has come to after all."""
+        outcomes, name = self.count_of(attempt.envelope.task, attempt.delivery.queue).outcomes, type(outcome)
+        outcomes[OUTCOME_NAMES[name]] = outcomes.get(OUTCOME_NAMES[name], 0) + 1
+
     def succeeded(
         self, count: Count, delivery: Delivery, envelope: Envelope, seconds: float, *, started: int
     ) -> None:

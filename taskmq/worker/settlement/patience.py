@@ -1,6 +1,8 @@
-"""How long settling waits for a broker or a state that does not answer: until the worker stops.
+"""The waits of settling for a broker or a state that does not answer.
 
-A slot that waits is better than a task that runs twice.
+A slot that waits is better than a task that runs twice. What a guard has to record (an idempotency key, a step of a
+workflow) waits until the worker stops, because a second run would break what it promises. A result waits for a
+bounded time, which is meant to end before RabbitMQ takes the delivery back (30 minutes by default).
 """
 
 import asyncio
@@ -23,35 +25,54 @@ T = TypeVar("T")
 
 
 class SettlingPatience:
-    """What everything that settles waits by.
+    """The waits of everything that settles.
+
+    Args:
+        result_wait: seconds for which a result that cannot be stored is waited for.
 
     Attributes:
-        is_over: set once deliveries are given back instead.
+        is_over: set once the worker stops, and deliveries are given back instead.
+        waiting: number of jobs whose results could not be stored yet.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, result_wait: float) -> None:
         self.is_over = asyncio.Event()
+        self.waiting = 0
+        self._result_wait = result_wait
 
     def backoff(self) -> Backoff:
-        """The pauses of something that has failed; to be made then, for most messages need none."""
+        """Return the pauses after a failure. Make them only then, because most messages need none."""
         return Backoff(_PAUSE, _LONGEST_PAUSE)
 
     async def pause(self, seconds: float) -> bool:
-        """Whether to go on trying."""
+        """Pause. Return whether to go on trying."""
         return not await pause(self.is_over, seconds)
 
     async def until_kept(self, keep: Callable[[], Awaitable[T]], *, job_id: str) -> T:
-        """What `keep` returns, once the state has answered.
+        """Call `keep` until it succeeds, and return its value.
 
         Raises:
-            StateUnavailable: it has not, and the worker stops.
+            StateUnavailable: the worker stops (`is_over`), or the time for results is over.
         """
-        backoff: Backoff | None = None
-        while True:
+        try:
+            return await keep()
+        except StateUnavailable as error:
+            first = error
+        self.waiting += 1
+        try:
+            return await self._keep_again(keep, first, job_id)
+        finally:
+            self.waiting -= 1
+
+    async def _keep_again(self, keep: Callable[[], Awaitable[T]], error: StateUnavailable, job_id: str) -> T:
+        backoff, loop = self.backoff(), asyncio.get_running_loop()
+        end = loop.time() + self._result_wait
+        while (left := end - loop.time()) > 0:
+            _log.warning("result of job %s is not stored yet: %s", job_id, error)
+            if not await self.pause(min(backoff.next(), left)):
+                break
             try:
                 return await keep()
-            except StateUnavailable as error:
-                _log.warning("result of job %s is not stored yet: %s", job_id, error)
-                backoff = backoff or self.backoff()
-                if not await self.pause(backoff.next()):
-                    raise
+            except StateUnavailable as again:
+                error = again
+        raise error

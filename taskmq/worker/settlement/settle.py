@@ -12,6 +12,9 @@
     Parked        publish to the parking queue, or back to its own with    ack
                   a delay; wait for its confirm
 
+A result that cannot be stored in time ends the wait (`SettlingPatience`): a success is then an outage, which the
+caller of `settle` gets as `StateUnavailable`; a dead letter says why without a result, and a cancelled job has none.
+
 Before all that an attempt leaves what its guards have given it (`permits`). What has to come first is tried again
 while the broker or the state does not answer: a slot that waits is better than a task that runs twice. When a copy
 cannot be published after some tries, or the worker is stopping, the delivery goes back instead. Copies never carry
@@ -92,6 +95,7 @@ class Settler:
     Args:
         worker: the worker's name, for results and dead letters.
         result_limit: bytes of a result, encoded.
+        result_wait: seconds for which a result that cannot be stored is waited for.
         log_errors: what the log says of a failed attempt.
         redactor: what is replaced in texts of errors; None: what is recognised as secret.
         logs: what runs of jobs of the store have logged; None: nothing is taken.
@@ -103,6 +107,7 @@ class Settler:
         *,
         worker: str,
         result_limit: int = WorkerConfig().result_limit,
+        result_wait: float = WorkerConfig().result_wait,
         log_errors: LogErrors = "traceback",
         redactor: Redactor | None = None,
         logs: RunLines | None = None,
@@ -110,7 +115,7 @@ class Settler:
         self._app = app
         self._clock = app.sessions.clock
         self._worker = worker
-        self._patience = SettlingPatience()
+        self._patience = SettlingPatience(result_wait=result_wait)
         self._records = EndRecords(worker=worker, clock=self._clock, result_limit=result_limit)
         self._texts = ErrorTexts(redactor or Redactor())
         self._failures = FailureLog(log_errors, self._texts)
@@ -147,8 +152,8 @@ class Settler:
 
     @property
     def unsettled(self) -> int:
-        """Number of jobs that have ended here and cannot be settled, for a reason outside of all contracts."""
-        return len(self._last_resort.waiting)
+        """Number of jobs that have run and keep their slots, because their outcomes cannot be settled."""
+        return len(self._last_resort.waiting) + self._patience.waiting
 
     async def settle_at_last(
         self,
@@ -180,7 +185,12 @@ class Settler:
         return True
 
     async def settle(self, attempt: Attempt, outcome: Outcome) -> bool:
-        """Make the outcome durable, then settle the delivery; whether it was taken off the broker."""
+        """Make the outcome durable, then settle the delivery; whether it was taken off the broker.
+
+        Raises:
+            StateUnavailable: the result of a success could not be stored in time. Nothing is settled; nothing is held
+                any more, so that the job may be settled with another outcome.
+        """
         delivery = attempt.delivery
         if _has_effect(outcome) and await _is_void(delivery):
             # The worker that gets the message next decides what follows: a copy from here would be one too many.
@@ -369,9 +379,15 @@ class Settler:
         put = partial(self._results.put, record, ttl=attempt.task.plan.result_ttl or self._app.jobs.result_ttl)
         try:
             await self._patience.until_kept(put, job_id=attempt.job_id)
-        except StateUnavailable:
-            attempt.delivery.requeue()
-            return False
+        except StateUnavailable as error:
+            if self._patience.is_over.is_set():
+                attempt.delivery.requeue()
+                return False
+            if record.state is JobState.SUCCEEDED:
+                raise
+            # To run it once more would be wrong: it has no attempts left, or is not wanted.
+            name = attempt.task.name
+            _log.error("job %s of task %s has no result: %s: %s", attempt.job_id, name, record.state, error)
         return True
 
     async def _publish_and_ack(self, delivery: Delivery, message: Outgoing) -> bool:

@@ -86,7 +86,11 @@ class StoredJobSettler:
         return True
 
     async def settle(self, attempt: Attempt, invitation: Invitation, outcome: Outcome) -> bool:
-        """Say what became of the job, and acknowledge it then; whether it was taken off the broker."""
+        """Report what became of the job, then acknowledge it; whether it was taken off the broker.
+
+        Raises:
+            StateUnavailable: a large result could not be stored in time; nothing is settled.
+        """
         self._reports.run_ends(attempt)
         report, record = self._said(attempt, invitation, outcome)
         if self._is_large(report):
@@ -133,6 +137,8 @@ class StoredJobSettler:
         try:
             blob = await self._patience.until_kept(keep, job_id=attempt.job_id)
         except StateUnavailable:
+            if not self._patience.is_over.is_set():
+                raise
             attempt.delivery.requeue()
             return None
         return replace(report, content_type=REFERENCE, result=reference_to(report.content_type, blob))

@@ -44,8 +44,8 @@ def _app(url: str, root: Path, *, has_place: bool = True, place: str = "place") 
 
 
 @asynccontextmanager
-async def _working(app: TaskMQ) -> AsyncIterator[Worker]:
-    scheduler, worker = Scheduler(app), Worker(app, WorkerConfig(name="w1"))
+async def _working(app: TaskMQ, result_wait: float) -> AsyncIterator[Worker]:
+    scheduler, worker = Scheduler(app), Worker(app, WorkerConfig(name="w1", result_wait=result_wait))
     running = [asyncio.create_task(each.run()) for each in (scheduler, worker)]
     await asyncio.wait_for(worker.is_ready.wait(), _PATIENCE)
     try:
@@ -57,10 +57,16 @@ async def _working(app: TaskMQ) -> AsyncIterator[Worker]:
         await app.aclose()
 
 
-def _play(test: Callable[[TaskMQ, Worker], Coroutine[Any, Any, None]], root: Path, *, place: str = "place") -> None:
+def _play(
+    test: Callable[[TaskMQ, Worker], Coroutine[Any, Any, None]],
+    root: Path,
+    *,
+    place: str = "place",
+    result_wait: float = 900.0,
+) -> None:
     async def main() -> None:
         app = _app(new_url(), root, place=place)
-        async with _working(app) as worker:
+        async with _working(app, result_wait) as worker:
             await test(app, worker)
 
     asyncio.run(main())
@@ -117,6 +123,28 @@ def test_a_result_waits_with_its_worker_until_its_place_can_be_reached(
         assert (await app.jobs.aget(job.id)).attempt == 1
 
     _play(test, tmp_path, place="file/below")
+
+
+def test_a_large_result_that_cannot_be_kept_in_time_interrupts_its_job(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("no folder")
+
+    async def test(app: TaskMQ, _: Worker) -> None:
+        job: Job[Any] = await app.jobs.asubmit("echo", "x", 5_000)
+
+        async def interruptions() -> list[str]:
+            return [each.note for each in await app.jobs.ahistory(job.id) if each.kind == "interrupted"]
+
+        async def is_interrupted() -> bool:
+            return bool(await interruptions())
+
+        await until(is_interrupted)
+        (tmp_path / "file").unlink()
+
+        assert await job.aresult(_PATIENCE) == "x" * 5_000
+        assert (await app.jobs.aget(job.id)).attempt == 1
+        assert all(note.startswith("outage: taskmq.errors.StateUnavailable: ") for note in await interruptions())
+
+    _play(test, tmp_path, place="file/below", result_wait=0.3)
 
 
 def test_a_key_that_was_done_before_gives_its_value_to_another_job(tmp_path: Path) -> None:

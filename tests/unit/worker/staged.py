@@ -70,12 +70,14 @@ class Points:
         plan: the faults of the first calls.
         rest: what every later call comes to.
         bugs: how many of the next calls of a name raise what no contract allows.
+        refused: names of calls that are refused for as long as they are in it.
         names: the calls so far.
     """
 
     plan: list[Fault] = field(default_factory=list[Fault])
     rest: Fault = Fault.NONE
     bugs: dict[str, int] = field(default_factory=dict[str, int])
+    refused: set[str] = field(default_factory=set[str])
     names: list[str] = field(default_factory=list[str])
 
     def meet(self, name: str) -> Fault:
@@ -84,6 +86,8 @@ class Points:
         if self.bugs.get(name, 0) > 0:
             self.bugs[name] -= 1
             raise Bug(f"{name} is broken (staged)")
+        if name in self.refused:
+            return Fault.REFUSED
         return self.plan[number] if number < len(self.plan) else self.rest
 
 

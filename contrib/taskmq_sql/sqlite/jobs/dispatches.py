@@ -340,9 +340,8 @@ def _withdraw(
 
 
 def _job(transaction: Transaction, row: Sequence[Any]) -> DispatchedJob:
-    job_id, tenant, queue, priority, key, task, attempt, token, expires, body, _, due, first_started, outages, detail = (
-        row
-    )
+    job_id, tenant, queue, priority, key, task, attempt, token, expires, body, _, due, *rest = row
+    first_started, outages, detail = rest
     name, connection = transaction.names.name, transaction.connection
     return DispatchedJob(
         id=id_text(job_id),

@@ -500,7 +500,7 @@ async def test_a_stopping_settler_gives_up_in_the_middle_of_a_pause() -> None:
             envelope = decode_envelope(delivery.body)
             attempt = Attempt(delivery, envelope, app.tasks["job"], "job-1")
             settling = asyncio.create_task(settler.settle(attempt, Succeeded(1)))
-            await asyncio.sleep(1000)
+            await asyncio.sleep(800)
             assert not settling.done()
             before = asyncio.get_running_loop().time()
 

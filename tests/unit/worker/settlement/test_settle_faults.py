@@ -98,7 +98,12 @@ class _Steps:
 
 
 class _Scenario:
-    """One delivery in hand, one settle, and what is to be true afterwards."""
+    """One delivery in hand, one settle, and what is to be true afterwards.
+
+    Each outage here is shorter than results wait: what follows a longer one is in `test_result_wait`.
+    """
+
+    RESULT_WAIT = 86_400.0
 
     def __init__(self, app: StagedApp, case: Case, task: str) -> None:
         self._app = app
@@ -112,7 +117,7 @@ class _Scenario:
         """Settle, with a cancellation at a step or a time, or with a worker that stops; then look."""
         app = self._app
         await app.put(b'{"task": "%s", "id": "job-1", "extra": [1]}' % self._task.encode())
-        settler = Settler(app, worker="w1")
+        settler = Settler(app, worker="w1", result_wait=self.RESULT_WAIT)
         async with AsyncExitStack() as hands:
             (delivery,) = await hands.enter_async_context(app.flaky.peek("work", limit=1))
             steps = _Steps(self._settled(settler, delivery), cancel_at)
