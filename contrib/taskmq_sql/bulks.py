@@ -9,8 +9,8 @@ from msgspec.structs import replace
 from taskmq.model.identity import AuditEntry
 from taskmq.model.jobs.bulks import Bulk
 from taskmq_sql.identity import note
-from taskmq_sql.identity.steps import Row, Runner, Steps, ask, first
 from taskmq_sql.jobs.values import can_be_kept
+from taskmq_sql.steps import Row, Runner, Steps, ask, first
 
 __all__ = ["SqlBulks"]
 
@@ -50,7 +50,7 @@ class SqlBulks:
         await self._runner.write(partial(_forget, before=before))
 
 
-def _add(now: int, *, bulk: Bulk, audit: AuditEntry | None) -> Steps[Bulk]:
+def _add(*, bulk: Bulk, audit: AuditEntry | None) -> Steps[Bulk]:
     row = (bulk.id, bulk.tenant, bulk.due, bulk.ended, 1, _text(bulk), bulk.unique_key)
     while (yield from first(_ADD, *row)) is None:
         known = yield from first(f"{_BULK} where id = $1 or key = $2", bulk.id, bulk.unique_key)
@@ -58,18 +58,16 @@ def _add(now: int, *, bulk: Bulk, audit: AuditEntry | None) -> Steps[Bulk]:
         if known is not None:
             return _bulk(known)
     if audit is not None:
-        yield from note(now, [audit])
+        yield from note([audit])
     return replace(bulk, version=1)
 
 
-def _get(now: int, *, bulk_id: str) -> Steps[Bulk | None]:
-    del now
+def _get(*, bulk_id: str) -> Steps[Bulk | None]:
     row = yield from first(f"{_BULK} where id = $1", bulk_id)
     return None if row is None else _bulk(row)
 
 
-def _page(now: int, *, tenant: str | None, after: str | None, limit: int) -> Steps[list[Bulk]]:
-    del now
+def _page(*, tenant: str | None, after: str | None, limit: int) -> Steps[list[Bulk]]:
     # Beyond every id there is.
     last = "~" if after is None else after
     if tenant is None:
@@ -79,22 +77,20 @@ def _page(now: int, *, tenant: str | None, after: str | None, limit: int) -> Ste
     return [_bulk(row) for row in rows]
 
 
-def _open(now: int, *, limit: int) -> Steps[list[Bulk]]:
-    del now
+def _open(*, limit: int) -> Steps[list[Bulk]]:
     return [_bulk(row) for row in (yield from ask(f"{_BULK} where ended is null order by due, id limit $1", limit))]
 
 
-def _write(now: int, *, bulk: Bulk, audit: AuditEntry | None) -> Steps[Bulk | None]:
+def _write(*, bulk: Bulk, audit: AuditEntry | None) -> Steps[Bulk | None]:
     found = yield from first(_WRITE, bulk.id, bulk.version, bulk.due, bulk.ended, _text(bulk))
     if found is None:
         return None
     if audit is not None:
-        yield from note(now, [audit])
+        yield from note([audit])
     return replace(bulk, version=bulk.version + 1)
 
 
-def _forget(now: int, *, before: int) -> Steps[None]:
-    del now
+def _forget(*, before: int) -> Steps[None]:
     yield from ask("delete from taskmq.bulk where ended < $1", before)
 
 

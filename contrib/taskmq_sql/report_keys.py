@@ -11,7 +11,7 @@ from typing import Final
 from taskmq.model.identity import AuditEntry
 from taskmq.model.jobs.proofs import ReportKey, new_report_key
 from taskmq_sql.identity import note
-from taskmq_sql.identity.steps import LOCK, Runner, Steps, ask
+from taskmq_sql.steps import LOCK, Runner, Steps, ask, clock
 
 __all__ = ["SqlReportKeys", "read_keys"]
 
@@ -35,15 +35,15 @@ class SqlReportKeys:
         return await self._runner.write(partial(_rotate, forgets=forgets, audit=audit))
 
 
-def read_keys(now: int) -> Steps[list[ReportKey]]:
+def read_keys() -> Steps[list[ReportKey]]:
     """The keys that there are; a part of the transaction in which reports are applied."""
-    del now
     return [ReportKey(key_id, bytes(secret)) for key_id, secret in (yield from ask(_READ))]
 
 
-def _rotate(now: int, *, forgets: bool, audit: AuditEntry | None) -> Steps[str]:
+def _rotate(*, forgets: bool, audit: AuditEntry | None) -> Steps[str]:
+    now = yield from clock()
     yield LOCK
-    known = {key.id for key in (yield from read_keys(now))}
+    known = {key.id for key in (yield from read_keys())}
     key = new_report_key(secrets.token_bytes(35))
     while key.id in known:
         key = new_report_key(secrets.token_bytes(35))
@@ -51,5 +51,5 @@ def _rotate(now: int, *, forgets: bool, audit: AuditEntry | None) -> Steps[str]:
         yield from ask(_FORGET)
     yield from ask(_ADD, key.id, key.secret, now)
     if audit is not None:
-        yield from note(now, [audit])
+        yield from note([audit])
     return key.id

@@ -13,8 +13,8 @@ from taskmq.model.history.channels import channel_host
 from taskmq.model.identity import AuditEntry
 from taskmq_sql.history.conditions import Conditions
 from taskmq_sql.identity import note
-from taskmq_sql.identity.steps import LOCK, Row, Runner, Steps, ask, first, places
 from taskmq_sql.jobs.values import can_be_kept
+from taskmq_sql.steps import LOCK, Row, Runner, Steps, ask, clock, first, places
 
 __all__ = ["SqlAlerts"]
 
@@ -96,8 +96,7 @@ class SqlAlerts:
         await self._runner.write(partial(_forget, before=before))
 
 
-def _rules(now: int, *, tenant: str | None) -> Steps[list[KeptRule]]:
-    del now
+def _rules(*, tenant: str | None) -> Steps[list[KeptRule]]:
     if tenant is None:
         rows = yield from ask(f"{_RULES} order by tenant, name")
     else:
@@ -105,31 +104,30 @@ def _rules(now: int, *, tenant: str | None) -> Steps[list[KeptRule]]:
     return [KeptRule(msgspec.json.decode(content, type=AlertRule), version) for content, version in rows]
 
 
-def _put_rule(now: int, *, rule: AlertRule, version: int | None, audit: AuditEntry | None) -> Steps[int | None]:
+def _put_rule(*, rule: AlertRule, version: int | None, audit: AuditEntry | None) -> Steps[int | None]:
     yield LOCK
-    rules = yield from _rules(now, tenant=rule.tenant)
+    rules = yield from _rules(tenant=rule.tenant)
     present = next((each.version for each in rules if each.rule.name == rule.name), 0)
     if version is not None and version != present:
         return None
     check_limits(rule, [each.rule for each in rules])
     yield from ask(_PUT_RULE, rule.tenant, rule.name, present + 1, _text(rule))
-    yield from note(now, [] if audit is None else [audit])
+    yield from note([] if audit is None else [audit])
     return present + 1
 
 
-def _remove_rule(now: int, *, tenant: str, name: str, audit: AuditEntry | None) -> Steps[bool]:
+def _remove_rule(*, tenant: str, name: str, audit: AuditEntry | None) -> Steps[bool]:
     yield LOCK
     rows = yield from ask(
         "delete from taskmq.alert_rule where tenant = $1 and name = $2 returning version", tenant, name
     )
     yield from ask("delete from taskmq.alert where tenant = $1 and rule = $2", tenant, name)
     if rows and audit is not None:
-        yield from note(now, [audit])
+        yield from note([audit])
     return bool(rows)
 
 
-def _alerts(now: int, *, tenant: str | None, after: Alert | None) -> Steps[list[Alert]]:
-    del now
+def _alerts(*, tenant: str | None, after: Alert | None) -> Steps[list[Alert]]:
     conditions = Conditions()
     conditions.equal("tenant", tenant)
     if after is not None:
@@ -141,28 +139,28 @@ def _alerts(now: int, *, tenant: str | None, after: Alert | None) -> Steps[list[
     return [replace(msgspec.json.decode(content, type=Alert), version=version) for content, version in rows]
 
 
-def _silences(now: int, *, ended: bool) -> Steps[list[Silence]]:
-    rows = yield from ask("select content from taskmq.alert_silence where ends > $1", 0 if ended else now)
+def _silences(*, ended: bool) -> Steps[list[Silence]]:
+    since = 0 if ended else (yield from clock())
+    rows = yield from ask("select content from taskmq.alert_silence where ends > $1", since)
     found = [msgspec.json.decode(content, type=Silence) for (content,) in rows]
     return sorted(found, key=lambda silence: (silence.begins, silence.id))
 
 
-def _add_silence(now: int, *, silence: Silence, audit: AuditEntry | None) -> Steps[None]:
+def _add_silence(*, silence: Silence, audit: AuditEntry | None) -> Steps[None]:
     yield LOCK
-    check_silence(silence, (yield from _silences(now, ended=False)))
+    check_silence(silence, (yield from _silences(ended=False)))
     yield from ask(_ADD_SILENCE, silence.id, silence.tenant, silence.ends, _text(silence))
-    yield from note(now, [] if audit is None else [audit])
+    yield from note([] if audit is None else [audit])
 
 
-def _remove_silence(now: int, *, silence_id: str, audit: AuditEntry | None) -> Steps[bool]:
+def _remove_silence(*, silence_id: str, audit: AuditEntry | None) -> Steps[bool]:
     rows = yield from ask("delete from taskmq.alert_silence where id = $1 returning id", silence_id)
     if rows and audit is not None:
-        yield from note(now, [audit])
+        yield from note([audit])
     return bool(rows)
 
 
-def _commit(now: int, *, alerts: Sequence[Alert], notices: Sequence[AlertNotice]) -> Steps[bool]:
-    del now
+def _commit(*, alerts: Sequence[Alert], notices: Sequence[AlertNotice]) -> Steps[bool]:
     yield LOCK
     parts = list(_parts(alerts))
     for tenant, rule, part in parts:
@@ -216,8 +214,9 @@ def _insert(into: str, rows: Sequence[tuple[object, ...]], conflict: str) -> Ste
     yield from ask(f"insert into taskmq.{into} values {values} {conflict}", *(value for row in rows for value in row))
 
 
-def _due_notice(now: int, *, turn: NoticeTurn) -> Steps[Row | None]:
+def _due_notice(*, turn: NoticeTurn) -> Steps[Row | None]:
     # Two walks down the index of tenants, from the one behind the last: to sort what is due would cost all of it.
+    now = yield from clock()
     for side in (">", "<="):
         conditions = Conditions()
         conditions.demand("next_at <= {}", now)
@@ -232,9 +231,10 @@ def _due_notice(now: int, *, turn: NoticeTurn) -> Steps[Row | None]:
     return None
 
 
-def _take_notice(now: int, *, lease_ms: int, turn: NoticeTurn) -> Steps[AlertNotice | None]:
+def _take_notice(*, lease_ms: int, turn: NoticeTurn) -> Steps[AlertNotice | None]:
+    now = yield from clock()
     yield LOCK
-    row = yield from _due_notice(now, turn=turn)
+    row = yield from _due_notice(turn=turn)
     if row is None:
         return None
     notice = replace(_notice(row), next=now + lease_ms, tries=row[2] + 1)
@@ -244,16 +244,14 @@ def _take_notice(now: int, *, lease_ms: int, turn: NoticeTurn) -> Steps[AlertNot
     return notice
 
 
-def _settle_notice(now: int, *, notice: AlertNotice, retry_at: int | None) -> Steps[None]:
-    del now
+def _settle_notice(*, notice: AlertNotice, retry_at: int | None) -> Steps[None]:
     # One that was taken anew since then is another scheduler's.
     yield from ask(
         "update taskmq.alert_notice set next_at = $3 where id = $1 and tries = $2", notice.id, notice.tries, retry_at
     )
 
 
-def _notices(now: int, *, tenant: str | None, limit: int) -> Steps[list[AlertNotice]]:
-    del now
+def _notices(*, tenant: str | None, limit: int) -> Steps[list[AlertNotice]]:
     if tenant is None:
         rows = yield from ask(f"{_NOTICE} order by at desc, id limit $1", limit)
     else:
@@ -261,8 +259,7 @@ def _notices(now: int, *, tenant: str | None, limit: int) -> Steps[list[AlertNot
     return [_notice(row) for row in rows]
 
 
-def _forget(now: int, *, before: int) -> Steps[None]:
-    del now
+def _forget(*, before: int) -> Steps[None]:
     yield LOCK
     yield from ask("delete from taskmq.alert_silence where ends < $1", before)
     yield from ask("delete from taskmq.alert_notice where next_at is null and at < $1", before)

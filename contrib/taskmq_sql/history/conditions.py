@@ -1,6 +1,6 @@
 """Conditions of a query, put together with their values."""
 
-from taskmq_sql.identity.steps import places
+from taskmq_sql.steps import places
 
 __all__ = ["Conditions", "contains"]
 

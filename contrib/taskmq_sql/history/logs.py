@@ -7,8 +7,8 @@ from typing import Final, NamedTuple
 from taskmq.model.history.logs import LogFilter, LogPage, RunLog, StoredLine, standard_level
 from taskmq.model.units import storable
 from taskmq_sql.history.conditions import Conditions, contains
-from taskmq_sql.identity.steps import Query, Row, Runner, Steps, ask, first, places
 from taskmq_sql.jobs.values import can_be_kept, is_job_id
+from taskmq_sql.steps import Query, Row, Runner, Steps, ask, first, places
 
 __all__ = ["LiveJobs", "SqlLogs"]
 
@@ -77,8 +77,7 @@ class SqlLogs:
         return await self._runner.write(partial(_forget, level=level, before=before, limit=limit))
 
 
-def _add(now: int, *, logs: Sequence[RunLog], jobs: LiveJobs) -> Steps[int]:
-    del now
+def _add(*, logs: Sequence[RunLog], jobs: LiveJobs) -> Steps[int]:
     rows = yield jobs.query(sorted({log.id for log in logs}))
     runs = {str(row[0]): _Run(row[1], row[2], row[3], row[4]) for row in rows}
     lines = [
@@ -119,7 +118,6 @@ def _rows(log: RunLog, run: _Run) -> Iterator[tuple[object, ...]]:
 
 
 def _page(
-    now: int,
     *,
     which: LogFilter,
     after: int | None,
@@ -128,7 +126,6 @@ def _page(
     lowered: str,
     looked_at: int,
 ) -> Steps[LogPage]:
-    del now
     indexed = Conditions()
     for column, value in (
         ("job", which.job),
@@ -192,8 +189,7 @@ def _line(row: Row) -> StoredLine:
     )
 
 
-def _forget(now: int, *, level: int, before: int, limit: int) -> Steps[int]:
-    del now
+def _forget(*, level: int, before: int, limit: int) -> Steps[int]:
     rows = yield from ask(
         "delete from taskmq.job_log where number in ("
         "select number from taskmq.job_log where level = $1 and at < $2 order by at limit $3) returning number",

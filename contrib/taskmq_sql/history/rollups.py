@@ -10,8 +10,8 @@ from taskmq.contracts.history import FailureFilter, FailurePage, RollupFilter
 from taskmq.model.history.rollups import MINUTE, QUARTER, Buckets, Rollup, RollupKey, RunFailure
 from taskmq.model.units import storable
 from taskmq_sql.history.conditions import Conditions
-from taskmq_sql.identity.steps import LOCK, Row, Runner, Steps, ask, places
 from taskmq_sql.jobs.values import can_be_kept
+from taskmq_sql.steps import LOCK, Row, Runner, Steps, ask, places
 
 __all__ = ["SqlRollups"]
 
@@ -74,8 +74,7 @@ class SqlRollups:
         return await self._runner.write(partial(_forget, before=before, limit=limit))
 
 
-def _add(now: int, *, rollups: Sequence[Rollup], failures: Sequence[RunFailure]) -> Steps[None]:
-    del now
+def _add(*, rollups: Sequence[Rollup], failures: Sequence[RunFailure]) -> Steps[None]:
     # What is added to is read first: two that add at a time would lose what one of them has.
     yield LOCK
     yield from _merge(rollups, _GET, _PUT)
@@ -107,8 +106,7 @@ def _sums(rollups: Sequence[Rollup], step: int, *, is_whole: bool) -> Iterable[R
     return found.values()
 
 
-def _rollups(now: int, *, which: RollupFilter, after: RollupKey | None, limit: int) -> Steps[list[Rollup]]:
-    del now
+def _rollups(*, which: RollupFilter, after: RollupKey | None, limit: int) -> Steps[list[Rollup]]:
     conditions = Conditions()
     is_sum = (which.step, which.is_whole) != (MINUTE, False)
     if is_sum:
@@ -133,8 +131,7 @@ def _rollups(now: int, *, which: RollupFilter, after: RollupKey | None, limit: i
     return [_rollup(RollupKey(*row[:4]), row[4]) for row in rows]
 
 
-def _failures(now: int, *, which: FailureFilter, after: int | None, limit: int) -> Steps[FailurePage]:
-    del now
+def _failures(*, which: FailureFilter, after: int | None, limit: int) -> Steps[FailurePage]:
     conditions = Conditions()
     for column, value in (
         ("task", which.task),
@@ -158,8 +155,7 @@ def _failures(now: int, *, which: FailureFilter, after: int | None, limit: int) 
     return FailurePage(found, found[-1].number if len(rows) > limit else None)
 
 
-def _forget(now: int, *, before: int, limit: int) -> Steps[int]:
-    del now
+def _forget(*, before: int, limit: int) -> Steps[int]:
     figures = yield from ask(
         "delete from taskmq.rollup where (minute, task, queue, tenant) in ("
         "select minute, task, queue, tenant from taskmq.rollup where minute < $1 order by minute limit $2) "

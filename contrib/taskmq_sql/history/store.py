@@ -3,7 +3,7 @@
 from taskmq_sql.history.alerts import SqlAlerts
 from taskmq_sql.history.logs import LiveJobs, SqlLogs
 from taskmq_sql.history.rollups import SqlRollups
-from taskmq_sql.identity.steps import Runner
+from taskmq_sql.steps import Runner
 
 __all__ = ["SqlHistory"]
 

@@ -20,7 +20,7 @@ from taskmq_sql.identity.rows import (
     token,
     user,
 )
-from taskmq_sql.identity.steps import LOCK, Row, Runner, Steps, ask, first, places
+from taskmq_sql.steps import LOCK, Row, Runner, Steps, ask, clock, first, places
 
 __all__ = ["SqlAccounts", "account_of"]
 
@@ -108,25 +108,24 @@ class SqlAccounts:
         return await self._runner.read(partial(_members, scope=scope))
 
 
-def _add_tenant(now: int, *, new: Tenant, by: Actor) -> Steps[Tenant]:
+def _add_tenant(*, new: Tenant, by: Actor) -> Steps[Tenant]:
+    now = yield from clock()
     yield LOCK
     if (yield from first(_ADD_TENANT, new.name, new.description, now)) is None:
         raise IdentityConflict(f"there is a tenant {new.name!r} already")
     added = replace(new, created=now, disabled=None)
-    yield from note(now, [Trail(by).tenant_added(added)])
+    yield from note([Trail(by).tenant_added(added)])
     return added
 
 
-def _tenants(now: int, *, scope: Scope) -> Steps[list[Tenant]]:
-    del now
+def _tenants(*, scope: Scope) -> Steps[list[Tenant]]:
     rows = yield from ask(f"select {TENANT_COLUMNS} from taskmq.tenant t where t.created is not null")
     # In Python's order, whatever the database's is.
     return sorted((each for each in map(tenant, rows) if scope.has(each.name)), key=lambda each: each.name)
 
 
-def _change_tenant(
-    now: int, *, name: str, description: str | None, is_disabled: bool | None, by: Actor
-) -> Steps[Tenant]:
+def _change_tenant(*, name: str, description: str | None, is_disabled: bool | None, by: Actor) -> Steps[Tenant]:
+    now = yield from clock()
     yield LOCK
     before = yield from _tenant(name)
     after = before if description is None else replace(before, description=description)
@@ -138,17 +137,17 @@ def _change_tenant(
         after.description,
         after.disabled,
     )
-    yield from note(now, [Trail(by).tenant_changed(before, after)])
+    yield from note([Trail(by).tenant_changed(before, after)])
     return after
 
 
-def _remove_tenant(now: int, *, name: str, by: Actor) -> Steps[None]:
+def _remove_tenant(*, name: str, by: Actor) -> Steps[None]:
     yield LOCK
     before = yield from _tenant(name)
     yield from ask("delete from taskmq.membership where tenant = $1", name)
     # The row stays: jobs of the tenant have its number.
     yield from ask("update taskmq.tenant set created = null, disabled = null where name = $1", name)
-    yield from note(now, [Trail(by).tenant_removed(before)])
+    yield from note([Trail(by).tenant_removed(before)])
 
 
 def _tenant(name: str) -> Steps[Tenant]:
@@ -157,7 +156,8 @@ def _tenant(name: str) -> Steps[Tenant]:
     return tenant(row)
 
 
-def _add_user(now: int, *, new: NewUser, by: Actor, is_first: bool) -> Steps[User]:
+def _add_user(*, new: NewUser, by: Actor, is_first: bool) -> Steps[User]:
+    now = yield from clock()
     yield LOCK
     if is_first and (yield from ask(_ADMINS)):
         raise IdentityConflict("the instance has an admin already")
@@ -172,18 +172,16 @@ def _add_user(now: int, *, new: NewUser, by: Actor, is_first: bool) -> Steps[Use
     for each in new.memberships:
         yield from _put_membership(new.id, each)
         entries.append(trail.role_set(new.id, None, each))
-    yield from note(now, entries)
+    yield from note(entries)
     return User(id=new.id, name=new.name, email=new.email, created=now, password_changed=changed)
 
 
-def _account(now: int, *, user_id: str) -> Steps[UserAccount | None]:
-    del now
+def _account(*, user_id: str) -> Steps[UserAccount | None]:
     row = yield from first(_USER, user_id)
     return None if row is None else (yield from account_of(row))
 
 
-def _account_named(now: int, *, name: str) -> Steps[tuple[UserAccount, str] | None]:
-    del now
+def _account_named(*, name: str) -> Steps[tuple[UserAccount, str] | None]:
     row = yield from first(_NAMED, name.casefold())
     return None if row is None else ((yield from account_of(row)), row[-1])
 
@@ -195,8 +193,7 @@ def account_of(row: Row) -> Steps[UserAccount]:
     return UserAccount(user=found, memberships=tuple(membership(*each) for each in rows))
 
 
-def _users(now: int, *, after: str, limit: int) -> Steps[list[User]]:
-    del now
+def _users(*, after: str, limit: int) -> Steps[list[User]]:
     rows = yield from ask(
         f"select {USER_COLUMNS} from taskmq.user u where u.name_key > $1 order by u.name_key limit $2",
         after.casefold(),
@@ -205,7 +202,8 @@ def _users(now: int, *, after: str, limit: int) -> Steps[list[User]]:
     return [user(row) for row in rows]
 
 
-def _change_user(now: int, *, user_id: str, change: UserChange, by: Actor) -> Steps[User]:
+def _change_user(*, user_id: str, change: UserChange, by: Actor) -> Steps[User]:
+    now = yield from clock()
     yield LOCK
     row = yield from _user(user_id)
     before, password = user(row), row[-1]
@@ -240,26 +238,25 @@ def _change_user(now: int, *, user_id: str, change: UserChange, by: Actor) -> St
         password,
         after.password_changed,
     )
-    yield from note(now, Trail(by).user_changed(before, after, change))
+    yield from note(Trail(by).user_changed(before, after, change))
     if change.revokes_tokens:
         rows = yield from ask(f"select {KEY_COLUMNS} from taskmq.token k where k.user_id = $1", user_id)
         yield from ask("delete from taskmq.token where user_id = $1", user_id)
-        yield from note(now, [Trail(by).token_revoked(token(row)) for row in rows])
+        yield from note([Trail(by).token_revoked(token(row)) for row in rows])
     return after
 
 
-def _rehash(now: int, *, user_id: str, before: str, after: str) -> Steps[None]:
-    del now
+def _rehash(*, user_id: str, before: str, after: str) -> Steps[None]:
     yield from ask("update taskmq.user set password = $3 where id = $1 and password = $2", user_id, before, after)
 
 
-def _erase_user(now: int, *, user_id: str, by: Actor) -> Steps[None]:
+def _erase_user(*, user_id: str, by: Actor) -> Steps[None]:
     yield LOCK
     yield from _user(user_id)
     yield from _keep_an_admin(user_id)
     for statement in _ERASE:
         yield from ask(statement, user_id)
-    yield from note(now, [Trail(by).user_erased(user_id)])
+    yield from note([Trail(by).user_erased(user_id)])
     for statement in _FORGET:
         yield from ask(statement, user_id)
 
@@ -276,17 +273,17 @@ def _keep_an_admin(user_id: str) -> Steps[None]:
         raise IdentityConflict("the instance would have no admin any more: make another user one first")
 
 
-def _set_membership(now: int, *, user_id: str, new: Membership, by: Actor) -> Steps[None]:
+def _set_membership(*, user_id: str, new: Membership, by: Actor) -> Steps[None]:
     yield LOCK
     yield from _user(user_id)
     if new.tenant == EVERYWHERE and new.role is not Role.ADMIN:
         yield from _keep_an_admin(user_id)
     before = yield from _membership(user_id, new.tenant)
     yield from _put_membership(user_id, new)
-    yield from note(now, [Trail(by).role_set(user_id, before, new)])
+    yield from note([Trail(by).role_set(user_id, before, new)])
 
 
-def _remove_membership(now: int, *, user_id: str, name: str, by: Actor) -> Steps[None]:
+def _remove_membership(*, user_id: str, name: str, by: Actor) -> Steps[None]:
     yield LOCK
     before = yield from _membership(user_id, name)
     if before is None:
@@ -294,7 +291,7 @@ def _remove_membership(now: int, *, user_id: str, name: str, by: Actor) -> Steps
     if name == EVERYWHERE:
         yield from _keep_an_admin(user_id)
     yield from ask("delete from taskmq.membership where user_id = $1 and tenant = $2", user_id, name)
-    yield from note(now, [Trail(by).role_removed(user_id, before)])
+    yield from note([Trail(by).role_removed(user_id, before)])
 
 
 def _membership(user_id: str, name: str) -> Steps[Membership | None]:
@@ -310,8 +307,7 @@ def _put_membership(user_id: str, new: Membership) -> Steps[None]:
     yield from ask(_SET_ROLE, user_id, new.tenant, new.role.value, listed(new.tasks))
 
 
-def _members(now: int, *, scope: Scope) -> Steps[list[tuple[User, Membership]]]:
-    del now
+def _members(*, scope: Scope) -> Steps[list[tuple[User, Membership]]]:
     if scope.tenants is not None and not scope.tenants:
         return []
     names = sorted(scope.tenants or ())

@@ -8,7 +8,7 @@ from typing import Final
 from taskmq.contracts.identity import AuditFilter, AuditPage
 from taskmq.model.identity import AuditEntry, AuditRecord, ChainLink, Scope, recorded, sealed
 from taskmq_sql.identity.rows import AUDIT_COLUMNS, audit_record
-from taskmq_sql.identity.steps import LOCK, Row, Runner, Steps, ask, first, places
+from taskmq_sql.steps import LOCK, Row, Runner, Steps, ask, clock, first, places
 
 __all__ = ["AUDITED_COLUMNS", "SqlAudit", "audited", "note"]
 
@@ -60,8 +60,9 @@ class SqlAudit:
         return await self._runner.read(_count_unsealed)
 
 
-def note(now: int, entries: Sequence[AuditEntry]) -> Steps[None]:
-    """Write entries down, in the transaction of what they are about."""
+def note(entries: Sequence[AuditEntry]) -> Steps[None]:
+    """Write audit entries in the transaction of the changes that they describe."""
+    now = (yield from clock()) if entries else 0
     for entry in entries:
         yield from ask(_ADD, now, *audited(entry))
 
@@ -73,8 +74,7 @@ def audited(entry: AuditEntry) -> tuple[object, ...]:
     return tuple(getattr(record, name) for name in AUDITED_COLUMNS.split(", "))
 
 
-def _entries(now: int, *, scope: Scope, which: AuditFilter, after: int | None, limit: int) -> Steps[AuditPage]:
-    del now
+def _entries(*, scope: Scope, which: AuditFilter, after: int | None, limit: int) -> Steps[AuditPage]:
     if scope.tenants is not None and not scope.tenants:
         return AuditPage([], None)
     args: list[object] = []
@@ -102,35 +102,33 @@ def _entries(now: int, *, scope: Scope, which: AuditFilter, after: int | None, l
     return AuditPage(found, found[-1].number if len(rows) > limit else None)
 
 
-def _unsealed(now: int, *, limit: int) -> Steps[Sequence[Row]]:
+def _unsealed(*, limit: int) -> Steps[Sequence[Row]]:
+    now = yield from clock()
     row = yield from first(_SEALED_UNTIL)
     # The clock may have been ahead for a while, and the last entry with it.
     since = 0 if row is None else min(row[0], now) - _LONGEST_TRANSACTION_MS
     return (yield from ask(_UNSEALED, since, limit))
 
 
-def _seal(now: int, *, limit: int) -> Steps[int]:
+def _seal(*, limit: int) -> Steps[int]:
     yield LOCK
-    head = yield from _head(now)
-    records = [audit_record(row) for row in (yield from _unsealed(now, limit=limit))]
+    head = yield from _head()
+    records = [audit_record(row) for row in (yield from _unsealed(limit=limit))]
     for record, each in zip(records, sealed(head, records), strict=True):
         yield from ask(_SEAL, each.position, record.number, each.hash)
     return len(records)
 
 
-def _head(now: int) -> Steps[ChainLink]:
-    del now
+def _head() -> Steps[ChainLink]:
     row = yield from first(_HEAD)
     return ChainLink() if row is None else ChainLink(row[0], bytes(row[1]))
 
 
-def _chain(now: int, *, after: int, limit: int) -> Steps[list[AuditRecord]]:
-    del now
+def _chain(*, after: int, limit: int) -> Steps[list[AuditRecord]]:
     return [audit_record(row) for row in (yield from ask(_CHAIN, after, limit))]
 
 
-def _count_unsealed(now: int) -> Steps[int]:
-    del now
+def _count_unsealed() -> Steps[int]:
     row = yield from first(f"select count(*) {_FROM} where s.number is null")
     assert row is not None
     return int(row[0])

@@ -26,7 +26,7 @@ from taskmq.model.identity import (
 from taskmq_sql.identity.accounts import account_of
 from taskmq_sql.identity.audit import note
 from taskmq_sql.identity.rows import KEY_COLUMNS, SESSION_COLUMNS, USER_COLUMNS, browser_session, listed, token
-from taskmq_sql.identity.steps import LOCK, Runner, Steps, ask, first
+from taskmq_sql.steps import LOCK, Runner, Steps, ask, clock, first
 
 __all__ = ["SqlCredentials"]
 
@@ -109,7 +109,8 @@ class SqlCredentials:
         await self._runner.write(_sweep)
 
 
-def _begin_login(now: int, *, keys: Sequence[ThrottleKey]) -> Steps[int]:
+def _begin_login(*, keys: Sequence[ThrottleKey]) -> Steps[int]:
+    now = yield from clock()
     counted: dict[str, int] = {}
     for each in keys:
         failures, at = (yield from ask(_TAKE, each.key, now))[0]
@@ -125,7 +126,8 @@ def _begin_login(now: int, *, keys: Sequence[ThrottleKey]) -> Steps[int]:
     return 0
 
 
-def _end_login(now: int, *, keys: Sequence[ThrottleKey]) -> Steps[None]:
+def _end_login(*, keys: Sequence[ThrottleKey]) -> Steps[None]:
+    now = yield from clock()
     for known in sorted({each.known for each in keys if each.known}):
         yield from ask(_REMEMBER, known, now)
     for each in keys:
@@ -137,14 +139,15 @@ def _end_login(now: int, *, keys: Sequence[ThrottleKey]) -> Steps[None]:
             yield from ask("delete from taskmq.login_failure where key = $1", each.key)
 
 
-def _add_session(now: int, *, new: NewBrowserSession, by: Actor, replaces: bytes | None) -> Steps[BrowserSession]:
+def _add_session(*, new: NewBrowserSession, by: Actor, replaces: bytes | None) -> Steps[BrowserSession]:
+    now = yield from clock()
     if replaces is not None:
         yield from ask("delete from taskmq.session where digest = $1", replaces)
     if not (yield from ask("update taskmq.user set last_login = $2 where id = $1 returning id", new.user_id, now)):
         raise IdentityNotFound(f"there is no user {new.user_id!r}")
     ends = now + new.longest_ms
     yield from ask(_ADD_SESSION, new.digest, new.id, new.user_id, now, new.idle_ms, ends, new.address, new.agent)
-    yield from note(now, [Trail(by).session_begun(new)])
+    yield from note([Trail(by).session_begun(new)])
     return BrowserSession(
         id=new.id,
         user_id=new.user_id,
@@ -157,7 +160,8 @@ def _add_session(now: int, *, new: NewBrowserSession, by: Actor, replaces: bytes
     )
 
 
-def _find_session(now: int, *, digest: bytes) -> Steps[tuple[BrowserSession, UserAccount, bool] | None]:
+def _find_session(*, digest: bytes) -> Steps[tuple[BrowserSession, UserAccount, bool] | None]:
+    now = yield from clock()
     row = yield from first(_FIND_SESSION, now, digest)
     if row is None:
         return None
@@ -167,35 +171,40 @@ def _find_session(now: int, *, digest: bytes) -> Steps[tuple[BrowserSession, Use
     return session, account, touches(session.last_used, now, idle_ms=session.idle_ms)
 
 
-def _touch(now: int, *, table: str, digest: bytes) -> Steps[None]:
+def _touch(*, table: str, digest: bytes) -> Steps[None]:
+    now = yield from clock()
     yield from ask(f"update taskmq.{table} set last_used = $2 where digest = $1", digest, now)
 
 
-def _rotate(now: int, *, digest: bytes, new: bytes) -> Steps[bool]:
+def _rotate(*, digest: bytes, new: bytes) -> Steps[bool]:
+    now = yield from clock()
     rows = yield from ask(
         f"update taskmq.session as s set digest = $3 where {_LIVES} and s.digest = $2 returning id", now, digest, new
     )
     return bool(rows)
 
 
-def _sessions(now: int, *, user_id: str) -> Steps[list[BrowserSession]]:
+def _sessions(*, user_id: str) -> Steps[list[BrowserSession]]:
+    now = yield from clock()
     rows = yield from ask(
         f"select {SESSION_COLUMNS} from taskmq.session s where {_LIVES} and s.user_id = $2", now, user_id
     )
     return sorted(map(browser_session, rows), key=lambda each: (each.created, each.id), reverse=True)
 
 
-def _end_session(now: int, *, session_id: str, user_id: str | None, by: Actor) -> Steps[None]:
+def _end_session(*, session_id: str, user_id: str | None, by: Actor) -> Steps[None]:
+    now = yield from clock()
     rows = yield from ask(
         f"select {SESSION_COLUMNS} from taskmq.session s where {_LIVES} and s.id = $2", now, session_id
     )
     if not rows or user_id not in (None, (session := browser_session(rows[0])).user_id):
         raise IdentityNotFound(f"there is no session {session_id!r}")
     yield from ask("delete from taskmq.session where id = $1", session_id)
-    yield from note(now, [Trail(by).session_ended(session)])
+    yield from note([Trail(by).session_ended(session)])
 
 
-def _add_token(now: int, *, new: NewApiToken, by: Actor) -> Steps[ApiToken]:
+def _add_token(*, new: NewApiToken, by: Actor) -> Steps[ApiToken]:
+    now = yield from clock()
     yield LOCK
     if (yield from first("select id from taskmq.user where id = $1", new.user_id)) is None:
         raise IdentityNotFound(f"there is no user {new.user_id!r}")
@@ -217,7 +226,7 @@ def _add_token(now: int, *, new: NewApiToken, by: Actor) -> Steps[ApiToken]:
     )
     if added is None:
         raise IdentityConflict(f"the user has a token {new.name!r} already: revoke it, or take another name")
-    yield from note(now, [Trail(by).token_added(new)])
+    yield from note([Trail(by).token_added(new)])
     return ApiToken(
         id=new.id,
         user_id=new.user_id,
@@ -230,7 +239,8 @@ def _add_token(now: int, *, new: NewApiToken, by: Actor) -> Steps[ApiToken]:
     )
 
 
-def _find_token(now: int, *, digest: bytes) -> Steps[tuple[ApiToken, UserAccount, bool] | None]:
+def _find_token(*, digest: bytes) -> Steps[tuple[ApiToken, UserAccount, bool] | None]:
+    now = yield from clock()
     row = yield from first(_FIND_TOKEN, now, digest)
     if row is None:
         return None
@@ -240,8 +250,7 @@ def _find_token(now: int, *, digest: bytes) -> Steps[tuple[ApiToken, UserAccount
     return found, account, found.last_used is None or touches(found.last_used, now)
 
 
-def _tokens(now: int, *, user_id: str | None) -> Steps[list[ApiToken]]:
-    del now
+def _tokens(*, user_id: str | None) -> Steps[list[ApiToken]]:
     if user_id is None:
         rows = yield from ask(f"select {KEY_COLUMNS} from taskmq.token k")
     else:
@@ -249,15 +258,16 @@ def _tokens(now: int, *, user_id: str | None) -> Steps[list[ApiToken]]:
     return sorted(map(token, rows), key=lambda each: (each.created, each.id), reverse=True)
 
 
-def _revoke_token(now: int, *, token_id: str, user_id: str | None, by: Actor) -> Steps[None]:
+def _revoke_token(*, token_id: str, user_id: str | None, by: Actor) -> Steps[None]:
     rows = yield from ask(f"select {KEY_COLUMNS} from taskmq.token k where k.id = $1", token_id)
     if not rows or user_id not in (None, (found := token(rows[0])).user_id):
         raise IdentityNotFound(f"there is no token {token_id!r}")
     yield from ask("delete from taskmq.token where id = $1", token_id)
-    yield from note(now, [Trail(by).token_revoked(found)])
+    yield from note([Trail(by).token_revoked(found)])
 
 
-def _sweep(now: int) -> Steps[None]:
+def _sweep() -> Steps[None]:
+    now = yield from clock()
     yield from ask("delete from taskmq.session where ends <= $1 or last_used + idle_ms <= $1", now)
     yield from ask(
         "delete from taskmq.login_failure where (failures >= 0 and at <= $1) or at <= $2",

@@ -7,7 +7,7 @@ import msgspec
 
 from taskmq.contracts.identity import ApiToken, BrowserSession, Tenant, User
 from taskmq.model.identity import AuditRecord, Membership, Permission, Role
-from taskmq_sql.identity.steps import Row
+from taskmq_sql.steps import Row
 
 __all__ = [
     "AUDIT_COLUMNS",

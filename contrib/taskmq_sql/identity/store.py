@@ -3,7 +3,7 @@
 from taskmq_sql.identity.accounts import SqlAccounts
 from taskmq_sql.identity.audit import SqlAudit
 from taskmq_sql.identity.credentials import SqlCredentials
-from taskmq_sql.identity.steps import Runner
+from taskmq_sql.steps import Runner
 
 __all__ = ["SqlIdentities"]
 

@@ -19,7 +19,7 @@ from taskmq.model.nodes import (
     has_labels,
     reservable,
 )
-from taskmq_sql.identity.steps import Query, Row, Steps, ask, first
+from taskmq_sql.steps import Query, Row, Steps, ask, clock, first
 
 __all__ = [
     "CLOSE", "UnderWay", "allocate", "allocations", "close_all", "placed_rows", "release", "reserve", "take", "used",
@@ -92,7 +92,8 @@ def take(now: int, taken: Iterable[tuple[Placement, object, int]]) -> Steps[None
         )
 
 
-def allocate(now: int, new: NewAllocation, find: Finder) -> Steps[Allocation | None]:
+def allocate(new: NewAllocation, find: Finder) -> Steps[Allocation | None]:
+    now = yield from clock()
     if (known := (yield from first(_FIND, new.id))) is not None:
         found = _allocation(known)
         if (found.job, found.tenant, found.amounts) != (new.job, new.tenant, new.amounts):
@@ -129,7 +130,8 @@ def allocate(now: int, new: NewAllocation, find: Finder) -> Steps[Allocation | N
     return _allocation(row)
 
 
-def release(now: int, allocation: str) -> Steps[Allocation | None]:
+def release(allocation: str) -> Steps[Allocation | None]:
+    now = yield from clock()
     yield from ask(_RELEASE, allocation, now)
     row = yield from first(f"{_FIND} and a.token is null", allocation)
     return None if row is None else _allocation(row)
@@ -141,8 +143,7 @@ def close_all(now: int, under_way: UnderWay) -> Steps[None]:
     yield from ask(_LEFT, now, *under_way)
 
 
-def allocations(now: int, which: AllocationFilter, after: str | None, limit: int) -> Steps[list[Allocation]]:
-    del now
+def allocations(which: AllocationFilter, after: str | None, limit: int) -> Steps[list[Allocation]]:
     args: list[object] = []
     conditions = ["a.ended is null"] if which.is_open else []
     for condition, value in (
@@ -164,9 +165,8 @@ def allocations(now: int, which: AllocationFilter, after: str | None, limit: int
     return [_allocation(row) for row in rows]
 
 
-def placed_rows(now: int, jobs: Sequence[str], under_way: UnderWay) -> Steps[list[Row]]:
+def placed_rows(jobs: Sequence[str], under_way: UnderWay) -> Steps[list[Row]]:
     """Id, token, node, epoch and amounts of each job under way that was placed."""
-    del now
     found: list[Row] = []
     for job in jobs:
         for *row, amounts in (yield from ask(_PLACED, job, *under_way)):

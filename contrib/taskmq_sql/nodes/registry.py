@@ -8,8 +8,8 @@ import msgspec
 
 from taskmq.model.envelope import new_job_id
 from taskmq.model.nodes import HostNode, NodeTold
-from taskmq_sql.identity.steps import Row, Steps, ask, first
 from taskmq_sql.nodes.allocations import CLOSE, UnderWay, close_all, used
+from taskmq_sql.steps import Row, Steps, ask, clock, first
 
 __all__ = ["drain", "expire", "nodes", "remove", "say_busy", "tell"]
 
@@ -33,7 +33,8 @@ _KEPT_MS: Final = 30 * 86_400_000
 _told: Final = msgspec.json.Decoder(NodeTold)
 
 
-def tell(now: int, told: Sequence[NodeTold]) -> Steps[None]:
+def tell(told: Sequence[NodeTold]) -> Steps[None]:
+    now = yield from clock()
     for one in sorted({one.name: one for one in told}.values(), key=lambda one: one.name):
         node_id = new_job_id(now, os.urandom(10))
         yield from ask(_TELL, one.name, node_id, msgspec.json.encode(one).decode(), one.lost_after, now)
@@ -45,24 +46,28 @@ def nodes(now: int, under_way: UnderWay) -> Steps[list[HostNode]]:
     return [_node(row, taken.get(row[0], {})) for row in rows]
 
 
-def drain(now: int, name: str, *, drains: bool, under_way: UnderWay) -> Steps[HostNode | None]:
+def drain(name: str, *, drains: bool, under_way: UnderWay) -> Steps[HostNode | None]:
+    now = yield from clock()
     yield from ask(_DRAIN, name, int(drains))
     return (yield from _found(now, name, under_way))
 
 
-def say_busy(now: int, name: str, *, is_busy: bool, under_way: UnderWay) -> Steps[HostNode | None]:
+def say_busy(name: str, *, is_busy: bool, under_way: UnderWay) -> Steps[HostNode | None]:
+    now = yield from clock()
     yield from ask(_BUSY, name, int(is_busy), now)
     return (yield from _found(now, name, under_way))
 
 
-def remove(now: int, name: str) -> Steps[bool]:
+def remove(name: str) -> Steps[bool]:
+    now = yield from clock()
     if (yield from first(_REMOVE, name)) is None:
         return False
     yield from ask(CLOSE, now, name)
     return True
 
 
-def expire(now: int, under_way: UnderWay) -> Steps[list[str]]:
+def expire(under_way: UnderWay) -> Steps[list[str]]:
+    now = yield from clock()
     lost = sorted(row[0] for row in (yield from ask(_EXPIRE, now)))
     for name in lost:
         yield from ask(CLOSE, now, name)

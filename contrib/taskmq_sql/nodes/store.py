@@ -7,8 +7,8 @@ from typing import Protocol
 from taskmq.contracts.jobs import DispatchBatch, Lane, Pick, PlacedJob, UnplacedJob
 from taskmq.model.jobs.quotas import Quotas
 from taskmq.model.nodes import Allocation, AllocationFilter, HostNode, NewAllocation, NodeTold, Placement
-from taskmq_sql.identity.steps import Runner, Steps
 from taskmq_sql.nodes import allocations, registry
+from taskmq_sql.steps import Runner, Steps, clock
 
 __all__ = ["JobsAtHand", "SqlNodes"]
 
@@ -44,7 +44,7 @@ class SqlNodes:
             await self._runner.write(partial(registry.tell, told=nodes))
 
     async def nodes(self) -> list[HostNode]:
-        return await self._runner.read(self._find)
+        return await self._runner.read(self._nodes)
 
     async def drain(self, name: str, *, drains: bool) -> HostNode | None:
         work = partial(registry.drain, name=name, drains=drains, under_way=self._jobs.under_way)
@@ -101,6 +101,9 @@ class SqlNodes:
             PlacedJob(job=job, token=token, node=node, epoch=epoch, amounts=amounts)
             for job, token, node, epoch, amounts in rows
         ]
+
+    def _nodes(self) -> Steps[list[HostNode]]:
+        return (yield from self._find((yield from clock())))
 
     def _find(self, now: int) -> Steps[list[HostNode]]:
         return registry.nodes(now, self._jobs.under_way)

@@ -81,7 +81,7 @@ class PostgresDispatch:
         self._names = database.names
         self._leases = PostgresLeases(database.leases)
         self._fires = _Fires(database)
-        self._keys = SqlReportKeys(PostgresRunner(database.reads, database.accounts))
+        self._keys = SqlReportKeys(PostgresRunner(database.reads, database.accounts, database.names))
 
     @property
     def partitions(self) -> int:

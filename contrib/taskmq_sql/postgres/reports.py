@@ -240,7 +240,7 @@ class _Applying:
         """Read the store's keys if a report is of a dispatch that the store does not remember."""
         reports = [self._reports[place] for place in places]
         if any((row := rows.get(each.id)) is not None and is_forgotten(each.token, row["token"]) for each in reports):
-            return ReportKeys(await drive(connection, read_keys(0)))
+            return ReportKeys(await drive(connection, read_keys()))
         return ReportKeys(())
 
     async def _end_forgotten(
@@ -255,7 +255,7 @@ class _Applying:
             forgotten_end(report, step.state, await connection.fetchval(_TENANT, live[report.id]["tenant"]))
             for report, step in [(self._reports[place], step) for place, step in ended.items()]
         ]
-        await drive(connection, note_audit(await connection.fetchval(_NOW), entries))
+        await drive(connection, note_audit(entries))
         return {place: msgspec.structs.replace(step, is_forgotten=True) for place, step in ended.items()}
 
     async def _notes(self, connection: Connection, steps: Mapping[int, _Step]) -> list[Note]:

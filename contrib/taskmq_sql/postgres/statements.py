@@ -11,7 +11,7 @@ wait for each other.
 from typing import Final
 
 from taskmq_sql.identity.audit import AUDITED_COLUMNS
-from taskmq_sql.identity.steps import places
+from taskmq_sql.steps import places
 
 __all__ = [
     "AGAIN",

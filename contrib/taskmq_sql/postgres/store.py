@@ -27,12 +27,12 @@ from taskmq.model.jobs.pools import Sharing, read_sharing
 from taskmq.model.jobs.quotas import Quotas, QuotaUsage
 from taskmq.model.states import TERMINAL
 from taskmq_sql.bulks import SqlBulks
+from taskmq_sql.catalogue import SqlDefinitions, SqlTasks
 from taskmq_sql.history import SqlHistory
 from taskmq_sql.identity import SqlIdentities
 from taskmq_sql.jobs.partitions import DAY
 from taskmq_sql.jobs.values import is_job_id
 from taskmq_sql.nodes import SqlNodes
-from taskmq_sql.postgres.catalogue import PostgresDefinitions, PostgresTasks
 from taskmq_sql.postgres.changes import change
 from taskmq_sql.postgres.connections import Connection, Row
 from taskmq_sql.postgres.database import Database
@@ -103,16 +103,19 @@ class PostgresJobStore:
     def __init__(self, url: str, *, name: str = "taskmq") -> None:
         self._url = url
         self._database = Database(url, name=name)
-        runner = PostgresRunner(self._database.reads, self._database.accounts)
+        runner = PostgresRunner(self._database.reads, self._database.accounts, self._database.names)
         self._identity = SqlIdentities(runner)
         self._bulks = SqlBulks(runner)
         self._nodes = SqlNodes(runner, PostgresPlacements(self._database))
         self._quotas = KnownQuotas(self._database)
-        self._history = SqlHistory(PostgresRunner(self._database.reads, self._database.histories), LIVE_JOBS)
+        self._history = SqlHistory(
+            PostgresRunner(self._database.reads, self._database.histories, self._database.names), LIVE_JOBS
+        )
         self._schedules = PostgresSchedules(self._database)
         self._dispatching = PostgresDispatch(self._database, self._schedules)
-        self._definitions = PostgresDefinitions(self._database)
-        self._tasks = PostgresTasks(self._database)
+        catalogue = PostgresRunner(self._database.reads, self._database.changes, self._database.names)
+        self._definitions = SqlDefinitions(catalogue)
+        self._tasks = SqlTasks(catalogue)
 
     @property
     def address(self) -> str:
@@ -143,11 +146,11 @@ class PostgresJobStore:
         return self._nodes
 
     @property
-    def definitions(self) -> PostgresDefinitions:
+    def definitions(self) -> SqlDefinitions:
         return self._definitions
 
     @property
-    def tasks(self) -> PostgresTasks:
+    def tasks(self) -> SqlTasks:
         return self._tasks
 
     async def submit(self, jobs: Sequence[NewJob], *, connection: Any = None) -> list[Submitted]:

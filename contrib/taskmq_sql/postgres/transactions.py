@@ -1,6 +1,8 @@
-"""The caller's own transaction, of which a submission becomes a part, and those of `taskmq_sql.identity`."""
+"""Transactions: a caller's own, of which a submission becomes a part, and those of calls of `taskmq_sql.steps`."""
 
+import re
 from collections.abc import Sequence
+from functools import cache
 from typing import Any, Final, TypeVar, cast
 
 import asyncpg  # pyright: ignore[reportMissingTypeStubs]
@@ -9,8 +11,9 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession
 
 from taskmq.errors import TaskMQError, UnsupportedFeature
 from taskmq.model.units import storable
-from taskmq_sql.identity.steps import LOCK, Query, Row, Steps, Work
 from taskmq_sql.postgres.connections import Connection, Connections, undone
+from taskmq_sql.postgres.names import Names
+from taskmq_sql.steps import CLOCK, LOCK, NAMED, NUMBERED, Query, Row, Steps, Work
 
 __all__ = ["PostgresRunner", "connection_of", "drive"]
 
@@ -19,6 +22,7 @@ T = TypeVar("T")
 _NOW: Final = "select taskmq.now_ms()"
 # Of no meaning, but for being ours.
 _LOCK: Final = "select pg_advisory_xact_lock(7466004)"
+_ROWS: Final = re.compile(r"@rows\(([^)]*)\)")
 
 
 async def connection_of(given: Any) -> Connection:
@@ -53,26 +57,25 @@ def _kind(given: object) -> str:
 
 
 class PostgresRunner:
-    """A `Runner` of transactions in PostgreSQL.
+    """A `Runner` of calls in PostgreSQL.
 
     Args:
-        reads, writes: connections; changes of accounts are few, and wait for each other.
+        reads, writes: connections; one writes, so its changes wait for each other.
+        names: of the same database.
     """
 
-    def __init__(self, reads: Connections, writes: Connections) -> None:
+    def __init__(self, reads: Connections, writes: Connections, names: Names) -> None:
         self._reads = reads
         self._writes = writes
+        self._names = names
 
     async def read(self, work: Work[T]) -> T:
-        async def read(connection: Connection) -> T:
-            return await drive(connection, work(int(await connection.fetchval(_NOW))))
-
-        return await self._reads.run("read", read)
+        return await self._reads.run("read", lambda connection: drive(connection, work(), self._names))
 
     async def write(self, work: Work[T]) -> T:
         async def write(connection: Connection) -> T | TaskMQError:
             try:
-                return await drive(connection, work(int(await connection.fetchval(_NOW))))
+                return await drive(connection, work(), self._names)
             except TaskMQError as error:
                 # The connection is as good as before: only the transaction comes to nothing.
                 raise undone(error) from error
@@ -82,23 +85,63 @@ class PostgresRunner:
             raise result
         return cast("T", result)
 
+    async def change(self, work: Work[T], *, is_lasting: bool = True) -> T:
+        # A commit does not cost more because it lasts: those that need not say so in their statement.
+        del is_lasting
+        return await self._writes.run("statement", lambda connection: drive(connection, work(), self._names))
 
-async def drive(connection: Connection, steps: Steps[T]) -> T:
-    """What a call comes to, on a connection."""
-    rows: Sequence[Row] = ()
+
+async def drive(connection: Connection, steps: Steps[T], names: Names | None = None) -> T:
+    """Run a call on a connection; return its result.
+
+    Args:
+        names: for calls that ask for numbers and names.
+    """
+    now: Sequence[Row] = ()
     try:
         query = next(steps)
         while True:
-            rows = await _rows(connection, query)
+            if query is CLOCK:
+                rows = now = now or await connection.fetch(_NOW)
+            elif query.text in {NUMBERED, NAMED}:
+                assert names is not None
+                rows = await _look_up(names, query)
+            else:
+                rows = await _rows(connection, query)
             query = steps.send(rows)
     except StopIteration as end:
         result: T = end.value
         return result
 
 
+async def _look_up(names: Names, query: Query) -> Sequence[Row]:
+    kind, *wanted = cast("tuple[Any, ...]", query.args)
+    if query.text == NAMED:
+        return list((await names.texts(kind, wanted)).items())
+    makes, *wanted = wanted
+    return list((await (names.ids if makes else names.find)(kind, wanted)).items())
+
+
 async def _rows(connection: Connection, query: Query) -> Sequence[Row]:
     if query is LOCK:
         await connection.execute(_LOCK)
         return ()
-    args: list[Any] = [storable(each) if isinstance(each, str) else each for each in query.args]
-    return await connection.fetch(query.text, *args)
+    if "@rows" in query.text:
+        columns = zip(*cast("Sequence[Row]", query.args), strict=True)
+        return await connection.fetch(_with_columns(query.text), *([_value(each) for each in one] for one in columns))
+    return await connection.fetch(query.text, *map(_value, query.args))
+
+
+def _value(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_value(each) for each in cast("list[object]", value)]
+    # asyncpg takes no subclass of `str` for a UUID.
+    return storable(str(value)) if isinstance(value, str) else value
+
+
+@cache
+def _with_columns(text: str) -> str:
+    kinds = _ROWS.search(text)
+    assert kinds is not None
+    arrays = ", ".join(f"${place}::{kind.strip()}[]" for place, kind in enumerate(kinds[1].split(","), 1))
+    return _ROWS.sub(f"select * from unnest({arrays})", text)

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from typing import Final
 
 from taskmq_sql.history import LiveJobs
-from taskmq_sql.identity.steps import Query, places
 from taskmq_sql.sqlite.jobs.codes import UNDER_WAY, id_bytes
+from taskmq_sql.steps import Query, places
 
 __all__ = ["LIVE_JOBS"]
 

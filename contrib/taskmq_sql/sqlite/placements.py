@@ -13,10 +13,10 @@ from taskmq_sql.nodes import take
 from taskmq_sql.nodes.store import Reserve
 from taskmq_sql.sqlite.file.connection import Care, Transaction
 from taskmq_sql.sqlite.file.thread import FileThread
-from taskmq_sql.sqlite.identity import drive
 from taskmq_sql.sqlite.jobs.codes import CODES, id_bytes, id_text
 from taskmq_sql.sqlite.jobs.dispatches import hand_out, holds
 from taskmq_sql.sqlite.quota_dispatch import admit_placements
+from taskmq_sql.sqlite.runner import drive
 
 __all__ = ["SqlitePlacements"]
 

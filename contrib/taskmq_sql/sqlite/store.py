@@ -41,18 +41,17 @@ from taskmq.model.jobs.quotas import Quotas, QuotaUsage
 from taskmq.model.jobs.reports import Report
 from taskmq.model.states import TERMINAL
 from taskmq_sql.bulks import SqlBulks
+from taskmq_sql.catalogue import SqlDefinitions, SqlTasks
 from taskmq_sql.history import SqlHistory
 from taskmq_sql.identity import SqlIdentities
 from taskmq_sql.nodes import SqlNodes
 from taskmq_sql.report_keys import SqlReportKeys
-from taskmq_sql.sqlite.catalogue import SqliteDefinitions, SqliteTasks
 from taskmq_sql.sqlite.file.connection import Care, FileConnection, Synchronous, Transaction
 from taskmq_sql.sqlite.file.diagnosis import diagnose
 from taskmq_sql.sqlite.file.thread import FileThread
 from taskmq_sql.sqlite.file.versions import upgrade_file, version_of_file
 from taskmq_sql.sqlite.gates import gate_of, look, open_gates, put_behind
 from taskmq_sql.sqlite.history import LIVE_JOBS
-from taskmq_sql.sqlite.identity import SqliteRunner
 from taskmq_sql.sqlite.jobs import dispatches, lists, maintenance, records, submissions, updates
 from taskmq_sql.sqlite.jobs.dependencies import has_ends, release, unmet
 from taskmq_sql.sqlite.jobs.foreign import read_in, submit_in
@@ -66,6 +65,7 @@ from taskmq_sql.sqlite.quota_dispatch import dispatch_within
 from taskmq_sql.sqlite.quotas import drop_usage, limit, usage_of
 from taskmq_sql.sqlite.quotas import quotas as read_quotas
 from taskmq_sql.sqlite.repetition import resume, retry
+from taskmq_sql.sqlite.runner import SqliteRunner
 from taskmq_sql.sqlite.schedules import SqliteSchedules
 
 __all__ = ["SqliteJobStore"]
@@ -116,8 +116,8 @@ class SqliteJobStore:
         self._history = SqlHistory(runner, LIVE_JOBS)
         self._schedules = SqliteSchedules(self._writer, self._reader)
         self._dispatching = SqliteDispatch(self._writer, self._reader, self._schedules, keep_days=keep_days)
-        self._definitions = SqliteDefinitions(self._writer, self._reader)
-        self._tasks = SqliteTasks(self._writer, self._reader)
+        self._definitions = SqlDefinitions(runner)
+        self._tasks = SqlTasks(runner)
 
     @property
     def address(self) -> str:
@@ -148,11 +148,11 @@ class SqliteJobStore:
         return self._nodes
 
     @property
-    def definitions(self) -> SqliteDefinitions:
+    def definitions(self) -> SqlDefinitions:
         return self._definitions
 
     @property
-    def tasks(self) -> SqliteTasks:
+    def tasks(self) -> SqlTasks:
         return self._tasks
 
     async def submit(self, jobs: Sequence[NewJob], *, connection: Any = None) -> list[Submitted]:

@@ -4,7 +4,7 @@ import asyncio
 
 from taskmq.model.history.alerts import Alert, AlertState
 from taskmq_sql.history.alerts import SqlAlerts
-from taskmq_sql.identity.steps import Query, T, Work
+from taskmq_sql.steps import Query, T, Work
 
 
 class _Empty:
@@ -16,8 +16,12 @@ class _Empty:
     async def read(self, work: Work[T]) -> T:
         return await self.write(work)
 
+    async def change(self, work: Work[T], *, is_lasting: bool = True) -> T:
+        del is_lasting
+        return await self.write(work)
+
     async def write(self, work: Work[T]) -> T:
-        steps = work(0)
+        steps = work()
         try:
             self.statements.append(next(steps))
             while True:

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from typing import Final
 
 from taskmq_sql.history import LiveJobs
-from taskmq_sql.identity.steps import Query, places
 from taskmq_sql.jobs.codes import UNDERWAY_CODES
+from taskmq_sql.steps import Query, places
 
 __all__ = ["LIVE_JOBS"]
 

@@ -123,4 +123,4 @@ async def _write_down(connection: Connection, update: JobUpdate, state: JobState
     """Note the change in the job's history, and in the audit where that is to have it."""
     await note(connection, [Note(update.id, update.version + 1, update.kind, state, update.by, update.note)])
     if update.audit is not None:
-        await drive(connection, note_audit(await connection.fetchval(_NOW), [update.audit]))
+        await drive(connection, note_audit([update.audit]))

@@ -192,7 +192,7 @@ CREATE TABLE definition (
     PRIMARY KEY (tenant, name)
 ) WITHOUT ROWID;
 CREATE TABLE definition_version (
-    tenant INTEGER NOT NULL, name TEXT NOT NULL, version INTEGER NOT NULL, at INTEGER NOT NULL, by TEXT NOT NULL,
+    tenant INTEGER NOT NULL, name TEXT NOT NULL, version INTEGER NOT NULL, at INTEGER NOT NULL, actor TEXT NOT NULL,
     content TEXT NOT NULL, PRIMARY KEY (tenant, name, version)
 );
 CREATE TABLE task_registration (
@@ -275,7 +275,7 @@ INSERT INTO report_key (id, secret, created) VALUES (?, ?, CAST(strftime('%s', '
 
 _BASELINE: Final = (_JOBS, _IDENTITY, _SCHEDULES, _SHARES, _HISTORY)
 # Lower versions are those of development versions, which no code reads.
-_FIRST_VERSION: Final = 100
+_FIRST_VERSION: Final = 101
 # One for each version after the first: statements, separated by semicolons. A step that was released never changes.
 _STEPS: Final[tuple[str, ...]] = ()
 

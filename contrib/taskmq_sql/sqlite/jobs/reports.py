@@ -24,9 +24,9 @@ from taskmq_sql.identity import note
 from taskmq_sql.report_keys import read_keys
 from taskmq_sql.sqlite.file.connection import Transaction
 from taskmq_sql.sqlite.file.sets import run_each, select_each
-from taskmq_sql.sqlite.identity import drive
 from taskmq_sql.sqlite.jobs.codes import CODES, ENDED, STATES, UNDER_WAY, id_bytes
 from taskmq_sql.sqlite.jobs.live_jobs import LiveJob, load, note_events, save
+from taskmq_sql.sqlite.runner import drive
 
 __all__ = ["apply"]
 
@@ -91,7 +91,7 @@ class _Reporting:
         if not is_known:
             self._note(job_id, after, job.version, "unknown_attempt", by=report.worker, note=report.kind)
             entry = forgotten_end(report, after, self._names.name(self._connection, job.tenant))
-            drive(self._transaction, note(self._now, [entry]))
+            drive(self._transaction, note([entry]))
         has_dependents = job.state in ENDED and bool(job.has_dependents)
         return AppliedReport("accepted", after, self._names.name(self._connection, job.queue), has_dependents)
 
@@ -123,7 +123,7 @@ class _Reporting:
     def _keys(self) -> ReportKeys:
         """Keys of the store, read once and only if a report needs them."""
         if self._known_keys is None:
-            self._known_keys = ReportKeys(drive(self._transaction, read_keys(self._now)))
+            self._known_keys = ReportKeys(drive(self._transaction, read_keys()))
         return self._known_keys
 
     def _take(self, job: LiveJob, report: Report) -> JobState:

@@ -10,12 +10,12 @@ from taskmq.model.states import JobState, can_follow
 from taskmq.model.units import storable
 from taskmq_sql.identity import note
 from taskmq_sql.sqlite.file.connection import Transaction
-from taskmq_sql.sqlite.identity import drive
 from taskmq_sql.sqlite.jobs.codes import CODES, STATES, id_bytes, id_text
 from taskmq_sql.sqlite.jobs.dependencies import unmet
 from taskmq_sql.sqlite.jobs.dispatches import holds
 from taskmq_sql.sqlite.jobs.live_jobs import LiveJob, load, note_events, save
 from taskmq_sql.sqlite.jobs.records import get
+from taskmq_sql.sqlite.runner import drive
 
 __all__ = ["due", "fire", "update", "write_down"]
 
@@ -83,7 +83,7 @@ def write_down(transaction: Transaction, change: JobUpdate, event: HistoryEntry)
     assert job_id is not None
     note_events(transaction, [(job_id, event)])
     if change.audit is not None:
-        drive(transaction, note(transaction.now, [change.audit]))
+        drive(transaction, note([change.audit]))
 
 
 def _set_fields(transaction: Transaction, job: LiveJob, change: JobUpdate) -> None:

@@ -1,0 +1,6 @@
+"""Definitions and registered tasks: few rows, read and written by people and by name with every submission."""
+
+from taskmq_sql.catalogue.definitions import SqlDefinitions
+from taskmq_sql.catalogue.tasks import SqlTasks
+
+__all__ = ["SqlDefinitions", "SqlTasks"]

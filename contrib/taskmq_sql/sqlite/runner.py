@@ -1,0 +1,115 @@
+"""Runs shared calls (`taskmq_sql.steps`) in transactions of sqlite3."""
+
+import re
+from collections.abc import Iterator, Sequence
+from functools import cache
+from typing import Any, Final, TypeVar
+from uuid import UUID
+
+from taskmq.model.units import storable
+from taskmq_sql.sqlite.file.connection import Care, Transaction
+from taskmq_sql.sqlite.file.thread import FileThread
+from taskmq_sql.steps import CLOCK, LOCK, NAMED, NOW, NUMBERED, JobId, Query, Row, Steps, Work
+
+__all__ = ["SqliteRunner", "drive"]
+
+T = TypeVar("T")
+
+# Few values of a statement may be: its lists and rows are asked for in parts.
+_LISTED: Final = 512
+_TOGETHER: Final = 100
+_LIST: Final = re.compile(r"= any\(\$(\d+)(?:::\w+\[\])?\)")
+_ROWS: Final = re.compile(r"@rows\([^)]*\)")
+_CASTS_AND_LOCKS: Final = re.compile(r"::\w+(?:\[\])?| for update")
+
+
+class SqliteRunner:
+    """A `Runner` on the threads of a file: one writes at a time, so nothing has to be locked."""
+
+    def __init__(self, writer: FileThread, reader: FileThread) -> None:
+        self._writer = writer
+        self._reader = reader
+
+    async def read(self, work: Work[T]) -> T:
+        return await self._reader.call(lambda transaction: drive(transaction, work()), care=Care.READ)
+
+    async def write(self, work: Work[T]) -> T:
+        return await self.change(work)
+
+    async def change(self, work: Work[T], *, is_lasting: bool = True) -> T:
+        care = Care.DURABLE if is_lasting else Care.LOOSE
+        return await self._writer.call(lambda transaction: drive(transaction, work()), care=care)
+
+
+def drive(transaction: Transaction, steps: Steps[T]) -> T:
+    """Run a call in a transaction; return its result."""
+    try:
+        query = next(steps)
+        while True:
+            query = steps.send(_rows(transaction, query))
+    except StopIteration as end:
+        result: T = end.value
+        return result
+
+
+def _rows(transaction: Transaction, query: Query) -> Sequence[Row]:
+    connection, names, args = transaction.connection, transaction.names, query.args
+    if query is LOCK:
+        return ()
+    if query is CLOCK:
+        return [(transaction.now,)]
+    if query.text == NUMBERED:
+        find = names.id if args[1] else names.find
+        return [(name, number) for name in args[2:] if (number := find(connection, str(name))) is not None]
+    if query.text == NAMED:
+        return [(number, names.name(connection, number)) for number in args[1:] if isinstance(number, int)]
+    statement = _translate(query.text)
+    found: list[Row] = []
+    for text, values in _parts(statement, query.args, transaction.now):
+        found += connection.execute(text, values).fetchall()
+    return found
+
+
+def _parts(text: str, args: Sequence[Any], now: int) -> Iterator[tuple[str, Any]]:
+    """Yield the statement with its values; a statement over many values or rows as often as they need it."""
+    if "@rows" in text:
+        for begin in range(0, len(args), _TOGETHER):
+            part = args[begin : begin + _TOGETHER]
+            yield _with_rows(text, len(part), len(part[0])), [_value(each) for row in part for each in row]
+        return
+    values = {str(place): _value(each) for place, each in enumerate(args, 1) if not isinstance(each, list)}
+    values["now"] = now
+    lists = {place: each for place, each in enumerate(args, 1) if isinstance(each, list)}
+    if not lists:
+        yield text, values
+        return
+    ((place, listed),) = lists.items()
+    for begin in range(0, max(len(listed), 1), _LISTED):
+        part = [_value(each) for each in listed[begin : begin + _LISTED]]
+        # Few statements, and not one for each length.
+        part += part[-1:] * ((1 << (len(part) - 1).bit_length()) - len(part) if part else 0)
+        yield _with_list(text, place, len(part)), values | {f"{place}_{n}": each for n, each in enumerate(part)}
+
+
+def _value(value: object) -> object:
+    if isinstance(value, JobId):
+        return UUID(value).bytes
+    return storable(value) if isinstance(value, str) else value
+
+
+@cache
+def _translate(text: str) -> str:
+    """Return a statement of PostgreSQL as SQLite takes it."""
+    text = _ROWS.sub("values @rows", text.replace(NOW, "$now").replace("taskmq.now_ms()", "$now"))
+    return _CASTS_AND_LOCKS.sub("", _LIST.sub(r"in (@\1)", text.replace("taskmq.", "")))
+
+
+@cache
+def _with_rows(text: str, count: int, width: int) -> str:
+    row = f"({', '.join('?' * width)})"
+    return text.replace("@rows", ", ".join([row] * count))
+
+
+@cache
+def _with_list(text: str, place: int, count: int) -> str:
+    return text.replace(f"@{place}", ", ".join(f"${place}_{n}" for n in range(count)))
