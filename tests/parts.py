@@ -1,7 +1,10 @@
-"""Divide the tests into the parts of the gate: `pytest --part pure`, `pytest --part served`.
+"""Divide the tests into parts: `pytest --part pure`, `pytest --part served`.
 
-Every test belongs to one part, except those marked `campaign` or `matrix`, which `make test-nightly` runs, and those
-that the gate runs by commands of their own (below).
+These two are the gate's. Every test belongs to one of them, except those that the gate runs by commands of their own
+(below), and those marked with one of `LATER`: these are the part `later`, which `make test-nightly` runs.
+
+Two more are cut across them: `coverage` has what one process can measure, and `rabbitmq` what is run on each version
+of RabbitMQ.
 
 `python -m tests.parts` reports what the pure part covered, and fails below 100 %.
 """
@@ -14,7 +17,9 @@ from typing import Final
 
 import pytest
 
-PARTS: Final = ("pure", "served")
+PARTS: Final = ("pure", "served", "later", "coverage", "rabbitmq")
+# pyproject.toml says what each of these markers means.
+LATER: Final = ("campaign", "matrix", "nightly")
 
 _ROOT = Path(__file__).resolve().parent.parent
 
@@ -36,6 +41,22 @@ _PURE = (
     "tests/conformance/test_states.py::TestMemory",
 )
 
+# At least 90 % of everything is covered by these, in the processes of the tests.
+_COVERING = (
+    "tests/unit",
+    "tests/cli",
+    "tests/conformance/test_job_stores.py::TestMemory",
+    "tests/conformance/test_job_stores.py::TestSqlite",
+    "tests/conformance/test_rabbitmq.py::TestRabbitMQ",
+    "tests/conformance/test_states.py::TestRedis",
+    "tests/conformance/test_states.py::TestMemory",
+)
+
+_OF_RABBITMQ = ("tests/conformance", "tests/integration")
+
+# Whatever is marked here runs by commands of their own: `poe test-properties` and `poe test-browser`.
+_NOT_LATER = ("tests/unit", "tests/dashboard")
+
 # `poe house` and `poe test-newest` run these.
 _ELSEWHERE = ("tests/house", "tests/integration/test_rabbitmq_deleted_topology.py")
 
@@ -43,16 +64,28 @@ _ELSEWHERE = ("tests/house", "tests/integration/test_rabbitmq_deleted_topology.p
 def is_left_out(path: Path, part: str) -> bool:
     """Whether nothing below a path belongs to a part, so that it need not be imported."""
     name = path.relative_to(_ROOT).as_posix()
-    if part == "served":
-        return _is_in(name, (*_ELSEWHERE, *(each for each in _PURE if "::" not in each)))
-    return not any(_is_in(name, (where,)) or _is_in(where, (name,)) for where in _files(_PURE))
+    match part:
+        case "served":
+            return _is_in(name, (*_ELSEWHERE, *(each for each in _PURE if "::" not in each)))
+        case "later":
+            return _is_in(name, _NOT_LATER)
+        case _:
+            chosen = {"pure": _PURE, "coverage": _COVERING, "rabbitmq": _OF_RABBITMQ}[part]
+            return not any(_is_in(name, (where,)) or _is_in(where, (name,)) for where in _files(chosen))
 
 
 def belongs(item: pytest.Item, part: str) -> bool:
     """Whether a test of a collected file belongs to a part."""
-    if any(item.get_closest_marker(name) for name in ("campaign", "matrix")):
-        return False
-    return _is_in(item.nodeid, _PURE) is (part == "pure")
+    marked = {name for name in LATER if item.get_closest_marker(name)}
+    match part:
+        case "later":
+            return bool(marked)
+        case "rabbitmq":
+            return "matrix" not in marked and item.get_closest_marker("rabbitmq") is not None
+        case "coverage":
+            return not marked and _is_in(item.nodeid, _COVERING)
+        case _:
+            return not marked and _is_in(item.nodeid, _PURE) is (part == "pure")
 
 
 def _files(where: tuple[str, ...]) -> list[str]:

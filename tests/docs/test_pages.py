@@ -30,9 +30,11 @@ def _mentions() -> list[tuple[Path, Path]]:
     return found
 
 
-@pytest.mark.parametrize(("page", "target"), _mentions(), ids=lambda path: path.name)
-def test_what_a_page_refers_to_exists(page: Path, target: Path) -> None:
-    assert target.exists(), f"{page.relative_to(ROOT)} refers to {target}"
+def test_what_a_page_refers_to_exists() -> None:
+    mentions = _mentions()
+
+    assert len(mentions) > 500
+    assert [f"{page.relative_to(ROOT)} refers to {target}" for page, target in mentions if not target.exists()] == []
 
 
 @cache

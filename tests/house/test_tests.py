@@ -138,3 +138,16 @@ def _bound(test: ast.FunctionDef) -> set[str]:
         for each in ast.walk(node)
         if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Store)
     }
+
+
+def test_what_is_left_to_the_night_names_what_proves_it_in_the_gate() -> None:
+    for path in sorted((ROOT / "tests").rglob("*.py")):
+        marks = [node for node in nodes(parsed(path)) if isinstance(node, ast.Attribute) and node.attr == "nightly"]
+        calls = [node for node in nodes(parsed(path)) if isinstance(node, ast.Call) and node.func in marks]
+        where = path.relative_to(ROOT)
+        assert len(calls) == len(marks), f"{where} has a mark that names no test"
+        for call in calls:
+            (named,) = [ast.literal_eval(argument) for argument in call.args]
+            file, _, test = named.partition("::")
+            assert (ROOT / file).exists(), f"{where}: {file} is not there"
+            assert not test or f"def {test}(" in (ROOT / file).read_text(), f"{where}: {named} is not there"
