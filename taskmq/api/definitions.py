@@ -15,15 +15,19 @@ class DefinitionBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     Attributes:
         task: the name of the task that its jobs run.
         args, kwargs: of its jobs, by place and by name; what is lacking, submissions give.
+        queue: the task's own, which is the default.
         expires_in: how long after its submission a job is not to start any more, such as "1h".
+        owner: of its jobs, where a submission names none. Through a server only the caller can be named.
     """
 
     task: ShortText
     args: list[Any] = []
     kwargs: dict[str, Any] = {}
+    queue: ShortText = ""
     priority: PriorityLevel | None = None
     expires_in: ShortText | float | None = None
     description: str = ""
+    owner: ShortText = ""
     labels: dict[str, str] = {}
 
 
@@ -42,6 +46,7 @@ class DefinitionView(msgspec.Struct, frozen=True, kw_only=True):
     priority: int | None
     expires_in: float | None
     description: str
+    owner: str
     labels: dict[str, str]
 
 

@@ -160,7 +160,12 @@ class TaskView(msgspec.Struct, frozen=True, kw_only=True):
         description: the first line of its documentation.
         is_own: the server's own app has it; else a worker or a scheduler has registered it.
         positional: the parameters that may be given by place.
+        rest: the parameter that takes all further ones, "" where none does.
         arguments: a JSON Schema of its arguments by name.
+        first, registered: when a worker or a scheduler has registered it first, and last; None of one that none has.
+        by, origin: who has registered it last, and whether that was an `app` or came over the `broker`; "" for
+            callers without a role on the instance.
+        options: what its jobs have that say nothing else; None for callers without a role on the instance.
     """
 
     name: str
@@ -168,7 +173,13 @@ class TaskView(msgspec.Struct, frozen=True, kw_only=True):
     description: str
     is_own: bool
     positional: list[str]
+    rest: str
     arguments: dict[str, Any]
+    first: str | None
+    registered: str | None
+    by: str
+    origin: Literal["app", "broker", ""]
+    options: dict[str, Any] | None
 
 
 class TaskList(msgspec.Struct, frozen=True):

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from taskmq.app_api.accounts.tenants import AppTenants
     from taskmq.app_api.accounts.users import AppUsers
     from taskmq.app_api.bulks import AppBulks
+    from taskmq.app_api.definitions import AppDefinitions, AppTasks
     from taskmq.app_api.history.alerts import AppAlerts
     from taskmq.app_api.history.figures import AppFigures
     from taskmq.app_api.history.logs import AppLogs
@@ -64,6 +65,13 @@ class AppApi:
         return AppJobs(self._app, self._caller)
 
     @property
+    def definitions(self) -> "AppDefinitions":
+        """Keeps named, versioned templates that jobs are made from."""
+        from taskmq.app_api.definitions import AppDefinitions
+
+        return AppDefinitions(self._app, self._caller)
+
+    @property
     def figures(self) -> "AppFigures":
         """Reads counts, times and failures of runs, by the minute."""
         from taskmq.app_api.history.figures import AppFigures
@@ -104,6 +112,13 @@ class AppApi:
         from taskmq.app_api.schedules import AppSchedules
 
         return AppSchedules(self._app, self._caller)
+
+    @property
+    def tasks(self) -> "AppTasks":
+        """Lists and shows the tasks that can be called."""
+        from taskmq.app_api.definitions import AppTasks
+
+        return AppTasks(self._app, self._caller)
 
     @property
     def workers(self) -> "AppWorkers":

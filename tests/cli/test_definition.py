@@ -69,14 +69,14 @@ def test_a_definition_is_put_shown_and_listed(shop: Shop) -> None:
     assert (put.data["version"], again.data["version"], put.data["by"]) == (1, 1, "ann")
     shown = shop("definition", "show", "monthly").data
     assert shown == put.data
-    assert (shown["task"], shown["kwargs"], shown["labels"], shown["expires"]) == (
+    assert (shown["task"], shown["kwargs"], shown["labels"], shown["expires_in"]) == (
         "report",
         {"region": "us"},
         {"team": "ops"},
         90.0,
     )
     (listed,) = shop("definition", "list").data
-    assert (listed["definition"], listed["task"]) == ("monthly", "report")
+    assert (listed["name"], listed["task"]) == ("monthly", "report")
     assert shop("definition", "list", "x").data == []
 
 
@@ -86,9 +86,9 @@ def test_definitions_are_listed_page_by_page(shop: Shop) -> None:
 
     first = shop("definition", "list", "--limit", "2")
 
-    assert [row["definition"] for row in first.data] == ["a", "b"]
+    assert [row["name"] for row in first.data] == ["a", "b"]
     assert "--after b" in first.err
-    assert [row["definition"] for row in shop("definition", "list", "--after", "b").data] == ["c"]
+    assert [row["name"] for row in shop("definition", "list", "--after", "b").data] == ["c"]
 
 
 def test_versions_are_made_for_the_one_that_was_seen_and_kept_by_a_deletion(shop: Shop) -> None:
@@ -146,9 +146,10 @@ def test_tasks_are_listed_and_shown_where_their_code_is_not(taskmq: Here) -> Non
     shown = taskmq("-o", "json", "task", "show", "report").data
     for_people = taskmq("task", "show", "report")
 
-    assert (row["task"], row["queue"], row["arguments"]) == ("report", "reports", "month [region]")
+    assert (row["name"], row["queue"], row["positional"], row["is_own"]) == ("report", "reports", ["month"], False)
     assert (shown["description"], shown["by"], shown["origin"]) == ("Make the report.", "w1", "broker")
-    assert shown["schema"]["properties"]["region"] == {"enum": ["eu", "us"]}
+    assert shown["arguments"]["properties"]["region"] == {"enum": ["eu", "us"]}
+    assert "month [region]" in for_people.out
     assert '"enum": [' in for_people.out
     assert taskmq("task", "show", "raport").code == 3
     assert taskmq("-o", "json", "task", "list", "x").data == []

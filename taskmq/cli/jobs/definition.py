@@ -1,20 +1,20 @@
 """`taskmq definition`: named, versioned templates that jobs are made from."""
 
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
+import msgspec
 from cyclopts import App, Parameter
 
-from taskmq.cli.actor import audited, change_with_app, me
-from taskmq.cli.exits import FAILED, OK
-from taskmq.cli.globals import run_with_app
-from taskmq.cli.output import confirm, note, print_record, print_rows, when
-from taskmq.cli.server_link import over_http
+from taskmq.cli.actor import audited
+from taskmq.cli.output import confirmed, note
+from taskmq.cli.server_link import ask, first_items, show_record, show_rows, text_of_instant
 from taskmq.cli.typed_values import array_of, label_of, object_of
 
 if TYPE_CHECKING:
-    from taskmq.model.jobs.definitions import Definition
+    from taskmq.api.definitions import DefinitionView
 
-__all__ = ["DEFINITION_COLUMNS", "app"]
+__all__ = ["app"]
 
 app = App(
     name="definition",
@@ -22,15 +22,15 @@ app = App(
     result_action="return_value",
 )
 
-DEFINITION_COLUMNS: Final = ("definition", "version", "task", "queue", "priority", "owner", "at", "by", "description")
+_COLUMNS: Final = ("definition", "version", "task", "queue", "priority", "owner", "at", "by", "description")
 
+_SAME: Final = ("tenant", "version", "task", "queue", "priority", "owner", "by", "description")
 _Tenant = Annotated[str, Parameter(help="Whose it is.")]
 _Version = Annotated[int | None, Parameter(help="End with 6 where it has another version; 0: where it is there.")]
 
 
 @app.command
 @audited
-@over_http("templates:put")
 def put(
     name: str,
     task: str,
@@ -46,7 +46,7 @@ def put(
     owner: str = "",
     tenant: _Tenant = "",
     version: _Version = None,
-) -> int:
+) -> None:
     """Make a version of a definition, unless the last one says the same; print the last one.
 
     Parameters
@@ -68,8 +68,8 @@ def put(
     """
     positional, named = array_of("--args", args), object_of("--kwargs", kwargs)
     labels = dict(map(label_of, label))
-    made = change_with_app(
-        lambda target: target.definitions.aput(
+    made = ask(
+        lambda api: api.definitions.put(
             name,
             task,
             args=positional,
@@ -80,28 +80,21 @@ def put(
             labels=labels,
             description=description,
             owner=owner,
-            tenant=tenant,
             version=version,
-            by=me().user,
         ),
-        "definition.put",
-        [name],
         tenant=tenant,
-        after={"task": task},
     )
-    print_record(_record(made))
-    return OK
+    show_record(made, lambda: _record(made))
 
 
 @app.command
-@over_http("templates:show")
 def show(
     name: str,
     /,
     *,
     tenant: _Tenant = "",
     version: Annotated[int | None, Parameter(help="This one; also of a deleted definition.")] = None,
-) -> int:
+) -> None:
     """Show a definition with its arguments; ends with 3 where there is none.
 
     Parameters
@@ -109,13 +102,12 @@ def show(
     name
         The definition's name.
     """
-    print_record(_record(run_with_app(lambda target: target.definitions.aget(name, tenant=tenant, version=version))))
-    return OK
+    found = ask(lambda api: api.definitions.get(name, version=version), tenant=tenant)
+    show_record(found, lambda: _record(found))
 
 
 @app.command(name="list")
-@over_http("templates:list_definitions")
-def list_definitions(prefix: str = "", /, *, tenant: _Tenant = "", limit: int = 50, after: str | None = None) -> int:
+def list_definitions(prefix: str = "", /, *, tenant: _Tenant = "", limit: int = 50, after: str | None = None) -> None:
     """List definitions by name.
 
     Parameters
@@ -127,16 +119,17 @@ def list_definitions(prefix: str = "", /, *, tenant: _Tenant = "", limit: int = 
     after
         Go on behind this name, where a list has ended.
     """
-    page = run_with_app(lambda target: target.definitions.alist(prefix, tenant=tenant, after=after, limit=limit))
-    print_rows(DEFINITION_COLUMNS, [_row(one) for one in page.definitions])
-    if page.after is not None:
-        note(f"there are more: --after {page.after}")
-    return OK
+    found = ask(
+        lambda api: first_items(partial(api.definitions.page, prefix), limit, after=after),
+        tenant=tenant,
+    )
+    show_rows(_COLUMNS, found.items, _row)
+    if found.next is not None:
+        note(f"there are more: --after {found.next}")
 
 
 @app.command
-@over_http("templates:versions")
-def versions(name: str, /, *, tenant: _Tenant = "", limit: int = 50, before: int | None = None) -> int:
+def versions(name: str, /, *, tenant: _Tenant = "", limit: int = 50, before: int | None = None) -> None:
     """List the versions of a definition, the last one first; those of a deleted one, too.
 
     Parameters
@@ -148,22 +141,14 @@ def versions(name: str, /, *, tenant: _Tenant = "", limit: int = 50, before: int
     before
         Only those below this one.
     """
-    found = run_with_app(lambda target: target.definitions.aversions(name, tenant=tenant, before=before, limit=limit))
-    print_rows(DEFINITION_COLUMNS, [_row(one) for one in found])
-    return OK
+    found = ask(lambda api: api.definitions.versions(name, before=before, limit=limit), tenant=tenant)
+    show_rows(_COLUMNS, found, _row)
 
 
 @app.command
 @audited
-@over_http("templates:delete")
-def delete(
-    name: str,
-    /,
-    *,
-    tenant: _Tenant = "",
-    version: _Version = None,
-    yes: Annotated[bool, Parameter(negative="", help="Do not ask.")] = False,
-) -> int:
+@confirmed("Delete definition {name}?")
+def delete(name: str, /, *, tenant: _Tenant = "", version: _Version = None) -> None:
     """Make no more jobs from a definition; jobs that were made from it go on, and its versions are kept.
 
     Parameters
@@ -171,40 +156,14 @@ def delete(
     name
         The definition's name.
     """
-    if not confirm(f"delete definition {name}?", yes=yes):
-        return FAILED
-    change_with_app(
-        lambda target: target.definitions.adelete(name, tenant=tenant, version=version),
-        "definition.delete",
-        [name],
-        tenant=tenant,
-    )
+    ask(lambda api: api.definitions.delete(name, version=version), tenant=tenant)
     note(f"definition {name} is deleted: `taskmq definition versions {name}` shows what it was")
-    return OK
 
 
-def _row(one: "Definition") -> dict[str, Any]:
-    content = one.content
-    return {
-        "definition": one.name,
-        "tenant": one.tenant,
-        "version": one.version,
-        "task": content.task,
-        "queue": content.queue,
-        "priority": content.priority,
-        "owner": content.owner,
-        "at": when(one.at),
-        "by": one.by,
-        "description": content.description,
-    }
+def _row(one: "DefinitionView") -> dict[str, Any]:
+    facts = msgspec.structs.asdict(one)
+    return {"definition": one.name, **{name: facts[name] for name in _SAME}, "at": text_of_instant(one.at)}
 
 
-def _record(one: "Definition") -> dict[str, Any]:
-    content = one.content
-    return {
-        **_row(one),
-        "expires": None if content.expires is None else content.expires / 1000,
-        "labels": dict(content.labels),
-        "args": content.args,
-        "kwargs": content.kwargs,
-    }
+def _record(one: "DefinitionView") -> dict[str, Any]:
+    return {**_row(one), "expires": one.expires_in, "labels": one.labels, "args": one.args, "kwargs": one.kwargs}

@@ -33,9 +33,11 @@ class DefinitionCalls:
         *,
         args: Sequence[Any] = (),
         kwargs: Mapping[str, Any] | None = None,
+        queue: str = "",
         priority: PriorityLevel | None = None,
         expires: Duration | None = None,
         description: str = "",
+        owner: str = "",
         labels: Mapping[str, str] | None = None,
         version: int | None = None,
     ) -> DefinitionView:
@@ -48,9 +50,11 @@ class DefinitionCalls:
             task=task,
             args=[*args],
             kwargs=dict(kwargs or {}),
+            queue=queue,
             priority=priority,
             expires_in=seconds_of_duration(expires, "expires"),
             description=description,
+            owner=owner,
             labels=dict(labels or {}),
         )
         # The same content again makes no version; of another one the server says that it is there.
@@ -94,10 +98,11 @@ class TaskCalls:
         """Show a task with the JSON Schema of its arguments; raise `UnknownTask` where there is none."""
         return self._connection.ask("getTask", TaskView, path={"name": name})
 
-    def page(self, *, limit: int = 50, cursor: str | None = None) -> TaskList:
-        """A page of the tasks."""
-        return self._connection.ask("listTasks", TaskList, query={"limit": limit, "cursor": cursor})
+    def page(self, prefix: str = "", *, limit: int = 50, cursor: str | None = None) -> TaskList:
+        """A page of the tasks whose names begin so."""
+        query = {"prefix": prefix, "limit": limit, "cursor": cursor}
+        return self._connection.ask("listTasks", TaskList, query=query)
 
-    def list(self, *, page_size: int = 200) -> Iterator[TaskView]:
-        """Iterate over the tasks of the app and the registered ones by name."""
-        return every(lambda cursor: self.page(limit=page_size, cursor=cursor))
+    def list(self, prefix: str = "", *, page_size: int = 200) -> Iterator[TaskView]:
+        """Iterate over the tasks with this prefix, of the app and registered ones, by name."""
+        return every(lambda cursor: self.page(prefix, limit=page_size, cursor=cursor))

@@ -13,7 +13,13 @@ _TASK: Final[dict[str, Any]] = {
     "description": "Make a photo fit a frame.",
     "is_own": True,
     "positional": ["photo"],
+    "rest": "",
     "arguments": {"type": "object", "properties": {"photo": {"type": "integer"}}, "required": ["photo"]},
+    "first": "2027-01-30T17:12:01.250Z",
+    "registered": "2027-01-31T08:00:02.500Z",
+    "by": "host-1:4711",
+    "origin": "app",
+    "options": {"max_attempts": 3},
 }
 _DEFINITION: Final[dict[str, Any]] = {
     "name": "monthly",
@@ -28,6 +34,7 @@ _DEFINITION: Final[dict[str, Any]] = {
     "priority": 1,
     "expires_in": None,
     "description": "",
+    "owner": "",
     "labels": {},
 }
 

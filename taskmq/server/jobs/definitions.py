@@ -1,6 +1,5 @@
 """`/definitions`: named, versioned templates that jobs are made from."""
 
-from contextlib import suppress
 from typing import Annotated, Any, Final
 
 import msgspec
@@ -9,12 +8,17 @@ from litestar.handlers import delete, put
 from litestar.params import FromPath, FromQuery, JSONBody, QueryParameter
 
 from taskmq.api.definitions import DefinitionBody, DefinitionList, DefinitionVersions, DefinitionView
-from taskmq.app_api.views import instant_text, rendered
-from taskmq.errors import DefinitionNotFound, NotPermitted
 from taskmq.model.identity import Permission
-from taskmq.model.jobs.definitions import Definition
-from taskmq.server.access import Caller
-from taskmq.server.inputs import CallerGiven, Cursor, Limit, ServedApp, matched_version, priority_number
+from taskmq.server.inputs import (
+    ApiGiven,
+    CallerGiven,
+    Cursor,
+    Limit,
+    ServedApp,
+    matched_version,
+    priority_number,
+)
+from taskmq.server.problems import Problem
 from taskmq.server.settings import API
 
 __all__ = ["DEFINITIONS"]
@@ -28,15 +32,13 @@ __all__ = ["DEFINITIONS"]
     tags=["definitions"],
 )
 async def list_definitions(
-    app: ServedApp,
-    caller: CallerGiven,
+    api: ApiGiven,
     prefix: Annotated[str, QueryParameter(max_length=128)] = "",
     limit: Limit = 50,
     cursor: Cursor = None,
 ) -> DefinitionList:
     """A tenant's definitions by name; of a role on the instance that names no tenant, those that have none."""
-    page = await app.definitions.alist(prefix, tenant=caller.tenant or "", after=cursor or None, limit=limit)
-    return DefinitionList(rendered(_view, page.definitions), page.after)
+    return await api.definitions.page(prefix, limit=limit, cursor=cursor)
 
 
 @get(
@@ -47,13 +49,12 @@ async def list_definitions(
     tags=["definitions"],
 )
 async def get_definition(
-    app: ServedApp,
-    caller: CallerGiven,
+    api: ApiGiven,
     name: FromPath[str],
     version: Annotated[int | None, QueryParameter(ge=1, le=1 << 31)] = None,
 ) -> Response[DefinitionView]:
     """The last version, or this one; versions of a deleted definition are found by number."""
-    return _answer(await app.definitions.aget(name, tenant=caller.tenant or "", version=version))
+    return _answer(await api.definitions.get(name, version=version))
 
 
 @get(
@@ -64,15 +65,13 @@ async def get_definition(
     tags=["definitions"],
 )
 async def list_versions(
-    app: ServedApp,
-    caller: CallerGiven,
+    api: ApiGiven,
     name: FromPath[str],
     before: FromQuery[Annotated[int, msgspec.Meta(ge=1, le=1 << 31)] | None] = None,
     limit: Limit = 50,
 ) -> DefinitionVersions:
     """Its versions below `before`, the last one first."""
-    found = await app.definitions.aversions(name, tenant=caller.tenant or "", before=before, limit=limit)
-    return DefinitionVersions(rendered(_view, found))
+    return DefinitionVersions([*await api.definitions.versions(name, before=before, limit=limit)])
 
 
 @put(
@@ -83,6 +82,7 @@ async def list_versions(
     tags=["definitions"],
 )
 async def put_definition(
+    api: ApiGiven,
     app: ServedApp,
     caller: CallerGiven,
     name: FromPath[str],
@@ -93,23 +93,23 @@ async def put_definition(
 
     412: it has another version than `If-Match` says; with `If-None-Match: *`, it is there.
     """
-    _check_task(caller, data.task)
-    with suppress(DefinitionNotFound):
-        _check_task(caller, (await app.definitions.aget(name, tenant=caller.tenant or "")).content.task)
-    await caller.note_action(app, "definition.put", subject=name, after={"task": data.task})
+    if data.owner not in ("", caller.name):
+        raise Problem.about("owner", "you can name nobody but yourself: leave it out")
+    if data.queue and data.queue != (await app.jobs.named(data.task, tenant=caller.tenant)).queue:
+        raise Problem.about("queue", f"task {data.task[:128]!r} has its own queue: leave it out")
     with matched_version(request.headers) as version:
-        made = await app.definitions.aput(
+        made = await api.definitions.put(
             name,
             data.task,
             args=data.args,
             kwargs=data.kwargs,
+            queue=data.queue,
             priority=priority_number(data.priority),
             expires=data.expires_in,
             labels=data.labels,
             description=data.description,
-            tenant=caller.tenant or "",
+            owner=data.owner,
             version=version,
-            by=caller.name,
         )
     return _answer(made)
 
@@ -122,16 +122,10 @@ async def put_definition(
     summary="Delete a definition",
     tags=["definitions"],
 )
-async def delete_definition(
-    app: ServedApp, caller: CallerGiven, name: FromPath[str], request: Request[Any, Any, Any]
-) -> dict[str, str]:
+async def delete_definition(api: ApiGiven, name: FromPath[str], request: Request[Any, Any, Any]) -> dict[str, str]:
     """Make no more jobs from it; jobs that were made from it go on, and its versions are kept."""
-    tenant = caller.tenant or ""
-    present = await app.definitions.aget(name, tenant=tenant)
-    _check_task(caller, present.content.task)
-    await caller.note_action(app, "definition.delete", subject=name, after={"task": present.content.task})
     with matched_version(request.headers) as version:
-        await app.definitions.adelete(name, tenant=tenant, version=version)
+        await api.definitions.delete(name, version=version)
     return {"status": "deleted", "name": name}
 
 
@@ -144,29 +138,5 @@ DEFINITIONS: Final[tuple[Any, ...]] = (
 )
 
 
-def _check_task(caller: Caller, task: str) -> None:
-    if not caller.allows(task):
-        raise NotPermitted(f"task {task!r} is not among those that you may call")
-
-
-def _answer(definition: Definition) -> Response[DefinitionView]:
-    return Response(_view(definition), headers={"ETag": f'"{definition.version}"'})
-
-
-def _view(definition: Definition) -> DefinitionView:
-    content = definition.content
-    return DefinitionView(
-        name=definition.name,
-        tenant=definition.tenant,
-        version=definition.version,
-        at=instant_text(definition.at),
-        by=definition.by,
-        task=content.task,
-        args=content.args,
-        kwargs=content.kwargs,
-        queue=content.queue,
-        priority=content.priority,
-        expires_in=None if content.expires is None else content.expires / 1000,
-        description=content.description,
-        labels=dict(content.labels),
-    )
+def _answer(definition: DefinitionView) -> Response[DefinitionView]:
+    return Response(definition, headers={"ETag": f'"{definition.version}"'})

@@ -1,0 +1,174 @@
+"""Definitions of jobs, and the tasks that they may call."""
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import Any
+
+import msgspec
+
+from taskmq.api.definitions import DefinitionList, DefinitionView
+from taskmq.api.workers import TaskList, TaskView
+from taskmq.app_api.caller import AppCalls
+from taskmq.app_api.views import instant_text, rendered
+from taskmq.contracts.jobs import Catalogued
+from taskmq.errors import DefinitionNotFound, NotPermitted, UnknownTask
+from taskmq.model.identity import Permission
+from taskmq.model.jobs.definitions import Definition
+from taskmq.model.jobs.registrations import RegisteredTask, TaskRegistration
+from taskmq.model.units import Duration
+from taskmq.tasks.registration import registration_of_task, registrations_of
+
+__all__ = ["AppDefinitions", "AppTasks"]
+
+
+class AppDefinitions(AppCalls):
+    """Definitions: named, versioned templates that jobs are made from.
+
+    Methods raise `DefinitionNotFound`, and `DefinitionConflict` where another version is there; changes raise
+    `NotPermitted` where the caller may not call the task.
+    """
+
+    async def put(
+        self,
+        name: str,
+        task: str,
+        *,
+        args: Sequence[Any] = (),
+        kwargs: Mapping[str, Any] | None = None,
+        queue: str = "",
+        priority: int | None = None,
+        expires: Duration | None = None,
+        description: str = "",
+        owner: str = "",
+        labels: Mapping[str, str] | None = None,
+        version: int | None = None,
+    ) -> DefinitionView:
+        """Make a version with this content, unless the last one says the same.
+
+        Args:
+            version: that the last one has to have.
+        """
+        self._check_task(task)
+        with suppress(DefinitionNotFound):
+            self._check_task((await self._app.definitions.aget(name, tenant=self._tenant)).content.task)
+        await self._caller.note_action(self._app, "definition.put", subject=name, after={"task": task})
+        made = await self._app.definitions.aput(
+            name,
+            task,
+            args=args,
+            kwargs=kwargs,
+            queue=queue,
+            priority=priority,
+            expires=expires,
+            labels=labels,
+            description=description,
+            owner=owner,
+            tenant=self._tenant,
+            version=version,
+            by=self._caller.name,
+        )
+        return _view(made)
+
+    async def get(self, name: str, *, version: int | None = None) -> DefinitionView:
+        """The last version, or this one, also of a definition that was deleted."""
+        return _view(await self._app.definitions.aget(name, tenant=self._tenant, version=version))
+
+    async def versions(self, name: str, *, before: int | None = None, limit: int = 50) -> Sequence[DefinitionView]:
+        """Its versions below `before`, the last one first."""
+        found = await self._app.definitions.aversions(name, tenant=self._tenant, before=before, limit=limit)
+        return rendered(_view, found)
+
+    async def delete(self, name: str, *, version: int | None = None) -> None:
+        """Make no more jobs from it; its versions are kept."""
+        task = (await self._app.definitions.aget(name, tenant=self._tenant)).content.task
+        self._check_task(task)
+        await self._caller.note_action(self._app, "definition.delete", subject=name, after={"task": task})
+        await self._app.definitions.adelete(name, tenant=self._tenant, version=version)
+
+    async def page(self, prefix: str = "", *, limit: int = 50, cursor: str | None = None) -> DefinitionList:
+        """A page of the definitions whose names begin so."""
+        page = await self._app.definitions.alist(prefix, tenant=self._tenant, after=cursor or None, limit=limit)
+        return DefinitionList(rendered(_view, page.definitions), page.after)
+
+    @property
+    def _tenant(self) -> str:
+        return self._caller.tenant or ""
+
+    def _check_task(self, task: str) -> None:
+        if not self._caller.allows(task):
+            raise NotPermitted(f"task {task!r} is not among those that you may call")
+
+
+class AppTasks(AppCalls):
+    """Tasks that can be called: those of the app, and those that workers and schedulers have registered."""
+
+    async def get(self, name: str) -> TaskView:
+        """Show a task with the JSON Schema of its arguments; raise `UnknownTask` where there is none."""
+        own = self._app.tasks.get(name)
+        found = await self._app.jobs.catalogue.afind(name) if self._is_catalogued else None
+        if own is None and found is None:
+            raise UnknownTask(f"there is no task {name[:128]!r}")
+        return self._view(None if own is None else registration_of_task(own), found)
+
+    async def page(self, prefix: str = "", *, limit: int = 50, cursor: str | None = None) -> TaskList:
+        """A page of the tasks whose names begin so."""
+        after = cursor or ""
+        own = {
+            one.task: one
+            for one in registrations_of(self._app.tasks)
+            if one.task > after and one.task.startswith(prefix)
+        }
+        found = {one.registration.task: one for one in await self._registered(prefix, after, limit + 1)}
+        names = sorted({*own, *found})
+        page = [self._view(own.get(name), found.get(name)) for name in names[:limit]]
+        return TaskList(page, names[limit - 1] if len(names) > limit else None)
+
+    async def _registered(self, prefix: str, after: str, limit: int) -> Sequence[RegisteredTask]:
+        if not self._is_catalogued:
+            return []
+        return (await self._app.jobs.catalogue.alist(prefix, after=after or None, limit=limit)).tasks
+
+    @property
+    def _is_catalogued(self) -> bool:
+        return isinstance(self._app.sessions.current().store, Catalogued)
+
+    def _view(self, own: TaskRegistration | None, found: RegisteredTask | None) -> TaskView:
+        """A task as the API shows it: as the app has it, else as it was registered."""
+        shown = own or (None if found is None else found.registration)
+        assert shown is not None
+        # They may name another tenant, and the parts of the installation.
+        tells_all = self._caller.may(Permission.TASKS_READ, None)
+        return TaskView(
+            name=shown.task,
+            queue=shown.queue,
+            description=shown.description,
+            is_own=own is not None,
+            positional=list(shown.positional),
+            rest=shown.rest,
+            arguments=msgspec.json.decode(shown.schema),
+            first=None if found is None else instant_text(found.first),
+            registered=None if found is None else instant_text(found.last),
+            by=found.worker if found is not None and tells_all else "",
+            origin=found.origin if found is not None and tells_all else "",
+            options=msgspec.to_builtins(shown.facts) if tells_all else None,
+        )
+
+
+def _view(definition: Definition) -> DefinitionView:
+    content = definition.content
+    return DefinitionView(
+        name=definition.name,
+        tenant=definition.tenant,
+        version=definition.version,
+        at=instant_text(definition.at),
+        by=definition.by,
+        task=content.task,
+        args=content.args,
+        kwargs=content.kwargs,
+        queue=content.queue,
+        priority=content.priority,
+        expires_in=None if content.expires is None else content.expires / 1000,
+        description=content.description,
+        owner=content.owner,
+        labels=dict(content.labels),
+    )

@@ -1,0 +1,143 @@
+"""Queues and dead letters over HTTP."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from taskmq.contracts.broker import Broker, Outgoing
+from taskmq.model.topology import WorkQueue
+from tests.unit.server.kit import Site
+
+
+def _at_broker(site: Site, use: Callable[[Broker], Awaitable[None]]) -> None:
+    """Do something with the site's broker, which is in this process."""
+
+    async def run() -> None:
+        async with site.app:
+            await use(site.app.sessions.current().broker)
+
+    asyncio.run(run())
+
+
+@pytest.fixture
+def filled(site: Site) -> Site:
+    """A site with two messages in queue `work`, and three dead letters of two failures."""
+
+    async def fill(broker: Broker) -> None:
+        await broker.declare([WorkQueue("work"), WorkQueue("billing")])
+        for number in range(2):
+            await broker.publish(_message("work", f"m{number}"), timeout=10)
+        for number, error in enumerate(("ValueError: no", "ValueError: no", "OSError: full")):
+            await broker.publish(_message("work.dlq", f"d{number}", error), timeout=10)
+
+    _at_broker(site, fill)
+    return site
+
+
+def _message(queue: str, name: str, error: str = "", *, origin: str = "work") -> Outgoing:
+    body = f'{{"id": "{name}", "task": "data_processing", "kwargs": {{"key": "secret"}}, "attempt": 3}}'.encode()
+    headers = {"x-taskmq-reason": "error", "x-taskmq-error": error, "x-taskmq-origin": origin} if error else {}
+    return Outgoing(
+        queue=queue, body=body, content_type="application/json", job_id=name, task="data_processing", headers=headers
+    )
+
+
+def test_queues_are_listed_and_shown(filled: Site) -> None:
+    listed = filled("GET", "/queues?within=0.01", by="all-viewer").json()
+    shown = filled("GET", "/queues/work?within=0.01", by="all-viewer").json()
+
+    assert {one["queue"]: one["ready"] for one in listed["items"]}["work"] == 2
+    assert (shown["ready"], shown["dead"], shown["tasks"]) == (2, 3, ["data_processing", "report"])
+    assert filled("GET", "/queues/nowhere?within=0.01", by="all-viewer").json()["code"] == "queue_not_found"
+
+
+def test_a_queue_is_one_row_with_its_parts_and_its_letters_want_no_worker(filled: Site) -> None:
+    filled("POST", "/queues/work/pause", {}, by="all-operator")
+
+    listed = filled("GET", "/queues?within=0.01", by="all-viewer").json()
+
+    rows = {one["queue"]: one for one in listed["queues"]}
+    assert {"work", "billing"} <= rows.keys()
+    assert not [name for name in rows if name.endswith((".dlq", ".p.high", ".p.low", ".jobs"))]
+    assert (rows["work"]["ready"], rows["work"]["dead"], rows["work"]["is_paused"]) == (2, 3, True)
+    assert {"work", "work.dlq"} <= {*rows["work"]["parts"]}
+    assert sorted(part for one in rows.values() for part in one["parts"]) == sorted(
+        one["queue"] for one in listed["items"]
+    )
+
+
+def test_a_queue_is_paused_and_resumed_and_the_audit_says_by_whom(filled: Site) -> None:
+    paused = filled("POST", "/queues/work/pause", {"note": "inventory"}, by="all-operator")
+    shown = filled("GET", "/queues/work?within=0.01", by="all-viewer").json()
+    resumed = filled("POST", "/queues/work/resume", by="all-operator")
+
+    assert (paused.status_code, shown["paused"]["note"]) == (200, "inventory")
+    assert resumed.json() == {"was_paused": True}
+    entries = filled("GET", "/audit?action=queue.", by="all-admin").json()["items"]
+    assert [(entry["action"], entry["subject"], entry["user"], entry["note"]) for entry in entries] == [
+        ("queue.resume", "work", "all-operator", ""),
+        ("queue.pause", "work", "all-operator", "inventory"),
+    ]
+
+
+def test_a_queue_is_purged_by_who_types_its_name(filled: Site) -> None:
+    mistyped = filled("POST", "/queues/work/purge", {"name": "wrok"}, by="all-admin")
+    unsaid = filled("POST", "/queues/work/purge", by="all-admin")
+    purged = filled("POST", "/queues/work/purge", {"name": "work"}, by="all-admin")
+
+    assert (mistyped.status_code, unsaid.status_code) == (400, 400)
+    assert purged.json() == {"purged": 2}
+
+
+def test_messages_are_moved_to_another_queue_by_who_types_its_name(filled: Site) -> None:
+    mistyped = filled("POST", "/queues/work/move", {"name": "wrok", "to": "billing"}, by="all-admin")
+    missing = filled("POST", "/queues/work/move", {"name": "work", "to": "nowhere"}, by="all-admin")
+    moved = filled("POST", "/queues/work/move", {"name": "work", "to": "billing", "count": 1}, by="all-admin")
+    refused = filled("POST", "/queues/work/move", {"name": "work", "to": "billing"}, by="all-operator")
+
+    assert [answer.status_code for answer in (mistyped, missing, refused)] == [400, 404, 403]
+    assert moved.json() == {"moved": 1, "stayed": 0}
+    listed = filled("GET", "/queues?within=0.01", by="all-viewer").json()
+    ready = {one["queue"]: one["ready"] for one in listed["items"]}
+    assert (ready["work"], ready["billing"]) == (1, 1)
+    entry = filled("GET", "/audit?action=queue.move", by="all-admin").json()["items"][0]
+    assert (entry["subject"], entry["after"]) == ("work", {"to": "billing", "count": 1, "task": None})
+
+
+def test_dead_letters_are_listed_grouped_replayed_and_purged(filled: Site) -> None:
+    assert filled("GET", "/dead-letters", by="all-operator").json() == {"items": ["work"]}
+    letters = filled("GET", "/dead-letters/work?error=OSError", by="all-operator").json()["items"]
+    groups = filled("GET", "/dead-letters/work/groups", by="all-operator").json()["items"]
+    replayed = filled("POST", "/dead-letters/work/replay", {"error": "OSError"}, by="all-operator")
+    mistyped = filled("POST", "/dead-letters/work/purge", {"name": "wrok"}, by="all-admin")
+    purged = filled("POST", "/dead-letters/work/purge", {"name": "work", "job": "d0"}, by="all-admin")
+    rest = filled("POST", "/dead-letters/work/purge", {"name": "work"}, by="all-admin")
+
+    assert [(one["job_id"], one["reason"], one["attempt"]) for one in letters] == [("d2", "error", 3)]
+    assert "secret" not in str(letters)
+    assert [(group["count"], group["error_type"]) for group in groups] == [(2, "ValueError"), (1, "OSError")]
+    assert replayed.json() == {"replayed": 1, "dropped": 0, "too_often": 0, "no_destination": 0}
+    assert mistyped.status_code == 400
+    assert (purged.json(), rest.json()) == ({"purged": 1}, {"purged": 1})
+    assert filled("GET", "/dead-letters/nowhere", by="all-operator").json()["code"] == "queue_not_found"
+    assert filled("GET", "/queues/work?within=0.01", by="all-viewer").json()["ready"] == 3
+
+
+def test_a_dead_letter_of_a_lane_that_is_gone_is_replayed_to_its_queue(site: Site) -> None:
+    async def fill(broker: Broker) -> None:
+        await broker.declare([WorkQueue("work")])
+        await broker.publish(_message("work.dlq", "d0", "OSError: full", origin="work.lane03"), timeout=10)
+
+    _at_broker(site, fill)
+
+    replayed = site("POST", "/dead-letters/work/replay", {}, by="all-operator").json()
+
+    assert replayed["replayed"] == 1
+    assert site("GET", "/queues/work?within=0.01", by="all-viewer").json()["ready"] == 1
+
+
+@pytest.mark.parametrize("body", [{"rate": 0}, {"limit": 0}, {"older_than": "soon"}, {"evry": 1}])
+def test_a_replay_that_cannot_be_is_refused(filled: Site, body: dict[str, Any]) -> None:
+    assert filled("POST", "/dead-letters/work/replay", body, by="all-operator").status_code == 400

@@ -1,0 +1,106 @@
+"""Schedules over HTTP."""
+
+from typing import Any
+
+import pytest
+
+from taskmq.app_api.views import rendered
+from taskmq.operations.tenant_schedules import TenantSchedules
+from taskmq.schedules.triggers import Every, every
+from tests.unit.server.kit import Site
+
+
+def test_a_schedule_is_shown_paused_resumed_and_run(site: Site) -> None:
+    shown = site("GET", "/schedules/nightly", by="all-viewer").json()
+    instants = site("GET", "/schedules/nightly/next?count=2&after=2027-01-30T12:00:00Z", by="all-viewer").json()
+    paused = site("POST", "/schedules/nightly/pause", {"note": "inventory"}, by="all-operator").json()
+    resumed = site("POST", "/schedules/nightly/resume", by="all-operator").json()
+
+    assert (shown["starts"], shown["is_dynamic"], shown["fired"]) == ("report", False, 0)
+    assert instants["items"] == ["2027-01-31T02:00:00.000Z", "2027-02-01T02:00:00.000Z"]
+    assert (paused["note"], paused["next"], resumed["paused"]) == ("inventory", None, None)
+    run = site("POST", "/schedules/nightly/run", by="all-operator")
+    assert (run.status_code, run.json()["status"]) == (201, "submitted")
+
+
+def test_a_rule_is_explained_before_it_is_kept(site: Site) -> None:
+    rule = {"cron": "30 2 * * *", "tz": "Europe/Paris"}
+    words = site("POST", "/schedules/explain?count=2", rule, by="all-viewer").json()
+    wrong = site("POST", "/schedules/explain", {"cron": "61 * * * *"}, by="all-viewer")
+    without = site("POST", "/schedules/explain", {}, by="all-viewer")
+
+    assert words["means"] == "at 02:30 every day, Europe/Paris time"
+    assert [text[11:] in ("02:30:00+01:00", "02:30:00+02:00") for text in words["next"]] == [True, True]
+    assert (wrong.status_code, without.status_code) == (400, 400)
+    assert "61" in wrong.text
+    assert site("GET", "/schedules/nightly", by="all-viewer").json()["tz"] == "UTC"
+
+
+def test_occurrences_of_the_past_are_listed_by_a_dry_run(site: Site) -> None:
+    body = {"start": "2024-01-01T00:00:00Z", "end": "2024-01-03T00:00:00Z", "dry_run": True}
+
+    found = site("POST", "/schedules/nightly/backfill", body, by="all-operator").json()
+
+    assert found == {
+        "run": "",
+        "instants": ["2024-01-01T02:00:00.000Z", "2024-01-02T02:00:00.000Z"],
+        "has_more": False,
+    }
+
+
+@pytest.mark.parametrize("period", ["3000000d", "9999999d", 3.2e11])
+def test_a_schedule_that_is_never_due_before_the_year_10000_is_refused(site: Site, period: Any) -> None:
+    rule = {"every": period}
+    put = site("PUT", "/schedules/poison", {"task": "report", **rule})
+    explained = site("POST", "/schedules/explain", rule)
+
+    assert (put.status_code, explained.status_code) == (400, 400), (put.text, explained.text)
+    assert "year 9999" in put.json()["detail"]
+    assert site("GET", "/schedules/poison").status_code == 404
+
+
+def test_one_tenants_schedule_takes_the_list_away_from_nobody(site: Site) -> None:
+    own = TenantSchedules(site.app, "acme", allows=lambda _: True)
+
+    async def store() -> None:
+        # As a version stored it that took any period.
+        for name in ("poison", "good"):
+            trigger = Every(3_000_000 * 86_400_000) if name == "poison" else every("1h")
+            await own.add(name, "report", trigger, args=(), kwargs={}, options={})
+
+    with site.client.portal() as portal:
+        portal.call(store)
+
+    mine = site("GET", "/schedules").json()["items"]
+    everybodys = site("GET", "/schedules", by="all-viewer").json()["items"]
+    shown = site("GET", "/schedules/poison").json()
+    assert [one["name"] for one in mine] == ["good", "poison"]
+    assert {"@acme:good", "@acme:poison", "nightly"} <= {one["name"] for one in everybodys}
+    assert (shown["next"], shown["rule"]) == (None, "every 3000000 days")
+    assert site("GET", "/schedules/poison/next").json() == {"items": []}
+    assert site("GET", "/schedules/poison/explain").json()["next"] == []
+    assert site("DELETE", "/schedules/poison").status_code == 200
+
+
+def test_instants_beyond_the_calendar_are_refused_or_the_last_there_is(site: Site) -> None:
+    beyond = "9999-12-31T23:59:59.999999-12:00"
+    asked = [
+        site("GET", f"/schedules/nightly/next?after={beyond}", by="all-viewer"),
+        site("GET", f"/jobs?start_time={beyond}"),
+        site("POST", "/jobs", {"job_type": "report", "schedule_time": beyond}),
+        site("PUT", "/schedules/late", {"task": "report", "at": beyond}),
+        site("POST", "/alerts/silences", {"rule": "x", "until": beyond, "note": "x"}),
+        site("GET", f"/audit?since={beyond}"),
+    ]
+
+    assert {answer.status_code // 100 for answer in asked} <= {2, 4}, [answer.text for answer in asked]
+    assert site("GET", "/jobs").status_code == 200
+    assert site("GET", "/schedules").status_code == 200
+    assert site("GET", "/alerts/silences").status_code == 200
+
+
+def test_a_list_leaves_out_what_cannot_be_rendered_and_says_so(caplog: pytest.LogCaptureFixture) -> None:
+    assert rendered(lambda one: 6 // one, [3, 0, 2]) == [2, 3]
+
+    (record,) = caplog.records
+    assert record.getMessage() == "a list leaves out a int, which cannot be rendered: ZeroDivisionError"
