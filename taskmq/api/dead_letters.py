@@ -1,33 +1,48 @@
 """Dead letters, the failures behind them, and which of them are meant."""
 
-from typing import Annotated
+from typing import Annotated, TypedDict
 
 import msgspec
 
-from taskmq.api.queues import PurgeBody
 from taskmq.api.values import ShortText
 
 __all__ = [
     "LetterChoice",
+    "LetterFilters",
     "LetterGroupView",
     "LetterGroups",
     "LetterList",
     "LetterQueues",
     "LetterView",
+    "PlannedReplay",
     "PurgeLettersBody",
     "ReplayBody",
     "ReplayedView",
 ]
 
 
+class LetterFilters(TypedDict, total=False):
+    """Conditions on dead letters, as `LetterChoice` has them."""
+
+    task: str | None
+    error: str | None
+    reason: str | None
+    fingerprint: str | None
+    job: str | None
+    older_than: str | None
+    newer_than: str | None
+    depth: int | None
+
+
 class LetterChoice(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Which letters are meant; what is left out does not matter.
+    """Conditions on dead letters; one that is left out does not matter.
 
     Attributes:
         task, error, reason: a name, a part of it, or a pattern with `*` and `?`.
         fingerprint: how it begins.
         job: the job's id.
         older_than, newer_than: how long ago it died, such as "1h".
+        depth: one of the oldest so many. A server looks at 10,000 at most, but for deleting them.
     """
 
     task: ShortText | None = None
@@ -37,36 +52,56 @@ class LetterChoice(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     job: ShortText | None = None
     older_than: ShortText | None = None
     newer_than: ShortText | None = None
+    depth: Annotated[int, msgspec.Meta(ge=1)] | None = None
 
 
 class ReplayBody(LetterChoice, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Which letters are sent again, and how.
+    """The letters that are sent again, and how.
 
     Attributes:
         to: the queue. Default: where each came from.
-        limit: so many at most.
+        limit: so many at most. Default: all that are looked at.
         rate: letters a second at most.
         keep_attempts: go on with the attempt that was the last; else from the first on.
+        max_replays: letters that were replayed so often before stay; None: none does.
+        duplicates: send all letters of a job; else one, and drop the others.
+        dry_run: only say what would be sent.
     """
 
     to: ShortText | None = None
-    limit: Annotated[int, msgspec.Meta(ge=1, le=10_000)] = 1_000
+    limit: Annotated[int, msgspec.Meta(ge=1, le=10_000)] | None = None
     rate: Annotated[float, msgspec.Meta(gt=0)] | None = None
     keep_attempts: bool = False
+    max_replays: Annotated[int, msgspec.Meta(ge=1)] | None = 3
+    duplicates: bool = False
+    dry_run: bool = False
 
 
-class PurgeLettersBody(PurgeBody, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The queue's name once more, and which of its letters are deleted: all where nothing is said."""
+class PurgeLettersBody(LetterChoice, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The queue's name once more, and which of its letters are deleted: all where nothing is said.
 
-    task: ShortText | None = None
-    error: ShortText | None = None
-    fingerprint: ShortText | None = None
-    job: ShortText | None = None
+    Attributes:
+        limit: so many at most, the oldest.
+        dry_run: only count them, among the oldest 10,000 letters of the queue.
+    """
+
+    name: ShortText
+    limit: Annotated[int, msgspec.Meta(ge=1)] | None = None
+    dry_run: bool = False
 
 
 class LetterView(msgspec.Struct, frozen=True, kw_only=True):
-    """A dead letter, without the job's arguments."""
+    """A dead letter: its job, and what became of that.
 
+    Attributes:
+        letter_of: the queue whose letter it is, as people name it; or taskmq.parking, taskmq.unroutable.
+        queue: where the job came from, at the broker.
+        starts: of a job whose worker ended each time: how often it was started.
+        body: with `expand=body`, the message, as far as it is text; its arguments are in it, so only for callers who
+            may read jobs.
+    """
+
+    letter_of: str
     job_id: str
     task: str
     tenant: str
@@ -78,9 +113,12 @@ class LetterView(msgspec.Struct, frozen=True, kw_only=True):
     traceback: str
     fingerprint: str
     enqueued: str | None
+    started: str | None
     died: str | None
     worker: str
+    starts: int | None
     replayed: int
+    body: str | None
 
 
 class LetterList(msgspec.Struct, frozen=True):
@@ -93,11 +131,13 @@ class LetterGroupView(msgspec.Struct, frozen=True, kw_only=True):
     """The letters of one failure.
 
     Attributes:
+        letter_of: the queue whose letters they are.
         jobs: how many jobs they are of.
         tenants: whose they are, "" for those that name none.
         sample: the job of the first of them.
     """
 
+    letter_of: str
     fingerprint: str
     count: int
     jobs: int
@@ -123,15 +163,23 @@ class LetterQueues(msgspec.Struct, frozen=True):
     items: list[str]
 
 
-class ReplayedView(msgspec.Struct, frozen=True, kw_only=True):
-    """What a replay did.
+class PlannedReplay(LetterView, frozen=True, kw_only=True):
+    """A letter that a replay would send, and the queue at the broker that it would go to."""
+
+    to: str
+
+
+class ReplayedView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The outcome of a replay; with `dry_run`, that which it would have.
 
     Attributes:
         dropped: further letters of the same jobs, which were not sent.
         too_often, no_destination: letters that stayed.
+        planned: with `dry_run`, the letters that would be sent, of a server the first 1,000.
     """
 
     replayed: int
     dropped: int
     too_often: int
     no_destination: int
+    planned: list[PlannedReplay] | None = None

@@ -29,6 +29,7 @@ class QueueLine(msgspec.Struct, frozen=True, kw_only=True):
         in_hand: messages in workers' hands; None where that is unknown.
         delayed: jobs and retries that wait for their time; None where the broker does not tell whose they are.
         is_paused: nothing of the queue is started; None where that is unknown.
+        paused: since when, by whom and why; None where it is not.
     """
 
     queue: str
@@ -37,6 +38,7 @@ class QueueLine(msgspec.Struct, frozen=True, kw_only=True):
     delayed: int | None
     consumers: int
     is_paused: bool | None
+    paused: "QueuePauseView | None"
 
 
 class QueueGroup(msgspec.Struct, frozen=True, kw_only=True):
@@ -89,12 +91,22 @@ class QueueView(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         kind: quorum or classic.
+        priorities: `classes` or `native`; None where it is ordered, or has lanes.
+        ordered: so many shards, by the jobs' order keys; `lanes`: so many, by tenants. None of a queue without.
+        max_length, max_bytes, delivery_limit: its bounds at the broker; None where the app says none.
         delayed: jobs and retries that wait for their time; None where the broker does not tell whose they are.
         dead: dead letters; None where the queue does not exist yet.
+        parts: its queues at the broker that exist.
     """
 
     queue: str
     kind: str
+    priorities: str | None
+    ordered: int | None
+    lanes: int | None
+    max_length: int | None
+    max_bytes: int | None
+    delivery_limit: int | None
     ready: int
     in_hand: int
     delayed: int | None
@@ -103,6 +115,7 @@ class QueueView(msgspec.Struct, frozen=True, kw_only=True):
     paused: QueuePauseView | None
     tasks: list[str]
     workers: list[str]
+    parts: list[QueueLine]
 
 
 class PauseBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from taskmq.app_api.accounts.tenants import AppTenants
     from taskmq.app_api.accounts.users import AppUsers
     from taskmq.app_api.bulks import AppBulks
+    from taskmq.app_api.dead_letters import AppDeadLetters
     from taskmq.app_api.definitions import AppDefinitions, AppTasks
     from taskmq.app_api.history.alerts import AppAlerts
     from taskmq.app_api.history.figures import AppFigures
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from taskmq.app_api.jobs import AppJobs
     from taskmq.app_api.nodes import AppNodes, AppResources
     from taskmq.app_api.pools import AppPools, AppQuotas
+    from taskmq.app_api.queues import AppQueues
     from taskmq.app_api.schedules import AppSchedules
     from taskmq.app_api.workers import AppWorkers
     from taskmq.app_api.workflows import AppWorkflows
@@ -65,6 +67,13 @@ class AppApi:
         return AppJobs(self._app, self._caller)
 
     @property
+    def dead_letters(self) -> "AppDeadLetters":
+        """Lists, groups, replays and purges dead letters."""
+        from taskmq.app_api.dead_letters import AppDeadLetters
+
+        return AppDeadLetters(self._app, self._caller)
+
+    @property
     def definitions(self) -> "AppDefinitions":
         """Keeps named, versioned templates that jobs are made from."""
         from taskmq.app_api.definitions import AppDefinitions
@@ -98,6 +107,13 @@ class AppApi:
         from taskmq.app_api.pools import AppPools
 
         return AppPools(self._app, self._caller)
+
+    @property
+    def queues(self) -> "AppQueues":
+        """Lists, shows, pauses, resumes, moves and empties queues of the broker."""
+        from taskmq.app_api.queues import AppQueues
+
+        return AppQueues(self._app, self._caller)
 
     @property
     def quotas(self) -> "AppQuotas":

@@ -51,6 +51,11 @@ class ApiCaller(Protocol):
         """Whether the caller may call the task."""
         ...
 
+    @property
+    def allows_all(self) -> bool:
+        """Whether the caller may call whatever task there is."""
+        ...
+
 
 class AppCalls:
     """Calls about one resource of an app."""

@@ -118,12 +118,12 @@ class AppTasks(AppCalls):
             for one in registrations_of(self._app.tasks)
             if one.task > after and one.task.startswith(prefix)
         }
-        found = {one.registration.task: one for one in await self._registered(prefix, after, limit + 1)}
+        found = {one.registration.task: one for one in await self._read_catalogue(prefix, after, limit + 1)}
         names = sorted({*own, *found})
         page = [self._view(own.get(name), found.get(name)) for name in names[:limit]]
         return TaskList(page, names[limit - 1] if len(names) > limit else None)
 
-    async def _registered(self, prefix: str, after: str, limit: int) -> Sequence[RegisteredTask]:
+    async def _read_catalogue(self, prefix: str, after: str, limit: int) -> Sequence[RegisteredTask]:
         if not self._is_catalogued:
             return []
         return (await self._app.jobs.catalogue.alist(prefix, after=after or None, limit=limit)).tasks
@@ -137,7 +137,7 @@ class AppTasks(AppCalls):
         shown = own or (None if found is None else found.registration)
         assert shown is not None
         # They may name another tenant, and the parts of the installation.
-        tells_all = self._caller.may(Permission.TASKS_READ, None)
+        tells_all = self._caller.may(Permission.JOBS_READ, None)
         return TaskView(
             name=shown.task,
             queue=shown.queue,

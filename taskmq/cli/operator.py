@@ -11,6 +11,8 @@ from taskmq.model.identity import Permission
 
 if TYPE_CHECKING:
     from taskmq.access import IdentityAdministration
+    from taskmq.cli.dead_letters import OperatorDeadLetters
+    from taskmq.events.stream import EventStream
 
 __all__ = ["Operator", "OperatorApi"]
 
@@ -50,6 +52,11 @@ class Operator:
         del task
         return True
 
+    @property
+    def allows_all(self) -> bool:
+        """Whether they may call whatever task there is: yes."""
+        return True
+
 
 class OperatorApi(AppApi):
     """The API of an app, whose caller may do everything; imported only where there is no server.
@@ -69,6 +76,22 @@ class OperatorApi(AppApi):
             return await look_elsewhere(self._app, job)
         except (BrokerUnavailable, StateUnavailable, UnsupportedFeature):
             return ""
+
+    @property
+    def address(self) -> str:
+        """The address of the broker, without a password."""
+        return self._app.sessions.current().broker.address
+
+    def events(self) -> "EventStream":
+        """What happens to jobs and workers, as it happens."""
+        return self._app.events()
+
+    @property
+    def dead_letters(self) -> "OperatorDeadLetters":
+        """Lists, groups, replays and purges dead letters, however many there are."""
+        from taskmq.cli.dead_letters import OperatorDeadLetters
+
+        return OperatorDeadLetters(self._app, self._caller)
 
     def for_tenant(self, tenant: str | None) -> "OperatorApi":
         """Return the API for another tenant."""

@@ -1,4 +1,4 @@
-"""What goes on, made of events: what each task did in the last minute, and which workers there are. Pure."""
+"""What each task did in the last minute, counted from events. Pure."""
 
 from collections import deque
 from collections.abc import Sequence
@@ -6,14 +6,11 @@ from typing import Final
 
 import msgspec
 
-from taskmq.model.telemetry.events import Event, JobEvent, WorkerEvent
-from taskmq.model.telemetry.worker_status import WorkerStatus
+from taskmq.model.telemetry.events import JobEvent
 
 __all__ = ["Activity", "TaskActivity"]
 
 _WINDOW: Final = 60
-# Workers report every 10 seconds.
-_SILENT: Final = 35
 _ENDS: Final = {
     "succeeded": "succeeded",
     "answered": "succeeded",
@@ -65,31 +62,10 @@ class Activity:
     def __init__(self, *, now: float) -> None:
         self._since = now
         self._seconds: deque[_Second] = deque()
-        self._workers: dict[str, tuple[float, WorkerStatus]] = {}
 
-    def note(self, event: Event, *, now: float) -> None:
+    def note(self, event: JobEvent, *, now: float) -> None:
         """Count what has come."""
-        if isinstance(event, WorkerEvent):
-            if event.event == "offline":
-                self._workers.pop(event.worker, None)
-            else:
-                self._workers[event.worker] = (now, event.status)
-        else:
-            self._count(event, int(now))
-
-    def workers(self, *, now: float) -> Sequence[WorkerStatus]:
-        """Workers that have been heard of within 35 seconds, by their names."""
-        self._workers = {name: each for name, each in self._workers.items() if now - each[0] < _SILENT}
-        return [self._workers[name][1] for name in sorted(self._workers)]
-
-    def tasks(self, *, now: float) -> Sequence[TaskActivity]:
-        """What tasks did in the last minute, the busiest first."""
-        self._forget(int(now))
-        span = min(max(now - self._since, 1.0), float(_WINDOW))
-        names = {task for second in self._seconds for task in (*second.counts, *second.waits)}
-        return sorted((self._task(name, span) for name in names), key=lambda each: (-each.per_second, each.task))
-
-    def _count(self, event: JobEvent, at: int) -> None:
+        at = int(now)
         if not self._seconds or self._seconds[-1].at != at:
             self._forget(at)
             self._seconds.append(_Second(at))
@@ -103,6 +79,13 @@ class Activity:
         counts[outcome] = counts.get(outcome, 0) + 1
         if event.seconds is not None:
             second.runs.setdefault(event.task, []).append(event.seconds)
+
+    def tasks(self, *, now: float) -> Sequence[TaskActivity]:
+        """What tasks did in the last minute, the busiest first."""
+        self._forget(int(now))
+        span = min(max(now - self._since, 1.0), float(_WINDOW))
+        names = {task for second in self._seconds for task in (*second.counts, *second.waits)}
+        return sorted((self._task(name, span) for name in names), key=lambda each: (-each.per_second, each.task))
 
     def _forget(self, at: int) -> None:
         while self._seconds and self._seconds[0].at <= at - _WINDOW:

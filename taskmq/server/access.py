@@ -28,6 +28,7 @@ from taskmq.model.identity import (
     may,
     roles_in,
     scope_for,
+    task_patterns,
 )
 from taskmq.model.units import did_you_mean
 from taskmq.operations.audit.actions import note_action
@@ -104,6 +105,11 @@ class Caller(msgspec.Struct, frozen=True, kw_only=True):
     def allows(self, task: str) -> bool:
         """Whether the caller may call the task."""
         return allows_task(self.identity, self.tenant or "", task)
+
+    @property
+    def allows_all(self) -> bool:
+        """Whether the caller may call whatever task there is."""
+        return all("*" in have for have in task_patterns(self.identity, self.tenant or ""))
 
 
 async def authorise(connection: ASGIConnection[Any, Any, Any, Any], handler: BaseRouteHandler) -> None:

@@ -42,15 +42,16 @@ def test_dead_letters_are_listed_oldest_first_and_stay(taskmq: Here) -> None:
     result = taskmq("dlq", "list", "images", "-o", "json")
 
     assert (result.code, result.err) == (0, "")
-    assert [row["job"] for row in result.data] == _NAMES
-    assert result.data[0] == {
-        "job": "job-0",
+    assert [row["job_id"] for row in result.data] == _NAMES
+    facts = {name: result.data[0][name] for name in ("tenant", "task", "attempt", "reason", "error", "died", "body")}
+    assert facts == {
         "tenant": "",
         "task": "shop.fail",
         "attempt": 3,
         "reason": "error",
         "error": "ValueError: no",
-        "died": "2023-11-14T22:13:20Z",
+        "died": "2023-11-14T22:13:20.000Z",
+        "body": None,
     }
     assert names_in("images.dlq") == _NAMES
 
@@ -82,9 +83,13 @@ def test_without_a_queue_the_letters_of_all_queues_of_the_app_are_listed_and_gro
     groups = taskmq("dlq", "groups", "-o", "json").data
 
     places = [("images", "a"), ("images", "b"), ("ticks", "c"), ("taskmq.parking", "e")]
-    assert [(row["queue"], row["job"]) for row in rows] == places
-    assert [row["job"] for row in some] == ["a"]
-    assert [(row["queue"], row["count"]) for row in groups] == [("images", 2), ("ticks", 1), ("taskmq.parking", 1)]
+    assert [(row["letter_of"], row["job_id"]) for row in rows] == places
+    assert [row["job_id"] for row in some] == ["a"]
+    assert [(row["letter_of"], row["count"]) for row in groups] == [
+        ("images", 2),
+        ("ticks", 1),
+        ("taskmq.parking", 1),
+    ]
 
 
 @pytest.mark.usefixtures("home")
@@ -99,7 +104,7 @@ def test_without_a_queue_and_an_app_nobody_knows_which_letters_are_meant(taskmq:
 def test_only_so_many_are_listed_as_asked_for(taskmq: Here) -> None:
     result = taskmq("dlq", "list", "images", "--limit", "2", "-o", "jsonl")
 
-    assert [row["job"] for row in result.rows] == _NAMES[:2]
+    assert [row["job_id"] for row in result.rows] == _NAMES[:2]
 
 
 @pytest.mark.parametrize("output", ["table", "json", "jsonl"])
@@ -158,7 +163,7 @@ def test_one_dead_letter_is_shown_with_its_message_and_traceback(taskmq: Here) -
     as_line = taskmq("dlq", "show", "images", "job-3", "-o", "jsonl")
     as_text = taskmq("dlq", "show", "images", "job-3")
 
-    assert as_json.data["job"] == "job-3"
+    assert as_json.data["job_id"] == "job-3"
     assert '"args": [7]' in as_json.data["body"]
     assert as_json.data["worker"] == "host:1"
     assert as_line.rows == [as_json.data]
@@ -236,7 +241,7 @@ def test_the_replay_of_jobs_that_die_again_at_once_ends(shop: Path, taskmq: Here
 
     assert (result.code, result.err) == (0, "120 replayed\n")
     letters = taskmq("dlq", "list", "images", "--limit", "500", "-o", "json").data
-    assert Counter(row["job"] for row in letters) == Counter(names)
+    assert Counter(row["job_id"] for row in letters) == Counter(names)
     assert {row["attempt"] for row in letters} == {1}
 
 
@@ -270,7 +275,7 @@ def test_dead_letters_at_rabbitmq_are_listed_and_replayed_in_their_order(taskmq:
     again = taskmq("--url", amqp_url, "dlq", "list", "images", "--limit", "500", "-o", "json")
     replayed = taskmq("--url", amqp_url, "dlq", "replay", "images")
 
-    assert [row["job"] for row in listed.data] == [row["job"] for row in again.data] == names
+    assert [row["job_id"] for row in listed.data] == [row["job_id"] for row in again.data] == names
     assert (replayed.code, replayed.err) == (0, "100 replayed\n")
     assert names_in("images", url=amqp_url) == names
 
@@ -385,10 +390,10 @@ def test_the_same_filters_choose_letters_for_every_command(
     assert names_in("images.dlq") == _NAMES
     replayed = taskmq("dlq", "replay", "images", *filters)
 
-    assert [row["job"] for row in listed.data] == chosen
+    assert [row["job_id"] for row in listed.data] == chosen
     assert [row["job"] for row in exported.rows] == chosen
-    assert [row["job"] for row in would.data] == chosen
-    assert [(row["job"], row["to"]) for row in might.data] == [(name, "images") for name in chosen]
+    assert [row["job_id"] for row in would.data] == chosen
+    assert [(row["job_id"], row["to"]) for row in might.data] == [(name, "images") for name in chosen]
     assert (replayed.code, replayed.err) == (0, f"{len(chosen)} replayed\n")
     assert (names_in("images"), names_in("images.dlq")) == (chosen, rest)
 
@@ -414,7 +419,7 @@ def test_failures_are_grouped_and_one_of_them_is_replayed_by_its_fingerprint(hom
     shown = taskmq("dlq", "groups", "images")
     replayed = taskmq("dlq", "replay", "images", "--fingerprint", groups[0]["fingerprint"][:6])
 
-    assert [(row["count"], row["task"], row["error"], row["sample"]) for row in groups] == [
+    assert [(row["count"], row["task"], row["error_type"], row["sample"]) for row in groups] == [
         (3, "shop.fail", "OSError", "job-0"),
         (3, "shop.double", "TaskTimeout", "job-1"),
     ]
@@ -472,7 +477,7 @@ def test_a_letter_shows_its_error_type_its_times_and_its_failure(home: Path, tas
 
     shown = taskmq("dlq", "show", "images", "a", "-o", "json").data
 
-    assert (shown["error_type"], shown["started"], shown["enqueued"]) == ("E", "2023-11-14T22:13:20Z", "")
+    assert (shown["error_type"], shown["started"], shown["enqueued"]) == ("E", "2023-11-14T22:13:20.000Z", None)
     assert taskmq("dlq", "list", "images", "--fingerprint", shown["fingerprint"], "-o", "json").data
 
 
@@ -482,7 +487,7 @@ def test_a_letter_of_a_job_that_killed_its_workers_shows_how_often_it_was_starte
     bury("images.dlq", ["other"])
 
     assert taskmq("dlq", "show", "images", "poison", "-o", "json").data["starts"] == 3
-    assert "starts" not in taskmq("dlq", "show", "images", "other", "-o", "json").data
+    assert "starts" not in taskmq("dlq", "show", "images", "other").out
 
 
 @pytest.mark.usefixtures("buried")
@@ -507,7 +512,7 @@ def test_a_job_with_several_letters_is_replayed_once_and_every_command_says_so(t
 
     assert listed.err == "4 letters of 2 jobs: replay sends each job once\n"
     assert [(row["count"], row["jobs"]) for row in grouped.data] == [(4, 2)]
-    assert [row["job"] for row in dry.data] == ["a", "b"]
+    assert [row["job_id"] for row in dry.data] == ["a", "b"]
     assert "2 would be dropped: further letters of the same jobs" in dry.err
     assert (done.code, done.err) == (0, "2 replayed\n2 dropped: further letters of the same jobs\n")
     assert names_in("images") == ["a", "b"]
@@ -532,7 +537,7 @@ def test_letters_that_were_replayed_often_before_are_replayed_by_force_alone(tas
     guarded = taskmq("dlq", "replay", "images")
     forced = taskmq("dlq", "replay", "images", "--force")
 
-    assert [row["job"] for row in dry.data] == ["young"]
+    assert [row["job_id"] for row in dry.data] == ["young"]
     assert "1 left: replayed 3 times before; --force" in dry.err
     assert (guarded.code, guarded.err.splitlines()[0]) == (1, "1 replayed")
     assert "1 left: replayed 3 times before; --force" in guarded.err

@@ -36,8 +36,8 @@ def test_letters_of_one_tenant_and_of_none_are_listed_shown_grouped_and_exported
     groups = taskmq("dlq", "groups", "images", "--tenant", "other", "-o", "json")
     exported = taskmq("dlq", "export", "images", "--tenant", "other")
 
-    assert [(row["job"], row["tenant"]) for row in listed.data] == [(name, "acme") for name in _ACME[:3]]
-    assert [(row["job"], row["tenant"]) for row in of_nobody.data] == [("nobody", "")]
+    assert [(row["job_id"], row["tenant"]) for row in listed.data] == [(name, "acme") for name in _ACME[:3]]
+    assert [(row["job_id"], row["tenant"]) for row in of_nobody.data] == [("nobody", "")]
     assert (shown.data["tenant"], foreign.code) == ("acme", 3)
     assert [(row["count"], row["sample"]) for row in groups.data] == [(3, "other-000")]
     assert [(row["job"], row["tenant"]) for row in exported.rows] == [(name, "other") for name in _OTHER[:3]]

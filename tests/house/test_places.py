@@ -57,7 +57,7 @@ _STARTS_TASKS: set[str] = {
     "contrib/taskmq_s3/blobs.py",
     "taskmq/beat/beat.py",
     "taskmq/beat/reactor.py",
-    "taskmq/cli/remote/activity.py",
+    "taskmq/cli/processes/top.py",
     "taskmq/client/bulk.py",
     "taskmq/client/portal.py",
     "taskmq/client/session.py",

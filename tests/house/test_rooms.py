@@ -18,8 +18,6 @@ _SHORT = {
     # Entrances that load before anything else.
     "taskmq/__main__.py",
     "taskmq/version.py",
-    # Commands that ask `taskmq.operations` and print; one noun a module there.
-    "taskmq/cli/operators/doctor.py",
     # One contract, or one store, a module.
     "contrib/taskmq_redis/stores/checkpoints.py",
     "contrib/taskmq_redis/stores/crash_counts.py",

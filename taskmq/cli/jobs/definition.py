@@ -82,7 +82,7 @@ def put(
             owner=owner,
             version=version,
         ),
-        tenant=tenant,
+        tenant=tenant or None,
     )
     show_record(made, lambda: _record(made))
 
@@ -102,7 +102,7 @@ def show(
     name
         The definition's name.
     """
-    found = ask(lambda api: api.definitions.get(name, version=version), tenant=tenant)
+    found = ask(lambda api: api.definitions.get(name, version=version), tenant=tenant or None)
     show_record(found, lambda: _record(found))
 
 
@@ -121,7 +121,7 @@ def list_definitions(prefix: str = "", /, *, tenant: _Tenant = "", limit: int = 
     """
     found = ask(
         lambda api: first_items(partial(api.definitions.page, prefix), limit, after=after),
-        tenant=tenant,
+        tenant=tenant or None,
     )
     show_rows(_COLUMNS, found.items, _row)
     if found.next is not None:
@@ -141,7 +141,7 @@ def versions(name: str, /, *, tenant: _Tenant = "", limit: int = 50, before: int
     before
         Only those below this one.
     """
-    found = ask(lambda api: api.definitions.versions(name, before=before, limit=limit), tenant=tenant)
+    found = ask(lambda api: api.definitions.versions(name, before=before, limit=limit), tenant=tenant or None)
     show_rows(_COLUMNS, found, _row)
 
 
@@ -156,7 +156,7 @@ def delete(name: str, /, *, tenant: _Tenant = "", version: _Version = None) -> N
     name
         The definition's name.
     """
-    ask(lambda api: api.definitions.delete(name, version=version), tenant=tenant)
+    ask(lambda api: api.definitions.delete(name, version=version), tenant=tenant or None)
     note(f"definition {name} is deleted: `taskmq definition versions {name}` shows what it was")
 
 

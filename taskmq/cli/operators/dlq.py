@@ -1,54 +1,41 @@
 """`taskmq dlq`."""
 
-import asyncio
-import dataclasses
 import os
 import sys
-from collections.abc import Callable, Coroutine, Generator, Iterable
+from collections.abc import Generator, Iterable, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any, BinaryIO, Final, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, Final
 
 from cyclopts import App, Parameter
 from cyclopts.validators import Number
 
-from taskmq.cli.actor import audited, note_change
-from taskmq.cli.exits import FAILED, NOT_FOUND
-from taskmq.cli.globals import open_app
-from taskmq.cli.operators.letters import COLUMNS, Filters, TerminalProgress, letter_row, parse_rate
-from taskmq.cli.output import confirm, note, print_record, print_rows, when
-from taskmq.cli.server_link import over_http
-from taskmq.contracts.broker import Archiving, Broker, QueueStats
-from taskmq.errors import InvalidOption, PartlyReplayed, UnsupportedFeature
+from taskmq.api.dead_letters import LetterGroupView, LetterView, PlannedReplay, ReplayBody
+from taskmq.api.values import MOST_PER_PAGE
+from taskmq.cli.actor import audited
+from taskmq.cli.dead_letters import OperatorDeadLetters
+from taskmq.cli.exits import FAILED, NOT_FOUND, OK
+from taskmq.cli.globals import current_globals, run_with_app
+from taskmq.cli.operator import Operator
+from taskmq.cli.operators.letters import COLUMNS, Filters, letter_row, parse_rate
+from taskmq.cli.output import confirm, note, print_rows
+from taskmq.cli.server_link import Api, ask, show_record, show_rows, text_of_instant
+from taskmq.errors import InvalidOption, NotPermitted, PartlyReplayed
 from taskmq.model.telemetry.plain_text import escape_json
 from taskmq.model.topology import PARKING, UNROUTABLE
-from taskmq.operations.dead_letters import (
-    Choose,
-    DeadLetter,
-    LetterGroup,
-    Replay,
-    Replayed,
-    browse,
-    group_letters,
-    letter_line,
-    letter_queue,
-    purge,
-    queues_with_letters,
-    replay,
-    visit,
-)
-from taskmq.operations.dead_letters.letter import JobsOfLetters, read_letter
+from taskmq.operations.dead_letters import DeadLetter, letter_line
+from taskmq.operations.dead_letters.letter import JobsOfLetters
 
-__all__ = ["GROUP_COLUMNS", "app"]
+if TYPE_CHECKING:
+    from taskmq.app import TaskMQ
 
-_Result = TypeVar("_Result")
+__all__ = ["app"]
 
 app = App(name="dlq", help="Dead letters: list, groups, show, replay, purge, export.", result_action="return_value")
 
-GROUP_COLUMNS: Final = (
+_GROUP_COLUMNS: Final = (
     "count", "jobs", "queue", "tenants", "first", "last", "task", "error", "sample", "fingerprint"
 )  # fmt: skip
-_SEND_TIMEOUT: Final = 30.0
 _EVERYTHING: Final = Filters()
 
 Queue = Annotated[str, Parameter(help="The queue, as people name it; or taskmq.parking, taskmq.unroutable.")]
@@ -60,7 +47,6 @@ Yes = Annotated[bool, Parameter(negative="", help="Do not ask.")]
 
 
 @app.command(name="list")
-@over_http("letters:list_letters")
 def list_letters(queue: AnyQueue = None, /, *, limit: Count = 50, filters: Filters = _EVERYTHING) -> None:
     """List the oldest dead letters of a queue, or of all queues of the app; they stay where they are.
 
@@ -69,65 +55,41 @@ def list_letters(queue: AnyQueue = None, /, *, limit: Count = 50, filters: Filte
     limit
         How many at most.
     """
-    found: list[tuple[str, DeadLetter]] = []
-    elsewhere: list[QueueStats] = []
 
-    async def run(broker: Broker, name: str, choose: Choose | None, progress: TerminalProgress) -> None:
-        if left := limit - len(found):
-            letters = await browse(broker, name, limit=left, choose=choose, depth=filters.depth, progress=progress)
-            found.extend((name, letter) for letter in letters)
-        if queue and not found and queue not in (PARKING, UNROUTABLE):
-            # What the broker itself gives up has nowhere else to go before the queue has had its first dead job.
-            elsewhere.extend(await broker.stats([UNROUTABLE]))
+    async def run(api: Api) -> tuple[list[LetterView], int]:
+        found: list[LetterView] = []
+        for name in await _queues(api, queue):
+            if left := limit - len(found):
+                found += await api.dead_letters.list(name, limit=left, **filters.said)
+        # What the broker itself gives up has nowhere else to go before the queue has had its first dead job.
+        is_elsewhere = queue and not found and queue not in (PARKING, UNROUTABLE)
+        return found, await _count_lost(api) if is_elsewhere else 0
 
-    _in_queues(queue, run, filters, "list")
-    if lost := sum(entry.ready for entry in elsewhere):
+    found, lost = ask(run, tenant=filters.tenant)
+    if lost:
         note(f"none in {queue!r}; {lost} messages of some queue: taskmq dlq list {UNROUTABLE}")
-    if queue:
-        print_rows(COLUMNS, [letter_row(letter) for _, letter in found])
-    else:
-        print_rows(("queue", *COLUMNS), [{"queue": name, **letter_row(letter)} for name, letter in found])
-    _note_duplicates(letter for _, letter in found)
+    columns = COLUMNS if queue else ("queue", *COLUMNS)
+    show_rows(columns, found, lambda letter: {"queue": letter.letter_of, **letter_row(letter)})
+    _note_duplicates(found)
 
 
 @app.command
-@over_http("letters:groups")
 def groups(queue: AnyQueue = None, /, *, filters: Filters = _EVERYTHING) -> None:
     """List the failures behind the dead letters of a queue, or of all queues of the app, the most frequent first.
 
     Letters are of one failure when their task, error type and innermost code agree. The fingerprint names the
     failure for the other commands. A job can have several letters.
     """
-    groups: list[tuple[str, LetterGroup]] = []
 
-    async def run(broker: Broker, name: str, choose: Choose | None, progress: TerminalProgress) -> None:
-        found = await group_letters(broker, name, choose=choose, depth=filters.depth, progress=progress)
-        groups.extend((name, group) for group in found)
+    async def run(api: Api) -> list[LetterGroupView]:
+        names = await _queues(api, queue)
+        return [group for name in names for group in await api.dead_letters.groups(name, **filters.said)]
 
-    _in_queues(queue, run, filters, "groups")
-    groups.sort(key=lambda entry: -entry[1].count)
-    rows = [
-        {
-            "count": group.count,
-            "jobs": group.jobs,
-            "queue": name,
-            "tenants": ", ".join(sorted(group.tenants)),
-            "first": when(group.first),
-            "last": when(group.last),
-            "task": group.task,
-            "reason": group.reason,
-            "error": group.error_type or group.reason,
-            "message": group.error,
-            "sample": group.sample,
-            "fingerprint": group.fingerprint,
-        }
-        for name, group in groups
-    ]
-    print_rows([column for column in GROUP_COLUMNS if column != "queue" or not queue], rows)
+    found = sorted(ask(run, tenant=filters.tenant), key=lambda group: -group.count)
+    show_rows([column for column in _GROUP_COLUMNS if column != "queue" or not queue], found, _group_row)
 
 
 @app.command
-@over_http("letters:show")
 def show(queue: Queue, job: str, /, *, tenant: str | None = None, depth: Count | None = None) -> int:
     """Show one dead letter with its message and traceback.
 
@@ -140,37 +102,35 @@ def show(queue: Queue, job: str, /, *, tenant: str | None = None, depth: Count |
     depth
         Look at no more than so many letters, the oldest; all when left out.
     """
-    filters = Filters(job=job, tenant=tenant, depth=depth)
-
-    async def run(broker: Broker, choose: Choose | None, progress: TerminalProgress) -> list[DeadLetter]:
-        return await browse(broker, queue, limit=1, choose=choose, depth=depth, progress=progress)
-
-    letters = _at_broker(run, filters, "show")
+    letters = ask(
+        lambda api: api.dead_letters.list(queue, job=job, depth=depth, limit=1, expand=["body"]), tenant=tenant
+    )
     if not letters:
         note(f"no dead letter of job {job} in {queue!r}")
         return NOT_FOUND
     (found,) = letters
-    print_record(
-        {
+
+    def record() -> dict[str, Any]:
+        return {
             **letter_row(found),
             "error_type": found.error_type,
             "fingerprint": found.fingerprint,
             "queue": found.queue,
             "worker": found.worker,
             **({} if found.starts is None else {"starts": found.starts}),
-            "enqueued": when(found.enqueued),
-            "started": when(found.started),
+            "enqueued": text_of_instant(found.enqueued),
+            "started": text_of_instant(found.started),
             "replayed": found.replayed,
-            "body": found.body.decode(errors="replace"),
+            **({} if found.body is None else {"body": found.body}),
             "traceback": found.traceback,
         }
-    )
-    return 0
+
+    show_record(found, record)
+    return OK
 
 
 @app.command(name="replay")
 @audited
-@over_http("letters:replay")
 def replay_letters(
     queue: Queue,
     /,
@@ -209,46 +169,38 @@ def replay_letters(
     dry_run
         Only list what would be replayed.
     """
-    plan = Replay(
+    body = ReplayBody(
+        **filters.said,
         to=to,
+        limit=limit,
         keep_attempts=keep_attempts,
         max_replays=None if force else max_replays,
         rate=None if rate is None else parse_rate(rate),
         duplicates=duplicates,
-        queues=open_app().tasks.queues,
+        dry_run=dry_run,
     )
-    if dry_run:
-        return _preview(queue, plan, limit, filters)
-
-    async def run(broker: Broker, choose: Choose | None, progress: TerminalProgress) -> Replayed:
-        return await replay(
-            broker,
-            queue,
-            timeout=_SEND_TIMEOUT,
-            plan=plan,
-            choose=choose,
-            limit=limit,
-            depth=filters.depth,
-            progress=progress,
-        )
-
     try:
-        done = _at_broker(run, filters, "replay", change=(queue, {"limit": limit, "to": to}))
+        done = ask(lambda api: api.dead_letters.replay(queue, body), tenant=filters.tenant)
     except PartlyReplayed as error:
         note(f"{error.replayed} replayed")
         raise
-    note(f"{done.replayed} replayed")
+    if done.planned is None:
+        note(f"{done.replayed} replayed")
+    else:
+        _show_letters([*COLUMNS, "to"], done.planned, done.replayed)
     if done.dropped:
-        note(f"{done.dropped} dropped: further letters of the same jobs")
-    _note_left(plan, done.too_often, done.no_destination)
-    if done.too_often or done.no_destination:
+        note(f"{done.dropped} {'would be ' if dry_run else ''}dropped: further letters of the same jobs")
+    if done.too_often:
+        note(f"{done.too_often} left: replayed {max_replays} times before; --force replays them, too")
+    if done.no_destination:
+        note(f"{done.no_destination} left: they do not say where they came from; name a queue with --to")
+    if not dry_run and (done.too_often or done.no_destination):
         return FAILED
-    return NOT_FOUND if filters.job and not done.replayed else 0
+    return NOT_FOUND if filters.job and not done.replayed else OK
 
 
 @app.command(name="purge")
 @audited
-@over_http("letters:purge")
 def purge_letters(
     queue: Queue,
     /,
@@ -268,17 +220,22 @@ def purge_letters(
         Only list what would be deleted.
     """
     which = "all" if filters == _EVERYTHING and limit is None else "the chosen"
-    if dry_run:
-        return _list_chosen(queue, limit, filters, lambda _: {})
-    if not confirm(f"Delete {which} dead letters of {queue!r}?", yes=yes):
+    if not dry_run and not confirm(f"Delete {which} dead letters of {queue!r}?", yes=yes):
         return FAILED
 
-    async def run(broker: Broker, choose: Choose | None, progress: TerminalProgress) -> int:
-        return await purge(broker, queue, choose=choose, limit=limit, depth=filters.depth, progress=progress)
+    async def run(api: Api) -> tuple[int, Sequence[LetterView]]:
+        shown: Sequence[LetterView] = []
+        if dry_run:
+            most = sys.maxsize if current_globals().server is None else MOST_PER_PAGE
+            shown = await api.dead_letters.list(queue, limit=min(limit or most, most), **filters.said)
+        return await api.dead_letters.purge(queue, limit=limit, dry_run=dry_run, **filters.said), shown
 
-    count = _at_broker(run, filters, "purge", change=(queue, {"limit": limit}))
-    note(f"{count} dead letters deleted")
-    return NOT_FOUND if filters.job and not count else 0
+    count, shown = ask(run, tenant=filters.tenant)
+    if dry_run:
+        _show_letters(COLUMNS, shown, count)
+    else:
+        note(f"{count} dead letters deleted")
+    return NOT_FOUND if filters.job and not count else OK
 
 
 @app.command
@@ -298,19 +255,14 @@ def export(
     """
     with _opened(file) as target:
 
-        async def run(broker: Broker, choose: Choose | None, progress: TerminalProgress) -> int:
-            return await visit(
-                broker,
-                queue,
-                # Still the same JSON, and nothing in it acts on a terminal.
-                lambda letter: target.write(escape_json(letter_line(letter).decode()).encode()),
-                choose=choose,
-                limit=limit,
-                depth=filters.depth,
-                progress=progress,
-            )
+        def write(letter: DeadLetter) -> None:
+            # Still the same JSON, and nothing in it acts on a terminal.
+            target.write(escape_json(letter_line(letter).decode()).encode())
 
-        count = _at_broker(run, filters, "export")
+        async def run(app: "TaskMQ") -> int:
+            return await OperatorDeadLetters(app, Operator(filters.tenant)).visit(queue, write, limit, filters.said)
+
+        count = run_with_app(run)
     note(f"{count} dead letters exported")
 
 
@@ -327,116 +279,56 @@ def list_archived(
     limit
         How many at most.
     """
-    target = open_app()
 
-    async def run() -> list[dict[str, Any]]:
-        async with target:
-            broker = target.sessions.current().broker
-            if not isinstance(broker, Archiving):
-                raise UnsupportedFeature(f"{broker.address} keeps no archive of dead letters; RabbitMQ does")
-            found = await broker.archived(offset=start, limit=limit)
-            return [{"offset": place, **letter_row(read_letter(delivery))} for place, delivery in found]
+    async def run(app: "TaskMQ") -> list[tuple[int, LetterView]]:
+        return await OperatorDeadLetters(app, Operator()).archived(start, limit)
 
-    print_rows(("offset", *COLUMNS), asyncio.run(run()))
+    columns = ("offset", *COLUMNS)
+    print_rows(columns, [{"offset": place, **letter_row(letter)} for place, letter in run_with_app(run)])
 
 
-def _preview(queue: str, plan: Replay, limit: int | None, filters: Filters) -> int:
-    def goes(letter: DeadLetter) -> bool:
-        refusals.append(refusal := plan.refusal(letter))
-        return refusal is None and (plan.duplicates or jobs.is_first(letter))
-
-    refusals: list[str | None] = []
-    jobs = JobsOfLetters()
-    code = _list_chosen(queue, limit, filters, lambda letter: {"to": plan.target(letter)}, goes)
-    if jobs.letters > jobs.jobs:
-        note(f"{jobs.letters - jobs.jobs} would be dropped: further letters of the same jobs")
-    _note_left(plan, refusals.count("replayed too often"), refusals.count("no destination"))
-    return code
+async def _queues(api: Api, queue: str | None) -> Sequence[str]:
+    return [queue] if queue else await api.dead_letters.queues()
 
 
-def _list_chosen(
-    queue: str,
-    limit: int | None,
-    filters: Filters,
-    more: Callable[[DeadLetter], dict[str, Any]],
-    goes: Callable[[DeadLetter], bool] = lambda _: True,
-) -> int:
-    letter_queue(queue)
-    rows: list[dict[str, Any]] = []
+async def _count_lost(api: Api) -> int:
+    """The number of messages that had no queue to go to; 0 where the caller may not know."""
+    try:
+        found = await api.queues.list([UNROUTABLE], within=0.01)
+    except NotPermitted:
+        return 0
+    return next((line.ready for line in found.items if line.queue == UNROUTABLE), 0)
 
-    async def run(broker: Broker, choose: Choose | None, progress: TerminalProgress) -> int:
-        return await visit(
-            broker,
-            queue,
-            lambda letter: rows.append({**letter_row(letter), **more(letter)}),
-            choose=lambda letter: (choose is None or choose(letter)) and goes(letter),
-            limit=limit,
-            depth=filters.depth,
-            progress=progress,
-        )
 
-    count = _at_broker(run, filters, "dry run")
-    print_rows((*COLUMNS, "to") if rows and "to" in rows[0] else COLUMNS, rows)
+def _show_letters(columns: Sequence[str], letters: Sequence[LetterView], count: int) -> None:
+    def row(letter: LetterView) -> dict[str, Any]:
+        return {**letter_row(letter), "to": letter.to} if isinstance(letter, PlannedReplay) else letter_row(letter)
+
+    show_rows(columns if letters else COLUMNS, letters, row)
     note(f"{count} dead letters, nothing was changed")
-    return NOT_FOUND if filters.job and not count else 0
 
 
-def _note_duplicates(letters: Iterable[DeadLetter]) -> None:
+def _group_row(group: LetterGroupView) -> dict[str, Any]:
+    return {
+        "count": group.count,
+        "jobs": group.jobs,
+        "queue": group.letter_of,
+        "tenants": ", ".join(group.tenants),
+        "first": text_of_instant(group.first),
+        "last": text_of_instant(group.last),
+        "task": group.task,
+        "error": group.error_type or group.reason,
+        "sample": group.sample,
+        "fingerprint": group.fingerprint,
+    }
+
+
+def _note_duplicates(letters: Iterable[LetterView]) -> None:
     jobs = JobsOfLetters()
     for letter in letters:
         jobs.is_first(letter)
     if jobs.letters > jobs.jobs:
         note(f"{jobs}: replay sends each job once")
-
-
-def _note_left(plan: Replay, too_often: int, no_destination: int) -> None:
-    if too_often:
-        note(f"{too_often} left: replayed {plan.max_replays} times before; --force replays them, too")
-    if no_destination:
-        note(f"{no_destination} left: they do not say where they came from; name a queue with --to")
-
-
-def _in_queues(
-    queue: str | None,
-    use: Callable[[Broker, str, Choose | None, TerminalProgress], Coroutine[Any, Any, None]],
-    filters: Filters,
-    what: str,
-) -> None:
-    async def run(broker: Broker, choose: Choose | None, progress: TerminalProgress) -> None:
-        names = [queue] if queue else await queues_with_letters(broker, known)
-        for name in names:
-            await use(broker, name, choose, progress)
-
-    known = [] if queue else [each.name for each in open_app().tasks.queues]
-    if not known and not queue:
-        raise InvalidOption("which queue? Name it, or its app with --app MODULE:ATTRIBUTE")
-    _at_broker(run, filters, what)
-
-
-def _at_broker(
-    use: Callable[[Broker, Choose | None, TerminalProgress], Coroutine[Any, Any, _Result]],
-    filters: Filters,
-    what: str,
-    *,
-    change: tuple[str, dict[str, Any]] | None = None,
-) -> _Result:
-    """Do something at the broker; `change` is the queue that it changes, and facts for the audit."""
-    target = open_app()
-    choose = filters.choose(target.sessions.clock.now_ms())
-    progress = TerminalProgress(what)
-
-    async def run() -> _Result:
-        async with target:
-            if change is not None:
-                queue, facts = change
-                given = {name: value for name, value in dataclasses.asdict(filters).items() if value is not None}
-                await note_change(target, f"dead_letters.{what}", queue, after={**given, **facts})
-            return await use(target.sessions.current().broker, choose, progress)
-
-    try:
-        return asyncio.run(run())
-    finally:
-        progress.end()
 
 
 @contextmanager

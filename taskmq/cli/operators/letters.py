@@ -1,20 +1,18 @@
-"""What the commands of `taskmq dlq` share: which letters are meant, how far it is, and how one is shown."""
+"""Parts that the commands of `taskmq dlq` share: conditions on letters, and how one is shown."""
 
 import re
-import sys
-import time
-from dataclasses import dataclass
-from typing import Annotated, Any, Final
+from dataclasses import asdict, dataclass
+from typing import Annotated, Any, Final, cast
 
 from cyclopts import Parameter
 from cyclopts.validators import Number
 
-from taskmq.cli.output import when
+from taskmq.api.dead_letters import LetterFilters, LetterView
+from taskmq.cli.server_link import text_of_instant
 from taskmq.errors import InvalidOption
 from taskmq.model.units import parse_duration
-from taskmq.operations.dead_letters import Choose, DeadLetter, LetterSelection
 
-__all__ = ["COLUMNS", "Filters", "TerminalProgress", "letter_row", "parse_rate"]
+__all__ = ["COLUMNS", "Filters", "letter_row", "parse_rate"]
 
 COLUMNS: Final = ("job", "tenant", "task", "attempt", "reason", "error", "died")
 
@@ -59,30 +57,21 @@ class Filters:
     newer_than: str | None = None
     depth: Annotated[int | None, Parameter(validator=Number(gte=1))] = None
 
-    def choice(self) -> LetterSelection:
-        """What was asked for.
+    @property
+    def said(self) -> LetterFilters:
+        """The conditions that were given, but for the tenant.
 
         Raises:
             InvalidOption: an age is no duration.
         """
-        return LetterSelection(
-            task=self.task,
-            error=self.error,
-            reason=self.reason,
-            fingerprint=self.fingerprint,
-            job=self.job,
-            tenant=self.tenant,
-            older_than=None if self.older_than is None else parse_duration(self.older_than, what="older-than"),
-            newer_than=None if self.newer_than is None else parse_duration(self.newer_than, what="newer-than"),
-        )
-
-    def choose(self, now_ms: int) -> Choose | None:
-        """Whether a letter is meant; None where all are."""
-        choice = self.choice()
-        return None if choice.is_everything else choice.at(now_ms)
+        for text, option in ((self.older_than, "--older-than"), (self.newer_than, "--newer-than")):
+            if text is not None:
+                parse_duration(text, what=option)
+        facts = {name: value for name, value in asdict(self).items() if name != "tenant" and value is not None}
+        return cast("LetterFilters", facts)
 
 
-def letter_row(letter: DeadLetter) -> dict[str, Any]:
+def letter_row(letter: LetterView) -> dict[str, Any]:
     """One line of a list."""
     return {
         "job": letter.job_id,
@@ -91,7 +80,7 @@ def letter_row(letter: DeadLetter) -> dict[str, Any]:
         "attempt": letter.attempt,
         "reason": letter.reason,
         "error": letter.error,
-        "died": when(letter.died),
+        "died": text_of_instant(letter.died),
     }
 
 
@@ -106,34 +95,3 @@ def parse_rate(text: str) -> float:
     if rate <= 0:
         raise InvalidOption(f"rate={text!r}: say for example 50/s or 100/m")
     return rate
-
-
-class TerminalProgress:
-    """Says on a terminal how far it is, four times a second; nothing elsewhere.
-
-    Args:
-        what: what is done with the letters.
-    """
-
-    def __init__(self, what: str) -> None:
-        self._what = what
-        self._next = time.monotonic() + 0.5
-        self._width = 0
-
-    def __call__(self, looked: int, count: int) -> None:
-        now = time.monotonic()
-        if now >= self._next and sys.stderr.isatty():
-            self._next = now + 0.25
-            self._show(f"{self._what}: {looked:,} of {count:,} letters looked at")
-
-    def end(self) -> None:
-        """Take the line away."""
-        if self._width:
-            self._show("")
-            sys.stderr.write("\r")
-            self._width = 0
-
-    def _show(self, text: str) -> None:
-        sys.stderr.write(f"\r{text:<{self._width}}")
-        sys.stderr.flush()
-        self._width = max(self._width, len(text))

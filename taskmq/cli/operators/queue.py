@@ -1,35 +1,27 @@
 """`taskmq queue`."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 from cyclopts import App, Parameter
 
-from taskmq.cli.actor import audited, change_with_app, me
-from taskmq.cli.exits import FAILED, OK
-from taskmq.cli.globals import current_globals, run_with_app
+from taskmq.cli.actor import audited
 from taskmq.cli.operators.workers import seconds_of
-from taskmq.cli.output import confirm, note, print_record, print_rows, when
-from taskmq.cli.server_link import over_http
-from taskmq.client.queues import QueuePause
+from taskmq.cli.output import confirmed, note
+from taskmq.cli.server_link import Api, ask, show_record, show_rows, text_of_instant
 from taskmq.errors import InvalidOption
-from taskmq.model.topology import dead_letter_queue, logical_queue
-from taskmq.operations import queues as operations
 
 if TYPE_CHECKING:
-    from taskmq.app import TaskMQ
+    from taskmq.api.queues import QueueLine, QueuePauseView
 
-__all__ = ["QUEUE_COLUMNS", "app"]
+__all__ = ["app"]
 
 app = App(name="queue", help="Queues: list, show, pause, resume, move, purge.", result_action="return_value")
 
-T = TypeVar("T")
-
-QUEUE_COLUMNS = ("queue", "ready", "unsettled", "delayed", "consumers")
+_COLUMNS: Final = ("queue", "ready", "unsettled", "delayed", "consumers")
 
 
 @app.command(name="list")
-@over_http("queues:list_queues")
 def list_queues(*, queues: Annotated[str | None, Parameter(name=["--queues", "-Q"])] = None) -> None:
     """List the queues of the app (--app) or those named.
 
@@ -39,30 +31,16 @@ def list_queues(*, queues: Annotated[str | None, Parameter(name=["--queues", "-Q
         Queues, separated by commas; also single ones at the broker, such as orders.s02.
     """
     names = [name.strip() for name in queues.split(",")] if queues else []
-
-    async def run(target: "TaskMQ") -> tuple[list[dict[str, Any]], str]:
-        found, pauses = await operations.list_queues(target, names), await operations.find_pauses(target) or {}
-        rows = [{column: getattr(entry, column) for column in QUEUE_COLUMNS} for entry in found.queues]
-        ready, in_hand = sum(each.ready for each in found.queues), sum(each.unsettled or 0 for each in found.queues)
-        sums = sums_text(ready, in_hand, found.delayed)
-        return [{**row, "paused": pauses.get(_work_queue(row["queue"]))} for row in rows], sums
-
-    rows, sums = run_with_app(run)
-    paused = ("paused",) if any(row["paused"] for row in rows) else ()
-    if current_globals().output == "table":
-        rows = [{**row, "paused": pause_text(row["paused"])} for row in rows]
-    print_rows((*QUEUE_COLUMNS, *paused), rows)
-    note(sums)
-
-
-def sums_text(ready: int, in_hand: int, delayed: int | None) -> str:
-    """What is in all queues; nothing of delayed jobs where the broker does not tell how many there are."""
-    known = f"{ready} ready, {in_hand} in workers' hands"
-    return known if delayed is None else f"{known}, {delayed} delayed"
+    found = ask(lambda api: api.queues.list(names))
+    paused = ("paused",) if any(line.paused for line in found.items) else ()
+    show_rows((*_COLUMNS, *paused), found.items, _row)
+    ready, in_hand = sum(line.ready for line in found.items), sum(line.in_hand or 0 for line in found.items)
+    sums = f"{ready} ready, {in_hand} in workers' hands"
+    # A broker may not tell how many are delayed.
+    note(sums if found.delayed is None else f"{sums}, {found.delayed} delayed")
 
 
 @app.command
-@over_http("queues:show")
 def show(queue: str, /, *, within: str = "1s") -> None:
     """Show one queue: what is in it, how it is made, who uses it and who consumes it.
 
@@ -73,42 +51,38 @@ def show(queue: str, /, *, within: str = "1s") -> None:
     within
         How long to wait for the answers of workers.
     """
-    report = run_with_app(lambda target: operations.report_queue(target, queue, within=seconds_of(within)))
-    is_table = current_globals().output == "table"
-    described = report.queue
-    print_record(
-        {
-            "queue": described.name,
-            "ready": report.ready,
-            "in_hand": report.in_hand,
-            "delayed": "at the broker, which does not count them"
-            if is_table and report.delayed is None
-            else report.delayed,
-            "dead": report.dead,
-            "consumers": report.consumers,
-            "paused": (pause_text(report.paused) or "no") if is_table else report.paused,
-            "kind": described.kind,
-            "priorities": None if described.ordered or described.lanes else described.priorities,
-            "ordered": described.ordered,
-            "lanes": described.lanes,
-            "max_length": described.max_length,
-            "max_bytes": described.max_bytes,
-            "delivery_limit": described.delivery_limit,
-            "tasks": ", ".join(report.tasks) if is_table else report.tasks,
-            "workers": ", ".join(report.workers) if is_table else report.workers,
+    found = ask(lambda api: api.queues.get(queue, within=seconds_of(within)))
+
+    def record() -> dict[str, Any]:
+        return {
+            "queue": found.queue,
+            "ready": found.ready,
+            "in_hand": found.in_hand,
+            "delayed": "at the broker, which does not count them" if found.delayed is None else found.delayed,
+            "dead": found.dead,
+            "consumers": found.consumers,
+            "paused": _pause_text(found.paused) or "no",
+            "kind": found.kind,
+            "priorities": found.priorities,
+            "ordered": found.ordered,
+            "lanes": found.lanes,
+            "max_length": found.max_length,
+            "max_bytes": found.max_bytes,
+            "delivery_limit": found.delivery_limit,
+            "tasks": ", ".join(found.tasks),
+            "workers": ", ".join(found.workers),
             "parts": "\n".join(
-                f"  {part.queue}: {part.ready} ready, {part.consumers} consumers" for part in report.parts
-            )
-            if is_table
-            else report.parts,
+                f"  {part.queue}: {part.ready} ready, {part.consumers} consumers" for part in found.parts
+            ),
         }
-    )
+
+    show_record(found, record)
 
 
 @app.command
 @audited
-@over_http("queues:purge")
-def purge(queue: str, /, *, yes: Annotated[bool, Parameter(negative="")] = False) -> int:
+@confirmed("Delete all waiting messages of {queue!r}?")
+def purge(queue: str, /) -> None:
     """Delete the waiting messages of a queue, in all its priority classes or shards.
 
     Jobs of the store are not deleted: cancel them by `taskmq bulk begin cancel queue:NAME`.
@@ -117,28 +91,14 @@ def purge(queue: str, /, *, yes: Annotated[bool, Parameter(negative="")] = False
     ----------
     queue
         The queue, as people name it.
-    yes
-        Do not ask.
     """
-    if not confirm(f"Delete all waiting messages of {queue!r}?", yes=yes):
-        return FAILED
-    count = change_with_app(lambda target: operations.purge_queue(target, queue), "queue.purge", [queue])
-    note(f"{count} messages deleted")
-    return OK
+    note(f"{ask(lambda api: api.queues.purge(queue))} messages deleted")
 
 
 @app.command
 @audited
-@over_http("queues:move")
-def move(
-    queue: str,
-    to: str,
-    /,
-    *,
-    count: int | None = None,
-    task: str | None = None,
-    yes: Annotated[bool, Parameter(negative="")] = False,
-) -> int:
+@confirmed("Move waiting messages of {queue!r} to {to!r}?")
+def move(queue: str, to: str, /, *, count: int | None = None, task: str | None = None) -> None:
     """Move the waiting messages of a queue to another one, without losing one.
 
     Jobs of the store stay, as does what waits for its time. The workers of the other queue need the tasks.
@@ -153,27 +113,15 @@ def move(
         At most so many, the oldest first.
     task
         Only messages of tasks of this name, with * and ?.
-    yes
-        Do not ask.
     """
-    from taskmq.operations.queue_moves import move_messages
-
-    if not confirm(f"Move waiting messages of {queue!r} to {to!r}?", yes=yes):
-        return FAILED
-    moved, stayed = change_with_app(
-        lambda target: move_messages(target, queue, to, count=count, task=task),
-        "queue.move",
-        [queue],
-        after={"to": to, "count": count, "task": task},
-    )
-    note(f"{moved} messages moved, {stayed} stayed: {to} cannot take them" if stayed else f"{moved} messages moved")
-    return OK
+    done = ask(lambda api: api.queues.move(queue, to, count=count, task=task))
+    stayed = f", {done.stayed} stayed: {to} cannot take them" if done.stayed else ""
+    note(f"{done.moved} messages moved{stayed}")
 
 
 @app.command
 @audited
-@over_http("queues:pause")
-def pause(*queues: str, reason: Annotated[str, Parameter(name="--note")] = "") -> int:
+def pause(*queues: str, reason: Annotated[str, Parameter(name="--note")] = "") -> None:
     """Have no worker start anything of queues until they are resumed; it survives restarts.
 
     Workers stop at once, those that take no commands within ten seconds, and give back what they have not begun.
@@ -186,21 +134,18 @@ def pause(*queues: str, reason: Annotated[str, Parameter(name="--note")] = "") -
     reason
         Why; shown wherever the queue is.
     """
-    by = me().user
-    for name, paused in change_with_app(
-        lambda target: operations.pause_queues(target, _named(queues), note=reason, by=by),
-        "queue.pause",
-        queues,
-        why=reason,
-    ).items():
-        note(f"queue {name} is {pause_text(paused)}")
-    return OK
+    names = _named(queues)
+
+    async def run(api: Api) -> None:
+        for name in names:
+            note(f"queue {name} is {_pause_text(await api.queues.pause(name, note=reason))}")
+
+    ask(run)
 
 
 @app.command
 @audited
-@over_http("queues:resume")
-def resume(*queues: str) -> int:
+def resume(*queues: str) -> None:
     """Have workers take from paused queues again.
 
     Parameters
@@ -208,27 +153,36 @@ def resume(*queues: str) -> int:
     queues
         The queues, as people name them.
     """
-    resumed = change_with_app(lambda target: operations.resume_queues(target, _named(queues)), "queue.resume", queues)
-    for name in dict.fromkeys(queues):
-        note(f"queue {name} is resumed" if name in resumed else f"queue {name} was not paused")
-    return OK
+    names = _named(queues)
+
+    async def run(api: Api) -> None:
+        for name in names:
+            was_paused = await api.queues.resume(name)
+            note(f"queue {name} is resumed" if was_paused else f"queue {name} was not paused")
+
+    ask(run)
 
 
-def pause_text(pause: QueuePause | None) -> str:
-    """Since when, by whom and why a queue is paused, for people."""
-    return "" if pause is None else pause_words(when(pause.since), pause.by, pause.note)
-
-
-def pause_words(since: str, by: str, note: str) -> str:
-    """Describe a pause."""
-    return f"paused since {since}" + (f" by {by}" if by else "") + (f" ({note})" if note else "")
+def _pause_text(pause: "QueuePauseView | None") -> str:
+    """Describe a pause for people."""
+    if pause is None:
+        return ""
+    by = f" by {pause.by}" if pause.by else ""
+    return f"paused since {text_of_instant(pause.since)}{by}" + (f" ({pause.note})" if pause.note else "")
 
 
 def _named(queues: Sequence[str]) -> Sequence[str]:
     if not queues:
         raise InvalidOption("which queues? Name at least one")
-    return queues
+    return list(dict.fromkeys(queues))
 
 
-def _work_queue(physical: str) -> str:
-    return "" if physical == dead_letter_queue(physical) else logical_queue(physical)
+def _row(line: "QueueLine") -> dict[str, Any]:
+    return {
+        "queue": line.queue,
+        "ready": line.ready,
+        "unsettled": line.in_hand,
+        "delayed": line.delayed,
+        "consumers": line.consumers,
+        "paused": _pause_text(line.paused),
+    }

@@ -4,33 +4,35 @@ import asyncio
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from datetime import datetime
+from typing import TYPE_CHECKING, Annotated, Any, Final, cast
 
 import msgspec
 from cyclopts import Parameter
 from cyclopts.validators import Number
 
-from taskmq.cli.globals import current_globals, run_with_app
+from taskmq.cli.globals import current_globals
 from taskmq.cli.operators.workers import describe, describe_in_full
 from taskmq.cli.output import printable, when, write_json, write_line, write_plain
-from taskmq.cli.server_link import over_http
+from taskmq.cli.server_link import Api, ask
 from taskmq.contracts.system_clock import SystemClock
-from taskmq.errors import InvalidOption
+from taskmq.errors import InvalidOption, TaskMQError
+from taskmq.model.telemetry.events import JobEvent
 from taskmq.model.units import parse_duration
 from taskmq.operations.activity import Activity, TaskActivity
-from taskmq.operations.queues import list_queues
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
+    from taskmq.api.queues import QueueLine
     from taskmq.api.workers import WorkerView
-    from taskmq.app import TaskMQ
-    from taskmq.events.stream import EventStream
+    from taskmq.cli.operator import OperatorApi
+    from taskmq.http import AsyncClient
 
-__all__ = ["ANSWER", "Sample", "draw", "show_activity", "task_row", "watch", "worker_row"]
+__all__ = ["Sample", "draw", "show_activity"]
 
-ANSWER: Final = 0.3
-"""Seconds that workers have to answer at each look."""
+# Workers have so many seconds to answer at each look.
+_ANSWER: Final = 0.3
 _QUEUES: Final = ("queue", "ready", "change", "unsettled", "delayed", "consumers")
 _TASKS: Final = (
     "task",
@@ -51,7 +53,7 @@ class Sample(msgspec.Struct, frozen=True, kw_only=True):
     """What is shown at one moment.
 
     Attributes:
-        broker: its address, without a password.
+        broker: its address, without a password; of a server, the server's.
         at: when, in UTC.
         delayed: jobs and retries that wait for their time; None where the broker does not tell.
         missed: events that came too fast to be counted.
@@ -66,7 +68,6 @@ class Sample(msgspec.Struct, frozen=True, kw_only=True):
     workers: Sequence[Mapping[str, Any]]
 
 
-@over_http("activity:show_activity")
 def show_activity(
     *,
     every: str = "2s",
@@ -88,15 +89,6 @@ def show_activity(
         Queues, separated by commas; default: those of the app (--app).
     """
     names = [name.strip() for name in queues.split(",")] if queues else []
-    watch(every, count, lambda pause, looks, show: run_with_app(lambda app: _watch(app, names, pause, looks, show)))
-
-
-def watch(every: str, count: int | None, run: Callable[[float, int | None, Callable[[Sample], None]], None]) -> None:
-    """Show each look that `run` takes; it gets the seconds between them, how many they are, and what shows one.
-
-    Raises:
-        InvalidOption: the time between them cannot be.
-    """
     pause = parse_duration(every, what="--every").total_seconds()
     if pause < 0.2:
         raise InvalidOption(f"--every {every}: at least 0.2s")
@@ -104,15 +96,15 @@ def watch(every: str, count: int | None, run: Callable[[float, int | None, Calla
         count = 1
     is_screen = current_globals().output == "table" and sys.stdout.isatty()
     if not is_screen:
-        run(pause, count, _print)
+        ask(lambda api: _Watch(api, names, pause).run(count, _print))
         return
     from rich.live import Live
 
     with Live(auto_refresh=False, screen=count is None) as live:
-        run(pause, count, lambda each: live.update(draw(each), refresh=True))
+        ask(lambda api: _Watch(api, names, pause).run(count, lambda each: live.update(draw(each), refresh=True)))
 
 
-def task_row(each: TaskActivity) -> Mapping[str, Any]:
+def _task_row(each: TaskActivity) -> Mapping[str, Any]:
     """What one task did, as a row."""
     facts: dict[str, Any] = msgspec.to_builtins(each)
     facts["per_second"] = round(each.per_second, 1)
@@ -123,58 +115,82 @@ def task_row(each: TaskActivity) -> Mapping[str, Any]:
     return facts
 
 
-def worker_row(worker: "WorkerView") -> Mapping[str, Any]:
+def _worker_row(worker: "WorkerView") -> Mapping[str, Any]:
     """A worker, as a row."""
     return describe(worker) if current_globals().output == "table" else describe_in_full(worker)
 
 
-async def _watch(
-    app: "TaskMQ", names: Sequence[str], pause: float, count: int | None, show: Callable[[Sample], None]
-) -> None:
-    from taskmq.app_api.workers import worker_view
+class _Watch:
+    """Looks again and again, and counts events meanwhile.
 
-    activity = Activity(now=time.monotonic())
-    before: dict[str, int] = {}
-    looks = 0
-    async with app.events() as events:
-        while count is None or looks < count:
-            await _listen(events, activity, pause)
-            found = await list_queues(app, names, within=ANSWER)
-            now = time.monotonic()
-            rows = [
-                {
-                    "queue": each.queue,
-                    "ready": each.ready,
-                    "change": round((each.ready - before.get(each.queue, each.ready)) / pause, 1),
-                    "unsettled": each.unsettled,
-                    "delayed": each.delayed,
-                    "consumers": each.consumers,
-                }
-                for each in found.queues
-            ]
-            before = {each.queue: each.ready for each in found.queues}
-            show(
-                Sample(
-                    broker=app.sessions.current().broker.address,
-                    at=when(SystemClock().now_ms()),
-                    delayed=found.delayed,
-                    missed=events.missed + events.dropped,
-                    queues=rows,
-                    tasks=[task_row(each) for each in activity.tasks(now=now)],
-                    workers=[worker_row(worker_view(each)) for each in activity.workers(now=now)],
-                )
-            )
-            looks += 1
+    Args:
+        names: of queues; none: those of the app.
+        pause: seconds between two looks.
+    """
 
+    def __init__(self, api: Api, names: Sequence[str], pause: float) -> None:
+        self._api = api
+        self._names = names
+        self._pause = pause
+        self._activity = Activity(now=time.monotonic())
+        self._before: dict[str, int] = {}
+        self._missed = 0
 
-async def _listen(events: "EventStream", activity: Activity, seconds: float) -> None:
-    """Count what comes within this time."""
-    try:
-        async with asyncio.timeout(seconds):
-            async for event in events:
-                activity.note(event, now=time.monotonic())
-    except TimeoutError:
-        return
+    async def run(self, count: int | None, show: Callable[[Sample], None]) -> None:
+        """Show each look, so many of them."""
+        try:
+            async with asyncio.TaskGroup() as group:
+                reader = group.create_task(self._read())
+                looks = 0
+                while count is None or looks < count:
+                    await asyncio.sleep(self._pause)
+                    show(await self._look())
+                    looks += 1
+                reader.cancel()
+        except ExceptionGroup as failed:
+            # Whichever failed first has stopped the other.
+            raise next(error for error in failed.exceptions if isinstance(error, TaskMQError)) from failed
+
+    async def _read(self) -> None:
+        if current_globals().server is None:
+            async with cast("OperatorApi", self._api).events() as events:
+                async for event in events:
+                    self._missed = events.missed + events.dropped
+                    if isinstance(event, JobEvent):
+                        self._activity.note(event, now=time.monotonic())
+            return
+        async for told in cast("AsyncClient", self._api).events():
+            if told.kind == "missed":
+                self._missed += told.data["count"]
+            elif told.kind == "job":
+                facts = {**told.data, "at": round(datetime.fromisoformat(told.data["at"]).timestamp() * 1000)}
+                self._activity.note(msgspec.convert(facts, JobEvent), now=time.monotonic())
+
+    async def _look(self) -> Sample:
+        found, workers = await asyncio.gather(
+            self._api.queues.list(self._names, within=_ANSWER), self._api.workers.list(within=_ANSWER)
+        )
+        rows = [self._row(each) for each in found.items]
+        self._before = {each.queue: each.ready for each in found.items}
+        return Sample(
+            broker=current_globals().server or cast("OperatorApi", self._api).address,
+            at=when(SystemClock().now_ms()),
+            delayed=found.delayed,
+            missed=self._missed,
+            queues=rows,
+            tasks=[_task_row(each) for each in self._activity.tasks(now=time.monotonic())],
+            workers=[_worker_row(each) for each in sorted(workers, key=lambda each: each.name)],
+        )
+
+    def _row(self, each: "QueueLine") -> Mapping[str, Any]:
+        return {
+            "queue": each.queue,
+            "ready": each.ready,
+            "change": round((each.ready - self._before.get(each.queue, each.ready)) / self._pause, 1),
+            "unsettled": each.in_hand,
+            "delayed": each.delayed,
+            "consumers": each.consumers,
+        }
 
 
 def _seconds_text(seconds: float | None) -> str:

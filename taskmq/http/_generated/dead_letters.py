@@ -2,8 +2,10 @@
 """Dead letters, by the server."""
 
 from collections.abc import Sequence
+from typing import Unpack
 
 from taskmq.api.dead_letters import (
+    LetterFilters,
     LetterGroups,
     LetterGroupView,
     LetterList,
@@ -31,9 +33,10 @@ class DeadLetterCalls:
         """The queues that have dead letters."""
         return (self._connection.ask("listDeadLetterQueues", LetterQueues)).items
 
-    def groups(self, queue: str) -> Sequence[LetterGroupView]:
-        """The failures behind the letters of a queue, the most frequent first."""
-        return (self._connection.ask("groupDeadLetters", LetterGroups, path={"queue": queue})).items
+    def groups(self, queue: str, **which: Unpack[LetterFilters]) -> Sequence[LetterGroupView]:
+        """The failures behind the letters of a queue that are meant, the most frequent first."""
+        path = {"queue": queue}
+        return (self._connection.ask("groupDeadLetters", LetterGroups, path=path, query={**which})).items
 
     def replay(self, queue: str, which: ReplayBody | None = None) -> ReplayedView:
         """Send the jobs of letters again: those of `which`, and as it says."""
@@ -41,28 +44,24 @@ class DeadLetterCalls:
         return self._connection.ask("replayDeadLetters", ReplayedView, path={"queue": queue}, body=body)
 
     def purge(
-        self,
-        queue: str,
-        *,
-        task: str | None = None,
-        error: str | None = None,
-        fingerprint: str | None = None,
-        job: str | None = None,
+        self, queue: str, *, limit: int | None = None, dry_run: bool = False, **which: Unpack[LetterFilters]
     ) -> int:
-        """Delete the letters that are meant, all where nothing is said; how many they were."""
-        body = PurgeLettersBody(name=queue, task=task, error=error, fingerprint=fingerprint, job=job)
+        """Delete the letters that are meant, all where nothing is said; how many they were.
+
+        Args:
+            limit: at most so many, the oldest.
+            dry_run: only count them.
+        """
+        body = PurgeLettersBody(name=queue, limit=limit, dry_run=dry_run, **which)
         return (self._connection.ask("purgeDeadLetters", PurgedView, path={"queue": queue}, body=body)).purged
 
     def list(
-        self,
-        queue: str,
-        *,
-        task: str | None = None,
-        error: str | None = None,
-        fingerprint: str | None = None,
-        job: str | None = None,
-        limit: int = 50,
+        self, queue: str, *, limit: int = 50, expand: Sequence[str] = (), **which: Unpack[LetterFilters]
     ) -> Sequence[LetterView]:
-        """The oldest letters of a queue that are meant; they stay where they are."""
-        query = {"task": task, "error": error, "fingerprint": fingerprint, "job": job, "limit": limit}
+        """The oldest letters of a queue that are meant; they stay where they are.
+
+        Args:
+            expand: what is shown, too: `body`, to those who may read jobs.
+        """
+        query = {**which, "limit": limit, "expand": ",".join(expand) or None}
         return (self._connection.ask("listDeadLetters", LetterList, path={"queue": queue}, query=query)).items

@@ -1,5 +1,7 @@
 """Queues of the broker, by the server."""
 
+from collections.abc import Sequence
+
 from taskmq.api.queues import (
     MoveBody,
     MovedView,
@@ -54,6 +56,12 @@ class AsyncQueueCalls:
         body = MoveBody(name=name, to=to, count=count, task=task)
         return await self._connection.ask("moveMessages", MovedView, path={"name": name}, body=body)
 
-    async def list(self, *, within: float = 1.0) -> QueueLines:
-        """The app's queues in all their priority classes, and their dead-letter queues."""
-        return await self._connection.ask("listQueues", QueueLines, query={"within": within})
+    async def list(self, queues: Sequence[str] = (), *, within: float = 1.0) -> QueueLines:
+        """List queues in all their priority classes, and their dead-letter queues.
+
+        Args:
+            queues: their names, also of single ones at the broker. Default: those of the server's app.
+            within: seconds that workers have to answer.
+        """
+        query = {"names": ",".join(queues) or None, "within": within}
+        return await self._connection.ask("listQueues", QueueLines, query=query)

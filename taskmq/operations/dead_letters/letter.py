@@ -3,7 +3,7 @@
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Protocol
 
 from taskmq.contracts.broker import Delivery
 from taskmq.errors import MalformedMessage
@@ -13,7 +13,7 @@ from taskmq.model.topology import PARKING, UNROUTABLE, logical_queue
 from taskmq.model.units import milliseconds_in
 from taskmq.operations.dead_letters.fingerprint import fingerprint
 
-__all__ = ["DeadLetter", "JobsOfLetters", "read_letter"]
+__all__ = ["DeadLetter", "JobsOfLetters", "OfJob", "read_letter"]
 
 _TYPE_NAME: Final = re.compile(r"[\w.<>]+(?=:|$)")
 
@@ -81,6 +81,16 @@ class DeadLetter:
         )
 
 
+class OfJob(Protocol):
+    """A letter, as it is or as the API shows it."""
+
+    @property
+    def task(self) -> str: ...
+
+    @property
+    def job_id(self) -> str: ...
+
+
 class JobsOfLetters:
     """The jobs of the letters that were seen. A letter without an id counts as one job.
 
@@ -94,12 +104,13 @@ class JobsOfLetters:
         self.jobs = 0
         self._seen: set[tuple[str, str]] = set()
 
-    def is_first(self, letter: DeadLetter) -> bool:
+    def is_first(self, letter: OfJob) -> bool:
         """Count the letter; whether its job has had none before."""
         self.letters += 1
-        is_first = not letter.job_id or letter.job not in self._seen
+        job = letter.task, letter.job_id
+        is_first = not letter.job_id or job not in self._seen
         self.jobs += is_first
-        self._seen.add(letter.job)
+        self._seen.add(job)
         return is_first
 
     def __str__(self) -> str:

@@ -7,9 +7,24 @@ from taskmq.server.examples.example import SOME_ID, Example
 
 __all__ = ["QUEUES"]
 
+_LINE: Final[dict[str, Any]] = {
+    "queue": "images",
+    "ready": 12,
+    "in_hand": 4,
+    "delayed": 0,
+    "consumers": 2,
+    "is_paused": False,
+    "paused": None,
+}
 _QUEUE: Final[dict[str, Any]] = {
     "queue": "images",
     "kind": "quorum",
+    "priorities": "classes",
+    "ordered": None,
+    "lanes": None,
+    "max_length": None,
+    "max_bytes": None,
+    "delivery_limit": None,
     "ready": 12,
     "in_hand": 4,
     "delayed": 3,
@@ -18,8 +33,10 @@ _QUEUE: Final[dict[str, Any]] = {
     "paused": None,
     "tasks": ["shop.resize"],
     "workers": ["web-1"],
+    "parts": [_LINE],
 }
 _LETTER: Final[dict[str, Any]] = {
+    "letter_of": "images",
     "job_id": SOME_ID,
     "task": "shop.resize",
     "tenant": "acme",
@@ -31,9 +48,12 @@ _LETTER: Final[dict[str, Any]] = {
     "traceback": "",
     "fingerprint": "8c1d0e2f3a4b5c6d",
     "enqueued": "2027-01-30T17:12:01.250Z",
+    "started": "2027-01-30T17:19:59.000Z",
     "died": "2027-01-30T17:20:00.000Z",
     "worker": "web-1",
+    "starts": None,
     "replayed": 0,
+    "body": None,
 }
 
 _WORKER: Final[dict[str, Any]] = {
@@ -72,9 +92,7 @@ QUEUES: Final[Mapping[str, Example]] = {
     "listQueues": Example(
         answers={
             200: {
-                "items": [
-                    {"queue": "images", "ready": 12, "in_hand": 4, "delayed": 0, "consumers": 2, "is_paused": False}
-                ],
+                "items": [_LINE],
                 "delayed": 3,
                 "queues": [
                     {
@@ -112,6 +130,7 @@ QUEUES: Final[Mapping[str, Example]] = {
             200: {
                 "items": [
                     {
+                        "letter_of": "images",
                         "fingerprint": "8c1d0e2f3a4b5c6d",
                         "count": 40,
                         "jobs": 40,

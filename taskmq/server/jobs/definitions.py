@@ -94,7 +94,7 @@ async def put_definition(
     412: it has another version than `If-Match` says; with `If-None-Match: *`, it is there.
     """
     if data.owner not in ("", caller.name):
-        raise Problem.about("owner", "you can name nobody but yourself: leave it out")
+        raise Problem.about("owner", "it is another user: leave it out, or name yourself")
     if data.queue and data.queue != (await app.jobs.named(data.task, tenant=caller.tenant)).queue:
         raise Problem.about("queue", f"task {data.task[:128]!r} has its own queue: leave it out")
     with matched_version(request.headers) as version:

@@ -1,9 +1,8 @@
-"""What goes on, made of events."""
+"""What tasks do, counted from events."""
 
 import pytest
 
-from taskmq.model.telemetry.events import JobEvent, WorkerEvent
-from taskmq.model.telemetry.worker_status import WorkerStatus
+from taskmq.model.telemetry.events import JobEvent
 from taskmq.operations.activity import Activity, TaskActivity
 
 
@@ -11,28 +10,6 @@ def job(event: str, task: str = "pay", *, seconds: float | None = None, waited: 
     return JobEvent(
         event=event, number=1, at=0, job_id="j", task=task, queue="default", seconds=seconds, waited=waited
     )
-
-
-def worker(event: str, name: str = "w1") -> WorkerEvent:
-    status = WorkerStatus(
-        name=name,
-        host="here",
-        pid=1,
-        version="1",
-        app="shop:app",
-        queues=["default"],
-        state="running",
-        slots=4,
-        running=0,
-        backlog=0,
-        ended=0,
-        abandoned=0,
-        memory=0,
-        descriptors=0,
-        loop_lag=0.0,
-        started=0,
-    )
-    return WorkerEvent(event=event, worker=name, number=1, at=0, status=status)
 
 
 def test_each_end_counts_as_what_it_is() -> None:
@@ -83,14 +60,3 @@ def test_of_what_was_looked_at_for_less_than_a_second_no_rate_is_made_up() -> No
     activity.note(job("succeeded"), now=0.1)
 
     assert [each.per_second for each in activity.tasks(now=0.2)] == [1.0]
-
-
-def test_workers_are_those_that_have_told_of_themselves_lately() -> None:
-    activity = Activity(now=0.0)
-    for name in ("w2", "w1", "gone"):
-        activity.note(worker("beat", name), now=1.0)
-    activity.note(worker("offline", "gone"), now=2.0)
-
-    assert [each.name for each in activity.workers(now=3.0)] == ["w1", "w2"]
-    activity.note(worker("beat", "w2"), now=30.0)
-    assert [each.name for each in activity.workers(now=36.0)] == ["w2"]

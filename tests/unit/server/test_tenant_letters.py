@@ -148,3 +148,25 @@ def test_lost_messages_of_a_tenant_are_its_own_and_unreadable_ones_of_nobody(sit
 
     assert ids(_OPERATOR) == ["p0"]
     assert ids(_ALL) == ["p0", "p1", "p2"]
+
+
+def test_a_message_is_shown_where_it_is_asked_for(shared: Site) -> None:
+    plain, whole = (
+        shared("GET", f"/dead-letters/work?job=d0{more}", by=_OPERATOR).json()["items"][0]["body"]
+        for more in ("", "&expand=body")
+    )
+
+    assert plain is None
+    assert '"id": "d0"' in whole
+
+
+def test_a_dry_run_says_what_a_replay_and_a_purge_would_do_and_does_nothing(shared: Site) -> None:
+    planned = shared("POST", "/dead-letters/work/replay", {"dry_run": True, "limit": 1}, by=_OPERATOR).json()
+    counted = shared("POST", "/dead-letters/work/purge", {"name": "work", "dry_run": True}, by="acme-admin").json()
+    few = shared("POST", "/dead-letters/work/purge", {"name": "work", "limit": 1}, by="acme-admin").json()
+
+    assert (planned["replayed"], [(one["job_id"], one["to"]) for one in planned["planned"]]) == (1, [("d0", "work")])
+    assert (counted, few) == ({"purged": 2}, {"purged": 1})
+    assert _jobs(shared, by=_OPERATOR) == [("d3", "acme")]
+    entries = shared("GET", "/audit?action=dead_letters.", by="all-admin").json()["items"]
+    assert [one["action"] for one in entries] == ["dead_letters.purge"]

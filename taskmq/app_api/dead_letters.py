@@ -1,0 +1,267 @@
+"""Dead letters: looking at them, sending them again, deleting them.
+
+A caller who may do that for one tenant alone meets the letters of that tenant, as if there were no others.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from datetime import timedelta
+from typing import Final, Unpack
+
+import msgspec
+
+from taskmq.api.dead_letters import (
+    LetterChoice,
+    LetterFilters,
+    LetterGroupView,
+    LetterView,
+    PlannedReplay,
+    ReplayBody,
+    ReplayedView,
+)
+from taskmq.app import TaskMQ
+from taskmq.app_api.caller import ApiCaller, AppCalls
+from taskmq.app_api.views import instant_text, rendered
+from taskmq.contracts.broker import Broker
+from taskmq.model.identity import Permission
+from taskmq.model.units import parse_duration
+from taskmq.operations.dead_letters import (
+    Choose,
+    DeadLetter,
+    LetterGroup,
+    LetterSelection,
+    Progress,
+    Replay,
+    browse,
+    group_letters,
+    purge,
+    queues_with_letters,
+    replay,
+    visit,
+)
+from taskmq.operations.dead_letters.letter import JobsOfLetters
+
+__all__ = ["AppDeadLetters"]
+
+# A look through more holds them up for others, and a server's memory.
+_DEPTH: Final = 10_000
+_MOST_PLANNED: Final = 1_000
+_SEND_SECONDS: Final = 30.0
+
+
+class AppDeadLetters(AppCalls):
+    """Dead letters at the broker.
+
+    Args:
+        most: look at no more than so many of a queue, the oldest, but for deleting them; None: at all.
+        watch: shows how far something of that name is, meanwhile.
+    """
+
+    def __init__(
+        self,
+        app: TaskMQ,
+        caller: ApiCaller,
+        *,
+        most: int | None = _DEPTH,
+        watch: Callable[[str], AbstractContextManager[Progress | None]] = lambda _: nullcontext(),
+    ) -> None:
+        super().__init__(app, caller)
+        self._most = most
+        self._watch = watch
+
+    async def queues(self) -> Sequence[str]:
+        """The queues that have dead letters, those of lost messages among them."""
+        names = await queues_with_letters(self._broker, [queue.name for queue in self._app.tasks.queues])
+        if self._caller.tenant is None:
+            return names
+        own = self._choose(LetterChoice())
+        return [name for name in names if await browse(self._broker, name, limit=1, choose=own, depth=self._most)]
+
+    async def list(
+        self, queue: str, *, limit: int = 50, expand: Sequence[str] = (), **which: Unpack[LetterFilters]
+    ) -> Sequence[LetterView]:
+        """The oldest letters of a queue that are meant; they stay where they are.
+
+        Args:
+            expand: what is shown, too: `body`, to those who may read jobs.
+        """
+        meant = LetterChoice(**which)
+        choose, depth = self._choose(meant), self._depth(meant.depth)
+        with self._watch("list") as progress:
+            found = await browse(self._broker, queue, limit=limit, choose=choose, depth=depth, progress=progress)
+        return rendered(lambda one: self._view(queue, one, has_body="body" in expand), found)
+
+    async def groups(self, queue: str, **which: Unpack[LetterFilters]) -> Sequence[LetterGroupView]:
+        """The failures behind the letters of a queue that are meant, the most frequent first."""
+        meant = LetterChoice(**which)
+        choose, depth = self._choose(meant), self._depth(meant.depth)
+        with self._watch("groups") as progress:
+            found = await group_letters(self._broker, queue, choose=choose, depth=depth, progress=progress)
+        return rendered(lambda one: _group(queue, one), found)
+
+    async def replay(self, queue: str, which: ReplayBody | None = None) -> ReplayedView:
+        """Send the jobs of letters again: those of `which`, and as it says.
+
+        Letters of tasks that the caller may not call stay where they are.
+        """
+        which = which or ReplayBody()
+        plan = Replay(
+            to=which.to,
+            keep_attempts=which.keep_attempts,
+            max_replays=which.max_replays,
+            rate=which.rate,
+            duplicates=which.duplicates,
+            queues=self._app.tasks.queues,
+        )
+        choose = self._choose_allowed(which)
+        limit, depth = which.limit or self._most, self._depth(which.depth)
+        if which.dry_run:
+            return await self._preview(queue, plan, choose, limit=limit, depth=depth)
+        said = {name: value for name, value in msgspec.to_builtins(which).items() if value is not None}
+        await self._caller.note_action(self._app, "dead_letters.replay", subject=queue, after=said)
+        with self._watch("replay") as progress:
+            done = await replay(
+                self._broker,
+                queue,
+                timeout=_SEND_SECONDS,
+                plan=plan,
+                choose=choose,
+                limit=limit,
+                depth=depth,
+                progress=progress,
+            )
+        return ReplayedView(
+            replayed=done.replayed,
+            dropped=done.dropped,
+            too_often=done.too_often,
+            no_destination=done.no_destination,
+        )
+
+    async def purge(
+        self, queue: str, *, limit: int | None = None, dry_run: bool = False, **which: Unpack[LetterFilters]
+    ) -> int:
+        """Delete the letters that are meant, all where nothing is said; how many they were.
+
+        Letters of tasks that the caller may not call stay where they are.
+
+        Args:
+            limit: at most so many, the oldest.
+            dry_run: only count them.
+        """
+        choose, depth = self._choose_allowed(LetterChoice(**which)), which.get("depth")
+        if dry_run:
+            with self._watch("dry run") as progress:
+                return await visit(
+                    self._broker,
+                    queue,
+                    lambda _: None,
+                    choose=choose,
+                    limit=limit,
+                    depth=self._depth(depth),
+                    progress=progress,
+                )
+        said = {name: value for name, value in (*which.items(), ("limit", limit)) if value is not None}
+        await self._caller.note_action(self._app, "dead_letters.purge", subject=queue, after=said)
+        with self._watch("purge") as progress:
+            return await purge(self._broker, queue, choose=choose, limit=limit, depth=depth, progress=progress)
+
+    async def _preview(
+        self, queue: str, plan: Replay, choose: Choose | None, *, limit: int | None, depth: int | None
+    ) -> ReplayedView:
+        planned: list[PlannedReplay] = []
+        stay: Counter[str | None] = Counter()
+        jobs = JobsOfLetters()
+
+        def goes(letter: DeadLetter) -> bool:
+            if choose is not None and not choose(letter):
+                return False
+            stay[refusal := plan.refusal(letter)] += 1
+            return refusal is None and (plan.duplicates or jobs.is_first(letter))
+
+        def see(letter: DeadLetter) -> None:
+            if self._most is None or len(planned) < _MOST_PLANNED:
+                facts = msgspec.structs.asdict(self._view(queue, letter))
+                planned.append(PlannedReplay(**facts, to=plan.target(letter)))
+
+        with self._watch("dry run") as progress:
+            count = await visit(self._broker, queue, see, choose=goes, limit=limit, depth=depth, progress=progress)
+        return ReplayedView(
+            replayed=count,
+            dropped=jobs.letters - jobs.jobs,
+            too_often=stay["replayed too often"],
+            no_destination=stay["no destination"],
+            planned=planned,
+        )
+
+    def _choose(self, which: LetterChoice) -> Choose | None:
+        """Whether a letter is meant; None where all are."""
+        selection = LetterSelection(
+            task=which.task,
+            error=which.error,
+            reason=which.reason,
+            fingerprint=which.fingerprint,
+            job=which.job,
+            tenant=self._caller.tenant,
+            older_than=_span(which.older_than, "older_than"),
+            newer_than=_span(which.newer_than, "newer_than"),
+        )
+        return None if selection.is_everything else selection.at(self._app.sessions.clock.now_ms())
+
+    def _choose_allowed(self, which: LetterChoice) -> Choose | None:
+        """Whether a letter is meant whose task the caller may call; None where all are."""
+        choose, caller = self._choose(which), self._caller
+        if caller.allows_all:
+            return choose
+        return lambda letter: caller.allows(letter.task) and (choose is None or choose(letter))
+
+    def _depth(self, wanted: int | None) -> int | None:
+        return wanted if self._most is None else min(wanted or self._most, self._most)
+
+    @property
+    def _broker(self) -> Broker:
+        return self._app.sessions.current().broker
+
+    def _view(self, queue: str, letter: DeadLetter, *, has_body: bool = False) -> LetterView:
+        may_read = has_body and self._caller.may(Permission.JOBS_READ, letter.tenant or None)
+        return LetterView(
+            letter_of=queue,
+            job_id=letter.job_id,
+            task=letter.task,
+            tenant=letter.tenant,
+            queue=letter.queue,
+            attempt=letter.attempt,
+            reason=letter.reason,
+            error_type=letter.error_type,
+            error=letter.error,
+            traceback=letter.traceback,
+            fingerprint=letter.fingerprint,
+            enqueued=instant_text(letter.enqueued),
+            started=instant_text(letter.started),
+            died=instant_text(letter.died),
+            worker=letter.worker,
+            starts=letter.starts,
+            replayed=letter.replayed,
+            body=letter.body.decode(errors="replace") if may_read else None,
+        )
+
+
+def _span(text: str | None, what: str) -> timedelta | None:
+    return None if text is None else parse_duration(text, what=what)
+
+
+def _group(queue: str, group: LetterGroup) -> LetterGroupView:
+    return LetterGroupView(
+        letter_of=queue,
+        fingerprint=group.fingerprint,
+        count=group.count,
+        jobs=group.jobs,
+        tenants=sorted(group.tenants),
+        task=group.task,
+        reason=group.reason,
+        error_type=group.error_type,
+        error=group.error,
+        first=instant_text(group.first),
+        last=instant_text(group.last),
+        sample=group.sample,
+    )

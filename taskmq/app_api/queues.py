@@ -1,0 +1,140 @@
+"""Queues: what is in them, pausing, resuming, moving and emptying them."""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from taskmq.api.queues import MovedView, QueueGroup, QueueLine, QueueLines, QueuePauseView, QueueView
+from taskmq.app_api.caller import AppCalls
+from taskmq.app_api.views import instant_text, rendered
+from taskmq.client.queues import QueuePause
+from taskmq.contracts.broker import QueueStats
+from taskmq.model.topology import PARKING, UNROUTABLE, dead_letter_queue, logical_queue
+from taskmq.operations.queue_moves import move_messages
+from taskmq.operations.queues import (
+    find_pauses,
+    list_queues,
+    pause_queues,
+    purge_queue,
+    report_queue,
+    resume_queues,
+)
+
+__all__ = ["AppQueues"]
+
+
+class AppQueues(AppCalls):
+    """Queues at the broker. Methods raise `QueueMissing`."""
+
+    async def get(self, name: str, *, within: float = 1.0) -> QueueView:
+        """Show the facts that broker, state and workers have of a queue.
+
+        Args:
+            within: seconds that workers have to answer.
+        """
+        found = await report_queue(self._app, name, within=within)
+        queue, pauses = found.queue, None if found.paused is None else {name: found.paused}
+        return QueueView(
+            queue=name,
+            kind=queue.kind,
+            priorities=None if queue.ordered or queue.lanes else queue.priorities,
+            ordered=queue.ordered,
+            lanes=queue.lanes,
+            max_length=queue.max_length,
+            max_bytes=queue.max_bytes,
+            delivery_limit=queue.delivery_limit,
+            ready=found.ready,
+            in_hand=found.in_hand,
+            delayed=found.delayed,
+            dead=found.dead,
+            consumers=found.consumers,
+            paused=None if found.paused is None else _pause(found.paused),
+            tasks=found.tasks,
+            workers=found.workers,
+            parts=[_line(each, pauses or {}) for each in found.parts],
+        )
+
+    async def pause(self, name: str, *, note: str = "") -> QueuePauseView:
+        """Have no worker start anything of it until it is resumed; what runs goes on."""
+        await self._caller.note_action(self._app, "queue.pause", subject=name, note=note)
+        pauses = await pause_queues(self._app, [name], note=note, by=self._caller.name)
+        return _pause(pauses[name])
+
+    async def resume(self, name: str) -> bool:
+        """Have workers take from it again; whether it was paused."""
+        await self._caller.note_action(self._app, "queue.resume", subject=name)
+        return bool(await resume_queues(self._app, [name]))
+
+    async def purge(self, name: str) -> int:
+        """Delete its waiting messages, in all priority classes; how many they were."""
+        await self._caller.note_action(self._app, "queue.purge", subject=name)
+        return await purge_queue(self._app, name)
+
+    async def move(self, name: str, to: str, *, count: int | None = None, task: str | None = None) -> MovedView:
+        """Move its waiting messages to another queue; how many, and how many that one cannot take.
+
+        Args:
+            count: at most so many.
+            task: only those of tasks of this name, with `*` and `?`.
+        """
+        facts = {"to": to, "count": count, "task": task}
+        await self._caller.note_action(self._app, "queue.move", subject=name, after=facts)
+        moved, stayed = await move_messages(self._app, name, to, count=count, task=task)
+        return MovedView(moved=moved, stayed=stayed)
+
+    async def list(self, queues: Sequence[str] = (), *, within: float = 1.0) -> QueueLines:
+        """List queues in all their priority classes, and their dead-letter queues.
+
+        Args:
+            queues: their names, also of single ones at the broker. Default: those of the app.
+            within: seconds that workers have to answer.
+        """
+        found = await list_queues(self._app, queues, within=within)
+        pauses = await find_pauses(self._app)
+        lines = rendered(lambda each: _line(each, pauses), found.queues)
+        return QueueLines(items=lines, delayed=found.delayed, queues=_groups(lines, pauses))
+
+
+def _groups(lines: Sequence[QueueLine], pauses: Mapping[str, QueuePause] | None) -> list[QueueGroup]:
+    """The queues that people name, in the order of their first parts."""
+    parts: dict[str, list[QueueLine]] = {}
+    for line in lines:
+        parts.setdefault(logical_queue(line.queue), []).append(line)
+    return [_group(name, found, pauses) for name, found in parts.items()]
+
+
+def _group(name: str, lines: Sequence[QueueLine], pauses: Mapping[str, QueuePause] | None) -> QueueGroup:
+    letters = [line for line in lines if line.queue in (PARKING, UNROUTABLE, dead_letter_queue(name))]
+    work = [line for line in lines if line not in letters]
+    return QueueGroup(
+        queue=name,
+        ready=sum(line.ready for line in work),
+        in_hand=_sum(line.in_hand for line in work),
+        delayed=_sum(line.delayed for line in work),
+        consumers=sum(line.consumers for line in work),
+        is_paused=name in pauses if work and pauses is not None else None,
+        dead=sum(line.ready for line in letters),
+        parts=[line.queue for line in lines],
+    )
+
+
+def _sum(counts: Iterable[int | None]) -> int | None:
+    """None where one of them is not known."""
+    known = list(counts)
+    return None if None in known else sum(count or 0 for count in known)
+
+
+def _line(found: QueueStats, pauses: Mapping[str, QueuePause] | None) -> QueueLine:
+    is_work = found.queue != dead_letter_queue(found.queue)
+    paused = pauses.get(logical_queue(found.queue)) if pauses is not None and is_work else None
+    return QueueLine(
+        queue=found.queue,
+        ready=found.ready,
+        in_hand=found.unsettled,
+        delayed=found.delayed,
+        consumers=found.consumers,
+        is_paused=None if pauses is None else paused is not None,
+        paused=None if paused is None else _pause(paused),
+    )
+
+
+def _pause(pause: QueuePause) -> QueuePauseView:
+    return QueuePauseView(since=instant_text(pause.since), note=pause.note, by=pause.by)
