@@ -3,11 +3,12 @@
 The connection is a plain one. aio-pika's robust connection declares and consumes again by itself, under the same
 consumer tags, and one refused declaration ends all of it; here the beat calls `listen` each second, and what was lost
 is made anew. A message is settled on the channel that it came over, or not at all: after a loss it comes
-again.
+again. A token is renewed before it expires, and the connection goes on with the newer one.
 """
 
 import asyncio
 import contextlib
+import logging
 from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeVar, cast
 
@@ -26,7 +27,9 @@ from pamqp.common import FieldTable
 from taskmq.contracts.broker import Delivery
 from taskmq.contracts.source import SourceQueue
 from taskmq.durable.task_set import TaskSet
-from taskmq.errors import AccessDenied, BrokerUnavailable, QueueMissing, TopologyMismatch, UnsupportedFeature
+from taskmq.errors import AccessDenied, BrokerUnavailable, QueueMissing, TopologyMismatch
+from taskmq_rabbitmq.connect.token_holder import TokenHolder
+from taskmq_rabbitmq.model.tokens import Token
 from taskmq_rabbitmq.model.url import Endpoint, parse_url, tls_context
 
 __all__ = ["AmqpSource", "open_source"]
@@ -45,7 +48,6 @@ def open_source(queue: SourceQueue) -> "AmqpSource":
 
     Raises:
         InvalidSetting: the URL cannot be read.
-        UnsupportedFeature: the URL asks for tokens, or for the user of a certificate.
     """
     return AmqpSource(queue)
 
@@ -56,12 +58,9 @@ class AmqpSource:
     def __init__(self, queue: SourceQueue) -> None:
         self._queue = queue
         self._endpoint: Endpoint = parse_url(queue.url)
-        if self._endpoint.token is not None or self._endpoint.auth != "password":
-            raise UnsupportedFeature(
-                f"messages of {self.address} are taken with user and password: amqp() knows neither tokens nor "
-                "auth=external"
-            )
         self._next_host = 0
+        self._tokens: TokenHolder | None = None
+        self._token: Token | None = None
         self._connection: AbstractConnection | None = None
         self._listening: _Listening | None = None
         self._settling = TaskSet(f"settles messages of {queue.name}", failure="a message was not settled")
@@ -88,13 +87,16 @@ class AmqpSource:
 
     async def stop(self) -> None:
         """See `MessageSource.stop`."""
+        if self._tokens is not None:
+            self._tokens.close()
         # What is given back goes before the connection.
         await self._settling.aclose(grace=_CLOSE_SECONDS)
         self._disconnect()
         await self._settling.aclose(grace=_CLOSE_SECONDS)
 
     async def _connect(self, deliver: Callable[[Delivery], None]) -> None:
-        endpoint, queue = self._endpoint, self._queue
+        endpoint, queue, token = self._endpoint, self._queue, await self._fetch_token()
+        self._token = token
         # Another node each time.
         host = endpoint.hosts[self._next_host % len(endpoint.hosts)]
         self._next_host += 1
@@ -103,13 +105,16 @@ class AmqpSource:
             host=host.name,
             port=host.port,
             login=endpoint.user,
-            password=endpoint.password,
+            password=token.secret,
+            auth="EXTERNAL" if endpoint.auth == "external" else None,
             virtualhost=endpoint.vhost,
             ssl=endpoint.tls is not None,
             ssl_context=None if endpoint.tls is None else tls_context(endpoint.tls),
             client_properties={"connection_name": queue.client},
             heartbeat=heartbeat,
         )
+        if self._tokens is not None and (newer := self._tokens.newer(token.secret)) is not None:
+            await self._connection.update_secret(newer)
         channel = await self._connection.channel(publisher_confirms=False)
         await channel.set_qos(prefetch_count=queue.prefetch)
         if queue.exchange:
@@ -127,6 +132,19 @@ class AmqpSource:
 
         await taken.consume(receive)
         self._listening = listening
+
+    async def _fetch_token(self) -> Token:
+        if self._endpoint.token is None:
+            return Token(self._endpoint.password)
+        if self._tokens is None:
+            logging.getLogger("aiormq.connection").addFilter(_shows_no_frame)
+            self._tokens = TokenHolder(self._endpoint, loop=asyncio.get_running_loop())
+            self._tokens.on_renewed(self._renew)
+        return await self._tokens.fetched()
+
+    def _renew(self, secret: str) -> None:
+        if self._connection is not None:
+            self._settling.start(_renew(self._connection, secret))
 
     def _disconnect(self) -> None:
         connection, self._connection, self._listening = self._connection, None, None
@@ -147,7 +165,7 @@ class AmqpSource:
                 | ProbableAuthenticationError()
                 | ConnectionNotAllowed()
             ):
-                return AccessDenied(f"{self.address} refuses the user: {_words(error)}")
+                return AccessDenied(f"{self.address} refuses the user: {_words(error)}{self._remedy()}")
             case TimeoutError():
                 return BrokerUnavailable(f"{self.address} did not answer within {_CONNECT_SECONDS:g} s")
             case AMQPError() | OSError() | RuntimeError():
@@ -157,6 +175,13 @@ class AmqpSource:
                 return BrokerUnavailable(f"{where} cannot be listened to: the connection was lost")
             case _:
                 return None
+
+    def _remedy(self) -> str:
+        if self._tokens is None or self._token is None:
+            return ""
+        # The next attempt shows another one, if there is any.
+        self._tokens.refused(self._token.secret)
+        return f"; {self._tokens.remedy(self._token)}"
 
 
 class _Listening:
@@ -261,6 +286,17 @@ async def _ended(work: asyncio.Future[T]) -> T:
         return work.result()
     finally:
         work.cancel()
+
+
+def _shows_no_frame(record: logging.LogRecord) -> bool:
+    # aiormq's debug log has each frame that it sends as it is, and so the newer tokens.
+    return record.levelno > logging.DEBUG or not str(record.msg).startswith("Prepare to send")
+
+
+async def _renew(connection: AbstractConnection, secret: str) -> None:
+    # Where the connection is being lost, the next one begins with the newer token.
+    with contextlib.suppress(Exception):
+        await connection.update_secret(secret)
 
 
 async def _close(connection: AbstractConnection) -> None:

@@ -86,7 +86,7 @@ _SLEEPING: Final[dict[str, dict[str, set[str]]]] = {
         },
         "integration/test_rabbitmq_access.py": {"publish_both"},
         "integration/test_rabbitmq_migration.py": {"run"},
-        "integration/test_rabbitmq_oauth2.py": {"_again_and_again", "_work"},
+        "integration/test_rabbitmq_oauth2.py": {"_again_and_again", "_work", "follow"},
         "integration/test_rabbitmq_recovery.py": {
             "cut_again_and_again",
             "test_a_node_that_is_killed_and_comes_back_has_everything_confirmed",

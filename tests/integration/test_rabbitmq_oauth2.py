@@ -13,11 +13,14 @@ from pathlib import Path
 import pytest
 
 from taskmq.contracts.broker import BrokerOptions, Delivery, Subscription
-from taskmq.errors import AccessDenied, SendError
+from taskmq.contracts.source import SourceQueue
+from taskmq.errors import AccessDenied, SendError, TaskMQError
 from taskmq.model.topology import WorkQueue
 from taskmq.testing.broker_suite import message
+from taskmq_aio_pika import open_source
 from taskmq_rabbitmq import RabbitMQBroker, open_broker
 from tests.integration.rabbitmq_case import refusal
+from tests.integration.raw_rabbitmq import Raw
 from tests.servers import RabbitMQ
 from tests.servers.tokens import ADVANCED_CONFIG, CONFIG, PLUGIN, TokenServer, signed_token
 from tests.servers.waiting import until
@@ -223,3 +226,99 @@ async def test_a_login_of_the_node_s_own_users_still_works(node: RabbitMQ) -> No
         await broker.connect(timeout=20)
         await broker.declare([WorkQueue("own")])
         assert [depth.ready for depth in await broker.stats(["own"])] == [0]
+
+
+class _Listener:
+    """Listens to another system's queue as a beat does, and keeps what comes."""
+
+    def __init__(self, node: RabbitMQ, login: str, query: str) -> None:
+        url = f"amqp://{login}127.0.0.1:{node.port}/?{query}"
+        self.source = open_source(SourceQueue(url=url, name="orders"))
+        self.come: list[str] = []
+        self.errors: list[TaskMQError] = []
+        self.connections: set[int] = set()
+
+    def _deliver(self, delivery: Delivery) -> None:
+        self.come.append(delivery.body.decode())
+        delivery.ack()
+
+    async def look(self) -> bool:
+        try:
+            await self.source.listen(self._deliver)
+        except TaskMQError as error:
+            self.errors.append(error)
+            return False
+        self.connections.add(id(self.source._connection))
+        return True
+
+    async def follow(self, raw: Raw, *, lifetimes: int) -> None:
+        """Take what is published through `lifetimes` lives of a token."""
+        sent, end = 0, time.monotonic() + lifetimes * SECONDS
+        while time.monotonic() < end:
+            await self.look()
+            raw.publish("", "orders", b"%d" % sent)
+            sent += 1
+            await asyncio.sleep(0.2)
+        await until(lambda: len(self.come) == sent)
+
+
+@pytest.fixture
+def orders(node: RabbitMQ) -> Iterator[Raw]:
+    """A connection of the node's own user, and an empty queue."""
+    with Raw(node.url) as raw:
+        raw.quorum("orders")
+        yield raw
+        raw.channel.queue_delete("orders")
+
+
+async def test_a_source_of_another_system_outlives_its_tokens(
+    node: RabbitMQ, token: TokenFile, orders: Raw, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    token.renew()
+    listener = _Listener(node, "", f"token_file={token.path}")
+    renewing = asyncio.create_task(_again_and_again(token.renew))
+    await listener.follow(orders, lifetimes=3)
+    renewing.cancel()
+    await listener.source.stop()
+
+    assert listener.errors == []
+    assert len(listener.connections) == 1
+    assert not any(secret in caplog.text for secret in token.tokens)
+
+
+async def test_a_source_asks_a_token_server_for_one_token_after_the_other(node: RabbitMQ, orders: Raw) -> None:
+    with TokenServer(client_id="shop", secret="S3CRET", make=lambda: signed_token(seconds=SECONDS)) as server:
+        listener = _Listener(node, "shop:S3CRET@", f"oauth2_token_url={server.url}")
+        await listener.follow(orders, lifetimes=3)
+        await listener.source.stop()
+        count = len(server.handed_out)
+
+    assert listener.errors == []
+    assert len(listener.connections) == 1
+    assert count >= 3
+
+
+async def test_a_source_whose_token_is_refused_says_so_and_takes_its_successor(
+    node: RabbitMQ, token: TokenFile, orders: Raw
+) -> None:
+    token.renew(seconds=-60)
+    listener = _Listener(node, "", f"token_file={token.path}")
+    orders.publish("", "orders", b"0")
+
+    assert not await listener.look()
+    assert isinstance(listener.errors[0], AccessDenied)
+    assert "expired" in str(listener.errors[0])
+    assert token.tokens[0] not in str(listener.errors[0])
+    token.renew(seconds=60)
+    await until(listener.look)
+    await until(lambda: listener.come == ["0"])
+    await listener.source.stop()
+
+
+async def test_a_source_without_a_token_says_why(node: RabbitMQ, token: TokenFile) -> None:
+    listener = _Listener(node, "", f"token_file={token.path}")
+
+    assert not await listener.look()
+    assert str(token.path) in str(listener.errors[0])
+    await listener.source.stop()

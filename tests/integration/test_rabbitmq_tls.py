@@ -13,13 +13,16 @@ import pytest
 import uvloop
 
 from taskmq.contracts.broker import BrokerOptions
+from taskmq.contracts.source import SourceQueue
 from taskmq.errors import AccessDenied, BrokerUnavailable
 from taskmq.testing.broker_suite.consumers import Consuming
 from taskmq.testing.broker_suite.publish import Publishing
 from taskmq.testing.broker_suite.settlement import Settling
 from taskmq.testing.runner import case
+from taskmq_aio_pika import open_source
 from taskmq_rabbitmq import RabbitMQBroker, open_broker
 from tests.integration.rabbitmq_case import CUT_OFF, RabbitMQCase, refusal
+from tests.integration.raw_rabbitmq import Raw
 from tests.servers import RabbitMQ, TcpProxy
 from tests.servers.certificates import Authority, Certificate, tls_listener
 from tests.servers.ports import PortLease
@@ -173,6 +176,21 @@ def test_a_client_certificate_is_who_we_are(node: TlsNode) -> None:
     url = node.trusted(auth="external", certfile=node.client.chain, keyfile=node.client.key)
 
     users = _connect(url, look=lambda: node.server.ctl("list_connections", "user"))
+
+    assert USER in users.splitlines()
+
+
+@pytest.mark.real_time
+async def test_a_source_of_another_system_shows_its_client_certificate(node: TlsNode) -> None:
+    url = node.trusted(auth="external", certfile=node.client.chain, keyfile=node.client.key)
+    with Raw(node.server.url) as raw:
+        raw.quorum("orders")
+    source = open_source(SourceQueue(url=url, name="orders"))
+    try:
+        await source.listen(lambda _: None)
+        users = await asyncio.to_thread(node.server.ctl, "list_connections", "user")
+    finally:
+        await source.stop()
 
     assert USER in users.splitlines()
 

@@ -288,7 +288,7 @@ class Connection:
             self._endpoint.heartbeat, lambda: amqp.bytes_received, self._on_silence, loop=self._loop
         )
         self._enter(ConnectionState.OPEN)
-        if (newer := self._login.newer(self._credentials)) is not None:
+        if self._credentials is not None and (newer := self._login.newer(self._credentials.secret)) is not None:
             self._renew(newer)
         self._wake(None)
 
@@ -301,7 +301,7 @@ class Connection:
         if self._state is ConnectionState.CLOSED or credentials is None:
             return
         if denied:
-            self._login.refused(credentials)
+            self._login.refused(credentials.secret)
             remedy = "" if credentials.problem is not None else f"; {credentials.remedy}"
             self._deny(AccessDenied(f"{self._endpoint.address} refused this client: {self.last_error}{remedy}"))
         elif self._distrusts >= len(self._hosts):

@@ -126,9 +126,9 @@ async def test_refused_papers_are_fetched_again_before_the_next_attempt(tmp_path
         assert await login.secret() == "old"
         path.write_text("new")
         assert await login.secret() == "old"
-        login.refused(PasswordCredentials("u", "old", ""))
+        login.refused("old")
         assert await login.secret() == "new"
-        login.refused(PasswordCredentials("u", "old", ""))
+        login.refused("old")
         path.write_text("newest")
         assert await login.secret() == "new"
 
