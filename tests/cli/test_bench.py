@@ -46,6 +46,7 @@ def _left(url: str, said: str) -> list[str]:
     return at_broker(look, url=url)
 
 
+@pytest.mark.nightly("tests/cli/test_bench.py::test_it_measures_the_embedded_broker_and_leaves_no_queue")
 @pytest.mark.rabbitmq
 def test_an_interrupted_bench_of_rabbitmq_and_redis_deletes_its_queues(
     home: Path, amqp_url: str, redis_url: str, redis_server: Redis

@@ -280,6 +280,7 @@ def test_dead_letters_at_rabbitmq_are_listed_and_replayed_in_their_order(taskmq:
     assert names_in("images", url=amqp_url) == names
 
 
+@pytest.mark.nightly("tests/integration/test_rabbitmq_letters.py")
 @pytest.mark.rabbitmq
 def test_letters_that_rabbitmq_itself_put_there_can_be_looked_at_and_replayed(taskmq: Here, amqp_url: str) -> None:
     declare("images", url=amqp_url)

@@ -191,6 +191,7 @@ def test_what_is_wrong_at_rabbitmq_is_reported_with_its_remedy(
     assert "nothing was stuck" in _finding(result, "dead-lettering", level="ok")["finding"]
 
 
+@pytest.mark.nightly("tests/unit/rabbitmq/admin/test_queue_diagnosis.py")
 @pytest.mark.rabbitmq
 @pytest.mark.timeout(90)
 def test_live_queues_of_taskmq_are_not_left_over_and_each_named_command_works(

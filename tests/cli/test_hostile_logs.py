@@ -132,6 +132,7 @@ def test_the_log_of_workers_has_no_line_of_a_stranger(hostile: Path) -> None:
     assert "    ERROR forged: root logged in\\r\\x9b2J\\u2028\\u202e" in worker.said
 
 
+@pytest.mark.nightly("tests/cli/test_hostile_logs.py::test_the_log_of_workers_has_no_line_of_a_stranger")
 def test_the_log_of_schedulers_has_no_line_of_a_stranger(hostile: Path) -> None:
     name = f"7{_PWN}"
     report = {"id": name, "token": 3, "kind": "succeeded", "worker": _PWN}
@@ -159,6 +160,7 @@ def test_the_log_of_schedulers_has_no_line_of_a_stranger(hostile: Path) -> None:
     _assert_is_clean(scheduler.said)
 
 
+@pytest.mark.nightly("tests/cli/test_hostile_logs.py::test_the_log_of_workers_has_no_line_of_a_stranger")
 def test_the_log_of_beats_has_no_line_of_a_stranger(hostile: Path) -> None:
     declare("default")
 
@@ -179,6 +181,7 @@ def test_the_log_of_servers_has_no_line_of_a_stranger(hostile: Path) -> None:
     _assert_is_clean(server.said)
 
 
+@pytest.mark.nightly("tests/cli/test_hostile_logs.py::test_the_log_of_workers_has_no_line_of_a_stranger")
 def test_the_log_of_supervisors_has_no_line_of_a_stranger(hostile: Path) -> None:
     declare("default")
 

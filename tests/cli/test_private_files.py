@@ -69,6 +69,7 @@ def test_an_export_of_dead_letters_is_for_its_owner(home: Path, taskmq: Here) ->
     assert stat.S_IMODE((home / "letters.jsonl").stat().st_mode) == 0o600
 
 
+@pytest.mark.nightly("tests/cli/test_private_files.py::test_what_broker_state_and_store_keep_is_for_their_owner")
 def test_doctor_warns_of_files_that_others_may_open_and_only_of_those(home: Path) -> None:
     (home / "shop.py").write_text(_APP)
     _run(home, "store", "upgrade")

@@ -313,6 +313,9 @@ def test_a_scheduler_stops_with_6_at_a_store_that_went_back(shop: Path) -> None:
         assert "went back: it has mark 0 of this scheduler" in scheduler.said
 
 
+@pytest.mark.nightly(
+    "tests/faults/test_beat.py::test_every_instant_is_executed_once_whatever_happens_to_the_replicas"
+)
 def test_two_beats_emit_each_instant_once(shop: Path, mark: dict[str, str]) -> None:
     with Started(shop, "beat", "shop:app", env=mark) as one, Started(shop, "beat", "shop:app", env=mark) as other:
         for beat in (one, other):
@@ -422,6 +425,7 @@ def test_dev_runs_what_its_store_gets_and_has_a_dashboard_without_a_sign_in(
         assert httpx.get(f"{address}/api/v1/jobs", headers={"Sec-Fetch-Site": "cross-site"}).status_code == 401
 
 
+@pytest.mark.nightly("tests/cli/test_services.py::test_dev_runs_reloads_and_ends_with_all_its_processes_at_ctrl_c")
 def test_dev_reloads_schedules_and_the_signatures_that_the_server_checks(home: Path, mark: dict[str, str]) -> None:
     module = home / "live.py"
     module.write_text(_version_of(1))

@@ -130,6 +130,7 @@ def test_what_is_exported_is_imported_by_rabbitmq_itself(
     assert (after.code, after.data) == (0, [])
 
 
+@pytest.mark.nightly("tests/cli/test_topology.py::test_what_is_exported_is_imported_by_rabbitmq_itself")
 @pytest.mark.rabbitmq
 def test_printed_policies_are_taken_by_rabbitmqctl(taskmq: Here, url: str, rabbitmq_server: RabbitMQ) -> None:
     taskmq("topology", "apply")

@@ -20,6 +20,7 @@ class TestMemory(BrokerSuite):
         return open_memory_broker(f"memory://{self.name}", BrokerOptions(name=name))
 
 
+@pytest.mark.matrix
 class TestFlakyBrokerWithoutAFault(TestMemory):
     """The wrapper is transparent, and its losing of deliveries is one that a broker could do."""
 

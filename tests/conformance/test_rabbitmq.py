@@ -7,8 +7,6 @@ import uvloop
 
 from taskmq.testing.broker_suite import BrokerSuite
 from taskmq.testing.broker_suite.case import bodies
-from taskmq.testing.broker_suite.publish import Publishing
-from taskmq.testing.broker_suite.settlement import Settling
 from taskmq.testing.runner import case
 from tests.integration.rabbitmq_case import SharedVhostCase
 
@@ -37,10 +35,6 @@ class TestRabbitMQ(_OnRabbitMQ):
         return uvloop.new_event_loop()
 
 
-class TestRabbitMQWithPlainWrites(Publishing, Settling, SharedVhostCase):
-    options = "?wire=plain"
-
-
 @pytest.mark.campaign
-class TestEverythingWithPlainWrites(_OnRabbitMQ):
+class TestRabbitMQWithPlainWrites(_OnRabbitMQ):
     options = "?wire=plain"

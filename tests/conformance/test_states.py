@@ -26,6 +26,7 @@ class TestMemory(StateSuite):
         return open_memory_state(f"memory://{self.name}", BrokerOptions(name=name))
 
 
+@pytest.mark.matrix
 class TestMemoryByAFakeClock(TestMemory):
     short = 60
 

@@ -79,11 +79,13 @@ def test_the_shell_example_submits_one_job_however_often(installation: _Installa
     assert ended == "VALUE"
 
 
+@pytest.mark.nightly("tests/docs/test_anywhere_page.py::test_the_python_examples_print_results_and_errors")
 @pytest.mark.skipif(shutil.which("node") is None, reason="Node is not there")
 def test_the_javascript_example_prints_the_result(installation: _Installation) -> None:
     assert installation.run("node", "process.mjs") == "completed VALUE\n"
 
 
+@pytest.mark.nightly("tests/docs/test_anywhere_page.py::test_the_shell_example_submits_one_job_however_often")
 @pytest.mark.skipif(shutil.which("java") is None, reason="Java is not there")
 def test_the_java_example_submits_a_job(installation: _Installation) -> None:
     status, _, body = installation.run("java", "Submit.java").partition(" ")

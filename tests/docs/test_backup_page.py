@@ -82,6 +82,7 @@ def test_jobs_that_ran_since_a_dump_end_once_and_none_runs_again(
     postgres_server.drop_database(restored)
 
 
+@pytest.mark.nightly("tests/cli/test_services.py::test_a_scheduler_stops_with_6_at_a_store_that_went_back")
 def test_a_scheduler_under_which_a_dump_is_restored_ends_with_6_and_says_what_to_do(
     postgres_server: PostgreSQL, job_store_url: str, tmp_path: Path
 ) -> None:

@@ -75,6 +75,7 @@ def test_a_task_says_the_same_before_and_after(tmp_path: Path, env: dict[str, st
     assert f"Both print `{after[0]}`" in _PAGE.read_text()
 
 
+@pytest.mark.nightly("tests/docs/test_celery_page.py::test_a_task_says_the_same_before_and_after")
 @pytest.mark.rabbitmq
 @pytest.mark.slow
 def test_both_run_beside_each_other_and_call_each_other(tmp_path: Path, env: dict[str, str]) -> None:
@@ -93,6 +94,9 @@ def test_both_run_beside_each_other_and_call_each_other(tmp_path: Path, env: dic
     assert names_in("taskmq.parking", url=env["TASKMQ_URL"]) == []
 
 
+@pytest.mark.nightly(
+    "tests/e2e/test_foreign_clients.py::test_a_body_that_is_no_task_is_parked_as_it_came_with_the_reason"
+)
 @pytest.mark.rabbitmq
 def test_a_message_of_celerys_is_parked(tmp_path: Path, env: dict[str, str]) -> None:
     write_files(_PAGE, tmp_path)

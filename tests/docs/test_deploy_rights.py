@@ -333,6 +333,9 @@ def _make(folder: Path, what: str, env: Mapping[str, str]) -> None:
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.nightly(
+    "tests/integration/test_rabbitmq_privileges.py::test_a_task_lives_its_whole_life_among_users_with_no_more_than_their_role"
+)
 @pytest.mark.rabbitmq
 @pytest.mark.timeout(400)
 def test_the_parts_of_a_deployment_work_with_the_accounts_that_are_made(

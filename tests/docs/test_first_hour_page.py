@@ -142,6 +142,7 @@ def _mended(source: str) -> str:
     return source.replace(gone, "")
 
 
+@pytest.mark.nightly("tests/docs/test_readme.py::test_the_first_example_runs_on_rabbitmq_as_it_is_written")
 @pytest.mark.rabbitmq
 @pytest.mark.slow
 @pytest.mark.timeout(400)

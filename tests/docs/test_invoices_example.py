@@ -39,6 +39,7 @@ def test_the_tests_of_the_example_pass(tmp_path: Path) -> None:
     assert "5 passed" in (said := _tested(_copied(tmp_path))), said
 
 
+@pytest.mark.nightly("tests/docs/test_invoices_example.py::test_the_tests_of_the_example_pass")
 def test_they_fail_for_a_job_outside_of_the_transaction_and_for_one_that_forgets(tmp_path: Path) -> None:
     folder = _copied(tmp_path)
     web, tasks = folder / "web.py", folder / "invoices.py"
@@ -75,6 +76,9 @@ invoices.send_page = _send_or_wait
 """
 
 
+@pytest.mark.nightly(
+    "tests/integration/test_outages.py::test_a_stored_job_outlives_a_redis_that_is_away_and_goes_on_from_its_checkpoint"
+)
 @pytest.mark.rabbitmq
 @pytest.mark.timeout(180)
 def test_an_archive_outlives_a_redis_that_is_away(tmp_path: Path, amqp_url: str, job_store_url: str) -> None:

@@ -134,6 +134,7 @@ def _commands() -> Iterator[tuple[str, str]]:
                 yield line, printed
 
 
+@pytest.mark.nightly("tests/cli")
 def test_each_command_of_the_page_prints_what_the_page_shows(installation: _Installation) -> None:
     different: list[str] = []
     for line, expected in _commands():

@@ -92,6 +92,7 @@ def test_the_tests_of_the_example_pass(folder: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+@pytest.mark.nightly("tests/docs/test_shop_example.py::test_the_tests_of_the_example_pass")
 @pytest.mark.rabbitmq
 @pytest.mark.slow
 @pytest.mark.timeout(180)

@@ -144,6 +144,7 @@ def test_fastapi_sends_shows_progress_and_the_result_and_cancels(
         assert client.get(path, headers=eve).json()["state"] == "queued"
 
 
+@pytest.mark.nightly("tests/docs/test_web_page.py::test_an_error_is_answered_as_the_table_says")
 def test_fastapi_answers_503_while_there_is_no_broker(tmp_path: Path) -> None:
     write_files(_PAGE, tmp_path)
     env = {"TASKMQ_URL": _NOWHERE, "TASKMQ_STATE": f"local://{tmp_path}/state"}
@@ -154,6 +155,7 @@ def test_fastapi_answers_503_while_there_is_no_broker(tmp_path: Path) -> None:
     assert (answer.status_code, answer.headers["Retry-After"]) == (503, "2")
 
 
+@pytest.mark.nightly("tests/docs/test_web_page.py::test_fastapi_sends_shows_progress_and_the_result_and_cancels")
 @pytest.mark.rabbitmq
 def test_the_browser_gets_the_result(tmp_path: Path, amqp_url: str, redis_url: str) -> None:
     write_files(_PAGE, tmp_path)
@@ -212,6 +214,7 @@ def test_flask_sends_and_shows_the_result(tmp_path: Path, monkeypatch: pytest.Mo
         assert client.get(path, headers=ann).json["file"] == "/files/2026-10.csv"
 
 
+@pytest.mark.nightly("tests/docs/test_web_page.py::test_an_error_is_answered_as_the_table_says")
 def test_flask_answers_503_while_there_is_no_broker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_files(_PAGE, tmp_path)
     monkeypatch.chdir(tmp_path)
@@ -270,6 +273,7 @@ def test_django_sends_after_the_commit_and_its_task_uses_the_orm(tmp_path: Path)
     assert _said_by(tmp_path, _ITS_STATE) == "confirmed"
 
 
+@pytest.mark.nightly("tests/docs/test_web_page.py::test_an_error_is_answered_as_the_table_says")
 def test_django_answers_503_while_there_is_no_broker(tmp_path: Path) -> None:
     _django_project(tmp_path)
     env = {"TASKMQ_URL": _NOWHERE, "TASKMQ_STATE": f"local://{tmp_path}/state"}
@@ -277,6 +281,9 @@ def test_django_answers_503_while_there_is_no_broker(tmp_path: Path) -> None:
     assert json.loads(_said_by(tmp_path, _IN_DJANGO, **env)) == [503, {"error": "try again"}, "2"]
 
 
+@pytest.mark.nightly(
+    "tests/docs/test_store_page.py::test_a_job_is_there_if_the_transaction_that_it_was_submitted_in_commits"
+)
 @pytest.mark.rabbitmq
 def test_an_order_and_its_job_commit_together_and_are_sent_when_the_broker_is_back(
     tmp_path: Path, amqp_url: str, redis_url: str, postgres_url: str

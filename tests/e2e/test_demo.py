@@ -78,6 +78,7 @@ def test_the_demo_is_right_on_the_embedded_broker_and_leaves_nothing(folder: Pat
     assert sorted(path.name for path in folder.parent.iterdir()) == ["sources"]
 
 
+@pytest.mark.nightly("tests/e2e/test_demo.py::test_the_demo_tells_programs_in_lines")
 def test_the_demo_tells_people_on_a_terminal_in_tables(folder: Path) -> None:
     result = run_on_terminal(folder.parent, "demo", str(folder), columns=120)
 
@@ -103,6 +104,7 @@ def test_the_demo_is_right_on_rabbitmq(folder: Path, amqp_url: str) -> None:
     _expect_right(_demo(folder, "--url", amqp_url), folder)
 
 
+@pytest.mark.nightly("tests/e2e/test_demo.py::test_the_demo_is_right_on_rabbitmq")
 def test_the_demo_is_right_when_its_beat_starts_after_everything_else(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

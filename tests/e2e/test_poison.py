@@ -132,6 +132,9 @@ def test_a_job_that_kills_its_worker_is_dead_after_three_starts_and_others_run(p
     assert run.wait() == 0
 
 
+@pytest.mark.nightly(
+    "tests/unit/worker/run/test_poison.py::test_those_behind_a_suspect_have_not_begun_and_are_not_charged_when_it_crashes"
+)
 @pytest.mark.parametrize("project", [ON_RABBITMQ], indirect=True)
 @pytest.mark.slow
 @pytest.mark.timeout(240)
@@ -147,6 +150,9 @@ def test_several_of_them_do_not_drag_each_other_s_neighbours_along(project: Proj
     assert run.wait() == 0
 
 
+@pytest.mark.nightly(
+    "tests/unit/worker/run/test_poison.py::test_a_returning_job_is_counted_while_it_runs_and_not_after_its_settlement"
+)
 @pytest.mark.parametrize("project", ["local"], indirect=True)
 @pytest.mark.slow
 @pytest.mark.timeout(150)
@@ -165,6 +171,9 @@ def test_a_restart_of_the_supervisor_does_not_give_it_new_starts(project: Projec
     assert again.wait() == 0
 
 
+@pytest.mark.nightly(
+    "tests/unit/worker/run/test_poison.py::test_a_process_that_dies_under_its_task_is_a_start_whatever_the_retry_policy"
+)
 @pytest.mark.parametrize("project", [ON_RABBITMQ], indirect=True)
 @pytest.mark.slow
 @pytest.mark.timeout(150)

@@ -62,6 +62,7 @@ def test_code_that_does_not_start_is_not_taken_and_the_old_worker_goes_on(projec
     assert run.wait() == 0
 
 
+@pytest.mark.nightly("tests/e2e/test_reload.py::test_a_change_replaces_the_worker_and_what_it_runs_is_finished")
 def test_a_second_change_while_the_old_worker_still_drains_leaves_one_worker(project: Project) -> None:
     run = project.start(watch=True)
     project.send("gated", "g")
@@ -82,6 +83,7 @@ def test_a_second_change_while_the_old_worker_still_drains_leaves_one_worker(pro
     assert len(project.noted("started", "g")) == 1
 
 
+@pytest.mark.nightly("tests/e2e/test_reload.py::test_a_change_replaces_the_worker_and_what_it_runs_is_finished")
 def test_an_old_worker_that_dies_while_the_new_one_starts_does_not_leave_two(project: Project) -> None:
     run = project.start(watch=True)
     (old,) = run.children
@@ -108,6 +110,9 @@ def test_a_stop_while_the_new_worker_starts_ends_both(project: Project) -> None:
     assert run.wait(within=10) == 0
 
 
+@pytest.mark.nightly(
+    "tests/e2e/test_reload.py::test_code_that_does_not_start_is_not_taken_and_the_old_worker_goes_on"
+)
 def test_code_that_crashes_from_the_start_is_tried_again_when_it_changes(project: Project) -> None:
     project.write("import os; os._exit(3)")
     run = project.start(watch=True, wait=False)

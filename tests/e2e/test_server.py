@@ -134,6 +134,9 @@ def _ended(client: httpx.Client, name: str) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.nightly(
+    "tests/faults/test_job_store.py::test_every_acknowledged_job_ends_once_whatever_is_killed_frozen_or_cut_off"
+)
 def test_what_was_answered_is_there_after_a_kill(tmp_path: Path, job_store_url: str) -> None:
     """Clients submit without pause until the server is killed; then another one has what the first has answered."""
     (tmp_path / "shop.py").write_text(_SHOP)

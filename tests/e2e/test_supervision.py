@@ -164,6 +164,7 @@ def test_a_process_that_hangs_for_too_long_is_killed_and_its_jobs_run_elsewhere(
     assert run.wait() == 0
 
 
+@pytest.mark.nightly("tests/unit/supervisor/test_fleet_counts.py")
 def test_a_crash_is_in_the_status_with_its_signal_and_the_counts_stay(local_project: Project) -> None:
     project = local_project
     run = project.start(supervision=SupervisorConfig(health=ANY_PORT))
@@ -202,6 +203,7 @@ signal.signal(signal.SIGUSR1, handle)
 """
 
 
+@pytest.mark.nightly("tests/unit/run/test_signal_handlers.py")
 @pytest.mark.parametrize("loop", ["uvloop", "asyncio"])
 def test_a_handler_of_signals_that_raises_beside_a_run_changes_nothing(local_project: Project, loop: str) -> None:
     project = local_project
@@ -224,6 +226,9 @@ def test_a_handler_of_signals_that_raises_beside_a_run_changes_nothing(local_pro
     assert run.wait() == 0
 
 
+@pytest.mark.nightly(
+    "tests/unit/supervisor/test_recycle_limits.py::test_a_process_that_has_reached_a_limit_is_replaced_and_the_words_say_which"
+)
 def test_a_process_at_its_limit_is_replaced_without_a_gap_or_a_second_run(project: Project) -> None:
     total = 200
     run = project.start(
@@ -270,6 +275,9 @@ def test_a_hangup_replaces_the_processes_one_by_one_and_what_they_run_is_finishe
     assert run.wait() == 0
 
 
+@pytest.mark.nightly(
+    "tests/e2e/test_reload.py::test_code_that_does_not_start_is_not_taken_and_the_old_worker_goes_on"
+)
 def test_a_hangup_with_code_that_does_not_start_keeps_all_old_processes(local_project: Project) -> None:
     project = local_project
     run = project.start(processes=2)
@@ -299,6 +307,9 @@ def test_a_hangup_in_a_terminal_drains_because_the_terminal_is_gone(local_projec
     assert "restarting" not in run.log
 
 
+@pytest.mark.nightly(
+    "tests/unit/supervisor/test_systemd.py::test_it_hears_when_the_service_is_ready_what_it_does_and_when_it_stops"
+)
 def test_systemd_hears_when_the_service_is_ready_reloaded_and_stopping(
     local_project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -363,6 +374,9 @@ def test_a_stop_in_the_middle_of_a_restart_ends_everything(local_project: Projec
     assert run.wait(within=10) == 0
 
 
+@pytest.mark.nightly(
+    "tests/unit/supervisor/test_autoscale.py::test_it_reaches_the_most_under_an_overload_and_within_seconds"
+)
 def test_more_processes_come_with_more_load_and_go_with_it(project: Project) -> None:
     run = project.start(
         supervision=SupervisorConfig(processes=1, most=3, calm=2.0, health=ANY_PORT), concurrency=2, prefetch=2
@@ -386,6 +400,9 @@ def test_more_processes_come_with_more_load_and_go_with_it(project: Project) -> 
     assert project.waiting() == 0
 
 
+@pytest.mark.nightly(
+    "tests/unit/worker/test_worker.py::test_a_draining_worker_gives_back_waiting_jobs_in_order_and_finishes_the_others"
+)
 def test_what_waits_in_a_draining_worker_goes_back_and_nobody_is_charged(project: Project) -> None:
     run = project.start(concurrency=1, prefetch=10)
     for number in range(6):

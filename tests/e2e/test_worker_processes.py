@@ -234,6 +234,7 @@ def test_a_process_that_a_task_has_started_does_not_hide_the_death_of_the_superv
     until(lambda: not is_alive(child), "the worker has ended")
 
 
+@pytest.mark.nightly("tests/cli/test_services.py::test_a_burst_runs_what_waits_and_ends_with_0")
 def test_a_burst_ends_with_zero_once_all_is_done(project: Project) -> None:
     first = project.start(processes=1)
     first.signal()
@@ -282,6 +283,7 @@ def test_a_worker_that_cannot_run_at_all_ends_with_two_and_says_why(local_projec
     assert "starting another" not in run.log
 
 
+@pytest.mark.nightly("tests/unit/supervisor/test_process_slot.py::test_it_tries_again_later_and_later_and_says_why")
 def test_a_worker_that_crashes_all_the_time_is_started_less_and_less_often(local_project: Project) -> None:
     project = local_project
     project.write(
@@ -311,6 +313,9 @@ def test_a_supervisor_that_is_stopped_while_it_waits_to_start_another_ends_at_on
     assert run.wait(within=3) == 0
 
 
+@pytest.mark.nightly(
+    "tests/e2e/test_reload.py::test_code_that_does_not_start_is_not_taken_and_the_old_worker_goes_on"
+)
 def test_a_module_that_breaks_later_does_not_stop_the_workers_that_run(local_project: Project) -> None:
     project = local_project
     run = project.start(processes=2)

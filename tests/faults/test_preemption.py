@@ -51,6 +51,7 @@ async def _until(condition: Callable[[], bool]) -> None:
             await asyncio.sleep(0.05)
 
 
+@pytest.mark.nightly("tests/integration/test_preemption.py::test_a_run_gives_way_on_real_servers")
 @pytest.mark.timeout(150)
 def test_a_run_whose_worker_is_killed_while_it_gives_way_begins_again(amqp_url: str, tmp_path: Path) -> None:
     store = f"sqlite:///{tmp_path / 'jobs.db'}"

@@ -1,13 +1,13 @@
 """What the campaigns have found about recovery, each as small as it gets."""
 
-import time
-
 import pytest
 
 from taskmq.contracts.broker import Broker
 from taskmq.errors import PublishRejected, PublishUnknown
+from taskmq.model.backoff import Backoff
 from taskmq.testing.broker_suite import message
 from taskmq.testing.runner import case, eventually, raises
+from taskmq_rabbitmq.consume import queue_consumer
 from tests.integration.rabbitmq_case import CUT_OFF, RabbitMQCase
 
 pytestmark = [pytest.mark.rabbitmq, pytest.mark.slow]
@@ -20,7 +20,6 @@ class TestConsumers(RabbitMQCase):
     async def test_consumers_are_back_as_soon_as_their_connection_however_often_it_was_lost(self) -> None:
         broker, other = self.broker(CUT_OFF), self.broker()
         queues = [await self.queue(other) for _ in range(8)]
-        _, consumer = await self.consume(broker, *queues)
 
         async def connected() -> bool:
             return self.proxy.connections == 1
@@ -28,19 +27,18 @@ class TestConsumers(RabbitMQCase):
         async def healthy() -> bool:
             return consumer.healthy
 
-        waits: list[float] = []
-        for _ in range(7):
-            # Nothing is back before it was seen to be gone: the first pause of a connection may be next to nothing.
-            self.proxy.refuse(True)
-            self.proxy.cut()
-            await eventually(healthy, False, within=5)
-            self.proxy.refuse(False)
-            await eventually(connected, True, within=10)
-            began = time.monotonic()
-            await eventually(healthy, True, within=10)
-            waits.append(time.monotonic() - began)
-
-        assert max(waits) < 1.0, waits
+        with pytest.MonkeyPatch.context() as patch:
+            # A pause of the consumer's own would outlast the test, on whatever machine.
+            patch.setattr(queue_consumer, "reconnect_backoff", lambda: Backoff(3600, 3600))
+            _, consumer = await self.consume(broker, *queues)
+            for _ in range(3):
+                # Nothing is back before it was seen to be gone: a connection's first pause may be next to nothing.
+                self.proxy.refuse(True)
+                self.proxy.cut()
+                await eventually(healthy, False, within=5)
+                self.proxy.refuse(False)
+                await eventually(connected, True, within=10)
+                await eventually(healthy, True, within=10)
 
 
 class TestSends(RabbitMQCase):

@@ -181,6 +181,7 @@ def test_tasks_that_kill_are_dead_after_three_starts_and_nobody_else_is_charged(
     )
 
 
+@pytest.mark.nightly("tests/integration/test_rabbitmq_outages.py::test_reconnects_leave_nothing_behind")
 @pytest.mark.timeout(180 + 3 * SOAK)
 def test_a_worker_at_full_speed_holds_no_more_at_the_end_than_at_the_start(project: Project) -> None:
     worker = _worker(project, "soak", concurrency=100)

@@ -104,6 +104,9 @@ class _Progress:
         return count
 
 
+@pytest.mark.nightly(
+    "tests/integration/test_rabbitmq_outages.py::test_are_found_within_two_heartbeats_and_the_consumers_come_back"
+)
 @pytest.mark.timeout(240 + TASKS / 10)
 def test_no_task_is_lost_and_no_worker_stalls(rabbitmq_server: RabbitMQ, amqp_url: str) -> None:
     sent = _send_all(amqp_url)

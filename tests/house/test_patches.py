@@ -14,6 +14,7 @@ _PATCHED: Final[dict[str, set[str]]] = {
         "unit/client/test_plugins.py: plugins.entry_points",
     },
     "A pause or a bound that is a constant on purpose: a test would take minutes, or too much memory.": {
+        "faults/test_recovery.py: queue_consumer.reconnect_backoff",
         "integration/test_flow_faults.py: taskmq.workflow.handle._LOOK_AGAIN",
         "integration/test_redis_faults.py: taskmq_redis.link.pubsub._PING",
         "unit/client/test_large_arguments.py: loading._LATER",

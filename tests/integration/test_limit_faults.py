@@ -344,6 +344,9 @@ def _hold(redis: Redis) -> str:
     return str(names[0])
 
 
+@pytest.mark.nightly(
+    "tests/integration/test_redis_sentinel.py::test_calls_and_waits_go_on_at_the_new_primary_after_a_kill"
+)
 def test_places_outlive_a_failover_to_a_replica(redis: Redis, passages: Passages) -> None:
     async def test(shop: Shop, other: Redis) -> None:
         async with working(shop, lease=60):
@@ -458,6 +461,7 @@ def test_a_lock_outlives_a_restart_of_redis(redis: Redis) -> None:
     play(redis.url, test)
 
 
+@pytest.mark.nightly("tests/integration/test_limit_faults.py::test_a_lock_outlives_a_restart_of_redis")
 def test_a_lock_outlives_a_failover_to_a_replica(redis: Redis) -> None:
     async def test(shop: Shop, other: Redis) -> None:
         async with shop.app.lock("account:7", lease=LEASE) as lock:

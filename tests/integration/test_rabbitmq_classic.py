@@ -12,7 +12,7 @@ from taskmq.testing.broker_suite.order import Ordering
 from taskmq.testing.broker_suite.settlement import Settling
 from tests.integration.rabbitmq_case import SharedVhostCase
 
-pytestmark = [pytest.mark.rabbitmq, pytest.mark.slow]
+pytestmark = [pytest.mark.rabbitmq, pytest.mark.slow, pytest.mark.campaign]
 
 
 class TestClassicQueues(Settling, Ordering, Delaying, Limiting, Holding, SharedVhostCase):

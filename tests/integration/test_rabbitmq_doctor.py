@@ -470,6 +470,7 @@ def test_delays_that_are_stuck_are_a_problem_when_it_looks_twice(ward: Ward) -> 
     assert text.startswith("3 messages")
 
 
+@pytest.mark.nightly("tests/unit/rabbitmq/admin/test_diagnosis.py")
 def test_features_that_are_switched_off_are_a_problem() -> None:
     # Where they cannot be switched off any more, that is not asked.
     with RabbitMQ(advanced_config="[{rabbit, [{forced_feature_flags_on_init, []}]}].") as server:

@@ -266,6 +266,7 @@ class TestHandover(HandoverCase):
         # Its lease had ended, so whoever was first at the state has the job.
         assert began in (["a"], ["a", "b"])
 
+    @pytest.mark.nightly("tests/faults/test_worker_kills.py::test_a_task_whose_worker_is_killed_runs_elsewhere_soon")
     @case
     async def test_what_a_killed_worker_was_at_runs_elsewhere_after_the_lease(self) -> None:
         began: list[str] = []

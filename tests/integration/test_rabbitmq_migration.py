@@ -323,6 +323,9 @@ def test_messages_that_a_vanished_worker_holds_are_waited_for(server: RabbitMQ, 
     assert len(asyncio.run(main())) == 6
 
 
+@pytest.mark.nightly(
+    "tests/integration/test_rabbitmq_migration.py::test_a_migration_that_is_killed_after_each_step_goes_on_when_it_is_run_again"
+)
 @pytest.mark.slow
 def test_counts_that_come_late_are_waited_for_and_nothing_is_moved_twice(rabbitmq_server: RabbitMQ) -> None:
     """A node that counts every five seconds, as they do: what is in consumers' hands is known late."""

@@ -180,6 +180,9 @@ async def test_a_federated_queue_gives_a_job_to_one_of_two_places(here: Place, t
         assert (here.ran, sorted(there.ran)) == ([], [f"job {number}" for number in range(5)])
 
 
+@pytest.mark.nightly(
+    "tests/integration/test_rabbitmq_neighbours.py::test_a_federated_queue_gives_a_job_to_one_of_two_places"
+)
 async def test_a_federated_exchange_runs_each_job_in_both_places(here: Place, there: Place) -> None:
     async with here.open() as sender, there.open() as receiver:
         await there.http("PUT", "parameters/federation-upstream/{vhost}/here", {"value": {"uri": here.url}})

@@ -226,6 +226,7 @@ class TestReconnecting(RabbitMQCase):
 class TestStopped(OwnNodeCase):
     deadline = 140
 
+    @pytest.mark.nightly("tests/faults/test_recovery.py")
     @case
     async def test_consumers_are_back_within_seconds_after_their_node_is(self) -> None:
         broker, other = self.broker(), self.broker()

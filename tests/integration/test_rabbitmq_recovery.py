@@ -283,6 +283,9 @@ class TestKilled(OwnNodeCase):
     # What a queue hands on to another that has not started yet is handed on again after this time; by default 3 min.
     advanced_config = "[{rabbit, [{dead_letter_worker_publisher_confirm_timeout, 5000}]}]."
 
+    @pytest.mark.nightly(
+        "tests/integration/test_rabbitmq_recovery.py::test_a_node_killed_right_after_declaring_queues_keeps_everything_confirmed"
+    )
     @case
     async def test_a_node_that_is_killed_and_comes_back_has_everything_confirmed(self) -> None:
         broker = self.broker()

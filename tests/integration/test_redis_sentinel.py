@@ -65,6 +65,9 @@ async def test_calls_and_waits_go_on_at_the_new_primary_after_a_kill(ensemble: E
             assert await waiting_for == record("after")
 
 
+@pytest.mark.nightly(
+    "tests/integration/test_redis_sentinel.py::test_calls_and_waits_go_on_at_the_new_primary_after_a_kill"
+)
 @run_by(run)
 async def test_calls_go_to_the_new_primary_while_the_old_one_hangs(ensemble: Ensemble) -> None:
     async with opened(ensemble.url) as state:
@@ -79,6 +82,9 @@ async def test_calls_go_to_the_new_primary_while_the_old_one_hangs(ensemble: Ens
         assert ensemble.replica.command("EXISTS", "taskmq:{after}:result") == 1
 
 
+@pytest.mark.nightly(
+    "tests/integration/test_redis_sentinel.py::test_calls_and_waits_go_on_at_the_new_primary_after_a_kill"
+)
 @run_by(run)
 async def test_writes_go_to_the_new_primary_once_the_old_one_knows_of_it(ensemble: Ensemble) -> None:
     async with opened(ensemble.url) as state:
