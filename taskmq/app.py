@@ -129,7 +129,7 @@ class TaskMQ(CeleryHints):
         self.tasks: Tasks = Tasks(described, default_queue=default_queue, include=include)
         self.jobs: Jobs = Jobs(self.sessions, tasks=self.tasks, result_ttl=result_ttl)
         self.definitions: Definitions = self.jobs.definitions
-        self.pools: Pools = Pools(lambda: self.jobs.sessions)
+        self.pools: Pools = Pools(self.sessions)
         self.producer: Producer = Producer(
             self.sessions,
             self.jobs,

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from taskmq.client.delayed import WaitingJob, cancel, cancelled_record, due_instant, reschedule, waiting_jobs
 from taskmq.client.progress import JobProgress, progress_of
-from taskmq.client.sessions import Sessions
+from taskmq.client.sessions import Sessions, blocking
 from taskmq.client.unique import release_waiting
 from taskmq.contracts.stores import ResultRecord, ResultStore, WaitingMessage, require_store
 from taskmq.errors import InvalidOption, ResultExpired, ResultTimeout
@@ -74,6 +74,10 @@ class JobService:
         """
         raise NotImplementedError
 
+    @property
+    def _sessions(self) -> Sessions:
+        return self.sessions
+
     def results(self) -> ResultStore:
         """The result store of the running loop's session.
 
@@ -114,7 +118,7 @@ class JobService:
         record = await require_store(self.sessions.current().stores.progress, "progress needs").find(job_id)
         return None if record is None else progress_of(record)
 
-    def list_waiting(
+    async def alist_waiting(
         self, *, limit: int = 100, task: str | None = None, queue: str | None = None
     ) -> list[WaitingJob]:
         """Up to `limit` jobs that wait for their time in the state, the earliest due first.
@@ -125,14 +129,9 @@ class JobService:
             StateUnavailable: the state could not be reached.
             UnsupportedFeature: the app has no state.
         """
-        call = self.alist_waiting(limit=limit, task=task, queue=queue)
-        return self.sessions.run_sync(call, instead="alist_waiting")
-
-    async def alist_waiting(
-        self, *, limit: int = 100, task: str | None = None, queue: str | None = None
-    ) -> list[WaitingJob]:
-        """Do what `list_waiting` does, without blocking the event loop."""
         return await waiting_jobs(self.sessions.delays(), limit=limit, task=task, queue=queue)
+
+    list_waiting = blocking(alist_waiting)
 
     async def state_of(self, job_id: str, *, was_sent: bool) -> JobState:
         """How far a job is, as far as the state knows. See `Job.state`.

@@ -7,13 +7,14 @@ loop. Everything connects on first use and never across a fork.
 import asyncio
 import atexit
 import contextlib
+import functools
 import os
 import warnings
 import weakref
 from collections.abc import Callable, Coroutine
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, Final, Literal, NamedTuple, ParamSpec, Protocol, TypeVar
 
 from taskmq.client.large_values import LargeArguments
 from taskmq.client.plugins import open_blobs, open_broker, open_state, open_store
@@ -31,8 +32,9 @@ from taskmq.model.units import Duration, Size, parse_duration, parse_size
 if TYPE_CHECKING:
     from taskmq.contracts.jobs import JobStore
 
-__all__ = ["Patience", "Sessions"]
+__all__ = ["Patience", "Sessions", "blocking"]
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 _Sessions = dict[int, tuple[int, asyncio.AbstractEventLoop, Session]]
@@ -301,6 +303,37 @@ class Sessions:
             RuntimeWarning,
             stacklevel=5,
         )
+
+
+class _OfSessions(Protocol):
+    @property
+    def _sessions(self) -> Sessions: ...
+
+
+Asker = TypeVar("Asker", bound=_OfSessions)
+
+
+def blocking(call: Callable[Concatenate[Asker, P], Coroutine[Any, Any, T]]) -> Callable[Concatenate[Asker, P], T]:
+    """Make the twin, which blocks the calling thread, of a method for coroutines.
+
+    As in `get = blocking(aget)`. Type checkers, editors and `help` see the signature and the docstring of the other
+    one. A method with overloads, or whose class is generic in its parameters, has its twin written out: there,
+    checkers find the wrong overload, and editors lose the docstring.
+
+    Args:
+        call: a method of a class that has its app's sessions in `_sessions`; its name begins with `a`.
+    """
+    name = call.__name__
+
+    @functools.wraps(call)
+    def twin(self: Asker, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        sessions = self._sessions  # pyright: ignore[reportPrivateUsage]
+        # By its name: a subclass may have another one.
+        started: Coroutine[Any, Any, T] = getattr(self, name)(*args, **kwargs)
+        return sessions.run_sync(started, instead=name)
+
+    twin.__name__, twin.__qualname__ = name[1:], f"{call.__qualname__.removesuffix(name)}{name[1:]}"
+    return twin
 
 
 _to_close: "weakref.WeakSet[Sessions]" = weakref.WeakSet()

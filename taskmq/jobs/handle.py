@@ -7,6 +7,7 @@ from typing import Generic, TypeVar
 
 from taskmq.client.job_service import JobService
 from taskmq.client.progress import JobProgress
+from taskmq.client.sessions import Sessions, blocking
 from taskmq.contracts.stores import ResultRecord
 from taskmq.errors import (
     JobCancelled,
@@ -63,7 +64,11 @@ class Job(CeleryHints, Generic[R_co]):
         self._keeps_result = keeps_result
         self._was_sent = was_sent
 
-    def result(self, timeout: Duration | None = None) -> R_co:
+    @property
+    def _sessions(self) -> Sessions:
+        return self._jobs.sessions
+
+    async def aresult(self, timeout: Duration | None = None) -> R_co:
         """Return what the task returned, waiting for it as long as need be, or for `timeout`.
 
         Raises:
@@ -75,22 +80,16 @@ class Job(CeleryHints, Generic[R_co]):
             StateUnavailable: the state could not be reached when the wait began.
             UnsupportedFeature: the app has no state, or the task keeps no results.
         """
-        return self._jobs.sessions.run_sync(self.aresult(timeout), instead="aresult")
-
-    async def aresult(self, timeout: Duration | None = None) -> R_co:
-        """Do what `result` does, without blocking the event loop."""
         return self._outcome_of(await self._record(timeout)).result()
 
-    def result_or_none(self) -> R_co | None:
+    result = blocking(aresult)
+
+    async def aresult_or_none(self) -> R_co | None:
         """Return what the task returned if the job has ended, without waiting; None where it has not.
 
         A task that returns None looks the same: `state` tells them apart. Raises as `result` does, but for
         `ResultTimeout`.
         """
-        return self._jobs.sessions.run_sync(self.aresult_or_none(), instead="aresult_or_none")
-
-    async def aresult_or_none(self) -> R_co | None:
-        """Do what `result_or_none` does, without blocking the event loop."""
         self._check_kept()
         record = await self._jobs.look_for_result(self.id)
         if record is None:
@@ -98,6 +97,8 @@ class Job(CeleryHints, Generic[R_co]):
                 raise ResultExpired(self.id)
             return None
         return self._outcome_of(record).result()
+
+    result_or_none = blocking(aresult_or_none)
 
     def watch(self, *, every: Duration = "1s") -> AsyncGenerator[JobNews[R_co], None]:
         """Yield what happens to the job until it ends: `async for news in job.watch()`, as a web page wants to have
@@ -116,7 +117,7 @@ class Job(CeleryHints, Generic[R_co]):
         seconds = parse_duration(every, what="every").total_seconds()
         return watch(self._jobs, self.id, every=seconds, was_sent=self._was_sent, ends=self.aoutcome)
 
-    def outcome(self, timeout: Duration | None = None) -> JobOutcome[R_co]:
+    async def aoutcome(self, timeout: Duration | None = None) -> JobOutcome[R_co]:
         """Return how the job ended, waiting for it as `result` does; its own failure is in the outcome, not raised.
 
         Raises:
@@ -124,15 +125,13 @@ class Job(CeleryHints, Generic[R_co]):
             StateUnavailable: the state could not be reached when the wait began.
             UnsupportedFeature: the app has no state, or the task keeps no results.
         """
-        return self._jobs.sessions.run_sync(self.aoutcome(timeout), instead="aoutcome")
-
-    async def aoutcome(self, timeout: Duration | None = None) -> JobOutcome[R_co]:
-        """Do what `outcome` does, without blocking the event loop."""
         try:
             record = await self._record(timeout)
         except (ResultExpired, ResultDamaged) as error:
             return JobOutcome(self.id, None, error)
         return self._outcome_of(record)
+
+    outcome = blocking(aoutcome)
 
     def _check_kept(self) -> None:
         if not self._keeps_result:
@@ -147,7 +146,7 @@ class Job(CeleryHints, Generic[R_co]):
             raise ResultTimeout(f"job {self.id} has not ended within {seconds:g} s; it goes on")
         return record
 
-    def state(self) -> JobState:
+    async def astate(self) -> JobState:
         """Return how far the job is, as far as broker, state and store know.
 
         | state | known from |
@@ -163,13 +162,11 @@ class Job(CeleryHints, Generic[R_co]):
             StateUnavailable: the state could not be reached.
             UnsupportedFeature: the app has no state.
         """
-        return self._jobs.sessions.run_sync(self.astate(), instead="astate")
-
-    async def astate(self) -> JobState:
-        """Do what `state` does, without blocking the event loop."""
         return await self._jobs.state_of(self.id, was_sent=self._was_sent)
 
-    def progress(self) -> JobProgress | None:
+    state = blocking(astate)
+
+    async def aprogress(self) -> JobProgress | None:
         """Return the last progress that the running task reported with `Context.progress`; None before the first.
 
         At most half a second old while the state answers. It stays readable for the app's `result_ttl`, also when the
@@ -179,13 +176,11 @@ class Job(CeleryHints, Generic[R_co]):
             StateUnavailable: the state could not be reached.
             UnsupportedFeature: the app has no state.
         """
-        return self._jobs.sessions.run_sync(self.aprogress(), instead="aprogress")
-
-    async def aprogress(self) -> JobProgress | None:
-        """Do what `progress` does, without blocking the event loop."""
         return await self._jobs.find_progress(self.id)
 
-    def cancel(self, reason: str = "cancelled by its sender", *, remember: Duration = "7d") -> Cancellation:
+    progress = blocking(aprogress)
+
+    async def acancel(self, reason: str = "cancelled by its sender", *, remember: Duration = "7d") -> Cancellation:
         """Cancel the job, wherever it is.
 
         One that waits for its time in the state (`TaskMQ(delay="state")`) is gone when this returns. One that waits
@@ -205,13 +200,11 @@ class Job(CeleryHints, Generic[R_co]):
             StateUnavailable: the state could not be reached; the job may be cancelled or not.
             UnsupportedFeature: the app has no state.
         """
-        return self._jobs.sessions.run_sync(self.acancel(reason, remember=remember), instead="acancel")
-
-    async def acancel(self, reason: str = "cancelled by its sender", *, remember: Duration = "7d") -> Cancellation:
-        """Do what `cancel` does, without blocking the event loop."""
         return await self._jobs.cancel_job(self.id, reason=reason, remember=remember, was_sent=self._was_sent)
 
-    def reschedule(self, *, delay: Duration | None = None, eta: datetime | None = None) -> bool:
+    cancel = blocking(acancel)
+
+    async def areschedule(self, *, delay: Duration | None = None, eta: datetime | None = None) -> bool:
         """Have the job run at another time while it waits in the state: `delay` from now, or at `eta`.
 
         False: it does not wait there (any more).
@@ -221,11 +214,9 @@ class Job(CeleryHints, Generic[R_co]):
             StateUnavailable: the state could not be reached.
             UnsupportedFeature: the app has no state.
         """
-        return self._jobs.sessions.run_sync(self.areschedule(delay=delay, eta=eta), instead="areschedule")
-
-    async def areschedule(self, *, delay: Duration | None = None, eta: datetime | None = None) -> bool:
-        """Do what `reschedule` does, without blocking the event loop."""
         return await self._jobs.reschedule_waiting(self.id, delay=delay, eta=eta)
+
+    reschedule = blocking(areschedule)
 
     def _outcome_of(self, record: ResultRecord) -> JobOutcome[R_co]:
         return JobOutcome(

@@ -8,6 +8,7 @@ import msgspec
 from msgspec.structs import replace
 
 from taskmq.client.producer import Producer
+from taskmq.client.sessions import Sessions, blocking
 from taskmq.contracts.stores import require_store
 from taskmq.errors import InvalidArguments, InvalidOption, UnsupportedFeature
 from taskmq.model.keys import reaction_record_key
@@ -111,6 +112,10 @@ class Reactions(Mapping[str, Reaction]):
         len(self._tasks)
         return self._own
 
+    @property
+    def _sessions(self) -> Sessions:
+        return self._producer.sessions
+
     def define(
         self,
         task: Task[..., Any],
@@ -185,7 +190,7 @@ class Reactions(Mapping[str, Reaction]):
                 f"reactions call tasks with lane='store', and the app has no store: {', '.join(stored)}"
             )
 
-    def status(self, name: str) -> ReactionStatus:
+    async def astatus(self, name: str) -> ReactionStatus:
         """What a reaction has so far, for one that has to remember something.
 
         Raises:
@@ -193,10 +198,6 @@ class Reactions(Mapping[str, Reaction]):
             StateUnavailable: the state could not be reached.
             UnsupportedFeature: the app has no state.
         """
-        return self._producer.sessions.run_sync(self.astatus(name), instead="astatus")
-
-    async def astatus(self, name: str) -> ReactionStatus:
-        """Do what `status` does, without blocking the event loop."""
         if name not in self._own:
             raise InvalidOption(f"no reaction is called {name!r}; `taskmq schedule list` shows them")
         schedules = self._producer.sessions.current().stores.schedules
@@ -216,6 +217,8 @@ class Reactions(Mapping[str, Reaction]):
             failed=pending.failed,
             last=None if pending.last is None else to_datetime(pending.last),
         )
+
+    status = blocking(astatus)
 
     def _check_arguments(self, reaction: Reaction) -> None:
         for condition in reaction.plan.conditions:

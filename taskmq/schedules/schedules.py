@@ -11,6 +11,7 @@ import msgspec
 from msgspec.structs import replace
 
 from taskmq.client.producer import Producer
+from taskmq.client.sessions import Sessions, blocking
 from taskmq.contracts.stores import require_store
 from taskmq.errors import InvalidOption, ScheduleNotFound
 from taskmq.middleware.chain import Sending
@@ -87,6 +88,10 @@ class Schedules(Mapping[str, ScheduleEntry]):
         len(self._tasks)
         return self._static
 
+    @property
+    def _sessions(self) -> Sessions:
+        return self._producer.sessions
+
     def define(self, entry: ScheduleEntry) -> None:
         """Make it one of the code's.
 
@@ -102,7 +107,7 @@ class Schedules(Mapping[str, ScheduleEntry]):
         check_arguments(entry, self._producer.content_type)
         self._static[entry.name] = entry
 
-    def add(
+    async def aadd(
         self,
         name: str,
         task: "Task[..., Any] | Workflow[Any] | str",
@@ -121,26 +126,14 @@ class Schedules(Mapping[str, ScheduleEntry]):
                 whose present version it starts from then on, or of a task; workers have registered it where its code
                 is not here.
         """
-        call = self.aadd(name, task, trigger, args=args, kwargs=kwargs, **options)
-        self._producer.sessions.run_sync(call, instead="aadd")
-
-    async def aadd(
-        self,
-        name: str,
-        task: "Task[..., Any] | Workflow[Any] | str",
-        trigger: Trigger,
-        *,
-        args: tuple[Any, ...] = (),
-        kwargs: Mapping[str, Any] | None = None,
-        **options: Unpack[ScheduleOptions],
-    ) -> None:
-        """Do what `add` does, without blocking the event loop."""
         call = (tuple(args), dict(kwargs or {}))
         definition = await self._definition(name, task, trigger, call, options)
         if not await self._records().define(name, before=None, after=definition):
             raise InvalidOption(f"schedule {name!r} is there already, and is another one; change or remove it")
 
-    def change(
+    add = blocking(aadd)
+
+    async def achange(
         self,
         name: str,
         task: "Task[..., Any] | Workflow[Any] | str | None" = None,
@@ -161,20 +154,6 @@ class Schedules(Mapping[str, ScheduleEntry]):
             ScheduleNotFound: there is none of that name.
             InvalidOption: the code defines it; or it cannot be so, and nothing was changed.
         """
-        call = self.achange(name, task, trigger, args=args, kwargs=kwargs, **options)
-        self._producer.sessions.run_sync(call, instead="achange")
-
-    async def achange(
-        self,
-        name: str,
-        task: "Task[..., Any] | Workflow[Any] | str | None" = None,
-        trigger: Trigger | None = None,
-        *,
-        args: tuple[Any, ...] | None = None,
-        kwargs: Mapping[str, Any] | None = None,
-        **options: Unpack[ScheduleOptions],
-    ) -> None:
-        """Do what `change` does, without blocking the event loop."""
         if name in self._own:
             raise InvalidOption(f"schedule {name!r} is defined in the code: change it there")
 
@@ -183,6 +162,8 @@ class Schedules(Mapping[str, ScheduleEntry]):
             return await self._changed(entry, task, trigger, (args, kwargs), options)
 
         await self._redefine(name, changed)
+
+    change = blocking(achange)
 
     async def areplace(
         self,
@@ -198,15 +179,13 @@ class Schedules(Mapping[str, ScheduleEntry]):
         definition = await self._definition(name, task, trigger, (tuple(args), dict(kwargs or {})), options)
         await self._redefine(name, lambda _: _ready(definition))
 
-    def remove(self, name: str) -> None:
-        """End its emission, within a second."""
-        self._producer.sessions.run_sync(self.aremove(name), instead="aremove")
-
     async def aremove(self, name: str) -> None:
-        """Do what `remove` does, without blocking the event loop."""
+        """End its emission, within a second."""
         if name in self._own:
             raise InvalidOption(f"schedule {name!r} is defined in the code: take it out there, or pause it")
         await self._redefine(name, lambda _: _ready(None))
+
+    remove = blocking(aremove)
 
     async def _redefine(self, name: str, make: Callable[[bytes], Awaitable[bytes | None]]) -> None:
         """Put what `make` returns in the place of the definition that it is called with."""
@@ -309,19 +288,17 @@ class Schedules(Mapping[str, ScheduleEntry]):
         )
         return self._records().written(entry, sending)
 
-    def entry(self, name: str) -> ScheduleEntry:
+    async def aentry(self, name: str) -> ScheduleEntry:
         """The schedule of that name, also one that was made at run time.
 
         Raises:
             ScheduleNotFound: there is none.
         """
-        return self._producer.sessions.run_sync(self.aentry(name), instead="aentry")
-
-    async def aentry(self, name: str) -> ScheduleEntry:
-        """Do what `entry` does, without blocking the event loop."""
         return await self._find(name)
 
-    def list(
+    entry = blocking(aentry)
+
+    async def alist(
         self, prefix: str = "", *, tenant: str | None = None, after: str | None = None, limit: int = 50
     ) -> SchedulePage:
         """Up to `limit` schedules by name, from behind `after`; those that were made at run time among them.
@@ -332,13 +309,6 @@ class Schedules(Mapping[str, ScheduleEntry]):
             prefix: that their names begin with; those of a tenant behind that of the tenant.
             tenant: only those of this one; "": that have none; None: of all.
         """
-        call = self.alist(prefix, tenant=tenant, after=after, limit=limit)
-        return self._producer.sessions.run_sync(call, instead="alist")
-
-    async def alist(
-        self, prefix: str = "", *, tenant: str | None = None, after: str | None = None, limit: int = 50
-    ) -> SchedulePage:
-        """Do what `list` does, without blocking the event loop."""
         if limit < 1:
             raise InvalidOption(f"limit={limit}: at least 1")
         found, behind = await self._page(prefix, tenant=tenant, after=after or "", limit=limit)
@@ -350,12 +320,10 @@ class Schedules(Mapping[str, ScheduleEntry]):
         ]
         return SchedulePage(listed, behind)
 
-    def all(self, *, tenant: str | None = None) -> dict[str, ScheduleEntry]:
-        """All schedules by name, as `list` has them: all of them at once, also where there are millions."""
-        return self._producer.sessions.run_sync(self.aall(tenant=tenant), instead="aall")
+    list = blocking(alist)
 
     async def aall(self, *, tenant: str | None = None) -> dict[str, ScheduleEntry]:
-        """Do what `all` does, without blocking the event loop."""
+        """All schedules by name, as `list` has them: all of them at once, also where there are millions."""
         found: dict[str, ScheduleEntry] = {}
         after: str | None = ""
         while after is not None:
@@ -363,33 +331,27 @@ class Schedules(Mapping[str, ScheduleEntry]):
             found |= page
         return found
 
-    def status(self, name: str) -> ScheduleStatus:
-        """What has become of a schedule's occurrences so far."""
-        return self._producer.sessions.run_sync(self.astatus(name), instead="astatus")
+    all = blocking(aall)
 
     async def astatus(self, name: str) -> ScheduleStatus:
-        """Do what `status` does, without blocking the event loop."""
+        """What has become of a schedule's occurrences so far."""
         entry, records = await self._find(name), self._records()
         (record,) = await records.read([entry])
         history = await records.history(entry, record, limit=HISTORY)
         return status_of(entry, record, history, now=await records.now())
 
-    def history(self, name: str, *, limit: int = HISTORY) -> Sequence[Occurrence]:
-        """What the schedule has emitted, the newest first: the last twenty, with a store as far back as jobs go."""
-        return self._producer.sessions.run_sync(self.ahistory(name, limit=limit), instead="ahistory")
+    status = blocking(astatus)
 
     async def ahistory(self, name: str, *, limit: int = HISTORY) -> Sequence[Occurrence]:
-        """Do what `history` does, without blocking the event loop."""
+        """What the schedule has emitted, the newest first: the last twenty, with a store as far back as jobs go."""
         entry, records = await self._find(name), self._records()
         (record,) = await records.read([entry])
         return await records.history(entry, record, limit=limit)
 
-    def next(self, name: str, *, count: int = 5) -> Sequence[datetime]:
-        """The next nominal instants of a schedule, up to `count`; none while it is paused."""
-        return self._producer.sessions.run_sync(self.anext(name, count=count), instead="anext")
+    history = blocking(ahistory)
 
     async def anext(self, name: str, *, count: int = 5) -> Sequence[datetime]:
-        """Do what `next` does, without blocking the event loop."""
+        """The next nominal instants of a schedule, up to `count`; none while it is paused."""
         from taskmq.schedules.triggers import instants_after
 
         entry, records = await self._find(name), self._records()
@@ -399,21 +361,17 @@ class Schedules(Mapping[str, ScheduleEntry]):
         following = islice(instants_after(entry.trigger, await records.now()), count)
         return [to_datetime(instant) for instant in following]
 
-    def explain(self, name: str) -> str:
-        """What a schedule starts, and when, in words."""
-        return self._producer.sessions.run_sync(self.aexplain(name), instead="aexplain")
+    next = blocking(anext)  # noqa: A003 - the method above
 
     async def aexplain(self, name: str) -> str:
-        """Do what `explain` does, without blocking the event loop."""
+        """What a schedule starts, and when, in words."""
         entry = await self._find(name)
         return f"{entry.starts}: {entry.trigger.describe()}"
 
-    def pause(self, name: str, *, note: str = "") -> None:
-        """Have nothing emitted until `resume`; it holds when this returns, but for what is on its way already."""
-        self._producer.sessions.run_sync(self.apause(name, note=note), instead="apause")
+    explain = blocking(aexplain)
 
     async def apause(self, name: str, *, note: str = "") -> None:
-        """Do what `pause` does, without blocking the event loop."""
+        """Have nothing emitted until `resume`; it holds when this returns, but for what is on its way already."""
         now = await self._records().now()
 
         def pause(record: ScheduleRecord) -> None:
@@ -423,12 +381,10 @@ class Schedules(Mapping[str, ScheduleEntry]):
 
         await self._change(name, pause)
 
-    def resume(self, name: str) -> None:
-        """Go on; what becomes of the occurrences of the pause is the schedule's `on_resume`."""
-        self._producer.sessions.run_sync(self.aresume(name), instead="aresume")
+    pause = blocking(apause)
 
     async def aresume(self, name: str) -> None:
-        """Do what `resume` does, without blocking the event loop."""
+        """Go on; what becomes of the occurrences of the pause is the schedule's `on_resume`."""
         now = await self._records().now()
 
         def resume(record: ScheduleRecord) -> None:
@@ -437,15 +393,13 @@ class Schedules(Mapping[str, ScheduleEntry]):
 
         await self._change(name, resume)
 
-    def run(self, name: str) -> str:
+    resume = blocking(aresume)
+
+    async def arun(self, name: str) -> str:
         """Send a call now, whatever the schedule says and even if it is paused; the id of the job or the workflow.
 
         Its `scheduled_for` is now. It does not count for `overlap`.
         """
-        return self._producer.sessions.run_sync(self.arun(name), instead="arun")
-
-    async def arun(self, name: str) -> str:
-        """Do what `run` does, without blocking the event loop."""
         entry = await self._find(name)
         now = await self._records().now()
         job_id = new_job_id(now, secrets.token_bytes(10))
@@ -480,7 +434,9 @@ class Schedules(Mapping[str, ScheduleEntry]):
         await self._change(name, lambda record: record.remember(Emitted(now, now, "run")))
         return job_id
 
-    def backfill(self, name: str, start: datetime, end: datetime, *, dry_run: bool = False) -> Backfill:
+    run = blocking(arun)
+
+    async def abackfill(self, name: str, start: datetime, end: datetime, *, dry_run: bool = False) -> Backfill:
         """Emit the occurrences from `start` up to `end` again, at low priority and a few a second.
 
         They are jobs of their own, also where the same instants were emitted before. Up to 10,000 are listed.
@@ -493,11 +449,6 @@ class Schedules(Mapping[str, ScheduleEntry]):
             InvalidOption: there is no such schedule, or the span is not in the past.
             LimitReached: ten backfills of the schedule are under way.
         """
-        call = self.abackfill(name, start, end, dry_run=dry_run)
-        return self._producer.sessions.run_sync(call, instead="abackfill")
-
-    async def abackfill(self, name: str, start: datetime, end: datetime, *, dry_run: bool = False) -> Backfill:
-        """Do what `backfill` does, without blocking the event loop."""
         entry = await self._find(name)
         now = await self._records().now()
         first, last = _instant(start, name), _instant(end, name)
@@ -517,6 +468,8 @@ class Schedules(Mapping[str, ScheduleEntry]):
             instants=[to_datetime(instant) for instant in instants],
             has_more=following is not None and following <= last,
         )
+
+    backfill = blocking(abackfill)
 
     async def _page(
         self, prefix: str, *, tenant: str | None, after: str, limit: int

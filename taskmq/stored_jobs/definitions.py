@@ -1,11 +1,11 @@
 """`app.definitions`: named, versioned templates that jobs are made from."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, TypedDict, Unpack
 
 import msgspec
 
-from taskmq.client.sessions import Sessions
+from taskmq.client.sessions import Sessions, blocking
 from taskmq.contracts.jobs import DefinitionPage, JobDetail
 from taskmq.errors import (
     DefinitionConflict,
@@ -52,11 +52,11 @@ class Definitions:
     `StoreUnavailable`, and `UnsupportedFeature` where the app has no store, or one that keeps no definitions.
     """
 
-    def __init__(self, sessions: Callable[[], Sessions], names: NamedCalls) -> None:
+    def __init__(self, sessions: Sessions, names: NamedCalls) -> None:
         self._sessions = sessions
         self._names = names
 
-    def put(
+    async def aput(
         self,
         name: str,
         task: Task[..., Any] | str,
@@ -83,23 +83,7 @@ class Definitions:
             InvalidArguments, EncodeError, InvalidOption, TooLarge: nothing was kept. A definition has up to 256 KiB.
             DefinitionConflict: it has another version.
         """
-        call = self.aput(name, task, args=args, kwargs=kwargs, tenant=tenant, version=version, by=by, **options)
-        return self._sessions().run_sync(call, instead="aput")
-
-    async def aput(
-        self,
-        name: str,
-        task: Task[..., Any] | str,
-        *,
-        args: Sequence[Any] = (),
-        kwargs: Mapping[str, Any] | None = None,
-        tenant: str = "",
-        version: int | None = None,
-        by: str = "",
-        **options: Unpack[DefinitionOptions],
-    ) -> Definition:
-        """Do what `put` does, without blocking the event loop."""
-        definitions = catalogue_of(self._sessions()).definitions
+        definitions = catalogue_of(self._sessions).definitions
         _check_name(name)
         _check_tenant(tenant)
         known = await self._known(name, task)
@@ -125,37 +109,32 @@ class Definitions:
             raise await self._conflict(tenant, name, version)
         return put.definition
 
-    def get(self, name: str, *, tenant: str = "", version: int | None = None) -> Definition:
+    put = blocking(aput)
+
+    async def aget(self, name: str, *, tenant: str = "", version: int | None = None) -> Definition:
         """The last version, or this one; versions of a deleted definition are found by number.
 
         Raises:
             DefinitionNotFound: there is none.
         """
-        return self._sessions().run_sync(self.aget(name, tenant=tenant, version=version), instead="aget")
-
-    async def aget(self, name: str, *, tenant: str = "", version: int | None = None) -> Definition:
-        """Do what `get` does, without blocking the event loop."""
-        found = await catalogue_of(self._sessions()).definitions.get(tenant, name, version=version)
+        found = await catalogue_of(self._sessions).definitions.get(tenant, name, version=version)
         if found is None:
             which = "" if version is None else f" with version {version}"
             raise DefinitionNotFound(f"there is no definition {name[:200]!r}{which}")
         return found
 
-    def list(
-        self, prefix: str = "", *, tenant: str = "", after: str | None = None, limit: int = 50
-    ) -> DefinitionPage:
-        """Up to `limit` of the tenant's definitions whose names begin so, by name, from behind `after`."""
-        call = self.alist(prefix, tenant=tenant, after=after, limit=limit)
-        return self._sessions().run_sync(call, instead="alist")
+    get = blocking(aget)
 
     async def alist(
         self, prefix: str = "", *, tenant: str = "", after: str | None = None, limit: int = 50
     ) -> DefinitionPage:
-        """Do what `list` does, without blocking the event loop."""
+        """Up to `limit` of the tenant's definitions whose names begin so, by name, from behind `after`."""
         _check_limit(limit)
-        return await catalogue_of(self._sessions()).definitions.page(tenant, prefix=prefix, after=after, limit=limit)
+        return await catalogue_of(self._sessions).definitions.page(tenant, prefix=prefix, after=after, limit=limit)
 
-    def versions(
+    list = blocking(alist)
+
+    async def aversions(
         self, name: str, *, tenant: str = "", before: int | None = None, limit: int = 50
     ) -> Sequence[Definition]:
         """Up to `limit` of its versions below `before`, the last one first; those of a deleted one, too.
@@ -163,21 +142,16 @@ class Definitions:
         Raises:
             DefinitionNotFound: there was never one of that name.
         """
-        call = self.aversions(name, tenant=tenant, before=before, limit=limit)
-        return self._sessions().run_sync(call, instead="aversions")
-
-    async def aversions(
-        self, name: str, *, tenant: str = "", before: int | None = None, limit: int = 50
-    ) -> Sequence[Definition]:
-        """Do what `versions` does, without blocking the event loop."""
         _check_limit(limit)
-        definitions = catalogue_of(self._sessions()).definitions
+        definitions = catalogue_of(self._sessions).definitions
         found = await definitions.versions(tenant, name, before=before, limit=limit)
         if not found and before is None:
             raise DefinitionNotFound(f"there is no definition {name[:200]!r}")
         return found
 
-    def delete(self, name: str, *, tenant: str = "", version: int | None = None) -> None:
+    versions = blocking(aversions)
+
+    async def adelete(self, name: str, *, tenant: str = "", version: int | None = None) -> None:
         """Make no more jobs from it. Jobs that were made from it go on; its versions are kept.
 
         Args:
@@ -187,12 +161,10 @@ class Definitions:
             DefinitionNotFound: there is none.
             DefinitionConflict: it has another version.
         """
-        self._sessions().run_sync(self.adelete(name, tenant=tenant, version=version), instead="adelete")
-
-    async def adelete(self, name: str, *, tenant: str = "", version: int | None = None) -> None:
-        """Do what `delete` does, without blocking the event loop."""
-        if not await catalogue_of(self._sessions()).definitions.delete(tenant, name, version=version):
+        if not await catalogue_of(self._sessions).definitions.delete(tenant, name, version=version):
             raise await self._conflict(tenant, name, version)
+
+    delete = blocking(adelete)
 
     async def _known(self, name: str, task: Task[..., Any] | str) -> Task[..., Any] | RegisteredSignature:
         if await self._names.find_task(name) is not None:
@@ -203,7 +175,7 @@ class Definitions:
         return known
 
     async def _conflict(self, tenant: str, name: str, version: int | None) -> Exception:
-        present = await catalogue_of(self._sessions()).definitions.get(tenant, name)
+        present = await catalogue_of(self._sessions).definitions.get(tenant, name)
         if present is None:
             return DefinitionNotFound(f"there is no definition {name[:200]!r}")
         return DefinitionConflict(

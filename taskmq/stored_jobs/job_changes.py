@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from msgspec import UNSET
 
-from taskmq.client.sessions import Sessions
+from taskmq.client.sessions import Sessions, blocking
 from taskmq.contracts.jobs import JobRecord, NewJob
 from taskmq.errors import InvalidOption
 from taskmq.jobs.handle import Job
@@ -40,7 +40,7 @@ class JobChanges(JobQueries):
         super().__init__(sessions, plan_of=tasks.plan_of, result_ttl=result_ttl)
         self._tasks = tasks
 
-    def change(
+    async def achange(
         self,
         job: JobRef,
         *,
@@ -68,39 +68,6 @@ class JobChanges(JobQueries):
         Raises:
             InvalidArguments: they do not fit its task.
         """
-        call = self.achange(
-            job,
-            tenant=tenant,
-            version=version,
-            at=at,
-            delay=delay,
-            priority=priority,
-            queue=queue,
-            expires=expires,
-            args=args,
-            kwargs=kwargs,
-            by=by,
-            note=note,
-        )
-        return self.sessions.run_sync(call, instead="achange")
-
-    async def achange(
-        self,
-        job: JobRef,
-        *,
-        tenant: str | None = None,
-        version: int | None = None,
-        at: datetime | None = None,
-        delay: Duration | None = None,
-        priority: int | None = None,
-        queue: str | None = None,
-        expires: datetime | None = None,
-        args: Sequence[Any] | None = None,
-        kwargs: Mapping[str, Any] | None = None,
-        by: By = "",
-        note: str = "",
-    ) -> JobRecord:
-        """Do what `change` does, without blocking the event loop."""
         due: Any = UNSET
         now: int | None = None
         if at is not None and delay is not None:
@@ -127,18 +94,12 @@ class JobChanges(JobQueries):
             of_tenant(job, tenant), "change", version=version, change=change, now=now, by=by, note=note
         )
 
-    def cancel(
-        self, job: JobRef, *, tenant: str | None = None, version: int | None = None, by: By = "", note: str = ""
-    ) -> JobRecord:
-        """Cancel a job: for good where no worker has it, else its worker is asked to stop it; the job afterwards."""
-        return self.sessions.run_sync(
-            self.acancel(job, tenant=tenant, version=version, by=by, note=note), instead="acancel"
-        )
+    change = blocking(achange)
 
     async def acancel(
         self, job: JobRef, *, tenant: str | None = None, version: int | None = None, by: By = "", note: str = ""
     ) -> JobRecord:
-        """Do what `cancel` does, without blocking the event loop."""
+        """Cancel a job: for good where no worker has it, else its worker is asked to stop it; the job afterwards."""
         after = await self._do("cancel", of_tenant(job, tenant), version=version, by=by, note=note)
         if not after.state.is_final:
             reason = after.cancel_requested or ""
@@ -149,35 +110,25 @@ class JobChanges(JobQueries):
                 await super().cancel_job(name_of(after), reason=reason, remember=_REMEMBERED, was_sent=True)
         return after
 
-    def hold(
-        self, job: JobRef, *, tenant: str | None = None, version: int | None = None, by: By = "", note: str = ""
-    ) -> JobRecord:
-        """Have a job that waits not run until it is released."""
-        return self.sessions.run_sync(
-            self.ahold(job, tenant=tenant, version=version, by=by, note=note), instead="ahold"
-        )
+    cancel = blocking(acancel)
 
     async def ahold(
         self, job: JobRef, *, tenant: str | None = None, version: int | None = None, by: By = "", note: str = ""
     ) -> JobRecord:
-        """Do what `hold` does, without blocking the event loop."""
+        """Have a job that waits not run until it is released."""
         return await self._do("hold", of_tenant(job, tenant), version=version, by=by, note=note)
 
-    def release(
-        self, job: JobRef, *, tenant: str | None = None, version: int | None = None, by: By = "", note: str = ""
-    ) -> JobRecord:
-        """Let a held job run, at its time."""
-        return self.sessions.run_sync(
-            self.arelease(job, tenant=tenant, version=version, by=by, note=note), instead="arelease"
-        )
+    hold = blocking(ahold)
 
     async def arelease(
         self, job: JobRef, *, tenant: str | None = None, version: int | None = None, by: By = "", note: str = ""
     ) -> JobRecord:
-        """Do what `release` does, without blocking the event loop."""
+        """Let a held job run, at its time."""
         return await self._do("release", of_tenant(job, tenant), version=version, by=by, note=note)
 
-    def retry(
+    release = blocking(arelease)
+
+    async def aretry(
         self,
         job: JobRef,
         *,
@@ -207,24 +158,6 @@ class JobChanges(JobQueries):
                 job that it waited for has failed, and that one was not retried.
             QuotaExceeded: its tenant or owner has submitted as much as it may. One that goes on counts for none.
         """
-        call = self.aretry(
-            job, tenant=tenant, version=version, mode=mode, again=again, new_id=new_id, by=by, note=note
-        )
-        return self.sessions.run_sync(call, instead="aretry")
-
-    async def aretry(
-        self,
-        job: JobRef,
-        *,
-        tenant: str | None = None,
-        version: int | None = None,
-        mode: RetryMode | None = None,
-        again: bool = False,
-        new_id: str | None = None,
-        by: By = "",
-        note: str = "",
-    ) -> Job[Any]:
-        """Do what `retry` does, without blocking the event loop."""
         record = await self._store.read(of_tenant(job, tenant))
         if not record.state.is_final:
             await self._do("retry", record, version=version, by=by, note=note)
@@ -244,7 +177,9 @@ class JobChanges(JobQueries):
         existing = await self._store.repeat(record, copy, version=version, again=again, by=by, note=note)
         return self._handle_of(copy, existing)
 
-    def clone(
+    retry = blocking(aretry)
+
+    async def aclone(
         self,
         job: JobRef,
         *,
@@ -267,24 +202,6 @@ class JobChanges(JobQueries):
         Raises:
             InvalidArguments: they do not fit the task.
         """
-        call = self.aclone(
-            job, tenant=tenant, new_id=new_id, at=at, owner=owner, args=args, kwargs=kwargs, priority=priority
-        )
-        return self.sessions.run_sync(call, instead="aclone")
-
-    async def aclone(
-        self,
-        job: JobRef,
-        *,
-        tenant: str | None = None,
-        new_id: str | None = None,
-        at: datetime | None = None,
-        owner: str | None = None,
-        args: Sequence[Any] | None = None,
-        kwargs: Mapping[str, Any] | None = None,
-        priority: int | None = None,
-    ) -> Job[Any]:
-        """Do what `clone` does, without blocking the event loop."""
         record = await self._store.read(of_tenant(job, tenant))
         if new_id is not None:
             check_chosen_id(new_id, tenant=record.tenant, what="new_id")
@@ -296,6 +213,8 @@ class JobChanges(JobQueries):
             call = await self._store.encoded_call(record, args or (), kwargs or {})
         copy = cloned(record, job_id=new_id, now=now, due=due, owner=owner, call=call, priority=priority)
         return self._handle_of(copy, (await self._store.submit(copy)).existing)
+
+    clone = blocking(aclone)
 
     async def _do(self, action: Action, job: JobRef, *, version: int | None, by: By, note: str) -> JobRecord:
         return await self._store.edit(job, action, version=version, by=by, note=note)

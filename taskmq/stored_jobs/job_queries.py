@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from taskmq.client.job_service import JobService
 from taskmq.client.progress import JobProgress
+from taskmq.client.sessions import blocking
 from taskmq.contracts.history import history_of
 from taskmq.contracts.jobs import AttemptRecord, HistoryEntry, JobPage, JobRecord
 from taskmq.contracts.stores import ResultRecord
@@ -32,20 +33,18 @@ class JobQueries(JobService):
 
     _stored: StoredJobs | None = None
 
-    def get(self, job_id: str, *, tenant: str | None = None) -> JobRecord:
+    async def aget(self, job_id: str, *, tenant: str | None = None) -> JobRecord:
         """Return the job as the store has it, with its body and its result.
 
         Args:
             tenant: whose job it is, where `job_id` is an id within that tenant: what its submitter called it, or the
                 store's own. The `id` of a handle names the tenant already.
         """
-        return self.sessions.run_sync(self.aget(job_id, tenant=tenant), instead="aget")
-
-    async def aget(self, job_id: str, *, tenant: str | None = None) -> JobRecord:
-        """Do what `get` does, without blocking the event loop."""
         return await self._store.get(tenant_key(tenant, job_id))
 
-    def list(
+    get = blocking(aget)
+
+    async def alist(
         self,
         which: JobFilter | str = EVERYTHING,
         *,
@@ -64,32 +63,21 @@ class JobQueries(JobService):
             InvalidFilter: the text cannot be read; says where.
             InvalidOption: the filter names another tenant.
         """
-        return self.sessions.run_sync(self.alist(which, tenant=tenant, after=after, limit=limit), instead="alist")
-
-    async def alist(
-        self,
-        which: JobFilter | str = EVERYTHING,
-        *,
-        tenant: str | None = None,
-        after: str | None = None,
-        limit: int = 50,
-    ) -> JobPage:
-        """Do what `list` does, without blocking the event loop."""
         if limit < 1:
             raise InvalidOption(f"limit={limit}: at least 1")
         if after is not None:
             _check_cursor(after)
         return await self.sessions.store().list_jobs(await self._filter(which, tenant), after=after, limit=limit)
 
-    def count(self, which: JobFilter | str = EVERYTHING, *, tenant: str | None = None, cap: int = 10_000) -> int:
-        """Count jobs exactly up to `cap`; `cap` + 1 means more. `which` and `tenant` are as for `list`."""
-        return self.sessions.run_sync(self.acount(which, tenant=tenant, cap=cap), instead="acount")
+    list = blocking(alist)
 
     async def acount(
         self, which: JobFilter | str = EVERYTHING, *, tenant: str | None = None, cap: int = 10_000
     ) -> int:
-        """Do what `count` does, without blocking the event loop."""
+        """Count jobs exactly up to `cap`; `cap` + 1 means more. `which` and `tenant` are as for `list`."""
         return await self.sessions.store().count_jobs(await self._filter(which, tenant), cap=cap)
+
+    count = blocking(acount)
 
     async def _filter(self, which: JobFilter | str, tenant: str | None) -> JobFilter:
         if isinstance(which, str):
@@ -104,25 +92,21 @@ class JobQueries(JobService):
             raise InvalidOption(f"tenant={tenant!r}: the filter is for tenant {which.tenant!r}; name one of them")
         return replace(which, tenant=tenant)
 
-    def history(self, job_id: str, *, tenant: str | None = None) -> Sequence[HistoryEntry]:
-        """Return what happened to the job beside the ordinary steps, the earliest first: by whom, and why."""
-        return self.sessions.run_sync(self.ahistory(job_id, tenant=tenant), instead="ahistory")
-
     async def ahistory(self, job_id: str, *, tenant: str | None = None) -> Sequence[HistoryEntry]:
-        """Do what `history` does, without blocking the event loop."""
+        """Return what happened to the job beside the ordinary steps, the earliest first: by whom, and why."""
         record = await self.aget(job_id, tenant=tenant)
         return await self.sessions.store().events(record.id)
 
-    def attempts(self, job_id: str, *, tenant: str | None = None) -> Sequence[AttemptRecord]:
-        """Return the attempts that did not end the job, the earliest first; the last one is in the job itself."""
-        return self.sessions.run_sync(self.aattempts(job_id, tenant=tenant), instead="aattempts")
+    history = blocking(ahistory)
 
     async def aattempts(self, job_id: str, *, tenant: str | None = None) -> Sequence[AttemptRecord]:
-        """Do what `attempts` does, without blocking the event loop."""
+        """Return the attempts that did not end the job, the earliest first; the last one is in the job itself."""
         record = await self.aget(job_id, tenant=tenant)
         return await self.sessions.store().attempts(record.id)
 
-    def logs(
+    attempts = blocking(aattempts)
+
+    async def alogs(
         self,
         job_id: str,
         *,
@@ -142,24 +126,11 @@ class JobQueries(JobService):
         Raises:
             UnsupportedFeature: the store keeps no lines.
         """
-        return self.sessions.run_sync(
-            self.alogs(job_id, tenant=tenant, level=level, text=text, after=after, limit=limit), instead="alogs"
-        )
-
-    async def alogs(
-        self,
-        job_id: str,
-        *,
-        tenant: str | None = None,
-        level: str = "debug",
-        text: str = "",
-        after: int | None = None,
-        limit: int = 1_000,
-    ) -> LogPage:
-        """Do what `logs` does, without blocking the event loop."""
         record = await self.aget(job_id, tenant=tenant)
         which = LogFilter(job=record.id, level=read_level(level), text=text)
         return await history_of(self.sessions.store()).logs.page(which, after=after, limit=limit, oldest_first=True)
+
+    logs = blocking(alogs)
 
     async def follow_logs(
         self, job_id: str, *, tenant: str | None = None, level: str = "debug", text: str = ""
@@ -180,14 +151,12 @@ class JobQueries(JobService):
                 return
             await asyncio.sleep(_LONGEST_LOOK)
 
-    def explain(self, job_id: str, *, tenant: str | None = None) -> Explanation:
-        """Say what the job waits for: a pause, a worker, the broker, other jobs, a limit."""
-        return self.sessions.run_sync(self.aexplain(job_id, tenant=tenant), instead="aexplain")
-
     async def aexplain(self, job_id: str, *, tenant: str | None = None) -> Explanation:
-        """Do what `explain` does, without blocking the event loop."""
+        """Say what the job waits for: a pause, a worker, the broker, other jobs, a limit."""
         record = await self.aget(job_id, tenant=tenant)
         return await explain_job(self.sessions.current(), self.sessions.store(), record)
+
+    explain = blocking(aexplain)
 
     async def wait_for_result(self, job_id: str, timeout: float | None) -> ResultRecord | None:
         """See `JobService`; a job of the store ends there."""

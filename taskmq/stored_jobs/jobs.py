@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, Unpack, cast, overload
 from msgspec.structs import replace
 
 from taskmq.client.producer import Producer
-from taskmq.client.sessions import Sessions
+from taskmq.client.sessions import Sessions, blocking
 from taskmq.contracts.jobs import JobDetail, NewJob, Submitted
 from taskmq.errors import DuplicateJob, InvalidArguments, InvalidOption, PartlySent, QuotaExceeded, SendError
 from taskmq.jobs.handle import Job
@@ -72,9 +72,9 @@ class Jobs(JobChanges):
 
     def __init__(self, sessions: Sessions, *, tasks: Tasks, result_ttl: Duration = "1d") -> None:
         super().__init__(sessions, tasks=tasks, result_ttl=result_ttl)
-        self.catalogue: TaskCatalogue = TaskCatalogue(lambda: self.sessions)
+        self.catalogue: TaskCatalogue = TaskCatalogue(sessions)
         self._names = NamedCalls(self, tasks, self.catalogue)
-        self.definitions: Definitions = Definitions(lambda: self.sessions, self._names)
+        self.definitions: Definitions = Definitions(sessions, self._names)
 
     def use_producer(self, producer: Producer) -> None:
         """Submit with what this producer sends with."""
@@ -251,7 +251,7 @@ class Jobs(JobChanges):
             answer = await self._keep(sending)
         return _handle(named, sending, answer), answer
 
-    def submit_many(
+    async def asubmit_many(
         self,
         task: "Call[..., R] | str",
         calls: Iterable[Arguments],
@@ -276,20 +276,6 @@ class Jobs(JobChanges):
             PartlySent: the task is `unique`, and other jobs have some of the keys, or a quota had no room for some;
                 the others were kept.
         """
-        call = self.asubmit_many(task, calls, tenant=tenant, depends_on=depends_on, connection=connection)
-        return self.sessions.run_sync(call, instead="asubmit_many")
-
-    async def asubmit_many(
-        self,
-        task: "Call[..., R] | str",
-        calls: Iterable[Arguments],
-        /,
-        *,
-        tenant: str | None = None,
-        depends_on: DependsOn = (),
-        connection: Any = None,
-    ) -> list[Job[R]]:
-        """Do what `submit_many` does, without blocking the event loop."""
         given = {"tenant": tenant, "depends_on": depends_on or None, "connection": connection}
         options = {name: value for name, value in given.items() if value is not None}
         if isinstance(task, str) and task not in self._tasks:
@@ -329,6 +315,8 @@ class Jobs(JobChanges):
             partly.job_ids = [job.id for job in found]
             raise partly
         return found
+
+    submit_many = blocking(asubmit_many)
 
     async def named_sending(
         self,

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from taskmq.client.sessions import Sessions
+from taskmq.client.sessions import Sessions, blocking
 from taskmq.errors import InvalidOption
 from taskmq.model.jobs.pools import QueuePolicy, Sharing, TenantPool
 from taskmq.model.jobs.quotas import OnLimit, Quota, Quotas, usage_name
@@ -38,18 +38,16 @@ class Pools:
     store.
     """
 
-    def __init__(self, sessions: Callable[[], Sessions]) -> None:
+    def __init__(self, sessions: Sessions) -> None:
         self._sessions = sessions
 
-    def read(self) -> Sharing:
-        """All pools, and the policies that were said instead of those of apps."""
-        return self._sessions().run_sync(self.aread(), instead="aread")
-
     async def aread(self) -> Sharing:
-        """Do what `read` does, without blocking the event loop."""
-        return await self._sessions().store().sharing()
+        """All pools, and the policies that were said instead of those of apps."""
+        return await self._sessions.store().sharing()
 
-    def set(
+    read = blocking(aread)
+
+    async def aset(
         self,
         name: str,
         *,
@@ -70,19 +68,6 @@ class Pools:
         Raises:
             InvalidOption: a value that cannot be.
         """
-        call = self.aset(name, parent=parent, weight=weight, min=min, max=max)
-        return self._sessions().run_sync(call, instead="aset")
-
-    async def aset(
-        self,
-        name: str,
-        *,
-        parent: str | msgspec.UnsetType | None = msgspec.UNSET,
-        weight: float | msgspec.UnsetType = msgspec.UNSET,
-        min: Mapping[str, float] | msgspec.UnsetType = msgspec.UNSET,  # noqa: A002 - as the pool's own fields
-        max: Mapping[str, float] | msgspec.UnsetType = msgspec.UNSET,  # noqa: A002 - as the pool's own fields
-    ) -> TenantPool:
-        """Do what `set` does, without blocking the event loop."""
         given = {"parent": parent, "weight": weight, "min": min, "max": max}
         changes: dict[str, Any] = {key: value for key, value in given.items() if value is not msgspec.UNSET}
 
@@ -92,16 +77,14 @@ class Pools:
 
         return (await self._change(change)).pools[name]
 
-    def remove(self, name: str) -> None:
+    set = blocking(aset)
+
+    async def aremove(self, name: str) -> None:
         """Take a pool's description away.
 
         Raises:
             InvalidOption: there is none, or another pool is a part of it.
         """
-        self._sessions().run_sync(self.aremove(name), instead="aremove")
-
-    async def aremove(self, name: str) -> None:
-        """Do what `remove` does, without blocking the event loop."""
 
         def change(before: Sharing) -> Sharing:
             if name not in before.pools:
@@ -110,16 +93,14 @@ class Pools:
 
         await self._change(change)
 
-    def set_policy(self, queue: str, policy: "QueuePolicy | Policy | None") -> None:
+    remove = blocking(aremove)
+
+    async def aset_policy(self, queue: str, policy: "QueuePolicy | Policy | None") -> None:
         """Have a queue go by a policy, whatever apps say; None: by what they say.
 
         Raises:
             InvalidOption: a queue cannot be called that, or there is no such policy.
         """
-        self._sessions().run_sync(self.aset_policy(queue, policy), instead="aset_policy")
-
-    async def aset_policy(self, queue: str, policy: "QueuePolicy | Policy | None") -> None:
-        """Do what `set_policy` does, without blocking the event loop."""
         check_queue_name(queue)
         wanted = QueuePolicy(policy=policy) if isinstance(policy, str) else policy
 
@@ -129,21 +110,19 @@ class Pools:
 
         await self._change(change)
 
+    set_policy = blocking(aset_policy)
+
     async def _change(self, change: Callable[[Sharing], Sharing]) -> Sharing:
-        store = self._sessions().store()
+        store = self._sessions.store()
         while True:
             before = await store.sharing()
             after = replace(change(before), version=before.version + 1)
             if await store.share(after):
                 return after
 
-    def quotas(self) -> list[QuotaState]:
-        """All quotas, by tenant and user, with what of them is used up today."""
-        return self._sessions().run_sync(self.aquotas(), instead="aquotas")
-
     async def aquotas(self) -> list[QuotaState]:
-        """Do what `quotas` does, without blocking the event loop."""
-        store = self._sessions().store()
+        """All quotas, by tenant and user, with what of them is used up today."""
+        store = self._sessions.store()
         said = (await store.quotas()).quotas
         today = await store.now_ms() // _DAY
         used = {name: each for name, each in (await store.quota_usage(list(said))).items() if each.day == today}
@@ -156,7 +135,9 @@ class Pools:
             for name, quota in sorted(said.items(), key=lambda each: (each[1].tenant, each[1].user or ""))
         ]
 
-    def set_quota(
+    quotas = blocking(aquotas)
+
+    async def aset_quota(
         self,
         tenant: str,
         user: str | None = None,
@@ -184,33 +165,6 @@ class Pools:
         Raises:
             InvalidOption: a value that cannot be.
         """
-        call = self.aset_quota(
-            tenant,
-            user,
-            queued=queued,
-            a_day=a_day,
-            bytes=bytes,
-            rate=rate,
-            burst=burst,
-            running=running,
-            on_limit=on_limit,
-        )
-        return self._sessions().run_sync(call, instead="aset_quota")
-
-    async def aset_quota(
-        self,
-        tenant: str,
-        user: str | None = None,
-        *,
-        queued: int | None = None,
-        a_day: int | None = None,
-        bytes: int | None = None,  # noqa: A002 - as the quota's own field
-        rate: float | None = None,
-        burst: int = 1,
-        running: int | None = None,
-        on_limit: OnLimit = "refuse",
-    ) -> Quota:
-        """Do what `set_quota` does, without blocking the event loop."""
         quota = Quota(
             tenant=tenant,
             user=user,
@@ -225,16 +179,14 @@ class Pools:
         await self._limit(lambda before: {**before, usage_name(tenant, user): quota})
         return quota
 
-    def remove_quota(self, tenant: str, user: str | None = None) -> None:
+    set_quota = blocking(aset_quota)
+
+    async def aremove_quota(self, tenant: str, user: str | None = None) -> None:
         """Take a quota away.
 
         Raises:
             InvalidOption: there is none.
         """
-        self._sessions().run_sync(self.aremove_quota(tenant, user), instead="aremove_quota")
-
-    async def aremove_quota(self, tenant: str, user: str | None = None) -> None:
-        """Do what `remove_quota` does, without blocking the event loop."""
         own = usage_name(tenant, user)
 
         def change(before: dict[str, Quota]) -> dict[str, Quota]:
@@ -246,8 +198,10 @@ class Pools:
 
         await self._limit(change)
 
+    remove_quota = blocking(aremove_quota)
+
     async def _limit(self, change: Callable[[dict[str, Quota]], dict[str, Quota]]) -> None:
-        store = self._sessions().store()
+        store = self._sessions.store()
         while True:
             before = await store.quotas()
             if await store.limit(Quotas(version=before.version + 1, quotas=change(before.quotas))):

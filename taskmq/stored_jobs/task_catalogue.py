@@ -1,11 +1,11 @@
 """`app.jobs.catalogue`: tasks as their workers and schedulers have registered them, for those who have no code."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
 
-from taskmq.client.sessions import Sessions
+from taskmq.client.sessions import Sessions, blocking
 from taskmq.contracts.jobs import Catalogued
 from taskmq.errors import EncodeError, InvalidArguments, UnsupportedFeature
 from taskmq.model.codec import PLAIN
@@ -93,33 +93,29 @@ class TaskCatalogue:
     registrations.
     """
 
-    def __init__(self, sessions: Callable[[], Sessions]) -> None:
+    def __init__(self, sessions: Sessions) -> None:
         self._sessions = sessions
         self._signatures: dict[str, tuple[float, RegisteredSignature]] = {}
 
-    def find(self, name: str) -> RegisteredTask | None:
-        """What is known of a task; None where nothing is."""
-        return self._sessions().run_sync(self.afind(name), instead="afind")
-
     async def afind(self, name: str) -> RegisteredTask | None:
-        """Do what `find` does, without blocking the event loop."""
-        return in_force(await catalogue_of(self._sessions()).tasks.registrations([name]))
+        """What is known of a task; None where nothing is."""
+        return in_force(await catalogue_of(self._sessions).tasks.registrations([name]))
 
-    def list(self, prefix: str = "", *, after: str | None = None, limit: int = 50) -> TaskPage:
-        """Up to `limit` tasks whose names begin so, by name, from behind `after`."""
-        return self._sessions().run_sync(self.alist(prefix, after=after, limit=limit), instead="alist")
+    find = blocking(afind)
 
     async def alist(self, prefix: str = "", *, after: str | None = None, limit: int = 50) -> TaskPage:
-        """Do what `list` does, without blocking the event loop."""
-        tasks = catalogue_of(self._sessions()).tasks
+        """Up to `limit` tasks whose names begin so, by name, from behind `after`."""
+        tasks = catalogue_of(self._sessions).tasks
         names = await tasks.names(prefix=prefix, after=after, limit=limit + 1)
         found = await tasks.registrations(names[:limit])
         known = (in_force([one for one in found if one.registration.task == name]) for name in names[:limit])
         return TaskPage([one for one in known if one is not None], names[limit - 1] if len(names) > limit else None)
 
+    list = blocking(alist)
+
     async def signature(self, name: str) -> RegisteredSignature | None:
         """How the task is called; None where nothing is known of it. A change counts within five seconds."""
-        now = self._sessions().clock.monotonic()
+        now = self._sessions.clock.monotonic()
         known = self._signatures.get(name)
         if known is not None and now - known[0] < _SECONDS:
             return known[1]

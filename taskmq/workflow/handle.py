@@ -7,6 +7,7 @@ from typing import Any, Final, Generic, Literal, TypeVar, cast
 
 import msgspec
 
+from taskmq.client.sessions import Sessions, blocking
 from taskmq.contracts.stores import ErrorRecord
 from taskmq.contracts.stores.flows import FlowRecord, FlowStore, NodeState
 from taskmq.errors import FlowFailed, FlowNotFound, InvalidOption, JobCancelled, ResultTimeout, StateUnavailable
@@ -151,7 +152,11 @@ class Flow(Generic[R_co]):
         self._shape = shape
         self._names = names or {}
 
-    def result(self, timeout: Duration | None = None) -> R_co:
+    @property
+    def _sessions(self) -> Sessions:
+        return self._service.sessions
+
+    async def aresult(self, timeout: Duration | None = None) -> R_co:
         """Return what the workflow came to, waiting for it as long as need be, or for `timeout`.
 
         A step that was skipped, or allowed to fail and did, has None as its value.
@@ -163,10 +168,6 @@ class Flow(Generic[R_co]):
             FlowNotFound: the state does not know it (any more).
             StateUnavailable: the state could not be reached.
         """
-        return self._service.sessions.run_sync(self.aresult(timeout), instead="aresult")
-
-    async def aresult(self, timeout: Duration | None = None) -> R_co:
-        """Do what `result` does, without blocking the event loop."""
         head = await self._finished(timeout)
         if head.output is not None:
             (tree,) = await load_trees(self._store, self.id, [head.output])
@@ -179,15 +180,13 @@ class Flow(Generic[R_co]):
         }
         return cast("R_co", found)
 
-    def result_of(self, node: GraphNode[T], timeout: Duration | None = None) -> T:
+    result = blocking(aresult)
+
+    async def aresult_of(self, node: GraphNode[T], timeout: Duration | None = None) -> T:
         """Return what one step of a `dag` came to, once the whole has ended; None where it has no value.
 
         Raises as `result` does.
         """
-        return self._service.sessions.run_sync(self.aresult_of(node, timeout), instead="aresult_of")
-
-    async def aresult_of(self, node: GraphNode[T], timeout: Duration | None = None) -> T:
-        """Do what `result_of` does, without blocking the event loop."""
         source = self._names.get(node.name)
         if source is None:
             raise InvalidOption(f"{node!r} is not of workflow {self.id}, or this handle was made from its id")
@@ -195,23 +194,23 @@ class Flow(Generic[R_co]):
         (tree,) = await load_trees(self._store, self.id, [source])
         return cast("T", decode_tree(tree, None, head.content_type))
 
-    def state(self) -> FlowState:
+    result_of = blocking(aresult_of)
+
+    async def astate(self) -> FlowState:
         """Return how far the workflow is, step by step.
 
         Raises:
             FlowNotFound: the state does not know it (any more).
             StateUnavailable: the state could not be reached.
         """
-        return self._service.sessions.run_sync(self.astate(), instead="astate")
-
-    async def astate(self) -> FlowState:
-        """Do what `state` does, without blocking the event loop."""
         record = await self._look()
         head = decode_head(record.head)
         states = await self._store.states(self.id)
         named = {_name(key, head): state for key, state in states.items() if _is_shown(key, head)}
         failed = {key.partition(".")[0] for key, state in states.items() if state is NodeState.FAILED}
         return FlowState(state_name(record, head, failed), named, record.cancelled)
+
+    state = blocking(astate)
 
     async def astream(self) -> AsyncGenerator[StepOutcome, None]:
         """Yield each step as soon as it has ended, until all have: `async for step in flow.astream()`.
@@ -238,7 +237,7 @@ class Flow(Generic[R_co]):
                 return
             await asyncio.sleep(backoff.next())
 
-    def cancel(self, reason: str = "cancelled by its sender") -> bool:
+    async def acancel(self, reason: str = "cancelled by its sender") -> bool:
         """Cancel the workflow: what has not started never will, what runs is stopped as by `Job.cancel`.
 
         Returns:
@@ -248,14 +247,12 @@ class Flow(Generic[R_co]):
             FlowNotFound: the state does not know it (any more).
             StateUnavailable: the state could not be reached; it may be cancelled in part: call it again.
         """
-        return self._service.sessions.run_sync(self.acancel(reason), instead="acancel")
-
-    async def acancel(self, reason: str = "cancelled by its sender") -> bool:
-        """Do what `cancel` does, without blocking the event loop."""
         record = await self._look()
         return bool(record.unfinished) and await self._service.cancel(self.id, reason=reason)
 
-    def add(self, *jobs: CompleteStep, key: str | None = None) -> None:
+    cancel = blocking(acancel)
+
+    async def aadd(self, *jobs: CompleteStep, key: str | None = None) -> None:
         """Add jobs to a batch; returns when the broker has confirmed those that may start.
 
         Args:
@@ -269,10 +266,6 @@ class Flow(Generic[R_co]):
             InvalidArguments, InvalidOption, EncodeError: a job cannot be; nothing was added.
             SendError, StateUnavailable: as `send` does; some may have been added, and will run.
         """
-        self._service.sessions.run_sync(self.aadd(*jobs, key=key), instead="aadd")
-
-    async def aadd(self, *jobs: CompleteStep, key: str | None = None) -> None:
-        """Do what `add` does, without blocking the event loop."""
         if key is not None and not 1 <= len(key) <= _LONGEST_KEY:
             raise InvalidOption(f"key={key!r}: 1 to {_LONGEST_KEY} characters")
         record = await self._look()
@@ -282,7 +275,9 @@ class Flow(Generic[R_co]):
         if calls:
             await self._service.append(self.id, calls, name=None if key is None else f"={key}")
 
-    def close(self) -> None:
+    add = blocking(aadd)
+
+    async def aclose(self) -> None:
         """Take no more jobs: the batch ends once all that it has have ended. Closing it again does nothing.
 
         Raises:
@@ -290,13 +285,11 @@ class Flow(Generic[R_co]):
             FlowNotFound: the state does not know it (any more).
             SendError, StateUnavailable: as `send` does; it is to be called again.
         """
-        self._service.sessions.run_sync(self.aclose(), instead="aclose")
-
-    async def aclose(self) -> None:
-        """Do what `close` does, without blocking the event loop."""
         await self._service.append(self.id, [], closes=True)
 
-    def redrive(self) -> int:
+    close = blocking(aclose)
+
+    async def aredrive(self) -> int:
         """Run again what has not succeeded, and what waits for that; return how many steps.
 
         What has succeeded is not run again, and its value is used. 0, and nothing happens, where it has not ended, or
@@ -307,24 +300,18 @@ class Flow(Generic[R_co]):
             FlowNotFound: the state does not know it (any more).
             SendError, StateUnavailable: as `send` does.
         """
-        return self._service.sessions.run_sync(self.aredrive(), instead="aredrive")
-
-    async def aredrive(self) -> int:
-        """Do what `redrive` does, without blocking the event loop."""
         await self._look()
         return (await self._service.redrive(self.id)).steps
 
-    def steps(self) -> list[FlowStep]:
+    redrive = blocking(aredrive)
+
+    async def asteps(self) -> list[FlowStep]:
         """Return each step, with its task and how it has ended, in the order of the graph.
 
         Raises:
             FlowNotFound: the state does not know it (any more).
             StateUnavailable: the state could not be reached.
         """
-        return self._service.sessions.run_sync(self.asteps(), instead="asteps")
-
-    async def asteps(self) -> list[FlowStep]:
-        """Do what `steps` does, without blocking the event loop."""
         record = await self._look()
         head = decode_head(record.head)
         everything = await self._store.states(self.id)
@@ -336,6 +323,8 @@ class Flow(Generic[R_co]):
         for first in range(0, len(keys), _MANY):
             found += await self._steps(keys[first : first + _MANY], states, head, before, record.run)
         return found
+
+    steps = blocking(asteps)
 
     async def _before(self, keys: list[str], head: FlowHead) -> dict[str, tuple[str, ...]]:
         keys = sorted(keys, key=int)

@@ -6,6 +6,7 @@ from typing import Any, Final, Generic, TypeVar, Unpack, overload
 
 from msgspec.structs import replace
 
+from taskmq.client.sessions import Sessions, blocking
 from taskmq.contracts.stores.flows import Rule
 from taskmq.errors import InvalidOption
 from taskmq.model.units import Duration, parse_duration
@@ -34,7 +35,7 @@ class Workflow(CeleryHints, ABC, Generic[R_co]):
 
     __slots__ = ()
 
-    def send(
+    async def asend(
         self,
         *,
         flow_id: str | None = None,
@@ -61,19 +62,13 @@ class Workflow(CeleryHints, ABC, Generic[R_co]):
             StateUnavailable: the state could not be reached; the flow may be there or not.
             UnsupportedFeature: the app has no state.
         """
-        service = self._service()
-        return service.sessions.run_sync(self._send(service, flow_id, keep, tenant, name), instead="asend")
-
-    async def asend(
-        self,
-        *,
-        flow_id: str | None = None,
-        keep: Duration = "7d",
-        tenant: str | None = None,
-        name: str | None = None,
-    ) -> Flow[R_co]:
-        """Do what `send` does, without blocking the event loop."""
         return await self._send(self._service(), flow_id, keep, tenant, name)
+
+    send = blocking(asend)
+
+    @property
+    def _sessions(self) -> Sessions:
+        return self._service().sessions
 
     @abstractmethod
     def first_task(self) -> "StepTask | None":

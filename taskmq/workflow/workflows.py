@@ -8,6 +8,7 @@ from typing import Final, NamedTuple, TypedDict, Unpack, get_args
 import msgspec
 
 from taskmq.client.services import AppServices
+from taskmq.client.sessions import Sessions, blocking
 from taskmq.contracts.stores.flows import FlowEntry, FlowPlace
 from taskmq.errors import InvalidOption, MalformedMessage
 from taskmq.workflow.handle import FlowStateName, state_name
@@ -89,7 +90,13 @@ class Workflows:
         self._services = services
         self._looked_at = looked_at
 
-    def list(self, *, after: str | None = None, limit: int = 50, **which: Unpack[WorkflowFilter]) -> WorkflowPage:
+    @property
+    def _sessions(self) -> Sessions:
+        return self._services.producer.sessions
+
+    async def alist(
+        self, *, after: str | None = None, limit: int = 50, **which: Unpack[WorkflowFilter]
+    ) -> WorkflowPage:
         """Up to `limit` workflows, the newest first.
 
         By tenant and time they are found where they are; by name and state up to 1,000 are looked at for each page,
@@ -104,13 +111,6 @@ class Workflows:
             StateUnavailable: the state could not be reached.
             UnsupportedFeature: the app has no state.
         """
-        call = self.alist(after=after, limit=limit, **which)
-        return self._services.producer.sessions.run_sync(call, instead="alist")
-
-    async def alist(
-        self, *, after: str | None = None, limit: int = 50, **which: Unpack[WorkflowFilter]
-    ) -> WorkflowPage:
-        """Do what `list` does, without blocking the event loop."""
         if limit < 1:
             raise InvalidOption(f"limit={limit}: at least 1")
         if unknown := sorted(which.keys() - WorkflowFilter.__annotations__.keys()):
@@ -136,6 +136,8 @@ class Workflows:
                 return WorkflowPage(found, _cursor(place))
             seen += size
         return WorkflowPage(found, _cursor(place), is_bounded=True)
+
+    list = blocking(alist)
 
 
 def read_states(text: str) -> frozenset[FlowStateName]:

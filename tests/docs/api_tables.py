@@ -32,7 +32,7 @@ def _signature(function: Callable[..., Any]) -> str:
     overloads = typing.get_overloads(function)
     source = inspect.getsource(overloads[0] if overloads else function)
     (node,) = ast.parse(textwrap.dedent(source)).body
-    assert isinstance(node, ast.FunctionDef)
+    assert isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
     arguments = ast.unparse(node.args).removeprefix("self").removeprefix(", ").replace("=...", "")
     # Annotations of names that are defined further down are texts.
     arguments = re.sub(r": '([^']+)'", r": \1", arguments)
@@ -40,7 +40,7 @@ def _signature(function: Callable[..., Any]) -> str:
     if overloads:
         arguments = arguments.replace(*_TASK)
     returns = "None" if node.returns is None else ast.unparse(node.returns).strip("'")
-    return f"{node.name}({arguments})" + (f" -> {returns}" if returns != "None" else "")
+    return f"{function.__name__}({arguments})" + (f" -> {returns}" if returns != "None" else "")
 
 
 def _fields() -> str:

@@ -29,7 +29,7 @@ from taskmq_local import forget_memory, open_memory_broker
 from taskmq_sql import open_job_store
 from tests.servers import PostgreSQL
 from tests.servers.waiting import until
-from tests.unit.app_kit import OneSession
+from tests.unit.app_kit import use_session
 
 __all__ = ["JOBS", "Database", "Stage", "file_database", "postgres_database", "staged"]
 
@@ -230,7 +230,7 @@ class Process:
             send_timeout=5.0,
             store=cast("JobStore", MortalStore(self._store, life)),
         )
-        OneSession(app, lambda: session)
+        use_session(app, lambda: session)
         self.scheduler = Scheduler(app)
         self.task = asyncio.create_task(self.scheduler.run())
 

@@ -19,7 +19,7 @@ from taskmq.testing.job_store import MemoryJobStore
 from taskmq.testing.runner import case, eventually
 from taskmq.worker import Worker, WorkerConfig
 from tests.integration.rabbitmq_case import TunedNodeCase
-from tests.unit.app_kit import OneSession
+from tests.unit.app_kit import use_session
 
 pytestmark = [pytest.mark.rabbitmq, pytest.mark.slow, pytest.mark.timeout(120)]
 
@@ -47,7 +47,7 @@ class TestDetached(TunedNodeCase):
         app.task(name="long", queue="work")(_nothing)
         broker = open_broker(self.process_url, BrokerOptions(name="scheduler"))
         session = Session(broker, None, send_timeout=10.0, store=store)
-        OneSession(app, lambda: session)
+        use_session(app, lambda: session)
         scheduler = Scheduler(app)
         running = asyncio.create_task(scheduler.run())
         try:

@@ -24,7 +24,7 @@ from taskmq.testing.job_store import JobModel, MemoryJobStore
 from tests.integration.raw_rabbitmq import Raw
 from tests.servers import eventually
 from tests.servers.waiting import until
-from tests.unit.app_kit import OneSession
+from tests.unit.app_kit import use_session
 
 pytestmark = pytest.mark.rabbitmq
 
@@ -40,7 +40,7 @@ class _Process:
         session = Session(
             open_broker(url, BrokerOptions(name="scheduler")), None, send_timeout=10.0, store=self.store
         )
-        OneSession(app, lambda: session)
+        use_session(app, lambda: session)
         self.scheduler = Scheduler(app)
         self.task = asyncio.create_task(self.scheduler.run())
 

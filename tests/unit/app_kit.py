@@ -8,7 +8,6 @@ from uuid import uuid4
 
 from taskmq.app import TaskMQ
 from taskmq.client.session import Session
-from taskmq.client.sessions import Sessions
 from taskmq.contracts.broker import QueueStats
 from taskmq.middleware.chain import Middleware, Sending
 from taskmq.model.envelope import Envelope, decode_envelope
@@ -92,16 +91,6 @@ class Witness(Middleware):
             self.open -= 1
 
 
-class OneSession(Sessions):
-    """The sessions of an app, which are one: a session of the test's own."""
-
-    def __init__(self, app: TaskMQ, session: Callable[[], Session]) -> None:
-        vars(self).update(vars(app.sessions))
-        self._session = session
-        app.sessions = app.jobs.sessions = app.producer.sessions = self
-
-    def current(self) -> Session:
-        return self._session()
-
-    async def aclose(self) -> None:
-        await self._session().aclose()
+def use_session(app: TaskMQ, session: Callable[[], Session]) -> None:
+    """Give an app one session, of the test's own."""
+    vars(app.sessions).update(current=session, aclose=lambda: session().aclose())

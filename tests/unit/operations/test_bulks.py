@@ -25,7 +25,7 @@ from taskmq.operations.bulks import BulkOrder, BulkRunner, TenantBulks
 from taskmq.testing.job_store import MemoryJobStore
 from taskmq_local import open_memory_broker
 from tests.coroutines import run_by
-from tests.unit.app_kit import OneSession
+from tests.unit.app_kit import use_session
 from tests.unit.scheduler.stage import Stage, play
 
 _ANN = Actor(user_id="u1", user="ann", via="session")
@@ -38,7 +38,7 @@ def _app(stage: Stage, store: MemoryJobStore | None = None) -> TaskMQ:
     app.sessions.clock = stage.clock
     broker = open_memory_broker(f"memory://{stage.name}", BrokerOptions(name="bulk", clock=stage.clock))
     session = Session(broker, None, send_timeout=5.0, store=store or stage.store, clock=stage.clock)
-    OneSession(app, lambda: session)
+    use_session(app, lambda: session)
     return app
 
 

@@ -12,7 +12,7 @@ from taskmq.model.envelope import JSON
 from taskmq.model.topology import jobs_queue
 from taskmq.operations.queues import list_queues, missing_queue, purge_queue
 from taskmq_local import open_memory_broker
-from tests.unit.app_kit import OneSession, new_url
+from tests.unit.app_kit import new_url, use_session
 
 pytestmark = pytest.mark.real_time
 
@@ -54,7 +54,7 @@ class _Reticent:
 
 async def test_what_is_delayed_is_unknown_where_the_broker_does_not_tell(app: TaskMQ) -> None:
     broker: Any = _Reticent(open_memory_broker(new_url(), BrokerOptions(name="reticent")))
-    OneSession(app, lambda: Session(broker, None, send_timeout=5.0))
+    use_session(app, lambda: Session(broker, None, send_timeout=5.0))
 
     async with app:
         await app.sessions.current().declare(app.tasks.queues)

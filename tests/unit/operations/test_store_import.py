@@ -29,7 +29,7 @@ from taskmq.testing import FakeClock
 from taskmq.testing.job_store import JobModel, MemoryJobStore
 from taskmq_local import forget_memory, open_memory_broker, open_memory_state
 from tests.coroutines import run_by
-from tests.unit.app_kit import OneSession
+from tests.unit.app_kit import use_session
 from tests.unit.scheduler.stage import Stage, play
 
 START = 1_700_000_000_000
@@ -123,7 +123,7 @@ class World:
         store: Any = _Part(inner, schedules=Mortal(inner.schedules, counter), submit=Mortal(inner, counter).submit)
         broker = open_memory_broker(f"memory://{self.name}", self.options)
         session = Session(broker, state, send_timeout=5.0, store=store, clock=self.clock)
-        OneSession(app, lambda: session)
+        use_session(app, lambda: session)
         return app, counter
 
     async def fill(self) -> None:

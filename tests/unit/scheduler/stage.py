@@ -23,7 +23,7 @@ from taskmq.testing import FlakyBroker
 from taskmq.testing.job_store import JobModel, MemoryJobStore
 from taskmq_local import forget_memory, open_memory_broker, open_memory_state
 from taskmq_local.memory.broker import MemoryBroker
-from tests.unit.app_kit import OneSession
+from tests.unit.app_kit import use_session
 from tests.virtual_time import run
 
 __all__ = ["START", "HeardBroker", "LoopClock", "Player", "Process", "Stage", "play", "until", "worker_event"]
@@ -206,7 +206,7 @@ class Stage:
         state = open_memory_state(f"memory://{self.name}", options) if has_state else None
         store = store or self.store
         session = Session(broker, state, send_timeout=5.0, store=store, clock=self.clock)
-        OneSession(app, lambda: session)
+        use_session(app, lambda: session)
         scheduler = Scheduler(app, drains=drains, counts_runs=counts_runs, alerts=alerts)
         process = Process(app, scheduler, store, broker, asyncio.create_task(scheduler.run()))
         self.processes.append(process)

@@ -13,7 +13,7 @@ from taskmq.stored_jobs import Jobs
 from taskmq.testing import FlakyBroker
 from taskmq.worker import Worker, WorkerConfig
 from taskmq_local import open_memory_broker, open_memory_state
-from tests.unit.app_kit import OneSession
+from tests.unit.app_kit import use_session
 from tests.unit.scheduler.stage import HeardBroker, Process, Stage, play
 from tests.unit.worker.impatient import ImpatientBroker
 
@@ -117,7 +117,7 @@ async def _opened(
     broker = kind(open_memory_broker(f"memory://{stage.name}", options))
     state = open_memory_state(f"memory://{stage.name}", options) if has_state else None
     session = Session(broker, state, send_timeout=5.0, clock=stage.clock)
-    OneSession(app, lambda: session)
+    use_session(app, lambda: session)
     worker = Worker(app, WorkerConfig(name="w1", grace=1.0))
     running = asyncio.create_task(worker.run())
     await worker.is_ready.wait()

@@ -15,7 +15,7 @@ from taskmq.model.topology import WorkQueue
 from taskmq.testing import FlakyBroker
 from taskmq.worker import Worker, WorkerConfig
 from taskmq_local import forget_memory, open_memory_broker, open_memory_state
-from tests.unit.app_kit import OneSession
+from tests.unit.app_kit import use_session
 
 __all__ = [
     "ALLOWED",
@@ -185,7 +185,7 @@ class _App(TaskMQ):
         broker = cast("Broker", _Broker(open_memory_broker(node.world.url, options), node))
         state = cast("State", _State(open_memory_state(node.world.url, options), node))
         session = Session(broker, state, send_timeout=10, clock=clock)
-        OneSession(self, lambda: session)
+        use_session(self, lambda: session)
 
 
 class Node:

@@ -42,7 +42,7 @@ from taskmq.model.envelope import JSON
 from taskmq.model.topology import ReportQueue, WorkQueue
 from taskmq.testing import Acked, Confirmed, FakeClock, FlakyBroker, Requeued
 from taskmq_local import forget_memory, open_memory_broker, open_memory_state
-from tests.unit.app_kit import OneSession
+from tests.unit.app_kit import use_session
 from tests.unit.worker.staged_limits import StagedLimits
 from tests.unit.worker.staged_schedules import StagedSchedules
 
@@ -340,7 +340,7 @@ class StagedApp(TaskMQ):
         self._memory_name = memory
         self._with_state = with_state
         self._staged: Session | None = None
-        OneSession(self, self._session)
+        use_session(self, self._session)
 
     @property
     def flaky(self) -> FlakyBroker:
