@@ -23,7 +23,7 @@ help:
 	@echo "make test-browser every page of the dashboard in a browser: hostile texts, widths, themes, axe-core"
 	@echo "make test-coverage  at least 90 % of everything is run by the tests of one process"
 	@echo "make test-properties  2,000 new examples of every property"
-	@echo "make test-matrix  conformance and integration on RabbitMQ 3.10, 4.0 and 4.3"
+	@echo "make test-matrix  conformance and integration on RabbitMQ 3.10, 4.0 and 4.3, the state on Redis 8 and Valkey"
 	@echo "make test-nightly every test that the gate has no time for: browser, properties, matrix, campaigns at small size"
 	@echo "make faults-worker workers that are killed, frozen, held up, starved, at full size; takes an hour"
 	@echo "make bench-quick  what a task costs in instructions, the working tree against the last commit; 3 minutes"

@@ -3,8 +3,8 @@
 These two are the gate's. Every test belongs to one of them, except those that the gate runs by commands of their own
 (below), and those marked with one of `LATER`: these are the part `later`, which `make test-nightly` runs.
 
-Two more are cut across them: `coverage` has what one process can measure, and `rabbitmq` what is run on each version
-of RabbitMQ.
+Three more are cut across them: `coverage` has what one process can measure, `rabbitmq` what is run on each version of
+RabbitMQ, and `redis` what is run on each server that speaks Redis' protocol.
 
 `python -m tests.parts` reports what the pure part covered, and fails below 100 %.
 """
@@ -17,7 +17,7 @@ from typing import Final
 
 import pytest
 
-PARTS: Final = ("pure", "served", "later", "coverage", "rabbitmq")
+PARTS: Final = ("pure", "served", "later", "coverage", "rabbitmq", "redis")
 # pyproject.toml says what each of these markers means.
 LATER: Final = ("campaign", "matrix", "nightly")
 
@@ -52,7 +52,7 @@ _COVERING = (
     "tests/conformance/test_states.py::TestMemory",
 )
 
-_OF_RABBITMQ = ("tests/conformance", "tests/integration")
+_OF_SERVERS = ("tests/conformance", "tests/integration")
 
 # Whatever is marked here runs by commands of their own: `poe test-properties` and `poe test-browser`.
 _NOT_LATER = ("tests/unit", "tests/dashboard")
@@ -70,7 +70,7 @@ def is_left_out(path: Path, part: str) -> bool:
         case "later":
             return _is_in(name, _NOT_LATER)
         case _:
-            chosen = {"pure": _PURE, "coverage": _COVERING, "rabbitmq": _OF_RABBITMQ}[part]
+            chosen = {"pure": _PURE, "coverage": _COVERING, "rabbitmq": _OF_SERVERS, "redis": _OF_SERVERS}[part]
             return not any(_is_in(name, (where,)) or _is_in(where, (name,)) for where in _files(chosen))
 
 
@@ -82,10 +82,17 @@ def belongs(item: pytest.Item, part: str) -> bool:
             return bool(marked)
         case "rabbitmq":
             return "matrix" not in marked and item.get_closest_marker("rabbitmq") is not None
+        case "redis":
+            return marked <= {"nightly"} and _needs_redis(item)
         case "coverage":
             return not marked and _is_in(item.nodeid, _COVERING)
         case _:
             return not marked and _is_in(item.nodeid, _PURE) is (part == "pure")
+
+
+def _needs_redis(item: pytest.Item) -> bool:
+    fixtures = item.fixturenames if isinstance(item, pytest.Function) else ()
+    return any("redis" in name.lower() for name in (item.nodeid, *fixtures))
 
 
 def _files(where: tuple[str, ...]) -> list[str]:

@@ -6,16 +6,18 @@ from contextlib import asynccontextmanager, suppress
 from uuid import uuid4
 
 import pytest
+from msgspec.structs import replace
 from pika.exceptions import AMQPError  # type: ignore[import-untyped]
 
 from taskmq import TaskMQ, WorkQueue
 from taskmq.client.plugins import open_broker
 from taskmq.client.session import Session
 from taskmq.contracts.broker import Broker, BrokerOptions, Delivery, Outgoing, Subscription
-from taskmq.contracts.jobs import NewJob
+from taskmq.contracts.jobs import JobDetail, NewJob
 from taskmq.contracts.system_clock import SystemClock
 from taskmq.errors import QueueMissing
 from taskmq.model.envelope import JSON, Envelope, decode_envelope, encode_envelope, new_job_id
+from taskmq.model.headers import OWNER
 from taskmq.model.jobs.reports import Report, encode_reports
 from taskmq.model.states import JobState
 from taskmq.model.topology import jobs_queue
@@ -119,6 +121,26 @@ async def test_of_two_schedulers_one_dies_in_the_middle_and_every_job_has_one_ac
             assert {job.token >> 32 for job in model.jobs.values()} == {1}
             await until(lambda: heir.scheduler.status().in_flight == {})
     await asyncio.gather(*reporting)
+    await broker.aclose()
+
+
+@pytest.mark.real_time
+async def test_the_message_of_a_stored_job_says_who_has_submitted_it(amqp_url: str) -> None:
+    process = _Process(amqp_url, JobModel(now=SystemClock().now_ms()))
+    broker = open_broker(amqp_url, BrokerOptions(name="worker"))
+    (job,) = _jobs(1)
+    found: list[object] = []
+    reporting: set[asyncio.Task[None]] = set()
+
+    def deliver(delivery: Delivery) -> None:
+        found.append(delivery.headers.get(OWNER))
+        reporting.add(asyncio.create_task(_succeed(broker, delivery)))
+
+    async with _running(process):
+        await process.store.submit([replace(job, detail=JobDetail(owner="ann"))])
+        await _consume(broker, deliver)
+        await until(lambda: found == ["ann"])
+        await asyncio.gather(*reporting)
     await broker.aclose()
 
 

@@ -259,7 +259,7 @@ def test_a_version_that_cannot_be_had_is_an_error_with_its_remedy(
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/nobody.sock")  # no container engine either
 
-    with pytest.raises(ServerUnavailable, match=r"python -m tests\.servers provision 4\.3"):
+    with pytest.raises(ServerUnavailable, match=r"python -m tests\.servers provision rabbitmq-4\.3"):
         RabbitMQ("4.3").start()
 
 

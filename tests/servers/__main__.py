@@ -5,9 +5,10 @@ import os
 import signal
 import sys
 import threading
+from collections.abc import Sequence
 from types import FrameType
 
-from tests.servers.chroot import SUITES, chroot_of, provision
+from tests.servers.chroot import SUITES, TREES, chroot_of, provision
 from tests.servers.errors import ServerError
 from tests.servers.packages import INSTALLABLE, install, missing
 from tests.servers.postgres import PostgreSQL
@@ -26,7 +27,7 @@ def main() -> int:
             case "install":
                 _install(tuple(arguments.names) or _DEFAULT_INSTALL)
             case "provision":
-                _provision(arguments.versions or [*SUITES])
+                _provision(arguments.trees or TREES)
             case _:
                 _run(arguments.server, arguments.version)
     except ServerError as error:
@@ -40,8 +41,10 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="command", required=True)
     installing = commands.add_parser("install", help="install what is missing, by apt, as root")
     installing.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(INSTALLABLE)}")
-    provisioning = commands.add_parser("provision", help="make chroots with other RabbitMQ versions, if root")
-    provisioning.add_argument("versions", nargs="*", metavar="VERSION", help=f"of {', '.join(SUITES)}")
+    provisioning = commands.add_parser(
+        "provision", help="make chroots with servers of newer Debian releases, if root"
+    )
+    provisioning.add_argument("trees", nargs="*", metavar="NAME", help=f"of {', '.join(TREES)}")
     running = commands.add_parser("run", help="run one server until Ctrl-C")
     running.add_argument("server", choices=["rabbitmq", "redis", "postgres"])
     running.add_argument("--version", help=f"RabbitMQ only: 3.10 (this machine's), {', '.join(SUITES)}")
@@ -61,15 +64,15 @@ def _install(names: tuple[str, ...]) -> None:
     print(f"installed {', '.join(packages)}; no service was started")
 
 
-def _provision(versions: list[str]) -> None:
+def _provision(trees: Sequence[str]) -> None:
     if os.geteuid() != 0:
-        print(f"left out, as a chroot needs root: RabbitMQ {', '.join(versions)}")
+        print(f"left out, as a chroot needs root: {', '.join(trees)}")
         return
-    is_work = any(version in SUITES and not chroot_of(version).exists() for version in versions)
+    is_work = any(tree in TREES and not chroot_of(tree).exists() for tree in trees)
     if is_work and (packages := missing(("debootstrap",))):
         install(packages)
-    for version in versions:
-        print(f"RabbitMQ {version}: {provision(version)}", flush=True)
+    for tree in trees:
+        print(f"{tree}: {provision(tree)}", flush=True)
 
 
 def _run(name: str, version: str | None) -> None:

@@ -1,6 +1,6 @@
-"""RabbitMQ of newer Debian releases, each in a directory tree of its own below the cache directory.
+"""Servers of newer Debian releases, each in a directory tree of its own below the cache directory.
 
-A tree holds programs only: nodes run in it by `chroot`, keep their files in our directories, which a private mount
+A tree holds programs only: servers run in it by `chroot`, keep their files in our directories, which a private mount
 namespace shows inside at the same paths, and share the machine's network. No mount outlives them.
 """
 
@@ -16,26 +16,34 @@ from tests.servers.errors import ServerFailed, ServerUnavailable
 from tests.servers.room import room_for_servers
 
 SUITES = {"4.0": "trixie", "4.3": "forky"}
+REDISES = {"8.0": "redis-8.0", "valkey": "valkey-8.1"}
+"""The tree of each server that speaks Redis' protocol."""
+_TREES = {
+    **{f"rabbitmq-{version}": (suite, "rabbitmq-server") for version, suite in SUITES.items()},
+    "redis-8.0": ("trixie", "redis-server"),
+    "valkey-8.1": ("trixie", "valkey-server"),
+}
+TREES = tuple(_TREES)
 
 _DEBOOTSTRAP_SCRIPT = "/usr/share/debootstrap/scripts/sid"
 
 
-def chroot_of(version: str) -> Path:
-    """Where the tree of this RabbitMQ version is, or will be."""
+def chroot_of(tree: str) -> Path:
+    """Return where a tree, such as rabbitmq-4.3, is or will be."""
     cache = os.environ.get("TASKMQ_TEST_CACHE")
-    return (Path(cache) if cache else Path.home() / ".cache" / "taskmq-tests") / f"rabbitmq-{version}"
+    return (Path(cache) if cache else Path.home() / ".cache" / "taskmq-tests") / tree
 
 
-def provision(version: str) -> Path:
+def provision(tree: str) -> Path:
     """Make the tree unless it is there (30 to 60 s, 300 MB); several runs at once make it once."""
-    if version not in SUITES:
-        raise ServerUnavailable(f"RabbitMQ {version} is not on offer; there are {', '.join(SUITES)}")
-    target = chroot_of(version)
+    if tree not in _TREES:
+        raise ServerUnavailable(f"{tree} is not on offer; there are {', '.join(_TREES)}")
+    target = chroot_of(tree)
     target.parent.mkdir(parents=True, exist_ok=True)
     with target.with_suffix(f"{target.suffix}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not target.exists():
-            _build(SUITES[version], target)
+            _build(*_TREES[tree], target)
     return target
 
 
@@ -77,7 +85,7 @@ def _uris(sources: str) -> list[str]:
     return [uri for uri in (*deb822, *one_line) if re.match(r"https?://|ftp://|file:", uri)]
 
 
-def _build(suite: str, target: Path) -> None:
+def _build(suite: str, package: str, target: Path) -> None:
     if os.geteuid() != 0:
         raise ServerUnavailable("a chroot can only be made and used by root; use a container instead")
     mirror = debian_mirror()
@@ -86,7 +94,7 @@ def _build(suite: str, target: Path) -> None:
     try:
         with log.open("wb") as output:
             # In a mount namespace: an interrupted debootstrap leaves /proc mounted inside.
-            command = ["unshare", "--mount", "debootstrap", "--variant=minbase", "--include=rabbitmq-server"]
+            command = ["unshare", "--mount", "debootstrap", "--variant=minbase", f"--include={package}"]
             result = subprocess.run(
                 [*command, suite, str(unfinished), mirror, _DEBOOTSTRAP_SCRIPT],
                 stdout=output,

@@ -33,7 +33,7 @@ class RabbitMQCluster:
         if (installation := find_rabbitmq(self._version)) is None:
             raise ServerUnavailable(
                 f"a cluster needs RabbitMQ {self._version or ''} on this machine: run "
-                f"`python -m tests.servers provision {self._version}` or `install rabbitmq` as root"
+                f"`python -m tests.servers provision rabbitmq-{self._version}` or `install rabbitmq` as root"
             )
         self._lease = PortLease(1)
         self._keeper = Keeper("epmd")

@@ -53,7 +53,7 @@ def find_rabbitmq(version: str | None) -> Installation | None:
         return machine
     if machine is not None and _version(machine).startswith(f"{version}."):
         return machine
-    root = chroot_of(version)
+    root = chroot_of(f"rabbitmq-{version}")
     return Installation(_DEBIAN_SCRIPTS, root) if os.geteuid() == 0 and root.exists() else None
 
 

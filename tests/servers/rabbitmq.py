@@ -36,7 +36,7 @@ class RabbitMQ(Server):
 
     Sources, in this order: the node of $TASKMQ_TEST_AMQP_URL (its management API at
     $TASKMQ_TEST_MANAGEMENT_URL, or port 15672 of the same host), programs of this machine or in a chroot
-    (`python -m tests.servers provision 4.3`), a container.
+    (`python -m tests.servers provision rabbitmq-4.3`), a container.
 
     Args:
         version: The wanted series.
@@ -207,7 +207,7 @@ class RabbitMQ(Server):
             f"(or `apt-get install rabbitmq-server`), or {REMEDY}, or set TASKMQ_TEST_AMQP_URL"
             if self._wanted not in SUITES
             else f"RabbitMQ {self._wanted} is not on this machine: run "
-            f"`python -m tests.servers provision {self._wanted}` as root, or {REMEDY}"
+            f"`python -m tests.servers provision rabbitmq-{self._wanted}` as root, or {REMEDY}"
         )
 
     def _external(self, url: str) -> Source:

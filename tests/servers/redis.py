@@ -8,6 +8,7 @@ from typing import BinaryIO
 from urllib.parse import unquote, urlsplit
 
 from taskmq.testing.containers import RedisContainer, engine_answers
+from tests.servers.chroot import REDISES, chroot_of, enter
 from tests.servers.errors import ServerFailed, ServerUnavailable
 from tests.servers.ports import PortLease
 from tests.servers.process import Command, Keeper, LocalProcess
@@ -22,7 +23,8 @@ class Redis(Server):
     Args:
         options: more of `redis-server`; only a server of this machine can have any.
 
-    Sources, in this order: $TASKMQ_TEST_REDIS_URL, redis-server of this machine, a container.
+    Sources, in this order: $TASKMQ_TEST_REDIS_URL, the programs of this machine or, with $TASKMQ_TEST_REDIS (8.0 or
+    valkey), those of a chroot (`python -m tests.servers provision redis-8.0`), a container.
     """
 
     def __init__(self, *, appendonly: bool = True, options: Sequence[str] = ()) -> None:
@@ -55,21 +57,19 @@ class Redis(Server):
         if not self._is_special and (url := os.environ.get("TASKMQ_TEST_REDIS_URL")):
             self._url = url
             return External("TASKMQ_TEST_REDIS_URL")
-        if not wants_containers() and (binary := find_redis()) is not None:
+        if not wants_containers() and (program := redis_program()) is not None:
             lease = PortLease(1)
             (port,) = lease.ports
             self._url = f"redis://127.0.0.1:{port}/0"
-            return LocalProcess(
-                Keeper("redis"),
-                Command((binary, "--bind", "127.0.0.1", "--port", str(port), "--save", "", *self._options)),
-                lease=lease,
-            )
+            keeper = Keeper("redis")
+            here = ("--bind", "127.0.0.1", "--port", str(port), "--dir", str(keeper.directory))
+            return LocalProcess(keeper, Command((*program, *here, "--save", "", *self._options)), lease=lease)
         if not self._is_special and engine_answers():
             container = RedisContainer(ports=self._leased(1), options=self._options)
             self._url = container.url
             return container
         raise ServerUnavailable(
-            "Redis is not installed: run `python -m tests.servers install redis` "
+            "Redis is not installed: run `python -m tests.servers install redis`, or `provision redis-8.0` for that, "
             f"(or `apt-get install redis-server`), or {REMEDY}, or set TASKMQ_TEST_REDIS_URL"
         )
 
@@ -78,6 +78,21 @@ class Redis(Server):
             return self.command("PING") == "PONG"
         except (OSError, ServerFailed):
             return False
+
+
+def redis_program() -> tuple[str, ...] | None:
+    """Return the command of the server that tests are to run on; None where it is not there.
+
+    Raises:
+        ServerUnavailable: $TASKMQ_TEST_REDIS names none.
+    """
+    if (version := os.environ.get("TASKMQ_TEST_REDIS", "7.0")) == "7.0":
+        return None if (binary := find_redis()) is None else (binary,)
+    if version not in REDISES:
+        raise ServerUnavailable(f"Redis {version} is not on offer; there are 7.0, {', '.join(REDISES)}")
+    root = chroot_of(REDISES[version])
+    kind, _, _ = REDISES[version].partition("-")
+    return enter(root, f"/usr/bin/{kind}-server") if os.geteuid() == 0 and root.exists() else None
 
 
 def find_redis() -> str | None:

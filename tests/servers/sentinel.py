@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from tests.servers.errors import ServerUnavailable
 from tests.servers.ports import PortLease
 from tests.servers.process import Command, Keeper, LocalProcess
-from tests.servers.redis import Answer, Redis, find_redis
+from tests.servers.redis import Answer, Redis, redis_program
 from tests.servers.server import Source
 
 _SERVICE = "main"
@@ -41,7 +41,7 @@ class RedisSentinel(Redis):
         return len(answer) if isinstance(answer, list) else 0
 
     def _open(self) -> Source:
-        if (binary := find_redis()) is None:
+        if (program := redis_program()) is None:
             raise ServerUnavailable("Redis is not installed: run `python -m tests.servers install redis`")
         lease = PortLease(1)
         (port,) = lease.ports
@@ -50,4 +50,4 @@ class RedisSentinel(Redis):
         # It writes into its file what it learns.
         file = keeper.directory / "sentinel.conf"
         file.write_text("\n".join(["bind 127.0.0.1", f"port {port}", f"dir {keeper.directory}", *self._lines, ""]))
-        return LocalProcess(keeper, Command((binary, str(file), "--sentinel")), lease=lease)
+        return LocalProcess(keeper, Command((*program, str(file), "--sentinel")), lease=lease)
