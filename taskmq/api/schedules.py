@@ -15,6 +15,7 @@ __all__ = [
     "OccurrenceView",
     "PauseScheduleBody",
     "PutScheduleBody",
+    "ReactionLine",
     "RuleExplanation",
     "ScheduleExplanation",
     "ScheduleLine",
@@ -33,7 +34,7 @@ class ScheduleLine(msgspec.Struct, frozen=True, kw_only=True):
         rule: when, in words.
         tz: the zone by whose clocks.
         is_dynamic: it was made at run time, and not by the code.
-        next: when it is due next; None where it never is again, or is paused.
+        next: when it is due next, by its jitter; None where it never is again, or is paused.
         paused: since when.
         task: the task, or the definition, that is called; None of a workflow.
         cron, every, at: the rule as it was given, `every` in seconds; all None where its code is the app's own.
@@ -71,11 +72,27 @@ class ScheduleLine(msgspec.Struct, frozen=True, kw_only=True):
     kwargs: dict[str, Any] | None
 
 
+class ReactionLine(msgspec.Struct, frozen=True, kw_only=True):
+    """A reaction of the app: `starts` is its task, `rule` says when, in words."""
+
+    name: str
+    starts: str
+    rule: str
+
+
 class ScheduleList(msgspec.Struct, frozen=True):
-    """Schedules by name; `next` is what to say as `cursor` for the next page."""
+    """Schedules by name.
+
+    Attributes:
+        next: what to say as `cursor` for the next page.
+        reactions: of the app, with the last page; none for one tenant.
+        is_of_code_alone: the app has neither a store nor a state, so that only those of its code are known.
+    """
 
     items: list[ScheduleLine]
     next: str | None
+    reactions: list[ReactionLine] = []
+    is_of_code_alone: bool = False
 
 
 class OccurrenceView(msgspec.Struct, frozen=True, kw_only=True):
@@ -87,14 +104,21 @@ class OccurrenceView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ScheduleView(ScheduleLine, frozen=True, kw_only=True):
-    """A schedule, and what has become of its occurrences; `active` are the jobs that wait or run."""
+    """A schedule, and what has become of its occurrences.
 
-    fired: int
-    late: int
-    missed: int
-    skipped: int
-    failed: int
-    waiting: int
+    Attributes:
+        fired, late, missed, coalesced, skipped, failed, waiting: so many of them; all None where nothing keeps that:
+            the app has neither a store nor a state.
+        active: the jobs that wait or run.
+    """
+
+    fired: int | None
+    late: int | None
+    missed: int | None
+    coalesced: int | None
+    skipped: int | None
+    failed: int | None
+    waiting: int | None
     active: list[str]
     history: list[OccurrenceView]
 

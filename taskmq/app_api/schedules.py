@@ -1,25 +1,49 @@
-"""Schedules: what is due when, pausing, resuming, running and making up for them."""
+"""Schedules: what is due when, putting, pausing, resuming, running and making up for them."""
 
+from collections.abc import AsyncIterator, Sequence
 from datetime import UTC, datetime
+from itertools import islice
+from typing import Any, cast
 
 import msgspec
 
 from taskmq.api.schedules import (
     BackfillBody,
     BackfillView,
+    ChangeScheduleBody,
     OccurrenceView,
+    PutScheduleBody,
+    ReactionLine,
+    RuleExplanation,
+    ScheduleExplanation,
     ScheduleLine,
     ScheduleList,
+    ScheduleRule,
     ScheduleView,
 )
-from taskmq.app_api.caller import ApiCaller, AppCalls
-from taskmq.app_api.views import rendered
+from taskmq.api.values import MOST_PER_PAGE
+from taskmq.app_api.caller import AppCalls
+from taskmq.app_api.views import instant_text, milliseconds_of, rendered
+from taskmq.errors import InvalidOption
 from taskmq.model.identity import Permission
-from taskmq.operations.schedule_facts import schedule_facts
+from taskmq.operations.schedule_facts import changed_trigger, schedule_facts
 from taskmq.operations.tenant_schedules import TenantSchedule, TenantSchedules
-from taskmq.schedules.triggers import zone_of
+from taskmq.schedules import ScheduleOptions
+from taskmq.schedules.policy import read_policy
+from taskmq.schedules.triggers import (
+    Trigger,
+    cron,
+    every,
+    explain_trigger,
+    instants_after,
+    jitter_of,
+    once,
+    zone_of,
+)
 
-__all__ = ["AppSchedules", "schedule_view"]
+__all__ = ["AppSchedules"]
+
+_COUNTS = ("fired", "late", "missed", "coalesced", "skipped", "failed", "waiting")
 
 
 class AppSchedules(AppCalls):
@@ -27,7 +51,74 @@ class AppSchedules(AppCalls):
 
     async def get(self, name: str) -> ScheduleView:
         """A schedule, and what has become of its occurrences so far."""
-        return schedule_view(await self._own.get(name), self._caller)
+        return self._view(await self._own.get(name))
+
+    async def has(self, name: str) -> bool:
+        """Whether there is one of that name."""
+        return await self._own.has(name)
+
+    async def add(self, name: str, body: PutScheduleBody) -> ScheduleView:
+        """Add a schedule as `put` does, if there is none of that name; the same one again changes nothing.
+
+        Raises:
+            InvalidOption: another one has the name.
+        """
+        trigger, options = await self._note_put(name, body), _options(body)
+        await self._own.add(name, body.task, trigger, args=body.args, kwargs=body.kwargs, options=options)
+        return await self.get(name)
+
+    async def put(self, name: str, body: PutScheduleBody) -> ScheduleView:
+        """Start a task whenever the schedule says, from now on; what the body does not say has its default."""
+        trigger, options = await self._note_put(name, body), _options(body)
+        await self._own.put(name, body.task, trigger, args=body.args, kwargs=body.kwargs, options=options)
+        return await self.get(name)
+
+    async def _note_put(self, name: str, body: PutScheduleBody) -> Trigger:
+        trigger, own = _trigger(body), self._own
+        await own.check_put(name, body.task)
+        policy = read_policy(_options(body), schedule=name)
+        after = {"task": body.task, "rule": trigger.describe(), **policy.facts()}
+        await self._caller.note_action(self._app, "schedule.put", subject=own.full_name(name), after=after)
+        return trigger
+
+    async def change(self, name: str, body: ChangeScheduleBody) -> ScheduleView:
+        """Change what the body says of a schedule that was made at run time; all else stays, its counts too.
+
+        Raises:
+            InvalidOption: it is defined in the code, or cannot be so.
+        """
+        own, options = self._own, _options(body)
+        await own.check_change(name, body.task)
+        present = (await own.entry(name)).trigger
+        trigger = changed_trigger(present, expression=body.cron, tz=body.tz, period=body.every, at=body.at)
+        other = None if trigger is present else trigger
+        said = {"task": body.task, "rule": None if other is None else other.describe(), **options}
+        if body.args is not None or body.kwargs is not None:
+            # Never to what: they are for the task alone.
+            said["arguments"] = "changed"
+        after = {key: value for key, value in said.items() if value is not None}
+        await self._caller.note_action(self._app, "schedule.change", subject=own.full_name(name), after=after)
+        await own.change(name, task=body.task, trigger=other, args=body.args, kwargs=body.kwargs, options=options)
+        return await self.get(name)
+
+    async def next(self, name: str, *, count: int = 5, after: datetime | None = None) -> Sequence[str | None]:
+        """The instants at which it is due next, whether or not it is paused."""
+        entry = await self._own.entry(name)
+        start = self._now if after is None else milliseconds_of(after)
+        return [instant_text(at) for at in islice(instants_after(entry.trigger, start), count)]
+
+    async def explain(self, name: str, *, count: int = 5) -> ScheduleExplanation:
+        """Explain a schedule in words, with its next occurrences by the clocks of its zone."""
+        found = await self._own.get(name)
+        line = self._line(found)
+        words = explain_trigger(found.entry.trigger, after=self._now, count=count)
+        return ScheduleExplanation(
+            name=line.name, starts=line.starts, paused=line.paused, note=line.note, **words._asdict()
+        )
+
+    async def explain_rule(self, body: ScheduleRule, *, count: int = 5) -> RuleExplanation:
+        """Explain a rule in words, with its next occurrences, before a schedule has it."""
+        return RuleExplanation(**explain_trigger(_trigger(body), after=self._now, count=count)._asdict())
 
     async def remove(self, name: str) -> None:
         """Have it start nothing any more; what it has started goes on.
@@ -70,7 +161,26 @@ class AppSchedules(AppCalls):
     async def page(self, prefix: str = "", *, limit: int = 50, cursor: str | None = None) -> ScheduleList:
         """A page of the schedules whose names begin so; without a tenant those of the app, and everybody's."""
         page = await self._own.list(prefix, after=cursor, limit=limit)
-        return ScheduleList(rendered(lambda one: _line(one, self._caller), page.schedules), page.after)
+        reactions = [] if page.after is not None or self._caller.tenant else [*self._app.reactions.values()]
+        return ScheduleList(
+            rendered(self._line, page.schedules),
+            page.after,
+            [
+                ReactionLine(name=each.name, starts=each.task.name, rule=each.describe())
+                for each in sorted(reactions, key=lambda each: each.name)
+                if each.name.startswith(prefix)
+            ],
+            is_of_code_alone=any(one.status is None for one in page.schedules),
+        )
+
+    async def list(self, prefix: str = "") -> AsyncIterator[ScheduleLine]:
+        """Iterate over the schedules with this prefix by name."""
+        cursor: str | None = ""
+        while cursor is not None:
+            page = await self.page(prefix, limit=MOST_PER_PAGE, cursor=cursor)
+            for line in page.items:
+                yield line
+            cursor = page.next
 
     async def _note(self, name: str, verb: str, *, after: dict[str, object] | None = None, note: str = "") -> None:
         """Have the audit say what is about to be done, where the caller may do so."""
@@ -82,44 +192,64 @@ class AppSchedules(AppCalls):
     def _own(self) -> TenantSchedules:
         return TenantSchedules(self._app, self._caller.tenant, allows=self._caller.allows)
 
+    @property
+    def _now(self) -> int:
+        return self._app.sessions.clock.now_ms()
 
-def _line(found: TenantSchedule, caller: ApiCaller) -> ScheduleLine:
-    entry, status = found.entry, found.status
-    facts = schedule_facts(entry)
-    if not caller.may(Permission.JOBS_READ, entry.tenant):
-        facts |= {"args": None, "kwargs": None}
-    return ScheduleLine(
-        name=found.name,
-        tenant=entry.tenant,
-        starts=entry.starts,
-        rule=entry.trigger.describe(),
-        tz=str(zone_of(entry.trigger)),
-        is_dynamic=entry.is_dynamic,
-        next=None if status is None else _text(status.next),
-        paused=None if status is None else _text(status.paused),
-        note="" if status is None else status.note,
-        **facts,
-    )
+    def _line(self, found: TenantSchedule) -> ScheduleLine:
+        entry, status = found.entry, found.status
+        facts = schedule_facts(entry)
+        if not self._caller.may(Permission.JOBS_READ, entry.tenant):
+            facts |= {"args": None, "kwargs": None}
+        if status is None:
+            following = entry.trigger.next_after(self._now)
+        else:
+            following = None if status.next is None else milliseconds_of(status.next)
+        jitter = jitter_of(entry.name, entry.policy.jitter)
+        return ScheduleLine(
+            name=found.name,
+            tenant=entry.tenant,
+            starts=entry.starts,
+            rule=entry.trigger.describe(),
+            tz=str(zone_of(entry.trigger)),
+            is_dynamic=entry.is_dynamic,
+            next=None if following is None else instant_text(following + jitter),
+            paused=None if status is None else _text(status.paused),
+            note="" if status is None else status.note,
+            **facts,
+        )
+
+    def _view(self, found: TenantSchedule) -> ScheduleView:
+        """A schedule as the API shows it, with what has become of its occurrences."""
+        line, status = self._line(found), found.status
+        facts: dict[str, Any] = {name: None if status is None else getattr(status, name) for name in _COUNTS}
+        return ScheduleView(
+            **{name: getattr(line, name) for name in line.__struct_fields__},
+            **facts,
+            active=[] if status is None else status.active,
+            history=[
+                OccurrenceView(scheduled_for=_text(one.scheduled_for), emitted=_text(one.emitted), kind=one.kind)
+                for one in (() if status is None else status.history)
+            ],
+        )
 
 
-def schedule_view(found: TenantSchedule, caller: ApiCaller) -> ScheduleView:
-    """A schedule as the API shows it, with what has become of its occurrences."""
-    line, status = _line(found, caller), found.status
-    assert status is not None
-    return ScheduleView(
-        **{name: getattr(line, name) for name in line.__struct_fields__},
-        fired=status.fired,
-        late=status.late,
-        missed=status.missed,
-        skipped=status.skipped,
-        failed=status.failed,
-        waiting=status.waiting,
-        active=status.active,
-        history=[
-            OccurrenceView(scheduled_for=_text(one.scheduled_for), emitted=_text(one.emitted), kind=one.kind)
-            for one in status.history
-        ],
-    )
+def _trigger(body: ScheduleRule) -> Trigger:
+    match body.cron, body.every, body.at:
+        case (str() as expression, None, None):
+            return cron(expression, tz=body.tz)
+        case (None, (str() | float() | int()) as period, None):
+            return every(period)
+        case (None, None, datetime() as instant):
+            return once(instant)
+        case _:
+            raise InvalidOption("when? Say one of cron, every and at")
+
+
+def _options(body: PutScheduleBody | ChangeScheduleBody) -> ScheduleOptions:
+    names = ("catchup", "overlap", "max_concurrency", "on_resume", "jitter")
+    said: Any = {name: value for name in names if (value := getattr(body, name)) is not None}
+    return cast("ScheduleOptions", said)
 
 
 def _text(moment: datetime | None) -> str | None:

@@ -16,6 +16,7 @@ from taskmq.schedules import Backfill, ScheduleEntry, ScheduleStatus
 from taskmq.schedules.policy import ScheduleOptions
 from taskmq.schedules.target import tasks_of
 from taskmq.schedules.triggers import Trigger
+from taskmq.tasks.task import Task
 
 __all__ = ["TenantSchedule", "TenantSchedulePage", "TenantSchedules"]
 
@@ -90,12 +91,18 @@ class TenantSchedules:
 
     async def entry(self, name: str) -> ScheduleEntry:
         """What the schedule starts, and when."""
-        return await self._schedules.aentry(self.full_name(name))
+        try:
+            return await self._schedules.aentry(self.full_name(name))
+        except UnsupportedFeature as error:
+            raise ScheduleNotFound(f"no schedule of the code is called {name!r}, and {error}") from error
 
     async def get(self, name: str) -> TenantSchedule:
         """The schedule of that name."""
-        full = self.full_name(name)
-        return TenantSchedule(name, await self._schedules.aentry(full), await self._schedules.astatus(full))
+        entry = await self.entry(name)
+        try:
+            return TenantSchedule(name, entry, await self._schedules.astatus(self.full_name(name)))
+        except UnsupportedFeature:
+            return TenantSchedule(name, entry, None)
 
     async def add(
         self,
@@ -114,7 +121,9 @@ class TenantSchedules:
         """
         await self.check_put(name, task)
         full = self.full_name(name)
-        await self._schedules.aadd(full, task, trigger, args=tuple(args), kwargs=dict(kwargs), **options)
+        await self._schedules.aadd(
+            full, self._called(task), trigger, args=tuple(args), kwargs=dict(kwargs), **options
+        )
 
     async def has(self, name: str) -> bool:
         """Whether there is one of that name."""
@@ -141,6 +150,8 @@ class TenantSchedules:
             NotPermitted: the caller may not call the task, or that of the schedule which has the name.
             InvalidOption, InvalidArguments, EncodeError: it cannot be; nothing was changed.
         """
+        if self._app.sessions.store_url is None:
+            raise UnsupportedFeature("schedules are replaced where there is a job store; add them under other names")
         await self.check_put(name, task)
         full = self.full_name(name)
         given: dict[str, Any] = {"args": tuple(args), "kwargs": dict(kwargs), **options}
@@ -168,7 +179,8 @@ class TenantSchedules:
             UnknownTask, NotPermitted, InvalidOption, InvalidArguments, EncodeError: as `put`.
         """
         given = None if args is None else tuple(args)
-        await self._schedules.achange(self.full_name(name), task, trigger, args=given, kwargs=kwargs, **options)
+        called = None if task is None else self._called(task)
+        await self._schedules.achange(self.full_name(name), called, trigger, args=given, kwargs=kwargs, **options)
 
     async def check_change(self, name: str, task: str | None) -> None:
         """Refuse what the caller may not call, and schedules of the code; raises as `change` does."""
@@ -176,7 +188,7 @@ class TenantSchedules:
         if self.full_name(name) in self._schedules:
             raise InvalidOption(f"schedule {name!r} is defined in the code: change it there")
         if task is not None:
-            self._check((await self._app.jobs.named(task, tenant=self._tenant)).task)
+            await self._check_called(task)
 
     async def check_put(self, name: str, task: str) -> None:
         """Refuse what the caller may not call, names of schedules of such tasks, and names that the code has.
@@ -184,11 +196,9 @@ class TenantSchedules:
         Raises as `put` does.
         """
         full = self.full_name(name)
-        if self._app.sessions.store_url is None:
-            raise UnsupportedFeature("schedules are made at run time where there is a job store")
         if full in self._schedules:
             raise InvalidOption(f"schedule {name!r} is defined in the code already")
-        self._check((await self._app.jobs.named(task, tenant=self._tenant)).task)
+        await self._check_called(task)
         with suppress(ScheduleNotFound):
             await self.check_run(name)
 
@@ -243,6 +253,24 @@ class TenantSchedules:
         """
         await self.check_run(name)
         return await self._schedules.abackfill(self.full_name(name), start, end, dry_run=dry_run)
+
+    def _called(self, task: str) -> Task[..., Any] | str:
+        """What a name stands for: without a store a task of the app, else whatever is known there.
+
+        Raises:
+            InvalidOption: the app, which has no store, has no such task.
+        """
+        if self._app.sessions.store_url is not None:
+            return task
+        if (known := self._app.tasks.get(task)) is None:
+            has = ", ".join(sorted(self._app.tasks)) or "none"
+            raise InvalidOption(f"the app has no task {task!r}; it has {has}")
+        return known
+
+    async def _check_called(self, task: str) -> None:
+        if isinstance(self._called(task), str):
+            task = (await self._app.jobs.named(task, tenant=self._tenant)).task
+        self._check(task)
 
     def _own_name(self, name: str) -> str:
         return split_tenant_key(name)[1] if self._tenant else name

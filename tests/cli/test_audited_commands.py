@@ -37,7 +37,7 @@ _CHANGES = {
     ("dlq replay", "images"): ("dead_letters.replay", "images"),
     ("dlq purge", "images", _YES): ("dead_letters.purge", "images"),
     ("schedule add", "@acme:tick", "double", "--every", "1h", "--args", "[1]"): ("schedule.put", "@acme:tick"),
-    ("schedule change", "@acme:tick", "--every", "2h"): ("schedule.put", "@acme:tick"),
+    ("schedule change", "@acme:tick", "--every", "2h"): ("schedule.change", "@acme:tick"),
     ("schedule pause", "@acme:tick"): ("schedule.pause", "@acme:tick"),
     ("schedule resume", "@acme:tick"): ("schedule.resume", "@acme:tick"),
     ("schedule run", "@acme:tick"): ("schedule.run", "@acme:tick"),
@@ -190,7 +190,7 @@ def test_a_tenant_s_schedule_is_explained_by_its_name(shop: Callable[..., Result
     absent = shop("schedule", "explain", "@acme:none")
     macro = shop("schedule", "explain", "@yearly")
 
-    assert (explained.data["schedule"], explained.data["task"]) == ("@acme:statements", "double")
+    assert (explained.data["name"], explained.data["starts"]) == ("statements", "double")
     assert (absent.code, "no schedule of the app is called that" in absent.err) == (3, True)
     assert macro.data["expression"] == "@yearly"
 

@@ -116,7 +116,7 @@ def test_schedules_of_beats_move_to_the_store_after_they_were_shown(taskmq: Here
     assert shown.data == [{"what": "schedule", "name": "mine", "came": "moves", "note": ""}]
     assert before.data == []
     assert (unasked.code, moved.code) == (1, 0), moved.err
-    assert [(row["schedule"], row["task"], row["rule"]) for row in after.data] == [("mine", "tick", "every hour")]
+    assert [(row["name"], row["starts"], row["rule"]) for row in after.data] == [("mine", "tick", "every hour")]
     assert again.data == []
     assert "0 fired" in history.err
     assert beat.code != 0

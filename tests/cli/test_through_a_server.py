@@ -684,7 +684,7 @@ _PRINTED: list[tuple[tuple[str, ...], type[msgspec.Struct]]] = [
 ]
 
 # Written twice still: at an app they print other names.
-_OTHERS_AT_AN_APP = {*("schedule", "job submit", "job show", "admin token")}
+_OTHERS_AT_AN_APP = {*("job submit", "job show", "admin token")}
 
 
 def test_programs_read_what_the_api_answers(places: Places) -> None:

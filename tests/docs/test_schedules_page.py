@@ -26,7 +26,7 @@ def test_the_rules_of_the_page_are_listed(folder: Path) -> None:
     listed = run_here(folder, "--app", "shop:app", "-o", "json", "schedule", "list")
 
     assert listed.code == 0, listed.err
-    rules = {row["schedule"]: row["rule"] for row in listed.data}
+    rules = {row["name"]: row["rule"] for row in listed.data}
     assert rules.keys() == {"shop.report", "shop.poll", "shop.survey", "shop.campaign"}
     assert rules["shop.report"] == "at 02:30 every day, Europe/Paris time"
     assert rules["shop.survey"].endswith(
@@ -50,7 +50,7 @@ def test_the_migrated_configuration_is_taken_over(folder: Path) -> None:
 
     assert listed.code == 0, listed.err
     (row,) = listed.data
-    assert (row["schedule"], row["task"]) == ("europe", "reports.send")
+    assert (row["name"], row["starts"]) == ("europe", "reports.send")
     assert row["rule"] == "at 07:30 on Monday to Friday, Europe/Paris time"
 
 
@@ -110,7 +110,7 @@ def test_what_tasks_of_the_page_react_to_is_listed(folder: Path) -> None:
     listed = run_here(folder, "--app", "inbox:app", "-o", "json", "schedule", "list")
 
     assert listed.code == 0, listed.err
-    rules = {row["schedule"]: row["rule"] for row in listed.data}
+    rules = {row["name"]: row["rule"] for row in listed.data}
     assert rules == {
         "load": "when a file /srv/in/*.csv is there, with its .done beside it",
         "tidy": "when a job of load has ended succeeded or failed",

@@ -1,50 +1,36 @@
 """`taskmq schedule`."""
 
-import heapq
-from collections.abc import AsyncIterator, Mapping, Sequence
-from datetime import tzinfo
-from itertools import islice, takewhile
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from collections.abc import AsyncIterator, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Annotated, Any, Final, cast
 
+import msgspec
 from cyclopts import App, Parameter
 
 from taskmq.cli.exits import NOT_FOUND, OK
-from taskmq.cli.globals import current_globals, open_app, run_with_app
-from taskmq.cli.output import note, print_record, print_rows, when
-from taskmq.cli.server_link import over_http
-from taskmq.cli.typed_values import milliseconds_of
+from taskmq.cli.globals import current_globals, open_app
+from taskmq.cli.output import note, print_record, print_rows
+from taskmq.cli.server_link import Api, ask, first_items, show_record, show_rows, text_of_instant
+from taskmq.cli.typed_values import instant_of
 from taskmq.contracts.system_clock import SystemClock
-from taskmq.errors import ScheduleNotFound, UnsupportedFeature
-from taskmq.model.units import LAST_INSTANT
-from taskmq.operations.schedule_facts import schedule_facts
+from taskmq.errors import InvalidOption, ScheduleNotFound
+from taskmq.model.keys import split_tenant_key
 from taskmq.schedules.triggers import (
     Cron,
     DstFold,
     DstGap,
     Trigger,
-    TriggerExplanation,
     cron,
     explain_trigger,
-    instants_after,
-    jitter_of,
     local_text,
     zone_of,
 )
 
 if TYPE_CHECKING:
-    from taskmq.app import TaskMQ
-    from taskmq.schedules import ScheduleEntry, ScheduleStatus
+    from taskmq.api.schedules import ReactionLine, ScheduleExplanation, ScheduleLine, ScheduleList
+    from taskmq.cli.server_link import Listed
 
-__all__ = [
-    "SCHEDULE_COLUMNS",
-    "app",
-    "most_due",
-    "paused_note",
-    "paused_text",
-    "print_due",
-    "print_explanation",
-    "trigger_of_expression",
-]
+__all__ = ["app", "of_tenant", "paused_text"]
 
 app = App(
     name="schedule",
@@ -65,15 +51,15 @@ for _name, _help in {
 }.items():
     app.command(f"taskmq.cli.operators.schedule_changes:{_name}", name=_name, help=_help)
 
-SCHEDULE_COLUMNS: Final = ("schedule", "task", "next", "rule")
-_PAGE: Final = 500
+_COLUMNS: Final = ("schedule", "task", "next", "rule")
+_FIRST_PAGE: Final = 10
+_PAGE: Final = 100
 _MOST_NEXT: Final = 5
 _MOST_UNTIL: Final = 1_000
 _DUE_COLUMNS: Final = ("schedule", "due", "local")
 
 
 @app.command(name="list")
-@over_http("schedules:list_schedules")
 def list_schedules(prefix: str = "", /, *, limit: int = 50, after: str | None = None) -> None:
     """List the schedules of the app (--app) by name, those that were made at run time among them.
 
@@ -88,33 +74,25 @@ def list_schedules(prefix: str = "", /, *, limit: int = 50, after: str | None = 
     after
         Go on behind this name, where a list has ended.
     """
-    now = SystemClock().now_ms()
-    listed, behind = run_with_app(lambda target: _page(target, prefix, after, limit))
-    rows = [
-        {
-            "schedule": entry.name,
-            "task": entry.starts,
-            "next": "" if paused else when(_sent(entry, entry.trigger.next_after(now))),
-            "rule": entry.trigger.describe(),
-            "paused": paused,
-            **({} if current_globals().output == "table" else schedule_facts(entry)),
-        }
-        for entry, paused in listed
-    ]
-    if behind is None:
-        rows += [
-            {"schedule": each.name, "task": each.task.name, "next": "", "rule": each.describe(), "paused": ""}
-            for each in sorted(open_app().reactions.values(), key=lambda each: each.name)
-            if each.name.startswith(prefix)
-        ]
-    is_any_paused = any(row["paused"] for row in rows)
-    print_rows((*SCHEDULE_COLUMNS, "paused") if is_any_paused else SCHEDULE_COLUMNS, rows)
-    if behind is not None:
-        note(f"there are more: --after {behind}")
+    reactions: list[ReactionLine] = []
+
+    async def run(api: Api) -> "Listed[ScheduleLine]":
+        async def page(*, limit: int, cursor: str | None) -> "ScheduleList":
+            found = await api.schedules.page(prefix, limit=limit, cursor=cursor)
+            # They come with the last page.
+            reactions.extend(found.reactions)
+            return found
+
+        return await first_items(page, limit, after=after)
+
+    found = ask(run)
+    columns = (*_COLUMNS, "paused") if any(one.paused for one in found.items) else _COLUMNS
+    show_rows(columns, [*found.items, *reactions], _row)
+    if found.next is not None:
+        note(f"there are more: --after {found.next}")
 
 
 @app.command(name="next")
-@over_http("schedules:next_instants")
 def next_instants(
     names: Annotated[tuple[str, ...], Parameter(show=False)] = (),
     /,
@@ -136,37 +114,25 @@ def next_instants(
     until
         List every occurrence up to this instant, such as +1h.
     """
-    start = SystemClock().now_ms() if after is None else milliseconds_of("--after", after)
-    end = LAST_INSTANT if until is None else milliseconds_of("--until", until)
-    most = most_due(count, until)
+    start = None if after is None else instant_of("--after", after)
+    end = None if until is None else instant_of("--until", until).astimezone(UTC)
+    most = count if count is not None else _MOST_NEXT if until is None else _MOST_UNTIL
     try:
-        due = run_with_app(lambda target: _look_ahead(target, names, start=start, end=end, count=most))
+        due = ask(lambda api: _look_ahead(api, names, start=start, end=end, most=most))
     except ScheduleNotFound as error:
         note(str(error))
         return NOT_FOUND
     rows = [
-        {"schedule": name, "due": when(instant), "local": local_text(instant, zone)} for instant, name, zone in due
+        {"schedule": name, "due": at.isoformat(timespec="seconds").replace("+00:00", "Z"), "local": _local(at, tz)}
+        for at, name, tz in due
     ]
-    print_due(rows, most=most, until=until)
-    return OK
-
-
-def most_due(count: int | None, until: str | None) -> int:
-    """The largest number of occurrences that `schedule next` prints."""
-    if count is not None:
-        return count
-    return _MOST_UNTIL if until is not None else _MOST_NEXT
-
-
-def print_due(rows: Sequence[Mapping[str, Any]], *, most: int, until: str | None) -> None:
-    """Print the first `most` occurrences, and how to get the rest of what is due until then."""
     print_rows(_DUE_COLUMNS, rows[:most])
     if until is not None and len(rows) > most:
         note(f"only the first {most:,} occurrences until {until} are listed: name some schedules, or use a larger -n")
+    return OK
 
 
 @app.command
-@over_http("schedules:explain")
 def explain(
     rule: str,
     /,
@@ -194,39 +160,41 @@ def explain(
     count
         How many of the next instants are shown.
     """
-    facts: dict[str, Any] = {"expression": rule}
-    trigger = trigger_of_expression(rule, tz=tz, seconds=seconds, dst_gap=dst_gap, dst_fold=dst_fold)
-    if trigger is None:
-        try:
-            ((entry, paused),) = run_with_app(lambda target: _collect(target, [rule]))
-        except ScheduleNotFound:
-            if rule in open_app().reactions:
-                from taskmq.cli.operators.reactions import explain_reaction
+    trigger = _trigger_of_expression(rule, tz=tz, seconds=seconds, dst_gap=dst_gap, dst_fold=dst_fold)
+    if trigger is not None:
+        words = explain_trigger(trigger, after=SystemClock().now_ms(), count=count)
+        print_record({"expression": rule, **_words(words.means, words.clock_changes, words.next)})
+        return OK
+    try:
+        found = ask(lambda api: of_tenant(api, rule).schedules.explain(split_tenant_key(rule)[1], count=count))
+    except ScheduleNotFound:
+        if current_globals().server is None and rule in open_app().reactions:
+            from taskmq.cli.operators.reactions import explain_reaction
 
-                explain_reaction(rule)
-                return OK
-            note(f"{rule!r} is no cron expression, and no schedule of the app is called that")
-            return NOT_FOUND
-        trigger = entry.trigger
-        facts = {"schedule": entry.name, "task": entry.starts}
-        if paused:
-            facts["paused"] = paused_note(rule, paused)
-    print_explanation(facts, explain_trigger(trigger, after=SystemClock().now_ms(), count=count))
+            explain_reaction(rule)
+            return OK
+        note(f"{rule!r} is no cron expression, and no schedule of the app is called that")
+        return NOT_FOUND
+
+    def record() -> dict[str, Any]:
+        facts = {"schedule": rule, "task": found.starts}
+        if found.paused is not None:
+            facts["paused"] = f"{paused_text(found)}: nothing is emitted before `taskmq schedule resume {rule}`"
+        return {**facts, **_words(found.means, found.clock_changes, found.next)}
+
+    show_record(found, record)
     return OK
 
 
-def print_explanation(facts: dict[str, Any], words: TriggerExplanation) -> None:
-    """Print what a trigger means, after what else is known of it."""
-    following = "\n".join(f"  {each}" for each in words.next) if current_globals().output == "table" else words.next
-    print_record({**facts, "means": words.means, "clock changes": words.clock_changes, "next": following})
+def _words(means: str, clock_changes: str, following: list[str]) -> dict[str, Any]:
+    is_table = current_globals().output == "table"
+    shown = "\n".join(f"  {each}" for each in following) if is_table else following
+    return {"means": means, "clock changes": clock_changes, "next": shown}
 
 
-def paused_note(name: str, since: str) -> str:
-    """What to say of a schedule that is paused."""
-    return f"{since}: nothing is emitted before `taskmq schedule resume {name}`"
-
-
-def trigger_of_expression(rule: str, *, tz: str, seconds: bool, dst_gap: DstGap, dst_fold: DstFold) -> Trigger | None:
+def _trigger_of_expression(
+    rule: str, *, tz: str, seconds: bool, dst_gap: DstGap, dst_fold: DstFold
+) -> Trigger | None:
     """The trigger of a cron expression; None for what is the name of a schedule, such as `@acme:nightly`."""
     is_word = len(rule.split()) == 1
     if is_word and (not rule.startswith("@") or ":" in rule):
@@ -237,68 +205,95 @@ def trigger_of_expression(rule: str, *, tz: str, seconds: bool, dst_gap: DstGap,
     return trigger
 
 
-async def _each(target: "TaskMQ", names: Sequence[str] = ()) -> "AsyncIterator[tuple[ScheduleEntry, str]]":
-    """All schedules, or those that are named; since when and why each is paused, "" where it is not.
-
-    Raises:
-        ScheduleNotFound: there is none of a name.
-    """
-    schedules = target.schedules
-    try:
-        for name in names:
-            yield await schedules.aentry(name), paused_text(await schedules.astatus(name))
-        after = None if names else ""
-        while after is not None:
-            page = await schedules.alist(after=after, limit=_PAGE)
-            for entry, status in page.schedules:
-                yield entry, paused_text(status)
-            after = page.after
-    except UnsupportedFeature as error:
-        note(f"only the schedules of the code: {error}")
-        for name in names or schedules:
-            if name not in schedules:
-                raise ScheduleNotFound(f"no schedule is called {name!r}; `taskmq schedule list` shows them") from None
-            yield schedules[name], ""
+def of_tenant(api: Api, name: str) -> Api:
+    """Return the API for the tenant that a name such as @acme:nightly says."""
+    tenant, _ = split_tenant_key(name)
+    return api.for_tenant(tenant) if tenant else api
 
 
-async def _collect(target: "TaskMQ", names: Sequence[str]) -> "list[tuple[ScheduleEntry, str]]":
-    return [one async for one in _each(target, names)]
+def paused_text(one: "ScheduleLine | ScheduleExplanation") -> str:
+    """Since when and why a schedule is paused; "" where it is not."""
+    if one.paused is None:
+        return ""
+    since = f"since {text_of_instant(one.paused)}"
+    return f"{since} ({one.note})" if one.note else since
 
 
-async def _page(
-    target: "TaskMQ", prefix: str, after: str | None, limit: int
-) -> "tuple[list[tuple[ScheduleEntry, str]], str | None]":
-    """Some schedules, since when and why each is paused; and where the next page begins."""
-    try:
-        page = await target.schedules.alist(prefix, after=after, limit=limit)
-    except UnsupportedFeature:
-        return [one for one in await _collect(target, []) if one[0].name.startswith(prefix)], None
-    return [(entry, paused_text(status)) for entry, status in page.schedules], page.after
+def _row(one: "ScheduleLine | ReactionLine") -> dict[str, Any]:
+    facts: dict[str, Any] = msgspec.structs.asdict(one)
+    is_schedule = "paused" in facts
+    return {
+        "schedule": one.name,
+        "task": one.starts,
+        "next": text_of_instant(facts["next"]) if is_schedule else "",
+        "rule": one.rule,
+        "paused": paused_text(cast("ScheduleLine", one)) if is_schedule else "",
+    }
+
+
+async def _lines(api: Api, names: Sequence[str]) -> "AsyncIterator[ScheduleLine]":
+    """All schedules, or those that are named; with what the caller should know of them."""
+    is_of_code_alone = False
+    for name in names:
+        found = await of_tenant(api, name).schedules.get(split_tenant_key(name)[1])
+        is_of_code_alone = found.fired is None
+        yield msgspec.structs.replace(found, name=name)
+    cursor = None if names else ""
+    while cursor is not None:
+        page = await api.schedules.page(limit=_PAGE, cursor=cursor)
+        is_of_code_alone = page.is_of_code_alone
+        for line in page.items:
+            yield line
+        cursor = page.next
+    if is_of_code_alone:
+        note("only the schedules of the code: the app has neither a job store nor a state for others")
 
 
 async def _look_ahead(
-    target: "TaskMQ", names: Sequence[str], *, start: int, end: int, count: int
-) -> list[tuple[int, str, tzinfo]]:
-    """The first `count` + 1 instants after `start`, up to `end` (both ms), each with its schedule and its zone."""
-    due: list[tuple[int, str, tzinfo]] = []
-    async for entry, paused in _each(target, names):
-        if paused:
-            note(f"schedule {entry.name} is paused {paused}: nothing of it is due")
+    api: Api, names: Sequence[str], *, start: datetime | None, end: datetime | None, most: int
+) -> list[tuple[datetime, str, str]]:
+    """The first `most` + 1 instants after `start`, up to `end`, each with its schedule and its zone."""
+    due: list[tuple[datetime, str, str]] = []
+    async for line in _lines(api, names):
+        if line.paused:
+            note(f"schedule {line.name} is paused {paused_text(line)}: nothing of it is due")
             continue
-        instants = takewhile(lambda instant: instant <= end, instants_after(entry.trigger, start))
-        due += [(instant, entry.name, zone_of(entry.trigger)) for instant in islice(instants, count + 1)]
+        # None of its occurrences is among the first ones: what is sent may be later than what is due, by the jitter.
+        latest = due[-1][0] if len(due) > most else end
+        if start is None and latest is not None and _is_due_after(line, latest):
+            continue
+        instants = await _instants(api, line.name, start=start, end=end, most=most + 1)
         # Of millions of schedules not all their instants are kept.
-        due = heapq.nsmallest(count + 1, due, key=lambda each: each[:2])
+        due = sorted([*due, *((at, line.name, line.tz) for at in instants)])[: most + 1]
     return due
 
 
-def paused_text(status: "ScheduleStatus") -> str:
-    """Since when and why a schedule is paused; "" where it is not."""
-    if status.paused is None:
-        return ""
-    since = status.paused.isoformat(timespec="seconds").replace("+00:00", "Z")
-    return f"since {since} ({status.note})" if status.note else f"since {since}"
+def _is_due_after(line: "ScheduleLine", instant: datetime) -> bool:
+    return line.next is None or datetime.fromisoformat(line.next) - timedelta(seconds=line.jitter) > instant
 
 
-def _sent(entry: "ScheduleEntry", instant: int | None) -> int | None:
-    return None if instant is None else instant + jitter_of(entry.name, entry.policy.jitter)
+async def _instants(
+    api: Api, name: str, *, start: datetime | None, end: datetime | None, most: int
+) -> list[datetime]:
+    """The instants at which a schedule is due, asked for page by page."""
+    own, own_name = of_tenant(api, name), split_tenant_key(name)[1]
+    found: list[datetime] = []
+    size = _FIRST_PAGE
+    while len(found) < most:
+        told = await own.schedules.next(own_name, count=size, after=start)
+        page = [datetime.fromisoformat(each) for each in told if each]
+        page = [at for at in page if end is None or at <= end]
+        found += page
+        if len(page) < size:
+            break
+        start, size = page[-1], _PAGE
+    return found[:most]
+
+
+def _local(at: datetime, tz: str) -> str:
+    """The instant by the clocks of a zone, or in UTC where this machine does not know it."""
+    instant = round(at.timestamp() * 1000)
+    try:
+        return local_text(instant, zone_of(Cron("0 0 * * *", tz)))
+    except InvalidOption:
+        return local_text(instant, UTC)

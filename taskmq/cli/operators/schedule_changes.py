@@ -1,48 +1,32 @@
 """The commands that change schedules (pause, resume, run, backfill, add, change, remove), and `show`."""
 
-from collections.abc import Callable, Coroutine
 from datetime import datetime
-from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import msgspec
 from cyclopts import Parameter
 
-from taskmq.cli.actor import audited, change_with_app
-from taskmq.cli.globals import current_globals, run_with_app
-from taskmq.cli.operators.schedule import paused_text
+from taskmq.api.schedules import ChangeScheduleBody, PutScheduleBody, ScheduleLine
+from taskmq.cli.actor import audited
+from taskmq.cli.globals import current_globals
+from taskmq.cli.operators.schedule import of_tenant, paused_text
 from taskmq.cli.output import confirmed, note, print_record, print_rows
-from taskmq.cli.server_link import Api, ask, over_http, show_record
-from taskmq.cli.typed_values import instant_of
-from taskmq.errors import InvalidOption
+from taskmq.cli.server_link import ask, show_record, show_rows
+from taskmq.cli.typed_values import array_of, instant_of, object_of
+from taskmq.errors import InvalidOption, UnsupportedFeature
 from taskmq.model.keys import split_tenant_key, tenant_key
-from taskmq.operations.schedule_facts import changed_trigger, schedule_facts
 from taskmq.schedules.policy import Catchup, OnResume, Overlap
-from taskmq.schedules.triggers import Trigger, cron, every, once, zone_of
 
 if TYPE_CHECKING:
-    from taskmq.app import TaskMQ
-    from taskmq.schedules import ScheduleEntry, Schedules
-    from taskmq.tasks.task import Task
+    from taskmq.api.schedules import OccurrenceView
 
-__all__ = [
-    "OCCURRENCE_COLUMNS",
-    "add",
-    "backfill",
-    "change",
-    "history",
-    "pause",
-    "remove",
-    "resume",
-    "run",
-    "show",
-    "trigger_of",
-]
-
-T = TypeVar("T")
+__all__ = ["add", "backfill", "change", "history", "pause", "remove", "resume", "run", "show"]
 
 _INSTANT_COLUMNS: Final = ("scheduled_for",)
 _COUNTS: Final = ("fired", "late", "missed", "coalesced", "skipped", "failed")
-OCCURRENCE_COLUMNS: Final = ("scheduled_for", "emitted", "late", "kind")
+_OCCURRENCE_COLUMNS: Final = ("scheduled_for", "emitted", "late", "kind")
+# What is shown of a schedule beside what is said of it.
+_OF_LISTS: Final = frozenset({"name", "tenant", "starts", "rule", "is_dynamic", "next", "paused", "note"})
 
 
 @audited
@@ -57,7 +41,7 @@ def pause(name: str, /, *, reason: Annotated[str, Parameter(name="--note")] = ""
         Why, for others to see.
     """
     own_name = split_tenant_key(name)[1]
-    ask(lambda api: _of_tenant(api, name).schedules.pause(own_name, note=reason))
+    ask(lambda api: of_tenant(api, name).schedules.pause(own_name, note=reason))
     note(f"schedule {name} is paused; `taskmq schedule resume {name}` goes on")
 
 
@@ -71,7 +55,7 @@ def resume(name: str, /) -> None:
         The schedule.
     """
     own_name = split_tenant_key(name)[1]
-    ask(lambda api: _of_tenant(api, name).schedules.resume(own_name))
+    ask(lambda api: of_tenant(api, name).schedules.resume(own_name))
     note(f"schedule {name} goes on")
 
 
@@ -85,7 +69,7 @@ def run(name: str, /) -> None:
         The schedule.
     """
     tenant, own_name = split_tenant_key(name)
-    job = ask(lambda api: _of_tenant(api, name).schedules.run(own_name))
+    job = ask(lambda api: of_tenant(api, name).schedules.run(own_name))
     print_record({"job": tenant_key(tenant or None, job)})
 
 
@@ -113,7 +97,7 @@ def backfill(
     """
     first, last = instant_of("--from", start), instant_of("--to", end)
     own_name = split_tenant_key(name)[1]
-    found = ask(lambda api: _of_tenant(api, name).schedules.backfill(own_name, first, last, dry_run=dry_run))
+    found = ask(lambda api: of_tenant(api, name).schedules.backfill(own_name, first, last, dry_run=dry_run))
     if current_globals().output == "table":
         print_rows(_INSTANT_COLUMNS, [{"scheduled_for": instant} for instant in found.instants])
     else:
@@ -123,7 +107,6 @@ def backfill(
     note(f"{len(found.instants)}{more} occurrences of {name} {what} emitted")
 
 
-@over_http("schedules:show")
 def show(name: str, /) -> None:
     """Show a schedule: its rule, what becomes of late occurrences, and its arguments.
 
@@ -132,12 +115,17 @@ def show(name: str, /) -> None:
     name
         The schedule.
     """
-    entry = _ask(lambda schedules: schedules.aentry(name))
-    said = {"schedule": name, "starts": entry.starts, "rule": entry.trigger.describe()}
-    print_record({**said, "tz": str(zone_of(entry.trigger)), **schedule_facts(entry)})
+    own_name = split_tenant_key(name)[1]
+    found = ask(lambda api: of_tenant(api, name).schedules.get(own_name))
+
+    def record() -> dict[str, Any]:
+        facts = msgspec.structs.asdict(found)
+        shown = {"schedule": name, "starts": found.starts, "rule": found.rule}
+        return shown | {key: facts[key] for key in ScheduleLine.__struct_fields__ if key not in _OF_LISTS}
+
+    show_record(found, record)
 
 
-@over_http("schedules:history")
 def history(name: str, /) -> None:
     """Show what a schedule has emitted last, and what it has counted.
 
@@ -146,30 +134,22 @@ def history(name: str, /) -> None:
     name
         The schedule.
     """
-    status = _ask(lambda schedules: schedules.astatus(name))
-    rows = [
-        {
-            "scheduled_for": _text(one.scheduled_for),
-            "emitted": _text(one.emitted),
-            "late": f"{(one.emitted - one.scheduled_for).total_seconds():.3f}",
-            "kind": one.kind,
-        }
-        for one in status.history
-    ]
-    print_rows(OCCURRENCE_COLUMNS, rows)
-    counts = ", ".join(
-        f"{getattr(status, what)} {what}" for what in ("fired", "late", "missed", "coalesced", "skipped", "failed")
-    )
-    if status.paused is None:
-        state = f"next {_text(status.next)}" if status.next else "never due again"
+    own_name = split_tenant_key(name)[1]
+    found = ask(lambda api: of_tenant(api, name).schedules.get(own_name))
+    if found.fired is None:
+        raise UnsupportedFeature(f"nothing is kept of {name}: the app has neither a job store nor a state")
+    if current_globals().output == "table":
+        show_rows(_OCCURRENCE_COLUMNS, found.history, _occurrence_row)
     else:
-        state = f"paused {paused_text(status)}"
-    waiting = f", {status.waiting} waiting for earlier ones to end" if status.waiting else ""
+        show_record(found, dict)
+    counts = ", ".join(f"{getattr(found, what)} {what}" for what in _COUNTS)
+    following = f"next {found.next}" if found.next else "never due again"
+    state = f"paused {paused_text(found)}" if found.paused else following
+    waiting = f", {found.waiting} waiting for earlier ones to end" if found.waiting else ""
     note(f"{name}: {state}; {counts}{waiting}")
 
 
 @audited
-@over_http("schedules:add")
 def add(
     name: str,
     task: str,
@@ -218,23 +198,28 @@ def add(
     jitter
         Emit each later by a time up to this, such as 5m, which follows from the schedule's name.
     """
-    trigger = trigger_of(expression, tz, period, at)
-    options = _said(
-        catchup=catchup, overlap=overlap, max_concurrency=max_concurrency, on_resume=on_resume, jitter=jitter
+    if [expression, period, at].count(None) != 2:
+        raise InvalidOption("when? Say one of --cron, --every and --at")
+    body = PutScheduleBody(
+        task=task,
+        args=array_of("--args", given_args),
+        kwargs=object_of("--kwargs", given_kwargs),
+        cron=expression,
+        tz=tz,
+        every=period,
+        at=None if at is None else instant_of("--at", at),
+        catchup=catchup,
+        overlap=overlap,
+        max_concurrency=max_concurrency,
+        on_resume=on_resume,
+        jitter=jitter,
     )
-    args = tuple(_json(given_args, list[Any], "--args"))
-    kwargs = _json(given_kwargs, dict[str, Any], "--kwargs")
-
-    async def define(target: "TaskMQ") -> None:
-        await target.schedules.aadd(name, _called(target, task), trigger, args=args, kwargs=kwargs, **options)
-
-    facts = {"task": task, "rule": trigger.describe()}
-    change_with_app(define, "schedule.put", [name], tenant=split_tenant_key(name)[0], after=facts)
-    note(f"schedule {name} calls {task}: {trigger.describe()}")
+    own_name = split_tenant_key(name)[1]
+    made = ask(lambda api: of_tenant(api, name).schedules.add(own_name, body))
+    note(f"schedule {name} calls {made.starts}: {made.rule}")
 
 
 @audited
-@over_http("schedules:change")
 def change(
     name: str,
     /,
@@ -283,24 +268,23 @@ def change(
     jitter
         Emit each later by a time up to this, such as 5m, which follows from the schedule's name; 0 for none.
     """
-    options = _said(
-        catchup=catchup, overlap=overlap, max_concurrency=max_concurrency, on_resume=on_resume, jitter=jitter
+    body = ChangeScheduleBody(
+        task=task,
+        args=None if given_args is None else array_of("--args", given_args),
+        kwargs=None if given_kwargs is None else object_of("--kwargs", given_kwargs),
+        cron=expression,
+        tz=tz,
+        every=period,
+        at=None if at is None else instant_of("--at", at),
+        catchup=catchup,
+        overlap=overlap,
+        max_concurrency=max_concurrency,
+        on_resume=on_resume,
+        jitter=jitter,
     )
-    args = None if given_args is None else tuple(_json(given_args, list[Any], "--args"))
-    kwargs = None if given_kwargs is None else _json(given_kwargs, dict[str, Any], "--kwargs")
-    instant = None if at is None else instant_of("--at", at)
-
-    async def alter(target: "TaskMQ") -> "ScheduleEntry":
-        present = (await target.schedules.aentry(name)).trigger
-        trigger = changed_trigger(present, expression=expression, tz=tz, period=period, at=instant)
-        other = None if trigger is present else trigger
-        called = None if task is None else _called(target, task)
-        await target.schedules.achange(name, called, other, args=args, kwargs=kwargs, **options)
-        return await target.schedules.aentry(name)
-
-    tenant = split_tenant_key(name)[0]
-    entry = change_with_app(alter, "schedule.put", [name], tenant=tenant)
-    note(f"schedule {name} calls {entry.starts}: {entry.trigger.describe()}")
+    own_name = split_tenant_key(name)[1]
+    found = ask(lambda api: of_tenant(api, name).schedules.change(own_name, body))
+    note(f"schedule {name} calls {found.starts}: {found.rule}")
 
 
 @audited
@@ -314,59 +298,13 @@ def remove(name: str, /) -> None:
         The schedule.
     """
     own_name = split_tenant_key(name)[1]
-    ask(lambda api: _of_tenant(api, name).schedules.remove(own_name))
+    ask(lambda api: of_tenant(api, name).schedules.remove(own_name))
     note(f"schedule {name} is removed")
 
 
-def trigger_of(expression: str | None, tz: str, period: str | None, at: str | None) -> Trigger:
-    """When, as options say it.
-
-    Raises:
-        InvalidOption: they say none, or several.
-    """
-    match expression, period, at:
-        case (str(), None, None):
-            return cron(expression, tz=tz)
-        case (None, str(), None):
-            return every(period)
-        case (None, None, str()):
-            return once(instant_of("--at", at))
-        case _:
-            raise InvalidOption("when? Say one of --cron, --every and --at")
-
-
-def _called(target: "TaskMQ", task: str) -> "Task[..., Any] | str":
-    """Find what a name stands for: a task of the app, or with a job store whatever is known there.
-
-    Raises:
-        InvalidOption: the app, which has no store, has no such task.
-    """
-    known = target.tasks.get(task) or (task if target.sessions.store_url is not None else None)
-    if known is None:
-        raise InvalidOption(f"the app has no task {task!r}; it has {', '.join(sorted(target.tasks)) or 'none'}")
-    return known
-
-
-def _said(**options: Any) -> Any:
-    return {name: value for name, value in options.items() if value is not None}
-
-
-def _ask(use: "Callable[[Schedules], Coroutine[Any, Any, T]]") -> T:
-    return run_with_app(lambda target: use(target.schedules))
-
-
-def _of_tenant(api: Api, name: str) -> Api:
-    """The API for the tenant that a name such as @acme:nightly says."""
-    tenant, _ = split_tenant_key(name)
-    return api.for_tenant(tenant) if tenant else api
-
-
-def _json(text: str, kind: type[T], what: str) -> T:
-    try:
-        return msgspec.json.decode(text, type=kind)
-    except msgspec.MsgspecError as error:
-        raise InvalidOption(f"{what} {text!r} cannot be read: {error}") from None
-
-
-def _text(instant: datetime | None) -> str:
-    return "" if instant is None else instant.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+def _occurrence_row(one: "OccurrenceView") -> dict[str, Any]:
+    late = ""
+    if one.scheduled_for is not None and one.emitted is not None:
+        span = datetime.fromisoformat(one.emitted) - datetime.fromisoformat(one.scheduled_for)
+        late = f"{span.total_seconds():.3f}"
+    return {"scheduled_for": one.scheduled_for, "emitted": one.emitted, "late": late, "kind": one.kind}

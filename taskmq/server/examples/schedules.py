@@ -40,6 +40,7 @@ _SCHEDULE_STATUS: Final[dict[str, Any]] = {
     "fired": 30,
     "late": 0,
     "missed": 0,
+    "coalesced": 0,
     "skipped": 0,
     "failed": 0,
     "waiting": 0,
@@ -49,7 +50,9 @@ _SCHEDULE_STATUS: Final[dict[str, Any]] = {
 _OF_SCHEDULE: Final = {"name": "nightly"}
 
 SCHEDULES: Final[Mapping[str, Example]] = {
-    "listSchedules": Example(answers={200: {"items": [_SCHEDULE], "next": None}}),
+    "listSchedules": Example(
+        answers={200: {"items": [_SCHEDULE], "next": None, "reactions": [], "is_of_code_alone": False}}
+    ),
     "getSchedule": Example(parameters=_OF_SCHEDULE, answers={200: _SCHEDULE_STATUS}),
     "putSchedule": Example(
         parameters=_OF_SCHEDULE,
