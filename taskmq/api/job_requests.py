@@ -50,6 +50,7 @@ class SubmitBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         node_labels: that the node must have.
         preemptible: whether a run may be stopped for a pool that is owed its share. Default: what its task says.
         held: it does not run until it is released.
+        owner: for people and quotas. Default: the caller, and through a server no one else.
         depends_on: ids of jobs that have to succeed before it runs, or `{"job_id": ..., "condition": "ended"}`.
     """
 
@@ -66,6 +67,7 @@ class SubmitBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     expires_at: Instant | None = None
     expires_in: ShortText | float | None = None
     description: str = ""
+    owner: ShortText = ""
     labels: dict[str, str] = {}
     resources: dict[str, float | ShortText] = {}
     node_labels: dict[str, ShortText] = {}

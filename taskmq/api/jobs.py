@@ -225,7 +225,7 @@ class JobCounts(msgspec.Struct, frozen=True):
     items: list[JobCountOf]
 
 
-class SubmittedJob(msgspec.Struct, frozen=True, kw_only=True):
+class SubmittedJob(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A job that was kept.
 
     Attributes:
@@ -233,6 +233,7 @@ class SubmittedJob(msgspec.Struct, frozen=True, kw_only=True):
         job_id: the client's own id, else the store's.
         id: the store's.
         is_new: this request has made it; else it was there, with the same content.
+        definition, definition_version: that it was made from; "" and 0 where it was made from none.
     """
 
     status: str
@@ -241,6 +242,10 @@ class SubmittedJob(msgspec.Struct, frozen=True, kw_only=True):
     state: JobState
     version: int
     is_new: bool
+    task: str = ""
+    queue: str = ""
+    definition: str = ""
+    definition_version: int = 0
 
 
 class RefusedJob(msgspec.Struct, frozen=True, kw_only=True):

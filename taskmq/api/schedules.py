@@ -81,7 +81,7 @@ class ReactionLine(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ScheduleList(msgspec.Struct, frozen=True):
-    """Schedules by name.
+    """A page of schedules, by name.
 
     Attributes:
         next: what to say as `cursor` for the next page.

@@ -129,9 +129,10 @@ class TokenBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
 
 class TokenView(msgspec.Struct, frozen=True, kw_only=True):
-    """A token, without its secret."""
+    """A token, without its secret; `user` is the name of the one whose it is."""
 
     id: str
+    user: str
     name: str
     scopes: list[str] | None
     tenants: list[str] | None

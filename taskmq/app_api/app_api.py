@@ -11,14 +11,15 @@ if TYPE_CHECKING:
     from taskmq.access import IdentityAdministration
     from taskmq.app_api.accounts.audit import AppAudit
     from taskmq.app_api.accounts.tenants import AppTenants
+    from taskmq.app_api.accounts.tokens import AppTokens
     from taskmq.app_api.accounts.users import AppUsers
-    from taskmq.app_api.bulks import AppBulks
     from taskmq.app_api.dead_letters import AppDeadLetters
-    from taskmq.app_api.definitions import AppDefinitions, AppTasks
     from taskmq.app_api.history.alerts import AppAlerts
     from taskmq.app_api.history.figures import AppFigures
     from taskmq.app_api.history.logs import AppLogs
-    from taskmq.app_api.jobs import AppJobs
+    from taskmq.app_api.jobs.bulks import AppBulks
+    from taskmq.app_api.jobs.definitions import AppDefinitions, AppTasks
+    from taskmq.app_api.jobs.jobs import AppJobs
     from taskmq.app_api.nodes import AppNodes, AppResources
     from taskmq.app_api.pools import AppPools, AppQuotas
     from taskmq.app_api.queues import AppQueues
@@ -55,14 +56,14 @@ class AppApi:
     @property
     def bulks(self) -> "AppBulks":
         """Begins operations on all jobs of a filter, and waits for or ends them."""
-        from taskmq.app_api.bulks import AppBulks
+        from taskmq.app_api.jobs.bulks import AppBulks
 
         return AppBulks(self._app, self._caller)
 
     @property
     def jobs(self) -> "AppJobs":
         """Lists, changes and cancels jobs of the store."""
-        from taskmq.app_api.jobs import AppJobs
+        from taskmq.app_api.jobs.jobs import AppJobs
 
         return AppJobs(self._app, self._caller)
 
@@ -76,7 +77,7 @@ class AppApi:
     @property
     def definitions(self) -> "AppDefinitions":
         """Keeps named, versioned templates that jobs are made from."""
-        from taskmq.app_api.definitions import AppDefinitions
+        from taskmq.app_api.jobs.definitions import AppDefinitions
 
         return AppDefinitions(self._app, self._caller)
 
@@ -132,7 +133,7 @@ class AppApi:
     @property
     def tasks(self) -> "AppTasks":
         """Lists and shows the tasks that can be called."""
-        from taskmq.app_api.definitions import AppTasks
+        from taskmq.app_api.jobs.definitions import AppTasks
 
         return AppTasks(self._app, self._caller)
 
@@ -170,6 +171,12 @@ class AppApi:
         from taskmq.app_api.accounts.tenants import AppTenants
 
         return AppTenants(self._app, self._caller, self._administration)
+
+    def tokens_of(self, user_id: str | None, user: str = "") -> "AppTokens":
+        """The API tokens of a user, whose name is `user`; of everybody where there is no id."""
+        from taskmq.app_api.accounts.tokens import AppTokens
+
+        return AppTokens(self._app, self._caller, self._administration, user_id, user)
 
     @property
     def users(self) -> "AppUsers":

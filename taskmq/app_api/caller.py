@@ -52,6 +52,11 @@ class ApiCaller(Protocol):
         ...
 
     @property
+    def is_at_app(self) -> bool:
+        """Whether the caller has the app at hand, so that no right holds them back."""
+        ...
+
+    @property
     def allows_all(self) -> bool:
         """Whether the caller may call whatever task there is."""
         ...

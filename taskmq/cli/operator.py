@@ -11,8 +11,11 @@ from taskmq.model.identity import Permission
 
 if TYPE_CHECKING:
     from taskmq.access import IdentityAdministration
+    from taskmq.app_api.accounts.tokens import AppTokens
     from taskmq.cli.dead_letters import OperatorDeadLetters
     from taskmq.events.stream import EventStream
+    from taskmq.model.states import Cancellation
+    from taskmq.operations.jobs import JobReport
 
 __all__ = ["Operator", "OperatorApi"]
 
@@ -53,6 +56,11 @@ class Operator:
         return True
 
     @property
+    def is_at_app(self) -> bool:
+        """Whether they have the app at hand: yes."""
+        return True
+
+    @property
     def allows_all(self) -> bool:
         """Whether they may call whatever task there is: yes."""
         return True
@@ -67,6 +75,21 @@ class OperatorApi(AppApi):
 
     def __init__(self, app: TaskMQ, tenant: str | None = None) -> None:
         super().__init__(app, Operator(tenant), administration=self._administer)
+
+    async def report(self, job: str, *, within: float, depth: int | None) -> "JobReport":
+        """What is known of a job that was sent to the broker; see `report_job`."""
+        from taskmq.operations.jobs import report_job
+
+        return await report_job(self._app, job, within=within, depth=depth)
+
+    async def result(self, job: str, *, within: float) -> Any:
+        """The value that the task of a job has returned."""
+        return await self._app.job(job).aresult(timeout=within)
+
+    async def cancel_sent(self, job: str, reason: str, *, remember: str) -> "Cancellation":
+        """Cancel a job that was sent to the broker; workers end it for so long when they meet it."""
+        await self._caller.note_action(self._app, "job.cancel", subject=job, note=reason)
+        return await self._app.job(job).acancel(reason, remember=remember)
 
     async def look_elsewhere(self, job: str) -> str:
         """Say where a job is that the store has none of by that name; "" where nothing is known."""
@@ -92,6 +115,11 @@ class OperatorApi(AppApi):
         from taskmq.cli.dead_letters import OperatorDeadLetters
 
         return OperatorDeadLetters(self._app, self._caller)
+
+    @property
+    def tokens(self) -> "AppTokens":
+        """Lists and revokes the API tokens of everybody."""
+        return self.tokens_of(None)
 
     def for_tenant(self, tenant: str | None) -> "OperatorApi":
         """Return the API for another tenant."""

@@ -1,11 +1,8 @@
 """The way of a command to the API, of a server or of the app at hand, and back to what it prints."""
 
-import functools
-import importlib
-import inspect
 from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, ParamSpec, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
 
 import msgspec
 
@@ -16,12 +13,10 @@ from taskmq.errors import NotAuthenticated, NotPermitted, RequestRefused, Unsupp
 
 if TYPE_CHECKING:
     from taskmq.cli.operator import OperatorApi
-    from taskmq.http import AsyncClient, Client
+    from taskmq.http import AsyncClient
 
-__all__ = ["Api", "Pages", "ask", "first_items", "over_http", "show_record", "show_rows", "text_of_instant"]
+__all__ = ["Api", "Pages", "ask", "first_items", "show_record", "show_rows", "text_of_instant"]
 
-P = ParamSpec("P")
-R = TypeVar("R")
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 
@@ -84,55 +79,6 @@ def _hints() -> Generator[None]:
         if (hint := _HINTS.get(error.code)) is not None:
             error.add_note(hint)
         raise
-
-
-def over_http(place: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Have a command go through the server, where there is one.
-
-    Args:
-        place: module and name of its namesake, such as `jobs:submit`.
-    """
-
-    def decorate(command: Callable[P, R]) -> Callable[P, R]:
-        parameters = inspect.signature(command)
-
-        @functools.wraps(command)
-        def run(*args: P.args, **kwargs: P.kwargs) -> R:
-            if current_globals().server is None:
-                return command(*args, **kwargs)
-            given = parameters.bind(*args, **kwargs)
-            given.apply_defaults()
-            module, _, name = place.partition(":")
-            namesake = getattr(importlib.import_module(f"taskmq.cli.remote.{module}"), name)
-            result: R = _through(namesake, given.arguments)
-            return result
-
-        return run
-
-    return decorate
-
-
-def _through(use: Callable[..., Any], arguments: Mapping[str, Any]) -> Any:
-    with _client() as client:
-        try:
-            return use(client, **arguments)
-        except NotAuthenticated as error:
-            error.add_note(f"$TASKMQ_TOKEN has to be a token of {current_globals().server}: see `taskmq admin token`")
-            raise
-        except NotPermitted as error:
-            error.add_note(f"the roles and scopes behind $TASKMQ_TOKEN decide at {current_globals().server}")
-            raise
-
-
-def _client() -> "Client":
-    try:
-        from taskmq.http import Client
-    except ImportError as error:
-        raise UnsupportedFeature(f"--server needs {error.name}: pip install 'taskmq[client]'") from error
-
-    options = current_globals()
-    client = Client(options.server, insecure=options.is_insecure)
-    return client if options.tenant is None else client.for_tenant(options.tenant)
 
 
 class _Page(Protocol[T_co]):

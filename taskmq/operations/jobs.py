@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from datetime import datetime
 from typing import Any
 
@@ -12,9 +12,8 @@ from taskmq.app import TaskMQ
 from taskmq.client.progress import JobProgress, progress_of
 from taskmq.contracts.jobs import JobRecord
 from taskmq.contracts.stores import ResultRecord, Stores, WaitingMessage
-from taskmq.errors import JobNotFound, MalformedMessage, StateUnavailable, UnsupportedFeature
+from taskmq.errors import MalformedMessage, StateUnavailable, UnsupportedFeature
 from taskmq.model.envelope import Envelope, decode_envelope
-from taskmq.model.jobs.dependencies import JobDependency
 from taskmq.model.jobs.filters import JobFilter
 from taskmq.model.states import JobState
 from taskmq.model.topology import PARKING, UNROUTABLE, logical_queue
@@ -23,7 +22,7 @@ from taskmq.operations.dead_letters import DeadLetter, LetterSelection, browse, 
 from taskmq.operations.workers import list_workers
 from taskmq.stored_jobs.new_jobs import name_of
 
-__all__ = ["JobLetter", "JobReport", "find_stored", "look_elsewhere", "progress_of_jobs", "report_job"]
+__all__ = ["JobLetter", "JobReport", "look_elsewhere", "progress_of_jobs", "report_job"]
 
 _log = logging.getLogger("taskmq.jobs")
 
@@ -50,8 +49,7 @@ class JobReport(msgspec.Struct, frozen=True, kw_only=True):
             None where it has ended, and how is not kept any more.
         queue: as people name it.
         attempt: the last one that is known of; of a job that waits for its time, the next.
-        due: when a job that waits in the state goes to its queue; of the store: its next attempt, or the last one.
-        first_due: when a job of the store was to run before it was put off; None where it was not.
+        due: when a job that waits in the state goes to its queue.
         enqueued: when it was sent first.
         worker: that runs it, or ran it last.
         running_for: seconds since its run began, where a worker says that it runs.
@@ -61,8 +59,6 @@ class JobReport(msgspec.Struct, frozen=True, kw_only=True):
         has_value: there is a result to be had.
         letters: of the job, in all queues that were looked at.
         body: its message, where it waits in the state or is a dead letter.
-        depends_on: what a job of the store waits for, or has waited for.
-        retry_of, retried_as: the jobs of the store that it repeats, and that repeat it.
     """
 
     id: str
@@ -71,7 +67,6 @@ class JobReport(msgspec.Struct, frozen=True, kw_only=True):
     queue: str | None = None
     attempt: int | None = None
     due: datetime | None = None
-    first_due: datetime | None = None
     enqueued: datetime | None = None
     started: datetime | None = None
     finished: datetime | None = None
@@ -86,18 +81,15 @@ class JobReport(msgspec.Struct, frozen=True, kw_only=True):
     has_value: bool = False
     letters: list[JobLetter] = []
     body: bytes | None = None
-    depends_on: Sequence[JobDependency] = ()
-    retry_of: str | None = None
-    retried_as: str | None = None
 
     @property
     def is_known(self) -> bool:
-        """Whether broker, state or store knows the job."""
+        """Whether broker or state knows the job."""
         return self.state is not JobState.UNKNOWN or bool(self.letters) or self.cancelled is not None
 
 
 async def report_job(app: TaskMQ, job_id: str, *, within: Duration = 1.0, depth: int | None = None) -> JobReport:
-    """What the store, else the state, the dead letters and the workers that answer know of one job.
+    """What the state, the dead letters and the workers that answer know of one job that was sent to the broker.
 
     The broker cannot be asked for a single job: one that waits in a queue, or in RabbitMQ's delay ladder, is unknown
     unless its task has reported progress before. A letter of a dead job that has been replayed since is gone.
@@ -109,8 +101,6 @@ async def report_job(app: TaskMQ, job_id: str, *, within: Duration = 1.0, depth:
     Raises:
         BrokerUnavailable, StateUnavailable: one of them could not be reached.
     """
-    if (stored := await find_stored(app, job_id)) is not None:
-        return await _of_stored(app, job_id, stored)
     facts: dict[str, Any] = {}
     letters = await _letters(app, job_id, depth)
     for found in reversed(letters):
@@ -135,20 +125,6 @@ async def report_job(app: TaskMQ, job_id: str, *, within: Duration = 1.0, depth:
         state = JobState.RUNNING
     is_over = is_expired and waiting is None and running is None and state is not JobState.FAILED
     return JobReport(id=job_id, state=None if is_over else state, letters=letters, **facts)
-
-
-async def find_stored(app: TaskMQ, job_id: str) -> JobRecord | None:
-    """The job as the app's store has it; None where it has none of that id, or the app has no store.
-
-    Raises:
-        StoreUnavailable: it could not be reached.
-    """
-    if app.sessions.current().store is None:
-        return None
-    try:
-        return await app.jobs.aget(job_id)
-    except JobNotFound:
-        return None
 
 
 async def look_elsewhere(app: TaskMQ, job_id: str) -> str:
@@ -188,34 +164,6 @@ async def progress_of_jobs(app: TaskMQ, jobs: Iterable[JobRecord]) -> dict[str, 
         _log.debug("the progress of %d jobs is not shown: %s", len(begun), error)
         return {}
     return {job.id: one for job, one in zip(begun, found, strict=True) if one is not None}
-
-
-async def _of_stored(app: TaskMQ, job_id: str, record: JobRecord) -> JobReport:
-    error = record.error
-    stores = app.sessions.current().stores
-    return JobReport(
-        id=job_id,
-        state=record.state,
-        task=record.task,
-        queue=record.queue,
-        attempt=record.attempt,
-        due=_instant(record.due),
-        first_due=_instant(record.scheduled),
-        enqueued=_instant(record.submitted),
-        started=_instant(record.started),
-        finished=_instant(record.finished),
-        worker=record.worker or None,
-        error_type=None if error is None else error.type_name or None,
-        error=None if error is None else error.message,
-        traceback=None if error is None else error.traceback or None,
-        cancelled=record.cancel_requested,
-        progress=await _progress(stores, name_of(record)),
-        has_value=record.state is JobState.SUCCEEDED,
-        body=record.body,
-        depends_on=() if record.detail is None else record.detail.depends_on,
-        retry_of=None if record.detail is None else record.detail.retry_of or None,
-        retried_as=record.retried_as or None,
-    )
 
 
 async def _letters(app: TaskMQ, job_id: str, depth: int | None) -> list[JobLetter]:

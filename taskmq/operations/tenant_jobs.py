@@ -66,7 +66,7 @@ class JobOrder(NamedTuple):
     Attributes:
         task: its name, or that of a definition of the tenant.
         args, kwargs: plain JSON values.
-        options: its tenant and its owner are those of the caller, who also names the jobs in `depends_on`.
+        options: its tenant is the caller's, who also names the jobs in `depends_on`.
         derived_id: of `taskmq.model.keys`, where no caller has chosen one.
     """
 
@@ -93,6 +93,7 @@ class SubmitOutcome(NamedTuple):
         job_id: what its tenant calls the job.
         id: the store's own.
         is_new: this submission has made it; else it was there, with the same content.
+        definition, definition_version: that it was made from; "" and 0 where it was made from none.
     """
 
     job_id: str
@@ -100,6 +101,10 @@ class SubmitOutcome(NamedTuple):
     is_new: bool
     state: JobState
     version: int
+    task: str
+    queue: str
+    definition: str
+    definition_version: int
 
 
 JobOutcomes = Sequence[SubmitOutcome | TaskMQError]
@@ -115,16 +120,24 @@ class TenantJobs:
         tenant: whose jobs; "" are those that have no tenant, None everybody's.
         by: who acts, for the history and as owner; what an `Actor` changes is in the audit, too.
         allows: whether they may call a task of that name.
+        is_at_app: they have the app at hand, and submit jobs for others and to other queues than their tasks', too.
     """
 
     def __init__(
-        self, app: TaskMQ, tenant: str | None, *, by: str | Actor, allows: Callable[[str], bool] = lambda _: True
+        self,
+        app: TaskMQ,
+        tenant: str | None,
+        *,
+        by: str | Actor,
+        allows: Callable[[str], bool] = lambda _: True,
+        is_at_app: bool = False,
     ) -> None:
         self._allows = allows
         self._app = app
         self._jobs = app.jobs
         self._tenant = tenant
         self._by = by
+        self._is_at_app = is_at_app
 
     async def submit(self, order: JobOrder) -> SubmitOutcome:
         """Keep one job; it is durable when this returns.
@@ -136,17 +149,30 @@ class TenantJobs:
             JobConflict: the id is that of a job with other content.
             JobNotFound: it was to wait for one that the caller's tenant does not have.
         """
-        options: dict[str, Any] = {**order.options, "owner": self._name}
+        options: dict[str, Any] = {**order.options, "owner": order.options.get("owner") or self._name}
         if self._tenant:
             options["tenant"] = self._tenant
         named = await self._jobs.named(order.task, tenant=self._tenant)
         self._check_task(named.task)
-        if options.get("queue") not in (None, named.queue):
+        if not self._is_at_app and options.get("queue") not in (None, named.queue):
             raise InvalidOption(f"task {named.task!r} has its own queue, {named.queue!r}: leave the queue out")
+        if not self._is_at_app and options["owner"] != self._name:
+            raise InvalidOption(f"owner {options['owner']!r} is another user: leave it out, or name yourself")
         options["depends_on"] = [((await self.get(name)).id, condition) for name, condition in order.upstream]
         _, answer = await self._jobs.keep_named(named, order.args, order.kwargs, options, derived_id=order.derived_id)
         name = order.derived_id or options.get("job_id")
-        return SubmitOutcome(str(name or answer.id), answer.id, answer.is_new, answer.state, answer.version)
+        definition = named.definition
+        return SubmitOutcome(
+            str(name or answer.id),
+            answer.id,
+            answer.is_new,
+            answer.state,
+            answer.version,
+            task=named.task,
+            queue=options.get("queue") or named.queue,
+            definition="" if definition is None else definition.name,
+            definition_version=0 if definition is None else definition.version,
+        )
 
     async def submit_many(self, orders: Sequence[JobOrder]) -> JobOutcomes:
         """Keep each of them that can be kept, whatever becomes of the others; the outcomes in their order.

@@ -107,6 +107,11 @@ class Caller(msgspec.Struct, frozen=True, kw_only=True):
         return allows_task(self.identity, self.tenant or "", task)
 
     @property
+    def is_at_app(self) -> bool:
+        """Whether the caller has the app at hand: no, a server has it."""
+        return False
+
+    @property
     def allows_all(self) -> bool:
         """Whether the caller may call whatever task there is."""
         return all("*" in have for have in task_patterns(self.identity, self.tenant or ""))

@@ -14,6 +14,7 @@ from litestar.params import QueryParameter
 from taskmq.api.values import Instant, ListPage, Note, PriorityLevel, ShortText
 from taskmq.app import TaskMQ
 from taskmq.app_api.app_api import AppApi
+from taskmq.app_api.jobs.orders import priority_number
 from taskmq.errors import DefinitionConflict, IdentityConflict, JobConflict
 from taskmq.operations.tenant_jobs import TenantJobs
 from taskmq.server.access import Caller
@@ -50,14 +51,8 @@ OwnJobs = NamedDependency[TenantJobs]
 Limit = Annotated[int, QueryParameter(ge=1, le=MOST_PER_PAGE, description="How many at most.")]
 Cursor = Annotated[str | None, QueryParameter(description="`next` of the page before; empty for the first page.")]
 
-_PRIORITIES: Final = {"high": 8, "medium": 4, "low": 1}
 _ETAG: Final = re.compile(r'"([0-9]{1,18})"')
 _KEY: Final = re.compile(r"[\x21-\x7e]{1,200}")
-
-
-def priority_number(level: str | int | None) -> int | None:
-    """The number of a priority that is said as a word or as a number."""
-    return _PRIORITIES[level] if isinstance(level, str) else level
 
 
 @contextmanager

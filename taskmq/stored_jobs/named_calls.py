@@ -58,7 +58,7 @@ class NamedCall:
         self._jobs = jobs
         self._name = name
         self._known = known
-        self._definition = definition
+        self.definition = definition
 
     @property
     def task(self) -> str:
@@ -68,13 +68,13 @@ class NamedCall:
     @property
     def queue(self) -> str:
         """Where its jobs wait, unless a submission says otherwise."""
-        if self._definition is not None and self._definition.content.queue:
-            return self._definition.content.queue
+        if self.definition is not None and self.definition.content.queue:
+            return self.definition.content.queue
         return self._known.queue if isinstance(self._known, Task) else self._known.registration.queue
 
     def open_names(self, count: int) -> frozenset[str]:
         """The parameters that can be given by name beside so many positional arguments; none of a definition's."""
-        if self._definition is not None:
+        if self.definition is not None:
             return frozenset()
         if isinstance(self._known, Task):
             return self._known.open_names(count)
@@ -111,7 +111,7 @@ class NamedCall:
         Raises:
             InvalidArguments, EncodeError, InvalidOption: they do not fit.
         """
-        plan, found = self._task_plan, self._definition
+        plan, found = self._task_plan, self.definition
         if found is None:
             return self._sending(args, kwargs, plan_job(plan, options, task=self.task))
         asked_for = _asked_for(self._name, args, kwargs, options)

@@ -117,7 +117,7 @@ def test_a_user_gets_a_role_a_token_and_loses_them(admin: Run, store: str) -> No
 
     assert _TOKEN.fullmatch(made.data["token"])
     assert made.data["scopes"] == ["jobs.bulk", "jobs.change", "jobs.read", "jobs.submit"]
-    assert made.data["expires"] > made.data["created"]
+    assert made.data["expires_at"] > made.data["created"]
     (listed,) = admin("admin", "token", "list", "ann").data
     assert (listed["id"], listed["user"], listed["tenants"]) == (made.data["id"], "ann", ["acme"])
     assert "token" not in listed

@@ -197,7 +197,7 @@ def test_a_tenant_s_schedule_is_explained_by_its_name(shop: Callable[..., Result
 
 def test_a_change_says_from_and_to_in_history_and_audit_and_no_arguments(shop: Callable[..., Result]) -> None:
     submitted = shop("job", "submit", "double", "--args", "[1]", "--at", "2099-01-01T00:00:00Z", "--priority", "5")
-    job = submitted.data["job"]
+    job = submitted.data["job_id"]
     change = ("--priority", "8", "--at", "2099-01-02T00:00:00Z", "--args", "[4711]")
     assert shop("job", "change", job, *change).code == 0
 

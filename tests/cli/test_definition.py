@@ -116,7 +116,7 @@ def test_a_job_is_submitted_by_the_name_of_a_definition(shop: Shop) -> None:
     unfit = shop("job", "submit", "monthly", "--args", "[7]", "--tenant", "acme")
     foreign = shop("job", "submit", "monthly", "--args", '["2027-01"]')
 
-    assert (made.data["task"], made.data["definition"], made.data["version"]) == ("report", "monthly", 1)
+    assert (made.data["task"], made.data["definition"], made.data["definition_version"]) == ("report", "monthly", 1)
     assert (unfit.code, foreign.code) == (2, 3)
     assert "month" in unfit.err
     assert shop("job", "list", "--count").data["count"] == 1

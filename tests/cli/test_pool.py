@@ -75,10 +75,10 @@ def test_explain_names_the_part_and_the_cap_of_a_jobs_pool(shop: Shop, taskmq: H
         shop("job", "submit", "report", "--args", '["2027-01"]', "--tenant", tenant) for tenant in ("acme", "zeta")
     ]
 
-    explained = shop("job", "explain", submitted[0].data["job"])
+    explained = shop("job", "explain", submitted[0].data["id"])
 
     assert "1 other tenants have jobs in that queue, too" in explained.data["reasons"]
-    lines = taskmq("job", "explain", submitted[0].data["job"], "--app", "shop:app").out.splitlines()
+    lines = taskmq("job", "explain", submitted[0].data["id"], "--app", "shop:app").out.splitlines()
     assert lines[2] == "reasons:"
     assert [line.removeprefix("  ") for line in lines[3:]] == explained.data["reasons"]
     assert "due 75.0% of the queue" in explained.out

@@ -410,7 +410,7 @@ def test_dev_runs_what_its_store_gets_and_has_a_dashboard_without_a_sign_in(
         dev.says("waiting for jobs")
         submitted = taskmq("job", "submit", "live.say", *place)
         assert submitted.code == 0, submitted.err
-        job = submitted.data["job"]
+        job = submitted.data["job_id"]
 
         def state() -> object:
             return taskmq("job", "show", job, *place).data["state"]

@@ -16,7 +16,7 @@ import pytest
 
 from taskmq.cli import run
 from taskmq.cli.root import HERE_ALONE, goes_through_a_server
-from taskmq.cli.server_link import ask, over_http
+from taskmq.cli.server_link import ask
 from tests.cli.kit import Started, environment, run_here
 from tests.docs.blocks import README, ROOT, blocks_of, write_files
 from tests.docs.reference_pages import leaf_commands
@@ -80,14 +80,8 @@ def test_the_help_of_a_command_has_server_where_it_goes_through_one(
 
 def _goes_through_a_server(command: Callable[..., object]) -> bool:
     """Whether a command, or a function of the command line that it uses, asks the API."""
-    layers = [command]
-    while (inner := getattr(layers[-1], "__wrapped__", None)) is not None:
-        layers.append(inner)
-    # `over_http` wraps the command itself. Others may stand around it.
-    if inspect.getsourcefile(over_http) in map(inspect.getsourcefile, layers):
-        return True
     seen: set[Any] = set()
-    left: list[Any] = [layers[-1]]
+    left: list[Any] = [inspect.unwrap(command)]
     while left:
         function = left.pop()
         if function is ask:

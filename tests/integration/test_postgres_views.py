@@ -7,7 +7,7 @@ from typing import Any
 import asyncpg  # pyright: ignore[reportMissingTypeStubs]
 import pytest
 
-from taskmq.app_api.job_views import job_view
+from taskmq.app_api.jobs.views import job_view
 from taskmq.contracts.identity import Actor, NewUser
 from taskmq.model.history.logs import RunLine, RunLog
 from taskmq.model.jobs.definitions import DefinitionContent

@@ -80,7 +80,9 @@ class AppUsers(AppAccounts):
 
     async def tokens(self, user_id: str) -> Sequence[TokenView]:
         """A user's tokens that were not revoked, without their secrets."""
-        return [token_view(each) for each in await self._credentials.tokens(user_id)]
+        account = await self._accounts.account(user_id)
+        user = "" if account is None else account.user.name
+        return [token_view(each, user) for each in await self._credentials.tokens(user_id)]
 
     async def list(self) -> AsyncIterator[UserView]:
         """List the users by name."""
@@ -112,10 +114,11 @@ def user_view(user: User, memberships: tuple[Membership, ...] | None = None) -> 
     )
 
 
-def token_view(token: ApiToken) -> TokenView:
-    """A token as the API tells it."""
+def token_view(token: ApiToken, user: str) -> TokenView:
+    """A token as the API tells it; `user` is the name of the one whose it is."""
     return TokenView(
         id=token.id,
+        user=user,
         name=token.name,
         scopes=None if token.scopes is None else sorted(token.scopes),
         tenants=None if token.tenants is None else sorted(token.tenants),

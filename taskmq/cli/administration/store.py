@@ -13,9 +13,8 @@ if TYPE_CHECKING:
     from taskmq.access import IdentityAdministration
     from taskmq.app import TaskMQ
     from taskmq.cli.server_link import Api
-    from taskmq.contracts.identity import User
 
-__all__ = ["administer", "at_store", "read_own_password", "read_password", "user_id_of", "user_named"]
+__all__ = ["administer", "at_store", "read_own_password", "read_password", "user_id_of"]
 
 T = TypeVar("T")
 
@@ -39,18 +38,6 @@ def administer(use: "Callable[[IdentityStore, IdentityAdministration], Coroutine
         return await use(store, IdentityAdministration(store, hasher=PasswordHasher()))
 
     return at_store(run)
-
-
-async def user_named(store: IdentityStore, name: str) -> "User":
-    """A user by their name.
-
-    Raises:
-        IdentityNotFound: there is none.
-    """
-    found = await store.accounts.account_named(name)
-    if found is None:
-        raise IdentityNotFound(f"there is no user {name!r}; `taskmq admin user list` shows who is there")
-    return found[0].user
 
 
 async def user_id_of(api: "Api", name: str) -> str:

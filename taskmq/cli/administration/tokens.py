@@ -1,35 +1,35 @@
 """`taskmq admin token`."""
 
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, Any, Final, cast
 
 import msgspec
 from cyclopts import App, Parameter
 
-from taskmq.cli.actor import me
-from taskmq.cli.administration.store import administer, at_store, user_named
+from taskmq.cli.administration.store import read_own_password, user_id_of
 from taskmq.cli.globals import current_globals
-from taskmq.cli.output import confirmed, note, print_record, print_rows, when
-from taskmq.cli.server_link import over_http
-from taskmq.contracts.identity import ApiToken
+from taskmq.cli.output import confirmed, note, print_record
+from taskmq.cli.server_link import Api, ask, show_rows, text_of_instant
+from taskmq.errors import ConfirmationNeeded, NotPermitted
 from taskmq.model.identity import read_scopes
-from taskmq.model.units import parse_duration, to_ms
+from taskmq.model.units import parse_duration
 
 if TYPE_CHECKING:
-    from taskmq.access import IdentityAdministration, NewSecret
-    from taskmq.contracts.identity import IdentityStore
+    from taskmq.api.sign_in import NewTokenView, TokenView
+    from taskmq.cli.operator import OperatorApi
+    from taskmq.http import AsyncClient
 
-__all__ = ["TOKEN_COLUMNS", "TOKEN_LISTS", "app"]
+__all__ = ["app"]
 
 app = App(name="token", help="API tokens: add, list, remove.", result_action="return_value")
 
-TOKEN_COLUMNS: Final = ("id", "user", "name", "scopes", "tenants", "tasks", "created", "expires", "last_used")
-_INSTANTS: Final = ("created", "expires", "last_used")
-TOKEN_LISTS: Final = ("scopes", "tenants", "tasks")
-_PAGE: Final = 1000
+_COLUMNS: Final = ("id", "user", "name", "scopes", "tenants", "tasks", "created", "expires", "last_used")
+_LISTS: Final = ("scopes", "tenants", "tasks")
 
 
 @app.command
-@over_http("accounts:add_token")
 def add(
     user: str,
     name: str,
@@ -60,55 +60,56 @@ def add(
     expires
         When it ends, from now on, such as 90d. Default: never.
     """
-    scopes = None if scope is None else read_scopes(scope)
-    lifetime = None if expires is None else to_ms(parse_duration(expires, what="--expires"))
+    if scope is not None:
+        read_scopes(scope)
+    ends = None if expires is None else datetime.now(UTC) + parse_duration(expires, what="--expires")
 
-    async def run(store: "IdentityStore", administration: "IdentityAdministration") -> "NewSecret":
-        from taskmq.contracts.system_clock import SystemClock
+    async def run(api: Api) -> "NewTokenView":
+        if current_globals().server is None:
+            tokens = cast("OperatorApi", api).tokens_of(await user_id_of(api, user), user)
+            return await tokens.add(name, scopes=scope, tenants=tenant, tasks=task or ["*"], expires_at=ends)
+        client = cast("AsyncClient", api)
+        me = (await client.account.me()).user
+        if user != me:
+            raise NotPermitted(f"through a server you make your own tokens, and you are {me}: {user} has to sign in")
+        make = partial(client.tokens.add, name, scopes=scope, tenants=tenant, tasks=task or ["*"], expires_at=ends)
+        try:
+            return await make()
+        except ConfirmationNeeded:
+            return await make(password=read_own_password(user))
 
-        return await administration.add_token(
-            (await user_named(store, user)).id,
-            name,
-            scopes=scopes,
-            tenants=None if tenant is None else frozenset(tenant),
-            tasks=task or ("*",),
-            expires=None if lifetime is None else SystemClock().now_ms() + lifetime,
-            by=me(),
-        )
-
-    made = administer(run)
-    print_record({**_described(made.token, user), "token": made.secret})
+    made = ask(run)
+    facts = _row(made) if current_globals().output == "table" else msgspec.to_builtins(made)
+    facts.pop("secret", None)
+    print_record({**facts, "token": made.secret})
     note("keep the token now: it is not shown again")
 
 
 @app.command(name="list")
-@over_http("accounts:list_tokens")
 def list_tokens(user: str | None = None, /) -> None:
     """List the tokens of a user, or of everybody, without their secrets.
 
     Parameters
     ----------
     user
-        Whose; default: everybody's.
+        Whose; default: everybody's, through a server your own.
     """
 
-    async def run(store: "IdentityStore") -> list[tuple[ApiToken, str]]:
-        if user is not None:
-            found = await user_named(store, user)
-            return [(each, found.name) for each in await store.credentials.tokens(found.id)]
-        names: dict[str, str] = {}
-        after = ""
-        while page := await store.accounts.users(after=after, limit=_PAGE):
-            names |= {each.id: each.name for each in page}
-            after = page[-1].name
-        return [(each, names.get(each.user_id, "")) for each in await store.credentials.tokens()]
+    async def run(api: Api) -> "Sequence[TokenView]":
+        if user is None:
+            return await api.tokens.list()
+        if current_globals().server is not None:
+            client = cast("AsyncClient", api)
+            # One's own need no right to see those of users.
+            if (await client.account.me()).user.casefold() == user.casefold():
+                return await client.tokens.list()
+        return await api.users.tokens(await user_id_of(api, user))
 
-    print_rows(TOKEN_COLUMNS, [_described(token, name) for token, name in at_store(run)])
+    show_rows(_COLUMNS, ask(run), _row)
 
 
 @app.command
 @confirmed("Revoke token {token} for good?")
-@over_http("accounts:remove_token")
 def remove(token: str, /) -> None:
     """Revoke a token; within a minute it is worthless everywhere.
 
@@ -117,19 +118,20 @@ def remove(token: str, /) -> None:
     token
         Its id, which `taskmq admin token list` shows.
     """
-
-    async def run(_: "IdentityStore", administration: "IdentityAdministration") -> None:
-        await administration.revoke_token(token, by=me())
-
-    administer(run)
+    ask(lambda api: api.tokens.revoke(token))
     note(f"token {token} is revoked")
 
 
-def _described(token: ApiToken, user: str) -> dict[str, Any]:
-    facts: dict[str, Any] = {"id": token.id, "user": user, **msgspec.to_builtins(token)}
-    for name in TOKEN_LISTS:
-        facts[name] = None if facts[name] is None else sorted(facts[name])
-    if current_globals().output == "table":
-        facts |= {name: when(facts[name]) for name in _INSTANTS}
-        facts |= {name: "all" if facts[name] in (None, ["*"]) else ",".join(facts[name]) for name in TOKEN_LISTS}
+def _row(token: "TokenView") -> dict[str, Any]:
+    facts = {
+        "id": token.id,
+        "user": token.user,
+        "name": token.name,
+        "created": text_of_instant(token.created),
+        "expires": text_of_instant(token.expires_at),
+        "last_used": text_of_instant(token.last_used),
+    }
+    for name in _LISTS:
+        found = getattr(token, name)
+        facts[name] = "all" if found in (None, ["*"]) else ",".join(found)
     return facts

@@ -1,28 +1,32 @@
 """`taskmq job`."""
 
 from datetime import datetime
-from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, Any, Final, cast
 
+import msgspec
 from cyclopts import App, Parameter
 
-from taskmq.cli.actor import audited, change_with_app, me, note_change, of_tenant
+from taskmq.cli.actor import audited, change_with_app, of_tenant
 from taskmq.cli.exits import NOT_FOUND, OK
 from taskmq.cli.globals import current_globals, run_with_app
 from taskmq.cli.jobs.logs import logs
 from taskmq.cli.jobs.stored_jobs import COMMANDS, done_text
 from taskmq.cli.operators.workers import seconds_of
 from taskmq.cli.output import note, print_record, print_rows, when
-from taskmq.cli.server_link import over_http
+from taskmq.cli.server_link import Api, ask, show_record, text_of_instant
 from taskmq.cli.typed_values import instant_of
-from taskmq.model.states import Cancellation
-from taskmq.operations.jobs import JobLetter, JobReport, find_stored, look_elsewhere, report_job
+from taskmq.errors import JobConflict, JobNotFound, UnsupportedFeature
+from taskmq.model.states import Cancellation, JobState
 
 if TYPE_CHECKING:
-    from taskmq.app import TaskMQ
+    from taskmq.api.jobs import JobDetails, ProgressView
+    from taskmq.cli.operator import OperatorApi
     from taskmq.client.delayed import WaitingJob
     from taskmq.client.progress import JobProgress
+    from taskmq.operations.jobs import JobLetter, JobReport
 
-__all__ = ["CANCELLED", "app"]
+__all__ = ["app"]
 
 app = App(
     name="job",
@@ -33,9 +37,7 @@ app.command(logs)
 for _name, _command in COMMANDS.items():
     app.command(_command, name=_name)
 
-T = TypeVar("T")
-
-CANCELLED: Final = {
+_CANCELLED: Final = {
     Cancellation.CANCELLED: "is cancelled: it waited, and does not run",
     Cancellation.REQUESTED: "is cancelled: it is stopped where it runs, or ended where it comes up",
     Cancellation.ENDED: "has ended already",
@@ -48,7 +50,6 @@ _COLUMNS: Final = ("job", "task", "queue", "due", "enqueued")
 
 @app.command
 @of_tenant
-@over_http("jobs:show")
 def show(
     job: str,
     /,
@@ -73,15 +74,26 @@ def show(
     within
         How long to wait for the answers of workers.
     """
+    expand = ["progress", *(["payload", "result"] if values else [])]
 
-    async def run(target: "TaskMQ") -> "tuple[JobReport, str, Any]":
-        report = await report_job(target, job, within=seconds_of(within), depth=depth)
+    async def run(api: Api) -> "JobDetails | tuple[JobReport, str, Any]":
+        try:
+            return await api.jobs.get(job, expand=expand)
+        except (JobNotFound, UnsupportedFeature):
+            if current_globals().server is not None:
+                raise
+        here = cast("OperatorApi", api)
+        report = await here.report(job, within=seconds_of(within), depth=depth)
         if not report.is_known:
-            return report, await look_elsewhere(target, job), None
+            return report, await here.look_elsewhere(job), None
         has_value = values and report.has_value
-        return report, "", await target.job(job).aresult(timeout=_VALUE_SECONDS) if has_value else None
+        return report, "", await here.result(job, within=_VALUE_SECONDS) if has_value else None
 
-    report, hint, value = run_with_app(run)
+    found = ask(run)
+    if not isinstance(found, tuple):
+        show_record(found, partial(_facts_of_stored, job, found, values=values))
+        return OK
+    report, hint, value = found
     if not report.is_known:
         note(
             f"job {job} is not known: neither the state nor the dead letters nor a worker that answers has it. It "
@@ -90,15 +102,11 @@ def show(
         )
         return NOT_FOUND
     record = _facts(report)
-    if report.depends_on:
-        record["depends_on"] = [{"job": each.id, "condition": each.condition} for each in report.depends_on]
     if values:
         record |= {"body": None if report.body is None else report.body.decode(errors="replace")}
         record |= {"result": value if report.has_value else None, "traceback": report.traceback}
     if current_globals().output == "table":
         record = {name: value for name, value in record.items() if value not in (None, "", [])}
-        if report.depends_on:
-            record["depends_on"] = "\n".join(f"{each.id} to be {each.condition}" for each in report.depends_on)
         record["letters"] = "\n".join(_letter_text(one) for one in report.letters) or "none"
     print_record(record)
     return OK
@@ -124,7 +132,6 @@ def waiting(*, task: str | None = None, queue: str | None = None, limit: int = 5
 @app.command
 @audited
 @of_tenant
-@over_http("jobs:cancel")
 def cancel(job: str, /, *, reason: str = "cancelled by an operator", remember: str = "7d") -> int:
     """Cancel a job, whether it waits or runs; a caller that awaits its result gets the cancellation.
 
@@ -140,17 +147,21 @@ def cancel(job: str, /, *, reason: str = "cancelled by an operator", remember: s
         How long workers end the job when they meet it, such as 7d.
     """
 
-    async def run(target: "TaskMQ") -> Cancellation:
-        if (record := await find_stored(target, job)) is None:
-            await note_change(target, "job.cancel", job, why=reason)
-            return await target.job(job).acancel(reason, remember=remember)
-        if record.state.is_final:
+    async def run(api: Api) -> Cancellation:
+        try:
+            after = await api.jobs.cancel(job, note=reason)
+        except JobConflict as error:
+            if not error.state or not JobState(error.state).is_final:
+                raise
             return Cancellation.ENDED
-        after = await target.jobs.acancel(job, by=me(), note=reason)
+        except (JobNotFound, UnsupportedFeature):
+            if current_globals().server is not None:
+                raise
+            return await cast("OperatorApi", api).cancel_sent(job, reason, remember=remember)
         return Cancellation.CANCELLED if after.state.is_final else Cancellation.REQUESTED
 
-    cancellation = run_with_app(run)
-    note(f"job {job} {CANCELLED[cancellation]}")
+    cancellation = ask(run)
+    note(f"job {job} {_CANCELLED[cancellation]}")
     return OK if cancellation else NOT_FOUND
 
 
@@ -193,25 +204,50 @@ def _facts(report: "JobReport") -> dict[str, Any]:
         "attempt": report.attempt,
         "enqueued": when(_milliseconds(report.enqueued)),
         "due": when(_milliseconds(report.due)),
-        "first_due": when(_milliseconds(report.first_due)) or None,
         "started": when(_milliseconds(report.started)),
         "finished": when(_milliseconds(report.finished)),
         "worker": report.worker,
         "running_for": None if report.running_for is None else round(report.running_for, 1),
         "error": ": ".join(part for part in (report.error_type, report.error) if part) or None,
         "cancelled": report.cancelled,
-        "retry_of": report.retry_of,
-        "retried_as": report.retried_as,
-        "progress": None if progress is None else _progress_text(progress),
+        "progress": None if progress is None else _progress_text(progress, progress.updated.isoformat()),
         "letters": [
             {"queue": one.queue, "reason": one.letter.reason, "died": when(one.letter.died)} for one in report.letters
         ],
     }
 
 
-def _progress_text(progress: "JobProgress") -> str:
+def _facts_of_stored(name: str, job: "JobDetails", *, values: bool) -> dict[str, Any]:
+    facts = {
+        "job": name,
+        "task": job.task,
+        "state": job.state,
+        "queue": job.queue,
+        "attempt": job.attempt,
+        "enqueued": text_of_instant(job.submitted_at),
+        "due": text_of_instant(job.due_at),
+        "first_due": text_of_instant(job.schedule_time) if job.schedule_time != job.due_at else None,
+        "started": text_of_instant(job.start_time),
+        "finished": text_of_instant(job.end_time),
+        "worker": job.worker,
+        "error": "" if job.error is None else ": ".join(filter(None, (job.error.type, job.error.message))),
+        "cancelled": job.cancel_requested,
+        "retry_of": job.retry_of,
+        "retried_as": job.retried_as,
+        "progress": None if job.progress is None else _progress_text(job.progress, job.progress.updated_at),
+        "depends_on": "\n".join(f"{each.id} to be {each.condition}" for each in job.depends_on),
+    }
+    if values:
+        called = msgspec.json.encode({"args": job.args, "kwargs": job.payload}).decode()
+        traceback = None if job.error is None else job.error.traceback
+        problem = None if job.result_problem is None else job.result_problem.detail
+        facts |= {"body": called, "result": job.result, "result_problem": problem, "traceback": traceback}
+    return {name: value for name, value in facts.items() if value not in (None, "")}
+
+
+def _progress_text(progress: "JobProgress | ProgressView", updated: str | None) -> str:
     note = f": {progress.note}" if progress.note else ""
-    said = f"(attempt {progress.attempt}, {when(_milliseconds(progress.updated))})"
+    said = f"(attempt {progress.attempt}, {text_of_instant(updated)})"
     return f"{done_text(progress.done, progress.total)}{note} {said}"
 
 

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import msgspec
 from cyclopts import Parameter
 
+from taskmq.api.job_requests import SubmitBody, UpstreamJob
 from taskmq.cli.actor import audited, of_tenant
 from taskmq.cli.exits import CONFLICT, NOT_FOUND, OK
-from taskmq.cli.globals import run_with_app
 from taskmq.cli.jobs.hints import ask_about, hinted
-from taskmq.cli.output import note, print_record, print_rows
-from taskmq.cli.server_link import Api, ask, first_items, over_http, show_record, show_rows, text_of_instant
+from taskmq.cli.output import note, print_rows
+from taskmq.cli.server_link import Api, ask, first_items, show_record, show_rows, text_of_instant
 from taskmq.cli.typed_values import (
     array_of,
     instant_of,
@@ -23,13 +23,12 @@ from taskmq.cli.typed_values import (
 )
 from taskmq.errors import InvalidOption, JobConflict, JobNotFound
 from taskmq.model.jobs.changes import RetryMode
+from taskmq.model.keys import tenant_key
 from taskmq.model.states import JobState
 
 if TYPE_CHECKING:
     from taskmq.api.jobs import AttemptView, ChangedJob, HistoryView, JobView
-    from taskmq.app import TaskMQ
     from taskmq.cli.server_link import Pages
-    from taskmq.contracts.jobs import JobDetail
 
 __all__ = ["COMMANDS", "done_text"]
 
@@ -58,7 +57,6 @@ _NewArgs = Annotated[str | None, Parameter(help="All its positional arguments an
 _NewKwargs = Annotated[str | None, Parameter(help="All its named arguments anew, a JSON object.")]
 
 
-@over_http("jobs:submit")
 def submit(
     task: str,
     /,
@@ -101,7 +99,7 @@ def submit(
     description
         For people.
     owner
-        For people.
+        For people and quotas. Default: you, and through a server no one else.
     preemptible
         A run of it may be stopped for a pool that is owed its guaranteed share. Default: what its task says.
     held
@@ -110,37 +108,36 @@ def submit(
         The id of a job that has to succeed before it runs; ended=ID or failed=ID: that has to end so. May be
         repeated.
     """
-    given = {
-        "eta": None if at is None else instant_of("--at", at),
-        "delay": delay,
-        "priority": priority,
-        "queue": queue,
-        "tenant": tenant,
-        "job_id": job_id,
-        "expires": expires,
-    }
-    options = {name: value for name, value in given.items() if value is not None}
-    positional, named = array_of("--args", args), object_of("--kwargs", kwargs)
-    labels = dict(map(label_of, label))
-    amounts, node_labels = object_of("--resources", resources), node_labels_of(node_label)
+    body = SubmitBody(
+        job_type=task,
+        args=array_of("--args", args) or None,
+        kwargs=object_of("--kwargs", kwargs) or None,
+        schedule_time=None if at is None else instant_of("--at", at),
+        delay=delay,
+        priority=priority,
+        queue=queue,
+        job_id=job_id,
+        expires_in=expires,
+        description=description,
+        owner=owner,
+        labels=dict(map(label_of, label)),
+        resources=object_of("--resources", resources),
+        node_labels=node_labels_of(node_label),
+        preemptible=preemptible,
+        held=held,
+        depends_on=[UpstreamJob(job_id=name, condition=how) for name, how in map(upstream_from, depends_on)],
+    )
+    made = ask(lambda api: api.jobs.keep(body), tenant=tenant)
 
-    async def run(target: "TaskMQ") -> dict[str, Any]:
-        of_job: dict[str, Any] = {
-            "description": description,
-            "owner": owner,
-            "labels": labels,
-            "resources": amounts,
-            "place": {"labels": node_labels},
-            "preemptible": preemptible,
-            "held": held,
-            "depends_on": list(map(upstream_from, depends_on)),
-        }
-        job, _ = await target.jobs.keep_named(task, positional, named, options | of_job)
-        record = await target.jobs.aget(job.id)
-        made = {"job": job.id, "task": record.task, "queue": record.queue, "state": record.state}
-        return made if record.detail is None or not record.detail.definition else made | _definition(record.detail)
+    def record() -> dict[str, Any]:
+        # By this name the other commands find it without --tenant.
+        name = made.id if made.job_id == made.id else tenant_key(tenant, made.job_id)
+        facts = {"job": name, "task": made.task, "queue": made.queue, "state": made.state}
+        if not made.definition:
+            return facts
+        return {**facts, "definition": made.definition, "version": made.definition_version}
 
-    print_record(run_with_app(run))
+    show_record(made, record)
     return OK
 
 
@@ -426,10 +423,6 @@ def _act(what: str, one: "Callable[[Api, str], Awaitable[ChangedJob]]", jobs: Se
     rows, codes = ask(run)
     print_rows(_ACTED_COLUMNS, rows)
     return max(codes)
-
-
-def _definition(detail: "JobDetail") -> dict[str, Any]:
-    return {"definition": detail.definition, "version": detail.definition_version}
 
 
 def done_text(done: float, total: float | None) -> str:

@@ -7,11 +7,11 @@ from litestar.handlers import delete
 from litestar.params import FromPath
 
 from taskmq.api.sign_in import SessionList, TokenList
-from taskmq.app_api.accounts.users import session_view, token_view
+from taskmq.app_api.accounts.users import session_view
 from taskmq.app_api.views import rendered
 from taskmq.model.identity import Permission
 from taskmq.server.accounts.users import check_user
-from taskmq.server.inputs import CallerGiven
+from taskmq.server.inputs import ApiGiven, CallerGiven
 from taskmq.server.settings import API
 from taskmq.server.sign_in import accounts_of
 
@@ -86,10 +86,9 @@ async def end_user_session(
     summary="List a user's tokens",
     tags=["tokens"],
 )
-async def list_user_tokens(user_id: FromPath[str], request: Request[Any, Any, Any]) -> TokenList:
+async def list_user_tokens(api: ApiGiven, user_id: FromPath[str]) -> TokenList:
     """A user's tokens that were not revoked, without their secrets."""
-    store = accounts_of(request.app.state).store
-    return TokenList(rendered(token_view, await store.credentials.tokens(user_id)))
+    return TokenList([*await api.users.tokens(user_id)])
 
 
 @delete(

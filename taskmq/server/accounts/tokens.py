@@ -2,17 +2,17 @@
 
 from typing import Any, Final
 
-import msgspec
 from litestar import Request, get, post
 from litestar.handlers import delete
 from litestar.params import FromPath, JSONBody
 
 from taskmq.api.sign_in import NewTokenView, TokenBody, TokenList
-from taskmq.app_api.accounts.users import token_view
-from taskmq.app_api.views import milliseconds_of, rendered
+from taskmq.app_api.accounts.tokens import AppTokens
+from taskmq.app_api.app_api import AppApi
 from taskmq.errors import LoginThrottled, NotAuthenticated
-from taskmq.model.identity import Permission, read_scopes
-from taskmq.server.inputs import CallerGiven
+from taskmq.model.identity import Permission
+from taskmq.server.access import Caller
+from taskmq.server.inputs import ApiGiven, CallerGiven
 from taskmq.server.problems import Problem
 from taskmq.server.settings import API
 from taskmq.server.sign_in import accounts_of
@@ -27,10 +27,9 @@ __all__ = ["TOKEN_HANDLERS"]
     summary="List one's own tokens",
     tags=["tokens"],
 )
-async def list_tokens(request: Request[Any, Any, Any], caller: CallerGiven) -> TokenList:
+async def list_tokens(api: ApiGiven, caller: CallerGiven) -> TokenList:
     """One's own tokens that were not revoked, without their secrets."""
-    store = accounts_of(request.app.state).store
-    return TokenList(rendered(token_view, await store.credentials.tokens(caller.identity.user_id)))
+    return TokenList([*await _own(api, caller).list()])
 
 
 @post(
@@ -41,7 +40,9 @@ async def list_tokens(request: Request[Any, Any, Any], caller: CallerGiven) -> T
     summary="Make a token",
     tags=["tokens"],
 )
-async def add_token(data: JSONBody[TokenBody], request: Request[Any, Any, Any], caller: CallerGiven) -> NewTokenView:
+async def add_token(
+    api: ApiGiven, data: JSONBody[TokenBody], request: Request[Any, Any, Any], caller: CallerGiven
+) -> NewTokenView:
     """Make a token of one's own; its secret is in this answer, and nowhere else.
 
     403 `confirmation_needed`: the last sign-in is more than five minutes ago; say `password`, or sign in again.
@@ -49,24 +50,17 @@ async def add_token(data: JSONBody[TokenBody], request: Request[Any, Any, Any], 
     if caller.identity.via == "token":
         # It would outlive what it was made by, and could say more.
         raise Problem(403, "not_allowed", "a token makes no tokens: sign in")
-    services = accounts_of(request.app.state)
     if caller.identity.via == "session":
+        access = accounts_of(request.app.state).access
         try:
-            await services.access.confirm(caller.identity, data.password, address=caller.address)
+            await access.confirm(caller.identity, data.password, address=caller.address)
         except LoginThrottled:
             raise
         except NotAuthenticated as error:
             raise Problem.about("password", str(error)) from None
-    made = await services.administration.add_token(
-        caller.identity.user_id,
-        data.name,
-        by=caller.actor(),
-        scopes=None if data.scopes is None else read_scopes(data.scopes),
-        tenants=None if data.tenants is None else frozenset(data.tenants),
-        tasks=data.tasks,
-        expires=None if data.expires_at is None else milliseconds_of(data.expires_at),
+    return await _own(api, caller).add(
+        data.name, scopes=data.scopes, tenants=data.tenants, tasks=data.tasks, expires_at=data.expires_at
     )
-    return NewTokenView(**msgspec.structs.asdict(token_view(made.token)), secret=made.secret)
 
 
 @delete(
@@ -77,13 +71,14 @@ async def add_token(data: JSONBody[TokenBody], request: Request[Any, Any, Any], 
     summary="Revoke one's own token",
     tags=["tokens"],
 )
-async def revoke_token(
-    token_id: FromPath[str], request: Request[Any, Any, Any], caller: CallerGiven
-) -> dict[str, str]:
+async def revoke_token(api: ApiGiven, token_id: FromPath[str], caller: CallerGiven) -> dict[str, str]:
     """Revoke one of one's own tokens: nothing it is presented with is answered any more."""
-    administration = accounts_of(request.app.state).administration
-    await administration.revoke_token(token_id, user_id=caller.identity.user_id, by=caller.actor())
+    await _own(api, caller).revoke(token_id)
     return {"status": "revoked"}
 
 
 TOKEN_HANDLERS: Final[tuple[Any, ...]] = (list_tokens, add_token, revoke_token)
+
+
+def _own(api: AppApi, caller: Caller) -> AppTokens:
+    return api.tokens_of(caller.identity.user_id, caller.name)

@@ -8,6 +8,7 @@ from taskmq.server.examples.example import SOME_ID, Example
 __all__ = ["ACCOUNTS"]
 
 _TOKEN: Final[dict[str, Any]] = {
+    "user": "ann",
     "id": SOME_ID,
     "name": "nightly-import",
     "scopes": ["jobs.read", "jobs.submit"],
@@ -126,6 +127,8 @@ ACCOUNTS: Final[Mapping[str, Example]] = {
                 "state": "queued",
                 "version": 1,
                 "is_new": True,
+                "task": "shop.ship",
+                "queue": "default",
             }
         },
     ),

@@ -80,6 +80,8 @@ JOBS: Final[Mapping[str, Example]] = {
                 "state": "scheduled",
                 "version": 1,
                 "is_new": True,
+                "task": "data_processing",
+                "queue": "data",
             }
         },
     ),

@@ -11,14 +11,11 @@ from taskmq.api.definitions import DefinitionBody, DefinitionList, DefinitionVer
 from taskmq.model.identity import Permission
 from taskmq.server.inputs import (
     ApiGiven,
-    CallerGiven,
     Cursor,
     Limit,
-    ServedApp,
     matched_version,
     priority_number,
 )
-from taskmq.server.problems import Problem
 from taskmq.server.settings import API
 
 __all__ = ["DEFINITIONS"]
@@ -83,8 +80,6 @@ async def list_versions(
 )
 async def put_definition(
     api: ApiGiven,
-    app: ServedApp,
-    caller: CallerGiven,
     name: FromPath[str],
     data: JSONBody[DefinitionBody],
     request: Request[Any, Any, Any],
@@ -93,10 +88,6 @@ async def put_definition(
 
     412: it has another version than `If-Match` says; with `If-None-Match: *`, it is there.
     """
-    if data.owner not in ("", caller.name):
-        raise Problem.about("owner", "it is another user: leave it out, or name yourself")
-    if data.queue and data.queue != (await app.jobs.named(data.task, tenant=caller.tenant)).queue:
-        raise Problem.about("queue", f"task {data.task[:128]!r} has its own queue: leave it out")
     with matched_version(request.headers) as version:
         made = await api.definitions.put(
             name,

@@ -11,7 +11,7 @@ from litestar.params import FromQuery, JSONBody
 
 from taskmq.api.jobs import JobView
 from taskmq.api.values import Instant, Note, ShortText
-from taskmq.app_api.job_views import job_view
+from taskmq.app_api.jobs.views import job_view
 from taskmq.app_api.views import instant_text
 from taskmq.model.identity import Permission, may
 from taskmq.operations.tenant_jobs import JobOrder, TenantJobs

@@ -15,25 +15,14 @@ from taskmq.api.jobs import (
     JobCountOf,
     JobCounts,
     JobView,
-    ProgressView,
-    ResultProblem,
 )
 from taskmq.api.problems import FieldProblem
 from taskmq.api.values import Instant, ListPage
-from taskmq.app_api.job_views import (
-    job_view,
-    log_of,
-    payload_of,
-    progress_view,
-    retries_of,
-    state_named,
-    states_of,
-    status_words,
-)
+from taskmq.app_api.jobs.details import expanded, progress_of_job
+from taskmq.app_api.jobs.views import job_view, state_named, states_of, status_words
 from taskmq.app_api.views import milliseconds_of, rendered
 from taskmq.client.progress import JobProgress
 from taskmq.contracts.jobs import JobRecord
-from taskmq.errors import ResultDamaged, ResultExpired, UnsupportedFeature
 from taskmq.model.identity import Permission
 from taskmq.model.jobs.filters import JobFilter
 from taskmq.model.states import JobState
@@ -41,7 +30,7 @@ from taskmq.model.units import did_you_mean
 from taskmq.operations.tenant_jobs import TenantJobs
 from taskmq.server.inputs import ApiGiven, CallerGiven, Cursor, Limit, OwnJobs, next_link, selected
 from taskmq.server.live.samples import MaxAge, shared_look
-from taskmq.server.problems import Problem, problem_of
+from taskmq.server.problems import Problem
 from taskmq.server.settings import API
 from taskmq.stored_jobs.explain import Explanation
 
@@ -177,7 +166,7 @@ async def get_job(
     names = _names_in(fields)
     # Without its problem, a null would pass for the result.
     can_say = not names or "result_problem" in names
-    content: Any = selected(view | await _expanded(jobs, record, expansions, can_say=can_say), fields)
+    content: Any = selected(view | await expanded(jobs, record, expansions, can_say=can_say), fields)
     return Response(content, headers={"ETag": etag})
 
 
@@ -275,41 +264,6 @@ def _expansions(expand: str | None, known: Sequence[str]) -> set[str]:
     return wanted
 
 
-async def _expanded(jobs: TenantJobs, record: JobRecord, wanted: set[str], *, can_say: bool) -> dict[str, Any]:
-    """Read what is wanted beside the job.
-
-    Args:
-        can_say: the answer has room for what is wrong with the result; else that is raised.
-    """
-    found: dict[str, Any] = {}
-    if wanted & {"logs", "retries"}:
-        attempts = list(await jobs.attempts(record.id))
-        if "retries" in wanted:
-            found["retries"] = retries_of(record, attempts)
-        if "logs" in wanted:
-            found["logs"] = log_of(record, list(await jobs.history(record.id)), attempts)
-    if "payload" in wanted:
-        found |= payload_of(record)
-    if "result" in wanted:
-        found |= await _result_of(jobs, record, can_say=can_say)
-    if "progress" in wanted:
-        found["progress"] = _progress_of(record, await jobs.progress([record]))
-    return found
-
-
-async def _result_of(jobs: TenantJobs, record: JobRecord, *, can_say: bool) -> dict[str, Any]:
-    """The value that a job's task has returned, or why there is none: the job can be shown all the same."""
-    if record.state is not JobState.SUCCEEDED:
-        return {"result": None, "result_problem": None}
-    try:
-        return {"result": await jobs.value_of(record), "result_problem": None}
-    except (ResultExpired, ResultDamaged, UnsupportedFeature) as error:
-        if not can_say:
-            raise
-        problem = problem_of(error)
-        return {"result": None, "result_problem": ResultProblem(code=problem.code, detail=problem.detail)}
-
-
 def _shown(
     jobs: TenantJobs,
     record: JobRecord,
@@ -320,10 +274,5 @@ def _shown(
     view = job_view(record, jobs.name_of(record), words=words)
     if progress is None and not fields:
         return view
-    expanded = {} if progress is None else {"progress": _progress_of(record, progress)}
-    return selected(msgspec.to_builtins(view) | expanded, fields)
-
-
-def _progress_of(record: JobRecord, progress: Mapping[str, JobProgress]) -> ProgressView | None:
-    found = progress.get(record.id)
-    return None if found is None else progress_view(found)
+    further = {} if progress is None else {"progress": progress_of_job(record, progress)}
+    return selected(msgspec.to_builtins(view) | further, fields)

@@ -1,25 +1,25 @@
 """`POST /jobs`: one job, or up to 1,000 with an outcome for each."""
 
-from typing import Any, Final, cast
+from typing import Any, Final
 
 from litestar import Request, Response, post
 from litestar.params import JSONBody
 
-from taskmq.api.job_requests import SubmitBody, UpstreamJob
+from taskmq.api.job_requests import SubmitBody
 from taskmq.api.jobs import RefusedJob, SubmittedJob, SubmittedJobs
 from taskmq.app import TaskMQ
+from taskmq.app_api.jobs.orders import order_of, submitted_job
 from taskmq.errors import InvalidOption, TaskMQError
 from taskmq.model.identity import Permission
 from taskmq.model.nodes import job_needs
 from taskmq.operations.tenant_jobs import JobOrder, SubmitOutcome, TenantJobs
 from taskmq.server.access import Caller
 from taskmq.server.edge import fact_of
-from taskmq.server.inputs import CallerGiven, OwnJobs, ServedApp, idempotency_key, priority_number
+from taskmq.server.inputs import CallerGiven, OwnJobs, ServedApp, idempotency_key
 from taskmq.server.problems import Problem, problem_of
 from taskmq.server.settings import API, MOST_ITEMS
-from taskmq.tasks.job_options import JobOptions
 
-__all__ = ["SUBMISSIONS", "SubmitBody", "SubmittedJob", "SubmittedJobs", "order_of"]
+__all__ = ["SUBMISSIONS", "SubmitBody", "SubmittedJob", "SubmittedJobs"]
 
 
 @post(
@@ -44,46 +44,39 @@ async def submit_jobs(
     key = idempotency_key(request.headers)
     if isinstance(data, list):
         return await _submit_many(data, key, app, caller, jobs)
-    outcome = await jobs.submit(order_of(data, app, caller, key=key))
-    made = _submitted(outcome)
+    made = submitted_job(await jobs.submit(_order_of(data, app, caller, key=key)))
     root = fact_of(request.scope, "taskmq_root")
     headers = {"ETag": f'"{made.version}"', "Location": f"{root}{API}/jobs/{made.id}"}
     return Response(made, status_code=201 if made.is_new else 200, headers=headers)
 
 
 SUBMISSIONS: Final = (submit_jobs,)
-_SAME_NAMES: Final = tuple(name for name in SubmitBody.__struct_fields__ if name in JobOptions.__annotations__)
 
 
-def order_of(body: SubmitBody, app: TaskMQ, caller: Caller, *, key: str | None = None) -> JobOrder:
-    """What is to be submitted.
+def _order_of(body: SubmitBody, app: TaskMQ, caller: Caller, *, key: str | None = None) -> JobOrder:
+    """The order of a body.
 
     Raises:
         Problem: fields exclude each other, or no task is said.
     """
-    task = _one_of(body, "job_type", "task")
-    if task is None:
+    for one, other in (("job_type", "task"), ("payload", "kwargs")):
+        if getattr(body, one) is not None and getattr(body, other) is not None:
+            raise Problem.about(other, f"{one} and {other} are the same: say one of them")
+    if body.job_type is None and body.task is None:
         raise Problem.about("job_type", "which task? Say job_type (or task)", f"known: {_known(app, caller)}")
     for one, other in (("schedule_time", "delay"), ("expires_at", "expires_in")):
         if getattr(body, one) is not None and getattr(body, other) is not None:
             raise Problem.about(other, f"{one} and {other} exclude each other")
-    given: dict[str, Any] = {name: getattr(body, name) for name in _SAME_NAMES} | {
-        "job_id": _job_id(body.job_id, key),
-        "eta": body.schedule_time,
-        "priority": priority_number(body.priority),
-        "expires": body.expires_in if body.expires_at is None else body.expires_at,
-        "place": {"labels": body.node_labels},
-        "depends_on": [
-            (each.job_id, each.condition) if isinstance(each, UpstreamJob) else each for each in body.depends_on
-        ],
-    }
+    if body.job_id == "":
+        raise Problem.about("job_id", "is empty: leave it out, or give the job a name")
+    if body.job_id is not None and key not in (None, body.job_id):
+        raise Problem.about("job_id", "it and Idempotency-Key are the same: say one of them")
+    order = order_of(body, job_id=key)
     try:
-        job_needs(body.resources, given["place"])
+        job_needs(body.resources, order.options["place"])
     except InvalidOption as error:
         raise Problem.about("resources", str(error)) from error
-    options = cast("JobOptions", {name: value for name, value in given.items() if value is not None})
-    kwargs = _one_of(body, "payload", "kwargs")
-    return JobOrder(task, body.args or [], kwargs or {}, options)
+    return order
 
 
 async def _submit_many(
@@ -94,7 +87,7 @@ async def _submit_many(
     orders: list[JobOrder | Problem] = []
     for number, body in enumerate(bodies):
         try:
-            orders.append(order_of(body, app, caller, key=None if key is None else f"{key}:{number}"))
+            orders.append(_order_of(body, app, caller, key=None if key is None else f"{key}:{number}"))
         except Problem as problem:
             orders.append(problem)
     outcomes = iter(await jobs.submit_many([order for order in orders if isinstance(order, JobOrder)]))
@@ -106,38 +99,11 @@ async def _submit_many(
 def _item(outcome: SubmitOutcome | TaskMQError | Problem, caller: Caller) -> SubmittedJob | RefusedJob:
     match outcome:
         case SubmitOutcome():
-            return _submitted(outcome)
+            return submitted_job(outcome)
         case Problem():
             return RefusedJob(status="refused", problem=outcome.details(caller.request_id))
         case error:
             return RefusedJob(status="refused", problem=problem_of(error, caller.request_id))
-
-
-def _submitted(outcome: SubmitOutcome) -> SubmittedJob:
-    return SubmittedJob(
-        status="submitted",
-        job_id=outcome.job_id,
-        id=outcome.id,
-        state=outcome.state,
-        version=outcome.version,
-        is_new=outcome.is_new,
-    )
-
-
-def _one_of(body: SubmitBody, name: str, other: str) -> Any:
-    """The value of a field that has two names."""
-    first, second = getattr(body, name), getattr(body, other)
-    if first is not None and second is not None:
-        raise Problem.about(other, f"{name} and {other} are the same: say one of them")
-    return second if first is None else first
-
-
-def _job_id(job_id: str | None, key: str | None) -> str | None:
-    if job_id == "":
-        raise Problem.about("job_id", "is empty: leave it out, or give the job a name")
-    if job_id is not None and key is not None and job_id != key:
-        raise Problem.about("job_id", "it and Idempotency-Key are the same: say one of them")
-    return key if job_id is None else job_id
 
 
 def _known(app: TaskMQ, caller: Caller) -> str:

@@ -9,6 +9,7 @@ from litestar.connection import ASGIConnection
 from litestar.params import JSONBody, QueryParameter
 
 from taskmq.api.jobs import SubmittedJob
+from taskmq.app_api.jobs.orders import submitted_job
 from taskmq.model.identity import Identity, Permission, allows_task
 from taskmq.model.keys import outside_job_id
 from taskmq.operations.tenant_jobs import JobOrder, TenantJobs
@@ -75,15 +76,7 @@ async def send_event(
         options={},
         derived_id=outside_job_id(source, event_id),
     )
-    outcome = await jobs.submit(order)
-    made = SubmittedJob(
-        status="submitted",
-        job_id=outcome.job_id,
-        id=outcome.id,
-        state=outcome.state,
-        version=outcome.version,
-        is_new=outcome.is_new,
-    )
+    made = submitted_job(await jobs.submit(order))
     return Response(made, status_code=201 if made.is_new else 200)
 
 

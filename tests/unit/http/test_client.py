@@ -83,8 +83,8 @@ _WITHOUT_METHOD = {
 
 @pytest.mark.parametrize("calls", [JobCalls, AsyncJobCalls])
 def test_a_submission_takes_every_field_that_its_body_has(calls: type[JobCalls | AsyncJobCalls]) -> None:
-    # These are given as the task and its arguments, or by another name.
-    other = {"job_type", "task", "payload", "kwargs", "args", "schedule_time", "expires_at", "expires_in"}
+    # These are given as the task and its arguments, or by another name; the owner is who calls.
+    other = {"job_type", "task", "payload", "kwargs", "args", "schedule_time", "expires_at", "expires_in", "owner"}
     options = {
         name
         for name, parameter in inspect.signature(calls.submit).parameters.items()

@@ -11,13 +11,11 @@ from msgspec.structs import replace
 
 from taskmq import TaskMQ, WorkQueue
 from taskmq.api.job_requests import SubmitBody, UpstreamJob
+from taskmq.app_api.jobs.orders import order_of
 from taskmq.cli.jobs import stored_jobs
 from taskmq.contracts.jobs import JobDetail, JobRecord
-from taskmq.model.identity import Identity, Permission
 from taskmq.model.jobs.definitions import DefinitionContent
 from taskmq.operations.tenant_jobs import TenantJobs
-from taskmq.server.access import Caller
-from taskmq.server.jobs.submissions import order_of
 from taskmq.stored_jobs import Jobs
 from taskmq.stored_jobs.definitions import DefinitionOptions
 from taskmq.tasks.job_options import JobOptions, SubmitOptions
@@ -62,7 +60,6 @@ _DOORS: Final[Mapping[str, tuple[set[str], Mapping[str, str], Mapping[str, str]]
             **_OF_SENDING,
             "connection": "of a program's own",
             "tenant": "that of the caller",
-            "owner": "the caller",
         },
     ),
     "a definition": (
@@ -131,13 +128,9 @@ async def _by_definition(app: TaskMQ, name: str) -> str:
 
 
 async def _by_body(app: TaskMQ, name: str) -> str:
-    identity = Identity(user_id="ann", user="ann", memberships=(), via="session", credential="ann")
-    caller = Caller(
-        identity=identity, permission=Permission.JOBS_SUBMIT, tenant=None, address="", request_id="request"
-    )
     fields: dict[str, Any] = {**_IN_BODIES.get(name, {name: _VALUES[name]})}
-    order = order_of(SubmitBody(job_type="double", args=[1], **fields), app, caller)
-    return (await TenantJobs(app, None, by="").submit(order)).id
+    order = order_of(SubmitBody(job_type="double", args=[1], **fields))
+    return (await TenantJobs(app, None, by="", is_at_app=True).submit(order)).id
 
 
 def _task(app: TaskMQ) -> Task[..., Any]:

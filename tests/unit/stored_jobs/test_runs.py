@@ -11,7 +11,7 @@ from taskmq import Context, Job, TaskMQ
 from taskmq.errors import BrokerUnavailable, JobCancelled, JobConflict, TaskFailed
 from taskmq.model.envelope import LAST_INSTANT
 from taskmq.model.states import JobState
-from taskmq.operations.jobs import progress_of_jobs, report_job
+from taskmq.operations.jobs import progress_of_jobs
 from tests.coroutines import run_by
 from tests.unit.scheduler.stage import until
 from tests.unit.stored_jobs.kit import RETRY, Shop, in_shop
@@ -192,8 +192,6 @@ def test_progress_and_saved_steps_of_a_job_are_found_in_its_next_attempt() -> No
         by_id = shop.app.job(record.id)
         assert record.id != job.id
         assert (await by_id.aprogress(), await by_id.aresult(timeout=1)) == (progress[-1], "MAY")
-        for name in (job.id, record.id):
-            assert (await report_job(shop.app, name)).progress == progress[-1]
         assert await progress_of_jobs(shop.app, [record]) == {record.id: progress[-1]}
         assert built == ["may"]
         assert [(found.done, found.total, found.note) for found in progress] == [(1, 2, "MAY"), (2, 2, "MAY")]

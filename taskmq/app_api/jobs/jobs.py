@@ -7,6 +7,7 @@ from typing import Any, Final
 import msgspec
 from msgspec.structs import replace
 
+from taskmq.api.job_requests import SubmitBody
 from taskmq.api.jobs import (
     AttemptView,
     BulkView,
@@ -17,10 +18,13 @@ from taskmq.api.jobs import (
     JobList,
     JobView,
     RefusalView,
+    SubmittedJob,
 )
 from taskmq.api.problems import problem_of
 from taskmq.app_api.caller import AppCalls
-from taskmq.app_api.job_views import attempt_view, history_view, job_view, progress_view
+from taskmq.app_api.jobs.details import expanded
+from taskmq.app_api.jobs.orders import order_of, submitted_job
+from taskmq.app_api.jobs.views import attempt_view, history_view, job_view, progress_view
 from taskmq.app_api.views import rendered
 from taskmq.contracts.jobs import JobRecord
 from taskmq.errors import TaskMQError
@@ -45,10 +49,24 @@ class AppJobs(AppCalls):
     state or version does not allow it, and `NotPermitted` where the caller may not call its task.
     """
 
-    async def get(self, job_id: str) -> JobDetails:
-        """A job, by the id that its submitter chose, or by the store's."""
+    async def keep(self, body: SubmitBody) -> SubmittedJob:
+        """Submit the job that a body describes."""
+        return submitted_job(await self._jobs.submit(order_of(body)))
+
+    async def get(self, job_id: str, *, expand: Sequence[str] = ()) -> JobDetails:
+        """A job, by the id that its submitter chose, or by the store's.
+
+        Args:
+            expand: what is fetched, too: of payload, result, logs, progress.
+        """
         record = await self._jobs.get(job_id)
-        return JobDetails(**msgspec.structs.asdict(job_view(record, self._jobs.name_of(record))))
+        view = msgspec.structs.asdict(job_view(record, self._jobs.name_of(record)))
+        return msgspec.convert(view | await expanded(self._jobs, record, expand), JobDetails, from_attributes=True)
+
+    async def cancel(self, job_id: str, *, version: int | None = None, note: str = "") -> ChangedJob:
+        """Cancel a job: `status` is `cancelled`, or `cancel_requested` where a worker has it."""
+        after = await self._jobs.cancel(job_id, version=version, note=note)
+        return self._changed("cancelled" if after.state.is_final else "cancel_requested", after)
 
     async def count(self, filter: str = "") -> JobCount:  # noqa: A002 - the parameter's name in the API
         """Count the jobs that a filter selects, exactly up to 10,000."""
@@ -242,4 +260,7 @@ class AppJobs(AppCalls):
 
     @property
     def _jobs(self) -> TenantJobs:
-        return TenantJobs(self._app, self._caller.tenant, by=self._caller.actor(), allows=self._caller.allows)
+        caller = self._caller
+        return TenantJobs(
+            self._app, caller.tenant, by=caller.actor(), allows=caller.allows, is_at_app=caller.is_at_app
+        )

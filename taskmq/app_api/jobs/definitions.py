@@ -11,7 +11,7 @@ from taskmq.api.workers import TaskList, TaskView
 from taskmq.app_api.caller import AppCalls
 from taskmq.app_api.views import instant_text, rendered
 from taskmq.contracts.jobs import Catalogued
-from taskmq.errors import DefinitionNotFound, NotPermitted, UnknownTask
+from taskmq.errors import DefinitionNotFound, InvalidOption, NotPermitted, UnknownTask
 from taskmq.model.identity import Permission
 from taskmq.model.jobs.definitions import Definition
 from taskmq.model.jobs.registrations import RegisteredTask, TaskRegistration
@@ -49,6 +49,11 @@ class AppDefinitions(AppCalls):
             version: that the last one has to have.
         """
         self._check_task(task)
+        if not self._caller.is_at_app:
+            if owner not in ("", self._caller.name):
+                raise InvalidOption(f"owner {owner!r} is another user: leave it out, or name yourself")
+            if queue and queue != (await self._app.jobs.named(task, tenant=self._tenant)).queue:
+                raise InvalidOption(f"task {task!r} has its own queue: leave the queue out")
         with suppress(DefinitionNotFound):
             self._check_task((await self._app.definitions.aget(name, tenant=self._tenant)).content.task)
         await self._caller.note_action(self._app, "definition.put", subject=name, after={"task": task})

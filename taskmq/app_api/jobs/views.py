@@ -4,16 +4,12 @@
 """
 
 from collections.abc import Mapping
-from typing import Any, Final
-
-import msgspec
+from typing import Final
 
 from taskmq.api.jobs import AttemptView, ErrorView, HistoryView, JobView, ProgressView
 from taskmq.app_api.views import instant_text
 from taskmq.client.progress import JobProgress
 from taskmq.contracts.jobs import AttemptRecord, HistoryEntry, JobRecord
-from taskmq.errors import MalformedMessage
-from taskmq.model.envelope import decode_envelope
 from taskmq.model.outcome import ErrorRecord, error_line
 from taskmq.model.states import JobState
 
@@ -51,7 +47,6 @@ _CLAIMED: Final[Mapping[JobState, str]] = {
     JobState.DISPATCHED: "CLAIMED",
     JobState.RUNNING: "PROCESSING",
 }
-_ARGUMENTS: Final = ("args", "kwargs")
 
 
 def job_view(record: JobRecord, name: str, *, words: str | None = None) -> JobView:
@@ -95,6 +90,11 @@ def job_view(record: JobRecord, name: str, *, words: str | None = None) -> JobVi
     )
 
 
+def status_of(state: JobState) -> str:
+    """The API's original word for a state."""
+    return _STATUSES[state]
+
+
 def states_of(word: str) -> frozenset[JobState] | None:
     """Return the states that a status means, which may be an exact state; None where there is no such word."""
     meant = frozenset(
@@ -111,65 +111,6 @@ def state_named(word: str) -> frozenset[JobState] | None:
 def status_words() -> list[str]:
     """What can be said as a status."""
     return [word for word in dict.fromkeys([*_STATUSES.values(), *_STATUSES]) if word != "unknown"]
-
-
-def payload_of(record: JobRecord) -> dict[str, Any]:
-    """The arguments of a job's call: `payload` those by name, `args` those by place.
-
-    Arguments that are kept elsewhere because they are large are not fetched: then both are None.
-    """
-    try:
-        envelope = decode_envelope(record.body)
-    except MalformedMessage:
-        return {"payload": None, "args": None}
-    if envelope.blob is not None:
-        return {"payload": None, "args": None}
-    return {"payload": _plain(envelope.kwargs, {}), "args": _plain(envelope.args, [])}
-
-
-def log_of(record: JobRecord, history: list[HistoryEntry], attempts: list[AttemptRecord]) -> list[dict[str, Any]]:
-    """What is known of a job's course, in the order of time: `log_time`, `log_level`, `log_message`."""
-    lines = [(record.submitted, "INFO", "submitted")]
-    lines += [(one.at, "INFO", ": ".join(filter(None, (one.kind, one.note)))) for one in history]
-    lines += [
-        (one.ended, "ERROR", f"attempt {one.attempt} failed: {one.error.type_name}: {one.error.message}")
-        for one in attempts
-        if one.error is not None
-    ]
-    starts = {one.attempt: (one.started, one.worker) for one in attempts}
-    # One that waits for its next attempt, or has ended meanwhile, shows the start of the last one.
-    if starts.get(record.attempt - 1, (None, ""))[0] != record.started:
-        starts[record.attempt] = (record.started, record.worker)
-    lines += [
-        (started, "INFO", f"attempt {number} started at {worker or 'a worker'}")
-        for number, (started, worker) in starts.items()
-        if started is not None
-    ]
-    if record.finished is not None:
-        lines.append((record.finished, "INFO" if record.error is None else "ERROR", str(record.state)))
-    lines.sort(key=lambda line: line[0])
-    return [
-        {"log_time": instant_text(at), "log_level": level, "log_message": message} for at, level, message in lines
-    ]
-
-
-def retries_of(record: JobRecord, attempts: list[AttemptRecord]) -> list[dict[str, Any]]:
-    """List the attempts after the first, by the API's original names: `retry_time` (its begin, or due), and `status`.
-
-    The status is queued, in_progress, completed, failed or cancelled.
-    """
-    by_number = {one.attempt: one for one in attempts}
-    found: list[dict[str, Any]] = []
-    for one in attempts:
-        retry = by_number.get(one.attempt + 1)
-        if retry is not None:
-            found.append({"retry_time": instant_text(retry.started), "status": "failed"})
-        else:
-            has_begun = record.started != one.started and record.started is not None
-            at = record.started if has_begun else record.due
-            status = "in_progress" if record.state is JobState.RUNNING else _STATUSES[record.state]
-            found.append({"retry_time": instant_text(at), "status": status})
-    return found
 
 
 def history_view(entry: HistoryEntry) -> HistoryView:
@@ -212,7 +153,3 @@ def _error(error: ErrorRecord | None) -> ErrorView | None:
     if error is None:
         return None
     return ErrorView(type=error.type_name, message=error.message, traceback=error.traceback)
-
-
-def _plain(value: Any, default: Any) -> Any:
-    return msgspec.json.decode(value) if isinstance(value, msgspec.Raw) and bytes(value) else (value or default)

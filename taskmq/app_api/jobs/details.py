@@ -1,0 +1,125 @@
+"""Further facts of one job, which are read where they are asked for: arguments, result, course, progress."""
+
+from collections.abc import Collection, Mapping
+from typing import Any
+
+import msgspec
+
+from taskmq.api.jobs import ProgressView, ResultProblem
+from taskmq.api.problems import problem_of
+from taskmq.app_api.jobs.views import progress_view, status_of
+from taskmq.app_api.views import instant_text
+from taskmq.client.progress import JobProgress
+from taskmq.contracts.jobs import AttemptRecord, HistoryEntry, JobRecord
+from taskmq.errors import MalformedMessage, ResultDamaged, ResultExpired, UnsupportedFeature
+from taskmq.model.envelope import decode_envelope
+from taskmq.model.states import JobState
+from taskmq.operations.tenant_jobs import TenantJobs
+
+__all__ = ["expanded", "progress_of_job"]
+
+
+async def expanded(
+    jobs: TenantJobs, record: JobRecord, wanted: Collection[str], *, can_say: bool = True
+) -> dict[str, Any]:
+    """Read what is wanted beside the job: logs, retries, payload, result, progress.
+
+    Args:
+        can_say: the answer has room for what is wrong with the result; else that is raised.
+    """
+    found: dict[str, Any] = {}
+    if {"logs", "retries"} & {*wanted}:
+        attempts = list(await jobs.attempts(record.id))
+        if "retries" in wanted:
+            found["retries"] = _retries_of(record, attempts)
+        if "logs" in wanted:
+            found["logs"] = _log_of(record, list(await jobs.history(record.id)), attempts)
+    if "payload" in wanted:
+        found |= _payload_of(record)
+    if "result" in wanted:
+        found |= await _result_of(jobs, record, can_say=can_say)
+    if "progress" in wanted:
+        found["progress"] = progress_of_job(record, await jobs.progress([record]))
+    return found
+
+
+def progress_of_job(record: JobRecord, progress: Mapping[str, JobProgress]) -> ProgressView | None:
+    """How far the job is, by the store's ids; None where that is not known."""
+    found = progress.get(record.id)
+    return None if found is None else progress_view(found)
+
+
+async def _result_of(jobs: TenantJobs, record: JobRecord, *, can_say: bool) -> dict[str, Any]:
+    """The value that a job's task has returned, or why there is none: the job can be shown all the same."""
+    if record.state is not JobState.SUCCEEDED:
+        return {"result": None, "result_problem": None}
+    try:
+        return {"result": await jobs.value_of(record), "result_problem": None}
+    except (ResultExpired, ResultDamaged, UnsupportedFeature) as error:
+        if not can_say:
+            raise
+        problem = problem_of(error)
+        return {"result": None, "result_problem": ResultProblem(code=problem.code, detail=problem.detail)}
+
+
+def _payload_of(record: JobRecord) -> dict[str, Any]:
+    """The arguments of a job's call: `payload` those by name, `args` those by place.
+
+    Arguments that are kept elsewhere because they are large are not fetched: then both are None.
+    """
+    try:
+        envelope = decode_envelope(record.body)
+    except MalformedMessage:
+        return {"payload": None, "args": None}
+    if envelope.blob is not None:
+        return {"payload": None, "args": None}
+    return {"payload": _plain(envelope.kwargs, {}), "args": _plain(envelope.args, [])}
+
+
+def _log_of(record: JobRecord, history: list[HistoryEntry], attempts: list[AttemptRecord]) -> list[dict[str, Any]]:
+    """What is known of a job's course, in the order of time: `log_time`, `log_level`, `log_message`."""
+    lines = [(record.submitted, "INFO", "submitted")]
+    lines += [(one.at, "INFO", ": ".join(filter(None, (one.kind, one.note)))) for one in history]
+    lines += [
+        (one.ended, "ERROR", f"attempt {one.attempt} failed: {one.error.type_name}: {one.error.message}")
+        for one in attempts
+        if one.error is not None
+    ]
+    starts = {one.attempt: (one.started, one.worker) for one in attempts}
+    # One that waits for its next attempt, or has ended meanwhile, shows the start of the last one.
+    if starts.get(record.attempt - 1, (None, ""))[0] != record.started:
+        starts[record.attempt] = (record.started, record.worker)
+    lines += [
+        (started, "INFO", f"attempt {number} started at {worker or 'a worker'}")
+        for number, (started, worker) in starts.items()
+        if started is not None
+    ]
+    if record.finished is not None:
+        lines.append((record.finished, "INFO" if record.error is None else "ERROR", str(record.state)))
+    lines.sort(key=lambda line: line[0])
+    return [
+        {"log_time": instant_text(at), "log_level": level, "log_message": message} for at, level, message in lines
+    ]
+
+
+def _retries_of(record: JobRecord, attempts: list[AttemptRecord]) -> list[dict[str, Any]]:
+    """List the attempts after the first, by the API's original names: `retry_time` (its begin, or due), and `status`.
+
+    The status is queued, in_progress, completed, failed or cancelled.
+    """
+    by_number = {one.attempt: one for one in attempts}
+    found: list[dict[str, Any]] = []
+    for one in attempts:
+        retry = by_number.get(one.attempt + 1)
+        if retry is not None:
+            found.append({"retry_time": instant_text(retry.started), "status": "failed"})
+        else:
+            has_begun = record.started != one.started and record.started is not None
+            at = record.started if has_begun else record.due
+            status = "in_progress" if record.state is JobState.RUNNING else status_of(record.state)
+            found.append({"retry_time": instant_text(at), "status": status})
+    return found
+
+
+def _plain(value: Any, default: Any) -> Any:
+    return msgspec.json.decode(value) if isinstance(value, msgspec.Raw) and bytes(value) else (value or default)
