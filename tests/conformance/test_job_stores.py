@@ -6,6 +6,7 @@ from copy import deepcopy
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
+from uuid import uuid4
 
 import asyncpg  # pyright: ignore[reportMissingTypeStubs]
 import pytest
@@ -79,6 +80,19 @@ class TestSqlite(JobTransactions, JobStoreSuite):
                 connection.execute("ROLLBACK")
                 raise
             connection.execute("COMMIT")
+
+
+class TestSqliteInMemory(JobStoreSuite):
+    @pytest.fixture(autouse=True)
+    def _database(self) -> Iterator[None]:
+        self.url = f"sqlite://:memory:{uuid4().hex}"
+        # It lasts as long as one that is open.
+        self.kept = self.open_store()
+        yield
+        del self.kept
+
+    def open_store(self) -> JobStore:
+        return open_job_store(self.url, BrokerOptions(name="suite"))
 
 
 @pytest.mark.campaign

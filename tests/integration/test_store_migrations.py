@@ -4,6 +4,7 @@ import asyncio
 import sqlite3
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, closing
+from dataclasses import replace
 from pathlib import Path
 from textwrap import dedent
 from typing import Any, Final
@@ -19,16 +20,16 @@ from taskmq.errors import StoreMismatch
 from taskmq.model.envelope import new_job_id
 from taskmq.model.jobs.reports import Report
 from taskmq.model.states import JobState
+from taskmq_embedded.place import connect
 from taskmq_sql import open_job_store
 from taskmq_sql.jobs.tables import HEAD
 from taskmq_sql.migrations import current, revisions, upgrade
 from taskmq_sql.sqlite.file import schema
-from taskmq_sql.sqlite.file.connection import open_raw
 from tests.servers import PostgreSQL
 
 pytestmark = pytest.mark.real_time
 
-_FIRST_VERSION: Final[int] = vars(schema)["_FIRST_VERSION"]
+_FIRST_VERSION: Final[int] = schema.JOB_STORE.first_version
 
 # A queued job with a key, one that waits for its time, and one that has ended, as the first version keeps them.
 _QUEUED, _SCHEDULED, _ENDED = (f"01a20f9d-63a7-73bb-8636-00000000000{number}" for number in (1, 2, 3))
@@ -282,8 +283,8 @@ _NEXT_STEP: Final = """
 
 def _file_of(path: Path) -> None:
     """A file as the first version has made it, with jobs."""
-    with closing(open_raw(path)) as connection:
-        schema.create(connection)
+    with closing(connect(path)) as connection:
+        schema.JOB_STORE.create(connection)
         connection.executescript(_FIRST_JOBS_OF_FILE)
         connection.execute(f"PRAGMA user_version = {_FIRST_VERSION}")
 
@@ -301,15 +302,16 @@ async def test_jobs_in_a_file_of_the_first_version_are_there_after_an_upgrade(tm
 async def test_a_step_of_the_next_version_changes_a_file_once_and_keeps_its_jobs(tmp_path: Path) -> None:
     path = tmp_path / "jobs.db"
     _file_of(path)
-    newest = schema.SCHEMA_VERSION + 1
-    with closing(open_raw(path)) as connection:
-        schema.upgrade(connection)
-        assert "run `taskmq store upgrade`" in schema.mismatch(connection, newest=newest)
+    later = replace(schema.JOB_STORE, steps=(*schema.JOB_STORE.steps, _NEXT_STEP))
+    assert later.version == schema.SCHEMA_VERSION + 1
+    with closing(connect(path)) as connection:
+        schema.JOB_STORE.upgrade(connection)
+        assert "run `taskmq store upgrade`" in later.difference(connection)
 
-        assert schema.upgrade(connection, later=[_NEXT_STEP]) == schema.SCHEMA_VERSION
-        assert schema.upgrade(connection, later=[_NEXT_STEP]) == newest
+        assert later.upgrade(connection) == schema.SCHEMA_VERSION
+        assert later.upgrade(connection) == later.version
 
-        assert schema.mismatch(connection, newest=newest) == ""
+        assert later.difference(connection) == ""
         assert connection.execute("SELECT count(flavour), count(*) FROM job").fetchall() == [(0, 2)]
     async with _opened(f"sqlite:///{path}") as store:
         with pytest.raises(StoreMismatch, match="install the taskmq that has upgraded it"):
@@ -319,11 +321,11 @@ async def test_a_step_of_the_next_version_changes_a_file_once_and_keeps_its_jobs
 def test_a_step_that_fails_leaves_a_file_as_it_was(tmp_path: Path) -> None:
     path = tmp_path / "jobs.db"
     _file_of(path)
-    with closing(open_raw(path)) as connection:
-        schema.upgrade(connection)
+    with closing(connect(path)) as connection:
+        schema.JOB_STORE.upgrade(connection)
         with pytest.raises(sqlite3.OperationalError, match="nowhere"):
-            schema.upgrade(connection, later=[f"{_NEXT_STEP}; DROP TABLE nowhere"])
-        assert schema.mismatch(connection) == ""
+            replace(schema.JOB_STORE, steps=(f"{_NEXT_STEP}; DROP TABLE nowhere",)).upgrade(connection)
+        assert schema.JOB_STORE.difference(connection) == ""
         assert connection.execute("SELECT count(*) FROM sqlite_master WHERE name = 'flavour'").fetchone() == (0,)
 
 

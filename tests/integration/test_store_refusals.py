@@ -2,7 +2,6 @@
 
 import asyncio
 import secrets
-import threading
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -15,12 +14,15 @@ from taskmq import TaskMQ
 from taskmq.cli.exits import MISMATCH
 from taskmq.contracts.broker import BrokerOptions
 from taskmq.contracts.jobs import JobDetail, NewJob
+from taskmq.contracts.system_clock import SystemClock
 from taskmq.errors import InvalidOption, StoreMismatch, StoreRefused
 from taskmq.model.envelope import new_job_id
 from taskmq.model.jobs.filters import JobFilter
+from taskmq_embedded.work import Care
 from taskmq_sql import open_job_store
 from taskmq_sql.postgres.connections import Connections
-from taskmq_sql.sqlite.file.connection import Care, FileConnection, Transaction
+from taskmq_sql.sqlite.file.thread import open_threads
+from taskmq_sql.sqlite.file.transaction import Transaction
 from tests.cli.kit import run_process
 from tests.servers import PostgreSQL
 
@@ -196,20 +198,16 @@ async def test_what_postgresql_refuses_is_our_error_without_its_values(
         ("select ?", (object(),), "ProgrammingError|InterfaceError"),
     ],
 )
-def test_what_sqlite_refuses_is_our_error(
+@pytest.mark.real_time
+async def test_what_sqlite_refuses_is_our_error(
     tmp_path: Path, statement: str, values: tuple[object, ...], words: str
 ) -> None:
-    file = FileConnection(
-        tmp_path / "jobs.db",
-        now_ms=lambda: 1_800_000_000_000,
-        synchronous="NORMAL",
-        patience=1.0,
-        give_up=threading.Event(),
-    )
+    writer, reader = open_threads(tmp_path / "jobs.db", SystemClock(), synchronous="NORMAL", patience=1.0)
 
     def work(transaction: Transaction) -> list[Any]:
         return transaction.connection.execute(statement, values).fetchall()
 
     with pytest.raises(StoreRefused, match=words):
-        file.transact(Care.READ, work)
-    file.close()
+        await reader.call(work, care=Care.READ)
+    await reader.aclose()
+    await writer.aclose()

@@ -12,6 +12,7 @@ from taskmq.contracts.broker import BrokerOptions, Browser, Delivery, Outgoing, 
 from taskmq.contracts.finding import Finding
 from taskmq.errors import BrokerUnavailable, QueueMissing, TooLarge
 from taskmq.model.topology import ReportQueue, WorkQueue
+from taskmq_embedded.work import Care, FileFailure
 from taskmq_local.broker.administration import (
     delete_queue,
     diagnose_rights,
@@ -29,7 +30,6 @@ from taskmq_local.database.database import Database
 from taskmq_local.database.maintenance import Maintenance, MaintenanceWork
 from taskmq_local.database.owners import Owner, collect_dead_owners
 from taskmq_local.database.tables import create_queues, give_back_all
-from taskmq_local.database.work import DatabaseFailure, Durability
 from taskmq_local.rules.capacity import MAX_MESSAGE_BYTES, Capacity, queues_of
 from taskmq_local.rules.topics import MAX_TOPIC_BYTES
 
@@ -79,16 +79,16 @@ class LocalBroker:
         return self._ledger.void if self._ledger is not None else 0
 
     async def connect(self, *, timeout: float) -> None:
-        await self._call(lambda _: None, care=Durability.READ, timeout=timeout)
+        await self._call(lambda _: None, care=Care.READ, timeout=timeout)
 
     async def declare(self, queues: Iterable[WorkQueue]) -> None:
         found = queues_of(queues)
-        await self._call(lambda connection: create_queues(connection, found), care=Durability.DURABLE)
+        await self._call(lambda connection: create_queues(connection, found), care=Care.DURABLE)
         self._declared.update(found)
 
     async def declare_reports(self, queues: Iterable[ReportQueue]) -> None:
         found = {queue.name: Capacity() for queue in queues}
-        await self._call(lambda connection: create_queues(connection, found), care=Durability.DURABLE)
+        await self._call(lambda connection: create_queues(connection, found), care=Care.DURABLE)
         self._declared.update(found)
 
     def publish(self, message: Outgoing, *, timeout: float) -> asyncio.Future[None]:
@@ -115,7 +115,7 @@ class LocalBroker:
         self, subscriptions: Iterable[Subscription], deliver: Callable[[Delivery], None]
     ) -> LocalConsumer:
         # Opens the file, before anything is put beside it.
-        await self._call(lambda _: None, care=Durability.READ)
+        await self._call(lambda _: None, care=Care.READ)
         wanted = list(subscriptions)
         queues = [subscription.queue for subscription in wanted if not subscription.is_paused]
         ledger = self._enlist()
@@ -124,7 +124,7 @@ class LocalBroker:
         try:
             missing = await self._call(
                 lambda connection: register_consumer(connection, ledger.owner, consumer.number, queues),
-                care=Durability.LOOSE,
+                care=Care.LOOSE,
             )
         except BaseException:
             # Perhaps it is written already.
@@ -146,7 +146,7 @@ class LocalBroker:
         self._announcing += 1
         written = self._database.post(
             lambda connection: write_broadcast(connection, topic, body, now),
-            care=Durability.LOOSE,
+            care=Care.LOOSE,
             wakeups=("broadcasts",),
         )
         written.add_done_callback(self._announced)
@@ -161,7 +161,7 @@ class LocalBroker:
     ) -> LocalListener:
         """See `taskmq.broker.Broadcasting`; there is no connection that could be lost."""
         del connected
-        since = await self._call(last_broadcast, care=Durability.READ)
+        since = await self._call(last_broadcast, care=Care.READ)
         self._check_open()
         try:
             listener = LocalListener(self._database, patterns, receive, since=since)
@@ -185,24 +185,24 @@ class LocalBroker:
 
     @asynccontextmanager
     async def _take_out(self, queue: str) -> AsyncGenerator[Browser, None]:
-        await self._call(lambda _: None, care=Durability.READ)
+        await self._call(lambda _: None, care=Care.READ)
         ledger = self._enlist()
         look = LocalBrowser(self._database, ledger, queue, number=next(self._numbers), patience=_PATIENCE)
         self._submit_chores()
-        self._database.post(lambda connection: register_owner(connection, ledger.owner), care=Durability.LOOSE)
+        self._database.post(lambda connection: register_owner(connection, ledger.owner), care=Care.LOOSE)
         try:
             yield look
         finally:
             if not self._is_closed:
                 look.give_back()
-                await self._call(lambda _: None, care=Durability.READ)
+                await self._call(lambda _: None, care=Care.READ)
 
     async def purge(self, queue: str) -> int:
         """Delete the ready messages, but not those that wait for their time."""
         self._submit_chores()
         total = 0
         while True:
-            purged = await self._call(lambda connection: purge_some(connection, queue), care=Durability.DURABLE)
+            purged = await self._call(lambda connection: purge_some(connection, queue), care=Care.DURABLE)
             if purged is None:
                 raise QueueMissing(queue)
             total += purged[0]
@@ -216,7 +216,7 @@ class LocalBroker:
             QueueMissing: the queue does not exist.
         """
         self._declared.pop(queue, None)
-        deleted = await self._call(lambda connection: delete_queue(connection, queue), care=Durability.DURABLE)
+        deleted = await self._call(lambda connection: delete_queue(connection, queue), care=Care.DURABLE)
         if deleted is None:
             raise QueueMissing(queue)
         return deleted
@@ -224,7 +224,7 @@ class LocalBroker:
     async def stats(self, queues: Iterable[str]) -> list[QueueStats]:
         names = list(queues)
         self._submit_chores()
-        return await self._call(lambda connection: queue_stats(connection, names), care=Durability.LOOSE)
+        return await self._call(lambda connection: queue_stats(connection, names), care=Care.LOOSE)
 
     async def diagnose(
         self,
@@ -256,7 +256,7 @@ class LocalBroker:
             self._ledger.close()
             owner = self._ledger.owner
             self._database.post(
-                lambda connection: give_back_all(connection, owner), care=Durability.LOOSE, wakeups=("messages",)
+                lambda connection: give_back_all(connection, owner), care=Care.LOOSE, wakeups=("messages",)
             )
         await self._database.aclose(within=_CLOSING)
         if self._owner is not None:
@@ -331,13 +331,13 @@ class LocalBroker:
         self,
         function: Callable[[sqlite3.Connection], T],
         *,
-        care: Durability,
+        care: Care,
         timeout: float = _PATIENCE,
     ) -> T:
         self._check_open()
         try:
             return await self._database.call(function, care=care, timeout=timeout)
-        except DatabaseFailure as error:
+        except FileFailure as error:
             raise BrokerUnavailable(str(error)) from error
 
     def _check_open(self) -> None:

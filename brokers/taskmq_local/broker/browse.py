@@ -5,12 +5,12 @@ import asyncio
 from taskmq.contracts.broker import Delivery
 from taskmq.errors import BrokerUnavailable, QueueMissing
 from taskmq.model.topology import is_shard
+from taskmq_embedded.work import Care, FileFailure
 from taskmq_local.broker.delivery import LocalDelivery
 from taskmq_local.broker.lease import LeaseDeliveries, LeasedRow
 from taskmq_local.broker.ledger import Ledger
 from taskmq_local.database.database import Database
 from taskmq_local.database.tables import leave
-from taskmq_local.database.work import DatabaseFailure, Durability
 
 __all__ = ["LocalBrowser"]
 
@@ -45,7 +45,7 @@ class LocalBrowser:
         except TimeoutError:
             piece.abandon()
             raise BrokerUnavailable(f"not done within {self._patience:g} s: {self._database.trouble}") from None
-        except DatabaseFailure as error:
+        except FileFailure as error:
             raise BrokerUnavailable(str(error)) from error
         except asyncio.CancelledError:
             piece.abandon()
@@ -72,7 +72,7 @@ class LocalBrowser:
         if is_shard(self._queue):
             self._database.post(
                 lambda connection: leave(connection, self._ledger.owner, self._number),
-                care=Durability.LOOSE,
+                care=Care.LOOSE,
                 wakeups=("messages",),
             )
 

@@ -8,13 +8,13 @@ from typing import Final
 
 from taskmq.contracts.broker import Delivery, Subscription
 from taskmq.errors import BrokerUnavailable, QueueMissing
+from taskmq_embedded.work import Care, FileFailure
 from taskmq_local.broker.administration import leave_queue, register_consumer
 from taskmq_local.broker.delivery import LocalDelivery, deliver_all
 from taskmq_local.broker.lease import LeaseDeliveries
 from taskmq_local.broker.ledger import Ledger
 from taskmq_local.database.database import Database
 from taskmq_local.database.tables import leave
-from taskmq_local.database.work import DatabaseFailure, Durability
 
 __all__ = ["Line", "LocalConsumer"]
 
@@ -171,7 +171,7 @@ class LocalConsumer:
                 line.pause()
                 left = self._database.post(
                     lambda connection: leave_queue(connection, self._ledger.owner, self.number, queue),
-                    care=Durability.LOOSE,
+                    care=Care.LOOSE,
                     wakeups=("messages",),
                 )
                 await asyncio.wait({left}, timeout=_PATIENCE)
@@ -183,10 +183,10 @@ class LocalConsumer:
                 try:
                     missing = await self._database.call(
                         lambda connection: register_consumer(connection, self._ledger.owner, self.number, [queue]),
-                        care=Durability.LOOSE,
+                        care=Care.LOOSE,
                         timeout=_PATIENCE,
                     )
-                except DatabaseFailure as error:
+                except FileFailure as error:
                     raise BrokerUnavailable(str(error)) from error
                 if missing is not None:
                     raise QueueMissing(missing)
@@ -208,7 +208,7 @@ class LocalConsumer:
         """Hand out nothing from here on, and be no consumer any more soon."""
         if self._is_running:
             self.halt()
-            self._left = self._database.post(self._remove, care=Durability.LOOSE, wakeups=("messages",))
+            self._left = self._database.post(self._remove, care=Care.LOOSE, wakeups=("messages",))
 
     async def stop(self) -> None:
         self.leave()

@@ -5,9 +5,9 @@ from collections.abc import Callable
 from typing import Final
 
 from taskmq.model.topology import is_shard
+from taskmq_embedded.work import Care
 from taskmq_local.database.tables import as_ranges, find_queue, give_back, has_turn, release
 from taskmq_local.database.wakeup import Kind
-from taskmq_local.database.work import Durability
 
 __all__ = ["LeaseDeliveries", "LeasedRow", "Settlement"]
 
@@ -35,9 +35,8 @@ class LeaseDeliveries:
         limit: how many could have been taken.
     """
 
-    care = Durability.LOOSE
+    care = Care.LOOSE
     wakeups: tuple[Kind, ...] = ()
-    is_heavy = False
 
     def __init__(
         self,
@@ -91,8 +90,6 @@ class Settlement:
         void: how many of those were not the owner's any more.
     """
 
-    is_heavy = False
-
     def __init__(self, owner: str, done: Callable[["Settlement", Exception | None], None]) -> None:
         self.is_open = True
         self.acks: list[int] = []
@@ -104,8 +101,8 @@ class Settlement:
         self._done = done
 
     @property
-    def care(self) -> Durability:
-        return Durability.DURABLE if self.acks else Durability.LOOSE
+    def care(self) -> Care:
+        return Care.DURABLE if self.acks else Care.LOOSE
 
     @property
     def wakeups(self) -> tuple[Kind, ...]:

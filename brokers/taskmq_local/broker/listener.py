@@ -15,10 +15,10 @@ import sqlite3
 from collections.abc import Callable, Collection
 from typing import Final
 
+from taskmq_embedded.work import Care
 from taskmq_local.database.database import Database
 from taskmq_local.database.owners import Owner
 from taskmq_local.database.wakeup import Wakeup
-from taskmq_local.database.work import Durability
 from taskmq_local.rules.topics import matcher
 
 __all__ = ["MAX_PENDING", "LocalListener", "last_broadcast", "write_broadcast"]
@@ -89,7 +89,7 @@ class LocalListener:
             return
         self._was_rung = False
         since = self._since
-        self._reading = self._database.post(lambda connection: _read(connection, since), care=Durability.READ)
+        self._reading = self._database.post(lambda connection: _read(connection, since), care=Care.READ)
         self._reading.add_done_callback(self._have_read)
 
     async def stop(self) -> None:

@@ -13,9 +13,9 @@ import msgspec
 from taskmq.contracts.broker import Outgoing
 from taskmq.errors import PublishRejected, PublishUnknown, Unroutable
 from taskmq.model.clock import Clock
+from taskmq_embedded.work import Care, FileFailure
 from taskmq_local.database.tables import capacity_of, create_queues, find_queue, take_ids
 from taskmq_local.database.wakeup import Kind
-from taskmq_local.database.work import DatabaseFailure, Durability
 from taskmq_local.rules.capacity import Capacity
 
 __all__ = ["PublishBatch", "PublishOutcomes"]
@@ -98,7 +98,7 @@ class PublishBatch:
         unavailable: the error for messages that were not written.
     """
 
-    care = Durability.DURABLE
+    care = Care.DURABLE
 
     def __init__(
         self,
@@ -109,7 +109,6 @@ class PublishBatch:
         unavailable: Callable[[str], Exception],
     ) -> None:
         self.is_open = True
-        self.is_heavy = False
         self.wakeups: tuple[Kind, ...] = ()
         self._clock = clock
         self._declared = declared
@@ -139,7 +138,6 @@ class PublishBatch:
             self._set_timer(deadline)
 
     def seal(self) -> None:
-        self.is_heavy = not self.is_open
         self.is_open = False
 
     def run(self, connection: sqlite3.Connection) -> None:
@@ -223,7 +221,7 @@ class PublishBatch:
         return queue
 
     def _translate(self, error: Exception) -> Exception:
-        if isinstance(error, DatabaseFailure) and not error.is_certain:
+        if isinstance(error, FileFailure) and not error.is_certain:
             return PublishUnknown(str(error))
         return self._unavailable(str(error))
 

@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Final
 
 from taskmq.model.clock import Clock
+from taskmq_embedded.work import Care
 from taskmq_local.database.database import Database
 from taskmq_local.database.owners import Owner
 from taskmq_local.database.tables import next_due, promote, reap
 from taskmq_local.database.wakeup import Kind, Wakeup
-from taskmq_local.database.work import Durability
 
 __all__ = ["Maintenance", "MaintenanceWork"]
 
@@ -28,8 +28,7 @@ class MaintenanceWork:
         next_due: when the next delayed message is due.
     """
 
-    care = Durability.LOOSE
-    is_heavy = False
+    care = Care.LOOSE
 
     def __init__(self, root: Path, clock: Clock, done: Callable[["MaintenanceWork", Exception | None], None]) -> None:
         self.next_due: int | None = None

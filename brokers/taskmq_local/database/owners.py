@@ -16,7 +16,7 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-from taskmq_local.database.schema import make_private_folder
+from taskmq_embedded.place import make_private_folder
 
 __all__ = ["Owner", "collect_dead_owners", "is_alive", "remove_owner"]
 

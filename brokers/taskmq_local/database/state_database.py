@@ -5,9 +5,9 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from taskmq.errors import StateUnavailable
+from taskmq_embedded.work import Care, FileFailure, Work
 from taskmq_local.database.database import Database
 from taskmq_local.database.wakeup import Kind
-from taskmq_local.database.work import DatabaseFailure, Durability, Work
 
 __all__ = ["StateDatabase", "unavailable"]
 
@@ -26,7 +26,7 @@ class StateDatabase:
         self._check_open = check_open
 
     async def ask(
-        self, function: Callable[[sqlite3.Connection], T], *, care: Durability, wakeups: tuple[Kind, ...] = ()
+        self, function: Callable[[sqlite3.Connection], T], *, care: Care, wakeups: tuple[Kind, ...] = ()
     ) -> T:
         """What `function` returns, called with the connection in a transaction.
 
@@ -36,10 +36,10 @@ class StateDatabase:
         self._check_open()
         try:
             return await self._database.call(function, care=care, wakeups=wakeups)
-        except DatabaseFailure as error:
+        except FileFailure as error:
             raise unavailable(error) from error
 
-    def submit(self, work: Work) -> None:
+    def submit(self, work: Work[sqlite3.Connection]) -> None:
         """Run `work` in one of the next transactions.
 
         Raises:
@@ -55,5 +55,5 @@ class StateDatabase:
 
 def unavailable(error: Exception) -> StateUnavailable:
     """What a failed work means to its caller."""
-    is_certain = not isinstance(error, DatabaseFailure) or error.is_certain
+    is_certain = not isinstance(error, FileFailure) or error.is_certain
     return StateUnavailable(str(error), is_certain=is_certain)

@@ -58,7 +58,7 @@ class Wakeup:
         self._heard()
 
 
-def notify(root: Path, kind: Kind) -> None:
+def notify(root: Path, kind: str) -> None:
     """Wake all who wait for `kind`. Never blocks, never fails; FIFOs that the dead left are removed."""
     directory = root / "wake"
     try:

@@ -5,8 +5,8 @@ from typing import Final
 
 from taskmq.contracts.stores import BegunRun
 from taskmq.model.clock import Clock
+from taskmq_embedded.work import Care
 from taskmq_local.database.state_database import StateDatabase
-from taskmq_local.database.work import Durability
 
 __all__ = ["LocalCheckpoints"]
 
@@ -59,7 +59,7 @@ class LocalCheckpoints:
             saved = connection.execute("SELECT name, value FROM saved WHERE job_id = :job", facts).fetchall()
             return BegunRun(begun[0][0], dict(saved))
 
-        return await self._database.ask(begin, care=Durability.DURABLE)
+        return await self._database.ask(begin, care=Care.DURABLE)
 
     async def save(self, job_id: str, name: str, value: bytes, *, token: int, ttl: float) -> bool:
         now = self._clock.now_ms()
@@ -78,7 +78,7 @@ class LocalCheckpoints:
             connection.execute(_SAVE, facts)
             return True
 
-        return await self._database.ask(save, care=Durability.DURABLE)
+        return await self._database.ask(save, care=Care.DURABLE)
 
     async def forget(self, job_id: str, *, token: int) -> None:
         facts = {"job": job_id, "token": token, "expires": self._clock.now_ms() + _REMEMBERED_MS}
@@ -87,4 +87,4 @@ class LocalCheckpoints:
             if connection.execute(_FORGET, facts).rowcount == 1:
                 connection.execute("DELETE FROM saved WHERE job_id = :job", facts)
 
-        await self._database.ask(forget, care=Durability.LOOSE)
+        await self._database.ask(forget, care=Care.LOOSE)

@@ -8,8 +8,8 @@ import msgspec
 
 from taskmq.contracts.stores import Claimed, Done, Held
 from taskmq.model.clock import Clock
+from taskmq_embedded.work import Care
 from taskmq_local.database.state_database import StateDatabase
-from taskmq_local.database.work import Durability
 from taskmq_local.rules.claims import ClaimRecord, claim, complete, release, renew, seen
 
 __all__ = ["LocalClaims"]
@@ -56,13 +56,11 @@ class LocalClaims:
                 _keep(connection, key, record)
             return answer
 
-        return await self._database.ask(decide, care=Durability.DURABLE)
+        return await self._database.ask(decide, care=Care.DURABLE)
 
     async def find(self, key: str) -> Held | Done | None:
         now = self._clock.now_ms()
-        return await self._database.ask(
-            lambda connection: seen(_find(connection, key, now), now=now), care=Durability.READ
-        )
+        return await self._database.ask(lambda connection: seen(_find(connection, key, now), now=now), care=Care.READ)
 
     async def renew(self, claims: Mapping[str, int], *, lease: float) -> frozenset[str]:
         now, asked = self._clock.now_ms(), dict(claims)
@@ -77,7 +75,7 @@ class LocalClaims:
                     _keep(connection, key, record)
             return frozenset(lost)
 
-        return await self._database.ask(decide, care=Durability.LOOSE)
+        return await self._database.ask(decide, care=Care.LOOSE)
 
     async def complete(
         self, key: str, *, token: int, job_id: str, content_type: str, value: bytes, ttl: float
@@ -98,7 +96,7 @@ class LocalClaims:
                 _keep(connection, key, record)
             return counts
 
-        return await self._database.ask(decide, care=Durability.DURABLE)
+        return await self._database.ask(decide, care=Care.DURABLE)
 
     async def release(self, key: str, *, token: int) -> bool:
         now = self._clock.now_ms()
@@ -109,7 +107,7 @@ class LocalClaims:
                 _keep(connection, key, record)
             return counts
 
-        return await self._database.ask(decide, care=Durability.LOOSE)
+        return await self._database.ask(decide, care=Care.LOOSE)
 
 
 def _find(connection: sqlite3.Connection, key: str, now: int) -> ClaimRecord | None:

@@ -4,8 +4,8 @@ import sqlite3
 from typing import Final
 
 from taskmq.model.clock import Clock
+from taskmq_embedded.work import Care
 from taskmq_local.database.state_database import StateDatabase
-from taskmq_local.database.work import Durability
 
 __all__ = ["LocalStarts"]
 
@@ -36,10 +36,10 @@ class LocalStarts:
             return begun
 
         # Durable: what kills a worker may take the machine with it.
-        return await self._database.ask(begin, care=Durability.DURABLE)
+        return await self._database.ask(begin, care=Care.DURABLE)
 
     async def end(self, job_id: str) -> None:
         def end(connection: sqlite3.Connection) -> None:
             connection.execute("DELETE FROM starts WHERE job_id = ?", (job_id,))
 
-        await self._database.ask(end, care=Durability.LOOSE)
+        await self._database.ask(end, care=Care.LOOSE)

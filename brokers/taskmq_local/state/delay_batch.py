@@ -9,8 +9,8 @@ import msgspec
 
 from taskmq.contracts.stores import WaitingMessage
 from taskmq.model.clock import Clock
+from taskmq_embedded.work import Care
 from taskmq_local.database.wakeup import Kind
-from taskmq_local.database.work import Durability
 
 __all__ = ["WaitingBatch", "decode_message", "encode_message", "first_due", "insert_messages"]
 
@@ -24,12 +24,11 @@ decode_message = msgspec.msgpack.Decoder(WaitingMessage).decode
 class WaitingBatch:
     """Messages that are put together; of several of one job the last one counts."""
 
-    care = Durability.DURABLE
+    care = Care.DURABLE
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self.is_open = True
-        self.is_heavy = False
         self.wakeups: tuple[Kind, ...] = ()
         self._messages: list[tuple[WaitingMessage, asyncio.Future[None]]] = []
 
@@ -41,7 +40,6 @@ class WaitingBatch:
         return future
 
     def seal(self) -> None:
-        self.is_heavy = not self.is_open
         self.is_open = False
 
     def run(self, connection: sqlite3.Connection) -> None:

@@ -8,8 +8,8 @@ from typing import Final
 
 from taskmq.contracts.stores import TakenMessage, WaitingMessage
 from taskmq.model.clock import Clock
+from taskmq_embedded.work import Care
 from taskmq_local.database.state_database import StateDatabase, unavailable
-from taskmq_local.database.work import Durability
 from taskmq_local.state.delay_batch import WaitingBatch, decode_message, encode_message, first_due, insert_messages
 
 __all__ = ["LocalDelays"]
@@ -64,7 +64,7 @@ class LocalDelays:
         def take(connection: sqlite3.Connection) -> list[tuple[int, bytes]]:
             return connection.execute(_TAKE, facts).fetchall()
 
-        rows = await self._database.ask(take, care=Durability.LOOSE)
+        rows = await self._database.ask(take, care=Care.LOOSE)
         taken = [(version, decode_message(message)) for version, message in rows]
         # What RETURNING gives has no order.
         taken.sort(key=lambda one: (one[1].due, one[0]))
@@ -76,7 +76,7 @@ class LocalDelays:
         def forget(connection: sqlite3.Connection) -> None:
             connection.executemany("DELETE FROM waiting WHERE version = ?", versions)
 
-        await self._database.ask(forget, care=Durability.LOOSE)
+        await self._database.ask(forget, care=Care.LOOSE)
 
     async def give_back(self, taken: Sequence[TakenMessage]) -> None:
         versions = [(int(one.token),) for one in taken]
@@ -84,11 +84,11 @@ class LocalDelays:
         def give_back(connection: sqlite3.Connection) -> None:
             connection.executemany("UPDATE waiting SET taken = 0 WHERE version = ?", versions)
 
-        await self._database.ask(give_back, care=Durability.LOOSE, wakeups=("waiting",))
+        await self._database.ask(give_back, care=Care.LOOSE, wakeups=("waiting",))
 
     async def next_due(self) -> int | None:
         now = self._clock.now_ms()
-        return await self._database.ask(lambda connection: first_due(connection, now=now), care=Durability.READ)
+        return await self._database.ask(lambda connection: first_due(connection, now=now), care=Care.READ)
 
     def listen(self, heard: Callable[[], None]) -> Callable[[], None]:
         if not self._listeners:
@@ -101,10 +101,10 @@ class LocalDelays:
             number: int = connection.execute("SELECT count(*) FROM waiting").fetchone()[0]
             return number
 
-        return await self._database.ask(count, care=Durability.READ)
+        return await self._database.ask(count, care=Care.READ)
 
     async def find(self, job_id: str) -> WaitingMessage | None:
-        return await self._database.ask(lambda connection: _find(connection, job_id), care=Durability.READ)
+        return await self._database.ask(lambda connection: _find(connection, job_id), care=Care.READ)
 
     async def list(
         self, *, limit: int, task: str | None = None, queues: Collection[str] | None = None
@@ -114,7 +114,7 @@ class LocalDelays:
         def read(connection: sqlite3.Connection) -> list[tuple[bytes]]:
             return connection.execute(_LIST, {"task": task, "queues": names, "limit": limit}).fetchall()
 
-        return [decode_message(message) for (message,) in await self._database.ask(read, care=Durability.READ)]
+        return [decode_message(message) for (message,) in await self._database.ask(read, care=Care.READ)]
 
     async def cancel(self, job_id: str) -> bool:
         facts = (job_id, self._clock.now_ms())
@@ -122,7 +122,7 @@ class LocalDelays:
         def cancel(connection: sqlite3.Connection) -> bool:
             return connection.execute("DELETE FROM waiting WHERE job_id = ? AND taken <= ?", facts).rowcount == 1
 
-        return await self._database.ask(cancel, care=Durability.DURABLE)
+        return await self._database.ask(cancel, care=Care.DURABLE)
 
     async def swap(self, found: WaitingMessage, changed: WaitingMessage) -> bool:
         facts = (found.job_id, encode_message(found), self._clock.now_ms())
@@ -133,7 +133,7 @@ class LocalDelays:
                 insert_messages(connection, [changed])
             return is_there
 
-        return await self._database.ask(swap, care=Durability.DURABLE, wakeups=("waiting",))
+        return await self._database.ask(swap, care=Care.DURABLE, wakeups=("waiting",))
 
     def _tell(self) -> None:
         for heard in tuple(self._listeners):

@@ -20,8 +20,8 @@ from taskmq.model.keys import tenant_key, tenant_prefix
 from taskmq.workflow.model.flow_view import FlowFacts, FlowView, Node, NodeClaim
 from taskmq.workflow.model.rules import ParentCounts
 from taskmq.workflow.model.transitions import open_flow
+from taskmq_embedded.work import Care
 from taskmq_local.database.state_database import StateDatabase
-from taskmq_local.database.work import Durability
 from taskmq_local.rules.flows import FlowChanges
 
 __all__ = ["LocalFlows"]
@@ -277,7 +277,7 @@ class LocalFlows(FlowChanges):
             open_flow(view, nodes)
             return True
 
-        return await self._database.ask(create, care=Durability.DURABLE)
+        return await self._database.ask(create, care=Care.DURABLE)
 
     async def look(self, flow_id: str) -> FlowRecord | None:
         now = self._clock.now_ms()
@@ -286,7 +286,7 @@ class LocalFlows(FlowChanges):
             rows = connection.execute(_LOOK, (flow_id, now)).fetchall()
             return _record(rows[0]) if rows else None
 
-        return await self._database.ask(look, care=Durability.LOOSE)
+        return await self._database.ask(look, care=Care.LOOSE)
 
     async def entries(
         self,
@@ -318,7 +318,7 @@ class LocalFlows(FlowChanges):
             last = FlowPlace(entries[-1].record.started, entries[-1].id) if len(rows) > limit else None
             return FlowPage(entries, last)
 
-        return await self._database.ask(select, care=Durability.LOOSE)
+        return await self._database.ask(select, care=Care.LOOSE)
 
     async def states(self, flow_id: str) -> dict[str, NodeState]:
         rows = await self._select(flow_id, "SELECT key, state FROM flow_nodes WHERE flow = ?")
@@ -348,7 +348,7 @@ class LocalFlows(FlowChanges):
             rows = connection.execute(_CHANGE, (flow_id, now)).fetchall()
             return change(_FlowRows(connection, rows[0][0], FlowFacts(*rows[0][1:])), now) if rows else unknown
 
-        return await self._database.ask(run, care=Durability.DURABLE if is_durable else Durability.LOOSE)
+        return await self._database.ask(run, care=Care.DURABLE if is_durable else Care.LOOSE)
 
     async def _select(self, flow_id: str, statement: str, *values: object) -> list[tuple[Any, ...]]:
         now = self._clock.now_ms()
@@ -359,7 +359,7 @@ class LocalFlows(FlowChanges):
             ).fetchall()
             return connection.execute(statement, (rows[0][0], *values)).fetchall() if rows else []
 
-        return await self._database.ask(select, care=Durability.LOOSE)
+        return await self._database.ask(select, care=Care.LOOSE)
 
     async def _each(self, flow_id: str, columns: str, keys: Sequence[str]) -> list[tuple[Any, ...] | None]:
         now = self._clock.now_ms()
@@ -371,7 +371,7 @@ class LocalFlows(FlowChanges):
             ).fetchall()
             return [connection.execute(statement, (rows[0][0], key)).fetchone() if rows else None for key in keys]
 
-        return await self._database.ask(select, care=Durability.LOOSE)
+        return await self._database.ask(select, care=Care.LOOSE)
 
 
 def _node(row: tuple[Any, ...]) -> Node:

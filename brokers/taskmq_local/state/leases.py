@@ -5,8 +5,8 @@ from typing import Final
 
 from taskmq.contracts.stores import Lease, members_prefix
 from taskmq.model.clock import Clock
+from taskmq_embedded.work import Care
 from taskmq_local.database.state_database import StateDatabase
-from taskmq_local.database.work import Durability
 
 __all__ = ["LocalLeases"]
 
@@ -46,7 +46,7 @@ class LocalLeases:
             connection.execute(_TAKE, facts)
             return token
 
-        return await self._database.ask(take, care=Durability.DURABLE)
+        return await self._database.ask(take, care=Care.DURABLE)
 
     async def renew(self, key: str, *, token: int, seconds: float, note: str | None = None) -> bool:
         now = self._clock.now_ms()
@@ -55,17 +55,17 @@ class LocalLeases:
         def renew(connection: sqlite3.Connection) -> bool:
             return connection.execute(_RENEW, facts).rowcount == 1
 
-        return await self._database.ask(renew, care=Durability.DURABLE)
+        return await self._database.ask(renew, care=Care.DURABLE)
 
     async def release(self, key: str, *, token: int) -> None:
         def release(connection: sqlite3.Connection) -> None:
             connection.execute("DELETE FROM keys WHERE key = ? AND token = ?", (key, token))
 
-        await self._database.ask(release, care=Durability.LOOSE)
+        await self._database.ask(release, care=Care.LOOSE)
 
     async def find(self, key: str) -> Lease | None:
         now = self._clock.now_ms()
-        return await self._database.ask(lambda connection: _find(connection, key, now), care=Durability.LOOSE)
+        return await self._database.ask(lambda connection: _find(connection, key, now), care=Care.LOOSE)
 
     async def members(self, group: str) -> dict[str, Lease]:
         now, prefix = self._clock.now_ms(), members_prefix(group)
@@ -74,7 +74,7 @@ class LocalLeases:
             rows = connection.execute(_MEMBERS, {"prefix": prefix, "now": now}).fetchall()
             return {row[4].removeprefix(prefix): _lease(row[:4], now) for row in rows}
 
-        return await self._database.ask(read, care=Durability.LOOSE)
+        return await self._database.ask(read, care=Care.LOOSE)
 
 
 def _find(connection: sqlite3.Connection, key: str, now: int) -> Lease | None:

@@ -6,8 +6,8 @@ from typing import Final
 
 from taskmq.contracts.stores import Demand, LimitEntry, LimitUsage, PlaceDemand
 from taskmq.model.clock import Clock
+from taskmq_embedded.work import Care
 from taskmq_local.database.state_database import StateDatabase
-from taskmq_local.database.work import Durability
 from taskmq_local.rules.limits import FORGOTTEN, LAPSE, enter, mean
 
 __all__ = ["LocalLimits"]
@@ -53,7 +53,7 @@ class LocalLimits:
                 limit.keep(now)
             return entry
 
-        return await self._database.ask(enter_all, care=Durability.LOOSE)
+        return await self._database.ask(enter_all, care=Care.LOOSE)
 
     async def renew(self, holds: Sequence[tuple[str, PlaceDemand]], *, seconds: float) -> list[bool]:
         def renew(connection: sqlite3.Connection) -> list[bool]:
@@ -67,7 +67,7 @@ class LocalLimits:
                 answers.append(is_held)
             return answers
 
-        return await self._database.ask(renew, care=Durability.LOOSE)
+        return await self._database.ask(renew, care=Care.LOOSE)
 
     async def release(self, hold: str, keys: Sequence[str], *, held: float | None) -> None:
         def leave(connection: sqlite3.Connection) -> None:
@@ -79,14 +79,14 @@ class LocalLimits:
                     limit.average = mean(limit.average, held)
                     limit.keep(now)
 
-        await self._database.ask(leave, care=Durability.LOOSE)
+        await self._database.ask(leave, care=Care.LOOSE)
 
     async def withdraw(self, job_id: str, keys: Sequence[str]) -> None:
         def withdraw(connection: sqlite3.Connection) -> None:
             for key in keys:
                 connection.execute("DELETE FROM limit_lines WHERE key = ? AND job_id = ?", (key, job_id))
 
-        await self._database.ask(withdraw, care=Durability.LOOSE)
+        await self._database.ask(withdraw, care=Care.LOOSE)
 
     async def usage(self, key: str) -> LimitUsage:
         def look(connection: sqlite3.Connection) -> LimitUsage:
@@ -94,7 +94,7 @@ class LocalLimits:
             limit = _Limit(connection, key, now)
             return LimitUsage(held=len(limit.holds()), waiting=limit.count(now - LAPSE, float("inf")))
 
-        return await self._database.ask(look, care=Durability.LOOSE)
+        return await self._database.ask(look, care=Care.LOOSE)
 
 
 class _Limit:

@@ -7,8 +7,8 @@ import msgspec
 
 from taskmq.contracts.stores import ProgressRecord
 from taskmq.model.clock import Clock
+from taskmq_embedded.work import Care
 from taskmq_local.database.state_database import StateDatabase
-from taskmq_local.database.work import Durability
 
 __all__ = ["LocalProgress"]
 
@@ -50,7 +50,7 @@ class LocalProgress:
             connection.execute(_DELETE_EXPIRED, facts)
             connection.execute(_REPORT, facts)
 
-        await self._database.ask(report, care=Durability.LOOSE)
+        await self._database.ask(report, care=Care.LOOSE)
 
     async def find(self, job_id: str) -> ProgressRecord | None:
         now = self._clock.now_ms()
@@ -61,5 +61,5 @@ class LocalProgress:
             ).fetchall()
             return rows[0][0] if rows else None
 
-        found = await self._database.ask(find, care=Durability.READ)
+        found = await self._database.ask(find, care=Care.READ)
         return None if found is None else _decoder.decode(found)

@@ -11,8 +11,8 @@ import msgspec
 from taskmq.contracts.stores import ResultRecord, remembered_for
 from taskmq.model.clock import Clock
 from taskmq.model.states import JobState
+from taskmq_embedded.work import Care, FileFailure
 from taskmq_local.database.wakeup import Kind
-from taskmq_local.database.work import DatabaseFailure, Durability
 
 __all__ = ["EXPIRED", "ResultBatch", "decode_record"]
 
@@ -48,12 +48,11 @@ class ResultBatch:
         trouble: what is known about why it takes long.
     """
 
-    care = Durability.DURABLE
+    care = Care.DURABLE
     wakeups: tuple[Kind, ...] = ("results",)
 
     def __init__(self, clock: Clock, *, patience: float, trouble: Callable[[], str]) -> None:
         self.is_open = True
-        self.is_heavy = False
         self._clock = clock
         self._rows: dict[str, _Row] = {}
         self._futures: list[asyncio.Future[None]] = []
@@ -76,7 +75,6 @@ class ResultBatch:
         return future
 
     def seal(self) -> None:
-        self.is_heavy = not self.is_open
         self.is_open = False
 
     def run(self, connection: sqlite3.Connection) -> None:
@@ -102,7 +100,7 @@ class ResultBatch:
                 future.set_exception(error)
 
     def _expire(self) -> None:
-        self.end(DatabaseFailure(f"not stored within {self._patience:g} s: {self._trouble()}", is_certain=False))
+        self.end(FileFailure(f"not stored within {self._patience:g} s: {self._trouble()}", is_certain=False))
 
     def _sweep(self, connection: sqlite3.Connection, now: int) -> None:
         """Have as many go as come at least, so that the table does not outgrow what is kept."""

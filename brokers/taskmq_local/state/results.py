@@ -9,8 +9,8 @@ from typing import Final
 from taskmq.contracts.stores import ResultRecord
 from taskmq.errors import ResultExpired, StateUnavailable
 from taskmq.model.clock import Clock
+from taskmq_embedded.work import Care, FileFailure
 from taskmq_local.database.database import Database
-from taskmq_local.database.work import DatabaseFailure, Durability
 from taskmq_local.state.result_batch import EXPIRED, ResultBatch, decode_record
 
 __all__ = ["LocalResults"]
@@ -100,7 +100,7 @@ class LocalResults:
             self._look_again = True
             return
         self._is_looking = True
-        self._database.post(self._read_new, care=Durability.READ).add_done_callback(self._looked)
+        self._database.post(self._read_new, care=Care.READ).add_done_callback(self._looked)
 
     def close(self) -> None:
         """End all waits for results."""
@@ -120,8 +120,8 @@ class LocalResults:
             return row
 
         try:
-            row = await self._database.call(read, care=Durability.READ, timeout=timeout)
-        except DatabaseFailure as error:
+            row = await self._database.call(read, care=Care.READ, timeout=timeout)
+        except FileFailure as error:
             raise StateUnavailable(str(error)) from error
         if row is None:
             return None

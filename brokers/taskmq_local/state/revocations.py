@@ -5,8 +5,8 @@ from typing import Final
 
 from taskmq.contracts.stores import Revocation
 from taskmq.model.clock import Clock
+from taskmq_embedded.work import Care
 from taskmq_local.database.state_database import StateDatabase
-from taskmq_local.database.work import Durability
 
 __all__ = ["LocalRevocations"]
 
@@ -47,7 +47,7 @@ class LocalRevocations:
                 connection.execute(_NEXT)
                 connection.execute(_ADD, facts)
 
-        await self._database.ask(revoke, care=Durability.DURABLE)
+        await self._database.ask(revoke, care=Care.DURABLE)
 
     async def since(self, place: int, *, limit: int) -> list[Revocation]:
         facts = {"place": place, "now": self._clock.now_ms(), "limit": limit}
@@ -56,4 +56,4 @@ class LocalRevocations:
             rows = connection.execute(_SINCE, facts).fetchall()
             return [Revocation(job_id=row[0], reason=row[1], place=row[2], until=row[3]) for row in rows]
 
-        return await self._database.ask(since, care=Durability.LOOSE)
+        return await self._database.ask(since, care=Care.LOOSE)

@@ -6,8 +6,8 @@ from typing import Final
 
 from taskmq.contracts.stores import ChangedSchedule, KeptRecord, RecordChange
 from taskmq.model.clock import Clock
+from taskmq_embedded.work import Care
 from taskmq_local.database.state_database import StateDatabase
-from taskmq_local.database.work import Durability
 
 __all__ = ["LocalSchedules"]
 
@@ -47,7 +47,7 @@ class LocalSchedules:
         def read(connection: sqlite3.Connection) -> list[KeptRecord | None]:
             return [_find(connection, name, now) for name in names]
 
-        return await self._database.ask(read, care=Durability.READ)
+        return await self._database.ask(read, care=Care.READ)
 
     async def swap(self, changes: Sequence[RecordChange], *, ttl: float) -> list[KeptRecord | None]:
         now = self._clock.now_ms()
@@ -65,7 +65,7 @@ class LocalSchedules:
                 answers.append(found)
             return answers
 
-        return await self._database.ask(swap, care=Durability.DURABLE)
+        return await self._database.ask(swap, care=Care.DURABLE)
 
     async def define(self, scope: str, name: str, *, before: bytes | None, after: bytes | None) -> bool:
         now = self._clock.now_ms()
@@ -79,7 +79,7 @@ class LocalSchedules:
             _note(connection, scope, name, after, now)
             return True
 
-        return await self._database.ask(define, care=Durability.DURABLE, wakeups=("schedules",))
+        return await self._database.ask(define, care=Care.DURABLE, wakeups=("schedules",))
 
     async def tell(self, scope: str, names: Sequence[str]) -> None:
         now = self._clock.now_ms()
@@ -88,13 +88,13 @@ class LocalSchedules:
             for name in names:
                 _note(connection, scope, name, _definition(connection, scope, name), now)
 
-        await self._database.ask(tell, care=Durability.DURABLE, wakeups=("schedules",))
+        await self._database.ask(tell, care=Care.DURABLE, wakeups=("schedules",))
 
     async def changed(self, scope: str, place: int, *, limit: int) -> list[ChangedSchedule]:
         def changed(connection: sqlite3.Connection) -> list[ChangedSchedule]:
             return [ChangedSchedule(*row) for row in connection.execute(_CHANGED, (scope, place, limit)).fetchall()]
 
-        return await self._database.ask(changed, care=Durability.READ)
+        return await self._database.ask(changed, care=Care.READ)
 
     def listen(self, scope: str, heard: Callable[[], None]) -> Callable[[], None]:
         # One bell for all scopes: it may ring for nothing.

@@ -9,8 +9,9 @@ from typing import Final, TypeVar
 
 from taskmq.contracts.stores import Lease, members_prefix
 from taskmq.errors import StateUnavailable, StoreMismatch, StoreUnavailable
-from taskmq_sql.sqlite.file.connection import Care, Transaction
+from taskmq_embedded.work import Care
 from taskmq_sql.sqlite.file.thread import FileThread
+from taskmq_sql.sqlite.file.transaction import Transaction
 
 __all__ = ["SqliteLeases", "drop_ended_leases", "is_held"]
 

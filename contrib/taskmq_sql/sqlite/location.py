@@ -7,7 +7,8 @@ from urllib.parse import parse_qsl, unquote
 
 from taskmq.contracts.broker import BrokerOptions
 from taskmq.errors import InvalidSetting
-from taskmq_sql.sqlite.file.connection import Synchronous
+from taskmq_embedded.connection import Synchronous
+from taskmq_embedded.memory import MEMORY
 from taskmq_sql.sqlite.store import SqliteJobStore
 
 __all__ = ["open_store"]
@@ -19,6 +20,9 @@ _SYNCHRONOUS: Final[dict[str, Synchronous]] = {"full": "FULL", "normal": "NORMAL
 
 def open_store(url: str, options: BrokerOptions) -> SqliteJobStore:
     """A store in the file that `sqlite:///PATH` names (`sqlite:////PATH` from the root); nothing is touched yet.
+
+    `sqlite://:memory:NAME` is one for tests: the stores of one process that have the same NAME share it, and it is
+    gone with the last of them.
 
     Parameters of the URL: `synchronous` (`full` or `normal`), `keep_days`.
 
@@ -43,6 +47,9 @@ def open_store(url: str, options: BrokerOptions) -> SqliteJobStore:
 
 def _parts(url: str) -> tuple[Path, dict[str, str]]:
     address, _, query = url.partition("?")
+    parameters = dict(parse_qsl(query, keep_blank_values=True))
+    if (memory := address.removeprefix("sqlite://")).startswith(MEMORY):
+        return Path(memory), parameters
     file = unquote(address.removeprefix(_PREFIX))
     if not address.startswith(_PREFIX) or not file or file.endswith("/"):
         raise InvalidSetting(
@@ -51,7 +58,7 @@ def _parts(url: str) -> tuple[Path, dict[str, str]]:
     if file == ":memory:" or file.startswith("file:"):
         raise InvalidSetting(
             f"{url!r}: a job store is a file that schedulers, servers and workers share, and none in memory; name a "
-            "path, such as sqlite:///jobs.db"
+            "path, such as sqlite:///jobs.db, or for tests in one process sqlite://:memory:"
         )
     # Made absolute now: the process may change its directory later.
-    return Path(file).expanduser().absolute(), dict(parse_qsl(query, keep_blank_values=True))
+    return Path(file).expanduser().absolute(), parameters

@@ -8,8 +8,8 @@ from taskmq.contracts.jobs import DispatchBatch, Pick
 from taskmq.model.jobs.quotas import Quotas, RunBook, looked_at, run_name
 from taskmq.model.nodes import Placement, together
 from taskmq_sql.jobs.values import owner_in
-from taskmq_sql.sqlite.file.connection import Transaction
 from taskmq_sql.sqlite.file.sets import select_each
+from taskmq_sql.sqlite.file.transaction import Transaction
 from taskmq_sql.sqlite.jobs.dispatches import hand_out, holds, under_way
 from taskmq_sql.sqlite.quotas import usage_of, write_usage
 

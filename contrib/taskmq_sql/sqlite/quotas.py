@@ -16,8 +16,8 @@ from taskmq.model.jobs.quotas import (
     read_quotas,
     usage_name,
 )
-from taskmq_sql.sqlite.file.connection import Transaction
 from taskmq_sql.sqlite.file.sets import run_each, select_each
+from taskmq_sql.sqlite.file.transaction import Transaction
 
 __all__ = ["Room", "drop_usage", "limit", "quotas", "usage_of", "write_usage"]
 

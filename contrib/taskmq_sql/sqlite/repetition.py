@@ -6,7 +6,7 @@ from msgspec import UNSET
 
 from taskmq.contracts.jobs import HistoryEntry, JobRecord, JobUpdate, NewJob, Submitted
 from taskmq.model.states import RESUMABLE, TERMINAL, JobState
-from taskmq_sql.sqlite.file.connection import Transaction
+from taskmq_sql.sqlite.file.transaction import Transaction
 from taskmq_sql.sqlite.jobs.codes import CODES, id_bytes
 from taskmq_sql.sqlite.jobs.dependencies import Upstream
 from taskmq_sql.sqlite.jobs.records import get

@@ -7,8 +7,9 @@ from typing import Any, Final, TypeVar
 from uuid import UUID
 
 from taskmq.model.units import storable
-from taskmq_sql.sqlite.file.connection import Care, Transaction
+from taskmq_embedded.work import Care
 from taskmq_sql.sqlite.file.thread import FileThread
+from taskmq_sql.sqlite.file.transaction import Transaction
 from taskmq_sql.steps import CLOCK, LOCK, NAMED, NOW, NUMBERED, JobId, Query, Row, Steps, Work
 
 __all__ = ["SqliteRunner", "drive"]

@@ -13,7 +13,7 @@ from taskmq.contracts.jobs import (
     ScheduleFiring,
     StoredSchedule,
 )
-from taskmq_sql.sqlite.file.connection import Care
+from taskmq_embedded.work import Care
 from taskmq_sql.sqlite.file.thread import FileThread
 from taskmq_sql.sqlite.jobs import schedules
 

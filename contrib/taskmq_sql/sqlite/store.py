@@ -1,7 +1,6 @@
 """The job store on a SQLite file."""
 
 import asyncio
-import threading
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -40,15 +39,19 @@ from taskmq.model.jobs.proofs import ReportKey
 from taskmq.model.jobs.quotas import Quotas, QuotaUsage
 from taskmq.model.jobs.reports import Report
 from taskmq.model.states import TERMINAL
+from taskmq_embedded.connection import Synchronous
+from taskmq_embedded.memory import MEMORY
+from taskmq_embedded.work import Care
 from taskmq_sql.bulks import SqlBulks
 from taskmq_sql.catalogue import SqlDefinitions, SqlTasks
 from taskmq_sql.history import SqlHistory
 from taskmq_sql.identity import SqlIdentities
 from taskmq_sql.nodes import SqlNodes
 from taskmq_sql.report_keys import SqlReportKeys
-from taskmq_sql.sqlite.file.connection import Care, FileConnection, Synchronous, Transaction
 from taskmq_sql.sqlite.file.diagnosis import diagnose
-from taskmq_sql.sqlite.file.thread import FileThread
+from taskmq_sql.sqlite.file.schema import SCHEMA_VERSION
+from taskmq_sql.sqlite.file.thread import FileThread, open_threads
+from taskmq_sql.sqlite.file.transaction import Transaction
 from taskmq_sql.sqlite.file.versions import upgrade_file, version_of_file
 from taskmq_sql.sqlite.gates import gate_of, look, open_gates, put_behind
 from taskmq_sql.sqlite.history import LIVE_JOBS
@@ -79,7 +82,8 @@ _DAY: Final = 86_400_000
 class SqliteJobStore:
     """A `JobStore`, `Catalogued` and `Remembering`, in one file, for the processes of one host.
 
-    Each store has a thread that writes and one that reads. A file that is new gets its tables with the first call.
+    Each store has a thread that writes and one that reads, and none where the file is in memory. A file that is new
+    gets its tables with the first call.
 
     Args:
         address: the URL, as people are shown it.
@@ -100,15 +104,9 @@ class SqliteJobStore:
     ) -> None:
         self._address = address
         self.path = path
+        self._is_in_memory = str(path).startswith(MEMORY)
         self._clock = clock
-
-        def connect(give_up: threading.Event) -> FileConnection:
-            return FileConnection(
-                path, now_ms=clock.now_ms, synchronous=synchronous, patience=patience, give_up=give_up
-            )
-
-        self._writer = FileThread(connect, name="taskmq jobs writer")
-        self._reader = FileThread(connect, name="taskmq jobs reader")
+        self._writer, self._reader = open_threads(path, clock, synchronous=synchronous, patience=patience)
         runner = SqliteRunner(self._writer, self._reader)
         self._identity = SqlIdentities(runner)
         self._bulks = SqlBulks(runner)
@@ -249,12 +247,15 @@ class SqliteJobStore:
 
     async def current(self) -> str | None:
         """See `taskmq.contracts.jobs.Upgradable`."""
+        if self._is_in_memory:
+            return str(SCHEMA_VERSION)
         version = await asyncio.to_thread(version_of_file, self.path)
         return str(version) if version else None
 
     async def upgrade(self) -> None:
         """See `taskmq.contracts.jobs.Upgradable`."""
-        await asyncio.to_thread(upgrade_file, self.path)
+        if not self._is_in_memory:
+            await asyncio.to_thread(upgrade_file, self.path)
 
     async def diagnose(self) -> list[Finding]:
         return await self._reader.call(partial(diagnose, path=self.path), care=Care.READ)

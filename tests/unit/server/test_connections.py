@@ -24,7 +24,7 @@ from taskmq.model.telemetry.events import JobEvent
 from taskmq.server import ServerApplication, ServerSettings
 from taskmq.server.process import ServerProcess
 from taskmq.server.process.connections import OpenConnections, descriptors
-from taskmq_sql.sqlite.file.connection import Care
+from taskmq_embedded.work import Care
 from tests.servers.waiting import until
 from tests.unit.app_kit import new_url
 from tests.unit.server.kit import CALLERS, define, served

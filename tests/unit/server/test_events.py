@@ -494,7 +494,7 @@ async def test_what_is_done_while_the_store_is_away_is_found_when_it_is_back() -
 
 def test_a_file_is_looked_through_by_keys_for_what_was_done_of_late(tmp_path: Path) -> None:
     with closing(sqlite3.connect(tmp_path / "jobs.db", isolation_level=None)) as connection:
-        schema.create(connection)
+        schema.JOB_STORE.create(connection)
         plan = connection.execute(f"EXPLAIN QUERY PLAN {records._ACTIONS}", (0, 1)).fetchall()
 
     steps = [step[3] for step in plan]

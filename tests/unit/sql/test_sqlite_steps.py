@@ -7,8 +7,8 @@ from uuid import UUID
 
 import pytest
 
-from taskmq_sql.sqlite.file.connection import Transaction
 from taskmq_sql.sqlite.file.names import Names
+from taskmq_sql.sqlite.file.transaction import Transaction
 from taskmq_sql.sqlite.runner import drive
 from taskmq_sql.steps import (
     NOW,

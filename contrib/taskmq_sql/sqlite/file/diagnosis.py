@@ -1,4 +1,4 @@
-"""What is wrong with the file, or may soon be."""
+"""Findings about the file: its faults, and those that may come soon."""
 
 import shutil
 import sqlite3
@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Final
 
 from taskmq.contracts.finding import Finding
-from taskmq_sql.sqlite.file.connection import Transaction
 from taskmq_sql.sqlite.file.schema import SCHEMA_VERSION
+from taskmq_sql.sqlite.file.transaction import Transaction
 
 __all__ = ["diagnose"]
 
@@ -18,8 +18,9 @@ _OLDEST: Final = (3, 37)
 
 
 def diagnose(transaction: Transaction, path: Path) -> list[Finding]:
-    """What was found of the file, the disk and the library."""
-    return [_tables(transaction), _library(), _disk(path), _rights(path), _log(path), _pages(transaction)]
+    """Look at the file, the disk and the library."""
+    of_file = [_disk(path), _rights(path), _log(path)] if path.exists() else []
+    return [_tables(transaction), _library(), *of_file, _pages(transaction)]
 
 
 def _tables(transaction: Transaction) -> Finding:

@@ -17,11 +17,11 @@ class Names:
         self._fresh: list[str] = []
 
     def keep(self) -> None:
-        """What this transaction has written is committed."""
+        """Keep the names of a transaction that was committed."""
         self._fresh.clear()
 
     def drop(self) -> None:
-        """What this transaction has written is not."""
+        """Forget the names of a transaction that was rolled back."""
         for name in self._fresh:
             self._names.pop(self._ids.pop(name, 0), None)
         self._fresh.clear()

@@ -13,16 +13,13 @@ The version is the file's `user_version`. Its `application_id` tells a job store
 
 import secrets
 import sqlite3
-from collections.abc import Sequence
 from typing import Final
 
-from taskmq.errors import StoreMismatch
+from taskmq.errors import StoreMismatch, StoreRefused, StoreUnavailable
 from taskmq.model.jobs.proofs import new_report_key
+from taskmq_embedded.file_kind import FileKind
 
-__all__ = ["APPLICATION_ID", "SCHEMA_VERSION", "create", "current", "mismatch", "upgrade"]
-
-APPLICATION_ID: Final = 0x746D716A
-"""`tmqj`."""
+__all__ = ["JOB_STORE", "SCHEMA_VERSION"]
 
 _LIVE: Final = """
     id BLOB NOT NULL PRIMARY KEY,
@@ -274,95 +271,27 @@ INSERT INTO report_key (id, secret, created) VALUES (?, ?, CAST(strftime('%s', '
 """
 
 _BASELINE: Final = (_JOBS, _IDENTITY, _SCHEDULES, _SHARES, _HISTORY)
-# Lower versions are those of development versions, which no code reads.
-_FIRST_VERSION: Final = 101
-# One for each version after the first: statements, separated by semicolons. A step that was released never changes.
-_STEPS: Final[tuple[str, ...]] = ()
 
-SCHEMA_VERSION: Final = _FIRST_VERSION + len(_STEPS)
+
+def _add_report_key(connection: sqlite3.Connection) -> None:
+    # With the tables: every backup has it, also one from before the first dispatch.
+    key = new_report_key(secrets.token_bytes(35))
+    connection.execute(_FIRST_KEY, (key.id, key.secret))
+
+
+JOB_STORE: Final = FileKind(
+    what="job store",
+    # `tmqj`
+    application_id=0x746D716A,
+    first_version=101,
+    baseline=_BASELINE,
+    # One for each version after the first; one that was released never changes.
+    steps=(),
+    fill=_add_report_key,
+    page_pragmas=("page_size = 8192", "auto_vacuum = INCREMENTAL"),
+    unavailable=StoreUnavailable,
+    refused=StoreRefused,
+    mismatch=StoreMismatch,
+)
+SCHEMA_VERSION: Final = JOB_STORE.version
 """The version that this taskmq works with."""
-
-
-def create(connection: sqlite3.Connection) -> None:
-    """Make the tables in a file that is new; nothing where it has any. Safe when several processes do so at once."""
-    if _is_empty(connection):
-        # Has no effect once there is a page.
-        connection.execute("PRAGMA page_size = 8192")
-        connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
-        connection.execute("PRAGMA journal_mode = WAL")
-        connection.execute("BEGIN IMMEDIATE")
-        # Another process may have been faster: look again under the lock.
-        if _is_empty(connection):
-            connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-            _take_steps(connection, (*_BASELINE, *_STEPS))
-            # With the tables: every backup has it, also one from before the first dispatch.
-            key = new_report_key(secrets.token_bytes(35))
-            connection.execute(_FIRST_KEY, (key.id, key.secret))
-            connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
-        connection.execute("COMMIT")
-
-
-def current(connection: sqlite3.Connection) -> int:
-    """The version of the file's tables; 0 for a file that is new."""
-    version: int = connection.execute("PRAGMA user_version").fetchone()[0]
-    return version
-
-
-def upgrade(connection: sqlite3.Connection, *, later: Sequence[str] = ()) -> int:
-    """Bring the tables of a store that is behind up to this version, in one transaction; the version before.
-
-    Args:
-        later: steps that come after those of this code, for tests of them.
-
-    Raises:
-        StoreMismatch: the file is no job store, or of a version that has no way to this one.
-    """
-    create(connection)
-    newest = SCHEMA_VERSION + len(later)
-    connection.execute("BEGIN IMMEDIATE")
-    try:
-        version = current(connection)
-        is_behind = _is_ours(connection) and _FIRST_VERSION <= version < newest
-        if not is_behind and (reason := mismatch(connection, newest=newest)):
-            raise StoreMismatch(reason)
-        _take_steps(connection, (*_STEPS, *later)[version - _FIRST_VERSION :])
-        connection.execute(f"PRAGMA user_version = {newest}")
-    except BaseException:
-        connection.execute("ROLLBACK")
-        raise
-    connection.execute("COMMIT")
-    return version
-
-
-def mismatch(connection: sqlite3.Connection, *, newest: int = SCHEMA_VERSION) -> str:
-    """Why a taskmq of version `newest` cannot work with the file, and what to do; empty where it can."""
-    if not _is_ours(connection):
-        return "is a SQLite file, but no job store: name another path"
-    version = current(connection)
-    if version < _FIRST_VERSION:
-        return (
-            f"has the tables of version {version}, which a development version of taskmq made before the first"
-            " release, and which cannot be upgraded: name another path, or move the file away with its -wal and -shm"
-        )
-    if version < newest:
-        return f"has the tables of version {version}, and this taskmq works with {newest}: run `taskmq store upgrade`"
-    if version > newest:
-        return (
-            f"has the tables of version {version}, and this taskmq works with {newest}:"
-            " install the taskmq that has upgraded it, or a later one"
-        )
-    return ""
-
-
-def _take_steps(connection: sqlite3.Connection, steps: Sequence[str]) -> None:
-    for step in steps:
-        for statement in step.split(";"):
-            connection.execute(statement)
-
-
-def _is_ours(connection: sqlite3.Connection) -> bool:
-    return bool(connection.execute("PRAGMA application_id").fetchone()[0] == APPLICATION_ID)
-
-
-def _is_empty(connection: sqlite3.Connection) -> bool:
-    return connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0] == 0 and current(connection) == 0

@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 from taskmq.errors import StoreMismatch, StoreUnavailable
-from taskmq_sql.sqlite.file.connection import open_raw
-from taskmq_sql.sqlite.file.schema import current, upgrade
+from taskmq_embedded.file_kind import version_of
+from taskmq_embedded.place import connect
+from taskmq_sql.sqlite.file.schema import JOB_STORE
 
 __all__ = ["upgrade_file", "version_of_file"]
 
@@ -22,7 +23,7 @@ def version_of_file(path: Path) -> int:
     Raises:
         StoreUnavailable: the file cannot be read.
     """
-    return _on(path, current) if path.exists() else 0
+    return _on(path, version_of) if path.exists() else 0
 
 
 def upgrade_file(path: Path) -> int:
@@ -34,12 +35,12 @@ def upgrade_file(path: Path) -> int:
         StoreMismatch: the file is no job store, or of a newer version.
         StoreUnavailable: the file cannot be written.
     """
-    return _on(path, upgrade)
+    return _on(path, JOB_STORE.upgrade)
 
 
 def _on(path: Path, work: Callable[[sqlite3.Connection], T]) -> T:
     try:
-        connection = open_raw(path)
+        connection = connect(path)
         try:
             connection.execute(f"PRAGMA busy_timeout = {_PATIENCE_MS}")
             return work(connection)

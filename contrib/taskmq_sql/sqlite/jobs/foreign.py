@@ -7,9 +7,9 @@ from typing import Any, TypeVar
 
 from taskmq.contracts.jobs import NewJob, Submitted
 from taskmq.errors import StoreMismatch, StoreUnavailable, UnsupportedFeature
-from taskmq_sql.sqlite.file.connection import Transaction
 from taskmq_sql.sqlite.file.names import Names
-from taskmq_sql.sqlite.file.schema import mismatch
+from taskmq_sql.sqlite.file.schema import JOB_STORE
+from taskmq_sql.sqlite.file.transaction import Transaction
 from taskmq_sql.sqlite.jobs.submissions import submit
 
 __all__ = ["read_in", "submit_in"]
@@ -44,7 +44,7 @@ def read_in(connection: Any, read: Callable[[Transaction], T], *, path: Path, no
     """
     raw = _raw(connection)
     _check_file(raw, path)
-    if reason := mismatch(raw):
+    if reason := JOB_STORE.difference(raw):
         raise StoreMismatch(f"{path} {reason}")
     try:
         return read(Transaction(raw, Names(), now))

@@ -7,7 +7,7 @@ from taskmq.contracts.jobs import JobPage, JobRecord
 from taskmq.model.jobs.filters import UNSUCCESSFUL, JobFilter
 from taskmq.model.states import JobState
 from taskmq.model.units import storable
-from taskmq_sql.sqlite.file.connection import Transaction
+from taskmq_sql.sqlite.file.transaction import Transaction
 from taskmq_sql.sqlite.jobs.codes import CODES, ENDED, first_id, id_bytes
 from taskmq_sql.sqlite.jobs.records import LISTED, LISTED_ENDED, record
 

@@ -9,8 +9,8 @@ from taskmq.contracts.jobs import HistoryEntry
 from taskmq.model.outcome import ErrorRecord
 from taskmq.model.states import JobState
 from taskmq.model.units import storable
-from taskmq_sql.sqlite.file.connection import Transaction
 from taskmq_sql.sqlite.file.sets import in_each, run_each, select_each
+from taskmq_sql.sqlite.file.transaction import Transaction
 from taskmq_sql.sqlite.jobs.codes import CODES, ENDED, STATES, shard_of
 
 __all__ = ["LiveJob", "load", "note_ends", "note_events", "save"]

@@ -5,8 +5,8 @@ from typing import Final
 
 from taskmq.contracts.jobs import KeptJob
 from taskmq.model.jobs.quotas import usage_prefix
-from taskmq_sql.sqlite.file.connection import Transaction
 from taskmq_sql.sqlite.file.sets import in_each, select_each
+from taskmq_sql.sqlite.file.transaction import Transaction
 from taskmq_sql.sqlite.jobs.codes import first_id, id_bytes, id_text
 from taskmq_sql.sqlite.jobs.records import attempts, events, get
 

@@ -7,7 +7,7 @@ import msgspec
 
 from taskmq.contracts.jobs import Lane, LaneHead
 from taskmq.model.jobs.pools import Sharing, read_sharing
-from taskmq_sql.sqlite.file.connection import Transaction
+from taskmq_sql.sqlite.file.transaction import Transaction
 from taskmq_sql.sqlite.jobs.dispatches import lanes
 
 __all__ = ["heads", "share", "sharing"]

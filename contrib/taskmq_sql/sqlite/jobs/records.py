@@ -7,7 +7,7 @@ import msgspec
 
 from taskmq.contracts.jobs import AttemptRecord, HistoryEntry, JobAction, JobDetail, JobRecord
 from taskmq.model.outcome import ErrorRecord
-from taskmq_sql.sqlite.file.connection import Transaction
+from taskmq_sql.sqlite.file.transaction import Transaction
 from taskmq_sql.sqlite.jobs.codes import STATES, id_bytes, id_text
 
 __all__ = ["LISTED", "LISTED_ENDED", "actions", "attempts", "events", "get", "record"]

@@ -22,8 +22,8 @@ from taskmq.model.states import JobState
 from taskmq.model.units import storable
 from taskmq_sql.identity import note
 from taskmq_sql.report_keys import read_keys
-from taskmq_sql.sqlite.file.connection import Transaction
 from taskmq_sql.sqlite.file.sets import run_each, select_each
+from taskmq_sql.sqlite.file.transaction import Transaction
 from taskmq_sql.sqlite.jobs.codes import CODES, ENDED, STATES, UNDER_WAY, id_bytes
 from taskmq_sql.sqlite.jobs.live_jobs import LiveJob, load, note_events, save
 from taskmq_sql.sqlite.runner import drive

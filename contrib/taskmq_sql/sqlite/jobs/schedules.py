@@ -15,8 +15,8 @@ from taskmq.contracts.jobs import (
 from taskmq.errors import OccurrenceConflict
 from taskmq.model.keys import text_after
 from taskmq.model.units import storable
-from taskmq_sql.sqlite.file.connection import Transaction
 from taskmq_sql.sqlite.file.sets import run_each, select_each
+from taskmq_sql.sqlite.file.transaction import Transaction
 from taskmq_sql.sqlite.jobs.codes import id_bytes, id_text
 from taskmq_sql.sqlite.jobs.dispatches import holds
 from taskmq_sql.sqlite.jobs.submissions import occur

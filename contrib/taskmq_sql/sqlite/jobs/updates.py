@@ -9,7 +9,7 @@ from taskmq.contracts.jobs import DueJob, HistoryEntry, JobRecord, JobUpdate, La
 from taskmq.model.states import JobState, can_follow
 from taskmq.model.units import storable
 from taskmq_sql.identity import note
-from taskmq_sql.sqlite.file.connection import Transaction
+from taskmq_sql.sqlite.file.transaction import Transaction
 from taskmq_sql.sqlite.jobs.codes import CODES, STATES, id_bytes, id_text
 from taskmq_sql.sqlite.jobs.dependencies import unmet
 from taskmq_sql.sqlite.jobs.dispatches import holds

@@ -8,10 +8,11 @@ from typing import Any
 
 from taskmq.contracts.broker import BrokerOptions
 from taskmq.testing import FakeClock
+from taskmq_embedded.file_kind import open_file
 from taskmq_local import open_local_broker
 from taskmq_local.broker.broker import LocalBroker
 from taskmq_local.broker.listener import last_broadcast, write_broadcast
-from taskmq_local.database.schema import open_connection
+from taskmq_local.database.schema import QUEUE_FILE
 from tests.servers.waiting import until
 from tests.unit.local.kit import run
 
@@ -57,7 +58,7 @@ def test_what_is_older_than_half_a_minute_goes_with_the_next_announcement(tmp_pa
 
 
 def test_only_the_newest_ten_thousand_are_kept_and_numbers_are_never_given_twice(tmp_path: Path) -> None:
-    with closing(open_connection(tmp_path / "taskmq.db", patience=5)) as connection:
+    with closing(open_file(tmp_path / "taskmq.db", QUEUE_FILE)) as connection:
         assert last_broadcast(connection) == 0
         connection.execute("BEGIN")
         for number in range(10_005):

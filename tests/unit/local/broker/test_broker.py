@@ -11,10 +11,10 @@ from taskmq.contracts.broker import BrokerOptions, Outgoing, QueueStats, Subscri
 from taskmq.errors import BrokerUnavailable, InvalidSetting, PublishRejected, PublishUnknown, Unroutable
 from taskmq.model.topology import PARKING, UNROUTABLE
 from taskmq.testing.fake_clock import FakeClock
+from taskmq_embedded.work import Care
 from taskmq_local import open_local_broker
 from taskmq_local.broker.broker import LocalBroker
-from taskmq_local.database.schema import SCHEMA_VERSION
-from taskmq_local.database.work import Durability
+from taskmq_local.database.schema import QUEUE_FILE
 from tests.servers.waiting import until
 from tests.unit.local.kit import PATIENCE, Inbox, declare, message, ready, run, send
 
@@ -194,9 +194,8 @@ async def test_many_that_are_late_are_told_so_together_and_nothing_is_sent_later
 class Obstacle:
     """A work that stands still in the middle of its transaction."""
 
-    care = Durability.DURABLE
+    care = Care.DURABLE
     wakeups = ()
-    is_heavy = False
 
     def __init__(self) -> None:
         self.go = threading.Event()
@@ -234,7 +233,7 @@ async def test_a_full_disk_is_a_typed_error_and_acks_are_repeated_until_there_is
         pages = connection.execute("PRAGMA page_count").fetchone()[0]
         connection.execute(f"PRAGMA max_page_count = {pages}")
 
-    await broker._database.call(limit, care=Durability.READ)
+    await broker._database.call(limit, care=Care.READ)
     with pytest.raises(BrokerUnavailable, match="full"):
         await broker.publish(message("x" * 1_000_000), timeout=PATIENCE)
     # The limit went with the connection that failed: there is room again.
@@ -280,14 +279,14 @@ async def test_a_place_that_cannot_be_used_is_a_typed_error_that_says_why(tmp_pa
         (directory / "taskmq.db").write_bytes(b"something else, and long enough to be read" * 100)
     if obstacle == "too new":
         connection = sqlite3.connect(directory / "taskmq.db")
-        connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION + 1}")
+        connection.execute(f"PRAGMA user_version = {QUEUE_FILE.version + 1}")
         connection.close()
 
     broker = opened(f"local://{directory}")
     expected = {
         "not a directory": "File exists",
         "not a database": "not a database",
-        "too new": "upgrade taskmq",
+        "too new": "install the taskmq that has upgraded it",
     }
     with pytest.raises(BrokerUnavailable, match=expected[obstacle]):
         await broker.connect(timeout=PATIENCE)

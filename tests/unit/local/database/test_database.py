@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from taskmq_embedded.work import Care, FileFailure
 from taskmq_local.database.database import Database
-from taskmq_local.database.work import DatabaseFailure, Durability
 from tests.unit.local.kit import PATIENCE, run
 
 pytestmark = pytest.mark.real_time
@@ -20,9 +20,8 @@ def count(connection: sqlite3.Connection) -> int:
 class Adding:
     """A work that adds a queue."""
 
-    care = Durability.DURABLE
+    care = Care.DURABLE
     wakeups = ()
-    is_heavy = False
 
     def __init__(self, name: str) -> None:
         self.outcome: asyncio.Future[Exception | None] = asyncio.get_running_loop().create_future()
@@ -46,7 +45,7 @@ async def test_a_work_that_fails_does_not_fail_its_neighbours(tmp_path: Path) ->
     outcomes = await asyncio.gather(*(work.outcome for work in works))
 
     assert [type(outcome) for outcome in outcomes] == [type(None), type(None), sqlite3.IntegrityError, type(None)]
-    assert await database.call(count, care=Durability.READ) == 3
+    assert await database.call(count, care=Care.READ) == 3
     await database.aclose(within=PATIENCE)
 
 
@@ -63,10 +62,10 @@ async def test_what_comes_up_in_one_turn_of_the_loop_shares_a_transaction(tmp_pa
         commits.extend([count(connection), count(other)])
         other.close()
 
-    await database.call(note, care=Durability.DURABLE)
+    await database.call(note, care=Care.DURABLE)
 
     assert commits == [50, 0]
-    assert await database.call(count, care=Durability.READ) == 50
+    assert await database.call(count, care=Care.READ) == 50
     await database.aclose(within=PATIENCE)
 
 
@@ -87,26 +86,26 @@ async def test_a_work_whose_end_fails_does_not_keep_the_others_from_theirs(tmp_p
 
 async def test_a_call_that_was_given_up_is_not_done_later(tmp_path: Path) -> None:
     database = Database(tmp_path / "taskmq.db", name="test")
-    await database.call(count, care=Durability.READ)
+    await database.call(count, care=Care.READ)
     blocker = sqlite3.connect(tmp_path / "taskmq.db", isolation_level=None)
     blocker.execute("BEGIN IMMEDIATE")
 
-    with pytest.raises(DatabaseFailure, match="locked by another process"):
+    with pytest.raises(FileFailure, match="locked by another process"):
         await database.call(
             lambda connection: connection.execute("INSERT INTO queues (name) VALUES ('q')"),
-            care=Durability.DURABLE,
+            care=Care.DURABLE,
             timeout=0.1,
         )
     blocker.execute("ROLLBACK")
     blocker.close()
 
-    assert await database.call(count, care=Durability.LOOSE) == 0
+    assert await database.call(count, care=Care.LOOSE) == 0
     await database.aclose(within=PATIENCE)
 
 
 async def test_closing_while_the_file_is_locked_ends_everything_that_waits(tmp_path: Path) -> None:
     database = Database(tmp_path / "taskmq.db", name="test")
-    await database.call(count, care=Durability.READ)
+    await database.call(count, care=Care.READ)
     blocker = sqlite3.connect(tmp_path / "taskmq.db", isolation_level=None)
     blocker.execute("BEGIN IMMEDIATE")
     threads = threading.active_count()
@@ -117,13 +116,13 @@ async def test_closing_while_the_file_is_locked_ends_everything_that_waits(tmp_p
 
     await database.aclose(within=0.05)
 
-    assert isinstance(await first.outcome, DatabaseFailure)
-    assert isinstance(await second.outcome, DatabaseFailure)
+    assert isinstance(await first.outcome, FileFailure)
+    assert isinstance(await second.outcome, FileFailure)
     assert threading.active_count() == threads - 1
     blocker.close()
     late = Adding("q3")
     database.submit(late)
-    assert isinstance(await late.outcome, DatabaseFailure)
+    assert isinstance(await late.outcome, FileFailure)
 
 
 async def test_only_what_must_survive_a_power_failure_is_synced(tmp_path: Path) -> None:
@@ -133,9 +132,9 @@ async def test_only_what_must_survive_a_power_failure_is_synced(tmp_path: Path) 
         level: int = connection.execute("PRAGMA synchronous").fetchone()[0]
         return level
 
-    assert await database.call(synchronous, care=Durability.LOOSE) == 1
-    assert await database.call(synchronous, care=Durability.DURABLE) == 2
-    both = [database.post(synchronous, care=care) for care in (Durability.LOOSE, Durability.DURABLE, Durability.READ)]
+    assert await database.call(synchronous, care=Care.LOOSE) == 1
+    assert await database.call(synchronous, care=Care.DURABLE) == 2
+    both = [database.post(synchronous, care=care) for care in (Care.LOOSE, Care.DURABLE, Care.READ)]
     assert await asyncio.gather(*both) == [2, 2, 2]
     await database.aclose(within=PATIENCE)
 
@@ -148,7 +147,7 @@ def test_others_on_the_loop_write_through_the_one_that_is_shared_while_that_is_o
         shared = Database(path, name="shared", is_shared=True)
         elsewhere = Database(tmp_path / "other" / "taskmq.db", name="elsewhere")
         assert own.partner() is own
-        await shared.call(count, care=Durability.READ)
+        await shared.call(count, care=Care.READ)
         assert own.partner() is shared
         assert shared.partner() is shared
         assert elsewhere.partner() is elsewhere
@@ -180,7 +179,7 @@ async def test_what_comes_up_turn_by_turn_after_a_commit_shares_the_next_one(tmp
             database.submit(works[-1])
             await asyncio.sleep(0)
         await asyncio.gather(*(work.outcome for work in works))
-        commits.append(await database.call(count, care=Durability.READ))
+        commits.append(await database.call(count, care=Care.READ))
 
     first = Adding("first")
     database.submit(first)

@@ -1,13 +1,16 @@
 import sqlite3
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from taskmq.contracts.broker import BrokerOptions, Outgoing
 from taskmq.model.topology import WorkQueue
+from taskmq_embedded.file_kind import open_file
+from taskmq_embedded.work import FileFailure
 from taskmq_local import open_local_broker, open_local_state
-from taskmq_local.database.schema import SCHEMA_VERSION, SchemaMismatch, open_connection
+from taskmq_local.database.schema import QUEUE_FILE
 from tests.unit.local.kit import run
 
 
@@ -17,30 +20,30 @@ def tables_of(path: Path) -> list[tuple[str, str]]:
 
 
 # A version that does not exist yet.
-_NEXT_STEP = "CREATE TABLE flavours (name TEXT PRIMARY KEY) WITHOUT ROWID"
+_LATER = replace(QUEUE_FILE, steps=("CREATE TABLE flavours (name TEXT PRIMARY KEY) WITHOUT ROWID",))
 
 
 def test_a_file_that_is_behind_is_upgraded_by_whoever_opens_it_first(tmp_path: Path) -> None:
     fresh, old = tmp_path / "fresh" / "taskmq.db", tmp_path / "old" / "taskmq.db"
-    open_connection(fresh, patience=5, later=[_NEXT_STEP]).close()
-    open_connection(old, patience=5).close()
+    open_file(fresh, _LATER).close()
+    open_file(old, QUEUE_FILE).close()
     assert tables_of(old) != tables_of(fresh)
 
     for _ in range(2):
-        with closing(open_connection(old, patience=5, later=[_NEXT_STEP])) as connection:
-            assert connection.execute("PRAGMA user_version").fetchone()[0] == SCHEMA_VERSION + 1
+        with closing(open_file(old, _LATER)) as connection:
+            assert connection.execute("PRAGMA user_version").fetchone()[0] == _LATER.version
 
     assert tables_of(old) == tables_of(fresh)
 
 
 def test_a_file_of_a_development_version_is_refused_and_stays(tmp_path: Path) -> None:
     path = tmp_path / "taskmq.db"
-    with closing(open_connection(path, patience=5)) as connection:
+    with closing(open_file(path, QUEUE_FILE)) as connection:
         connection.execute("PRAGMA user_version = 10")
     before = tables_of(path)
 
-    with pytest.raises(SchemaMismatch, match=r"schema 10, which a development version .* name another directory"):
-        open_connection(path, patience=5)
+    with pytest.raises(FileFailure, match=r"tables of version 10, which a development version .* name another path"):
+        open_file(path, QUEUE_FILE)
 
     assert tables_of(path) == before
 
@@ -65,8 +68,8 @@ def test_what_a_file_holds_survives_an_upgrade(tmp_path: Path) -> None:
         await broker.aclose()
 
     run(fill())
-    with closing(open_connection(tmp_path / "taskmq.db", patience=5, later=[_NEXT_STEP])) as connection:
+    with closing(open_file(tmp_path / "taskmq.db", _LATER)) as connection:
         # Or this taskmq would refuse it as a later one's.
-        connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
+        connection.execute(f"PRAGMA user_version = {QUEUE_FILE.version}")
 
     run(look())

@@ -8,22 +8,19 @@ from pathlib import Path
 import pytest
 
 from taskmq.contracts.system_clock import SystemClock
-from taskmq_sql.sqlite.file.connection import Care, FileConnection, Transaction
-from taskmq_sql.sqlite.file.thread import FileThread
+from taskmq_embedded.work import Care
+from taskmq_sql.sqlite.file.thread import FileThread, open_threads
+from taskmq_sql.sqlite.file.transaction import Transaction
 
 
 @asynccontextmanager
 async def _thread(path: Path) -> AsyncGenerator[FileThread]:
-    opened = FileThread(
-        lambda give_up: FileConnection(
-            path, now_ms=SystemClock().now_ms, synchronous="NORMAL", patience=1.0, give_up=give_up
-        ),
-        name="test",
-    )
+    opened, other = open_threads(path, SystemClock(), synchronous="NORMAL", patience=1.0)
     try:
         yield opened
     finally:
         await opened.aclose()
+        await other.aclose()
 
 
 def _without_end(transaction: Transaction) -> object:

@@ -1,0 +1,272 @@
+"""The connection of one thread: opened on first use, transactions that are retried while the file is locked."""
+
+import sqlite3
+import threading
+import time
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any, Final, Generic, Literal, TypeVar
+
+from taskmq.model.backoff import Backoff
+from taskmq_embedded.file_kind import FileKind, open_file
+from taskmq_embedded.place import inode_of
+from taskmq_embedded.work import Call, Care, SetCall, Work
+
+__all__ = ["FileConnection", "Synchronous"]
+
+C = TypeVar("C")
+
+Synchronous = Literal["FULL", "NORMAL"]
+"""When a durable commit returns: `FULL`: on the disk; `NORMAL`: it survives the process, and no power failure."""
+
+_TURN: Final = 0.02
+# So many items of one set take some 10 ms.
+_ITEMS: Final = 500
+# Some 10 ms of a statement: after so many it looks whether its answer is still waited for, which takes the GIL.
+_STEPS: Final = 500_000
+_FIRST_PAUSE: Final = 0.0003
+# As long as a gap between two turns is: who tries again finds it.
+_LONGEST_PAUSE: Final = 0.001
+_GAP: Final = 0.001
+# The second: so many want the file at once that sqlite gave up on taking turns.
+_LOCKED: Final = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_PROTOCOL)
+# The disk may have room for a smaller one, and one was interrupted as its caller has gone.
+_OF_ONE: Final = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_INTERRUPT)
+# What a work brings upon itself: the connection is as good as before.
+_REFUSALS: Final = (
+    sqlite3.IntegrityError,
+    sqlite3.ProgrammingError,
+    sqlite3.InterfaceError,
+    sqlite3.DataError,
+    # A number, or a text, that has no form in a column.
+    OverflowError,
+    UnicodeEncodeError,
+)
+_REMEDIES: Final = {
+    sqlite3.SQLITE_FULL: "there is no room left: make room on the disk, or raise max_page_count",
+    sqlite3.SQLITE_CORRUPT: "the file is damaged: stop all that use it, keep a copy, and restore a backup",
+    sqlite3.SQLITE_NOTADB: "the file is no SQLite database, or damaged: name another path, or restore a backup",
+    sqlite3.SQLITE_READONLY: "the file or its directory cannot be written by this user: see to its permissions",
+    sqlite3.SQLITE_CANTOPEN: "the file cannot be opened: see to the directory and its permissions",
+    sqlite3.SQLITE_PERM: "the file cannot be opened: see to the directory and its permissions",
+    sqlite3.SQLITE_IOERR: "the disk has failed: see to the system's log",
+}
+
+
+class FileConnection(Generic[C]):
+    """The only user of its connection, in one thread.
+
+    Args:
+        enter: what works are called with, as a context that is left by an error where the transaction was not
+            committed.
+        patience: seconds for which a file that others have locked is tried again; None: until `give_up`.
+        synchronous: how a durable transaction is committed.
+        turn: seconds after which a transaction takes no more works.
+
+    Attributes:
+        is_waiting: others have locked the file, and it is tried again.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        kind: FileKind,
+        enter: Callable[[sqlite3.Connection], AbstractContextManager[C]],
+        *,
+        patience: float | None = None,
+        synchronous: Synchronous = "FULL",
+        turn: float = _TURN,
+    ) -> None:
+        self.path = path
+        self.kind = kind
+        self.is_waiting = False
+        self._enter = enter
+        self._patience = patience
+        self._turn = turn
+        self._synchronous: Synchronous = synchronous
+        self._gives_up = threading.Event()
+        self._connection: sqlite3.Connection | None = None
+        self._present: str = ""
+        self._inode: tuple[int, int] | None = None
+        self._begun = 0
+        self._is_committing = False
+
+    def transact(self, works: Sequence[Work[C]]) -> list[Exception | None]:
+        """Run the first of the works in one transaction, as many as fit into a turn; their errors, in their order.
+
+        Where one of them fails, each has its own transaction; where the file fails, all have.
+        """
+        try:
+            return [None] * self._commit(works)
+        except Exception as error:  # noqa: BLE001 - the border: what a work raises belongs to its sender
+            begun = works[: self._begun]
+            if self._is_of_all(error):
+                return [error] * len(works)
+            if len(begun) == 1:
+                return [error]
+        return [self._commit_alone(work) for work in begun]
+
+    def pause(self) -> None:
+        """Leave a gap after a turn that was full, in which others find the file free."""
+        self._gives_up.wait(_GAP)
+
+    def give_up(self) -> None:
+        """Try a file that others have locked no more. From any thread."""
+        self._gives_up.set()
+
+    def close(self) -> None:
+        """Close the connection; the next transaction opens another. May be called twice."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close()
+
+    def was_closed(self) -> Exception:
+        """The error for what is asked for after the end."""
+        return self.kind.unavailable(f"the {self.kind.what} {self.path} was closed")
+
+    def _commit_alone(self, work: Work[C]) -> Exception | None:
+        try:
+            self._commit([work])
+        except Exception as error:  # noqa: BLE001 - as in `transact`
+            return error
+        return None
+
+    def _commit(self, works: Sequence[Work[C]]) -> int:
+        backoff = Backoff(_FIRST_PAUSE, _LONGEST_PAUSE, growth=1.5)
+        deadline = None if self._patience is None else time.monotonic() + self._patience
+        while True:
+            self._begun = 0
+            try:
+                count = self._run(works)
+            except _REFUSALS as error:
+                self._roll_back()
+                if self.kind.refused is None:
+                    raise
+                raise self.kind.refused(self._refusal(error)) from None
+            except (sqlite3.Error, OSError) as error:
+                self._roll_back()
+                self.is_waiting = _code(error) in _LOCKED
+                is_in_time = deadline is None or time.monotonic() < deadline
+                if self.is_waiting and is_in_time and not self._gives_up.wait(backoff.next()):
+                    continue
+                # Whatever it is, a fresh connection is the best that can be tried next time.
+                self.close()
+                raise self._failure(error) from error
+            except BaseException:
+                self._roll_back()
+                raise
+            self.is_waiting = False
+            return count
+
+    def _run(self, works: Sequence[Work[C]]) -> int:
+        self._is_committing = False
+        connection = self._connect()
+        care = max(work.care for work in works)
+        if care is not Care.READ:
+            self._synchronize("NORMAL" if care is Care.LOOSE else self._synchronous, connection)
+        connection.execute("BEGIN" if care is Care.READ else "BEGIN IMMEDIATE")
+        with self._enter(connection) as transaction:
+            count = self._run_turn(works, transaction, connection)
+            self._is_committing = True
+            connection.execute("COMMIT")
+        return count
+
+    def _run_turn(self, works: Sequence[Work[C]], transaction: C, connection: sqlite3.Connection) -> int:
+        """Run works until the turn is over; how many."""
+        is_over = time.monotonic() + self._turn
+        done = 0
+        while done < len(works):
+            work = works[done]
+            if isinstance(work, SetCall):
+                mates = _mates(works, done)
+                self._begun = done = done + len(mates)
+                mates[0].run_with(mates, transaction)
+            else:
+                self._begun = done = done + 1
+                _run_one(work, transaction, connection)
+            if time.monotonic() > is_over:
+                break
+        return done
+
+    def _synchronize(self, wanted: Synchronous, connection: sqlite3.Connection) -> None:
+        if wanted != self._present:
+            connection.execute(f"PRAGMA synchronous = {wanted}")
+            self._present = wanted
+
+    def _connect(self) -> sqlite3.Connection:
+        if self._inode is not None and inode_of(self.path) != self._inode:
+            # What was committed to it is gone: say so until a restart, and do not begin an empty one in its place.
+            raise FileNotFoundError("the file was removed or replaced while it was in use: restart what uses it")
+        if self._connection is None:
+            self._connection = open_file(self.path, self.kind)
+            self._present = ""
+            self._inode = inode_of(self.path)
+        return self._connection
+
+    def _roll_back(self) -> None:
+        connection = self._connection
+        if connection is None or not connection.in_transaction:
+            return
+        try:
+            connection.execute("ROLLBACK")
+        except sqlite3.Error:
+            self.close()
+
+    def _refusal(self, error: Exception) -> str:
+        # What a text that has no form says includes the text.
+        why = type(error).__name__ if isinstance(error, UnicodeEncodeError) else f"{type(error).__name__}: {error}"
+        return f"the {self.kind.what} {self.path} has refused a statement ({why}); nothing was changed"
+
+    def _failure(self, error: Exception) -> Exception:
+        code = _code(error)
+        if code in _LOCKED and self._patience is not None:
+            remedy = f"another process has locked the file for {self._patience:g} s: find it (lsof), and end it"
+        else:
+            remedy = _REMEDIES.get(code, "") if code is not None else ""
+        # Whether a commit counts whose sync has failed is known after the next recovery only.
+        is_certain = not (self._is_committing and code == sqlite3.SQLITE_IOERR)
+        text = f"the {self.kind.what} {self.path}: {error}{remedy and f'; {remedy}'}"
+        return self.kind.unavailable(text, is_certain=is_certain)
+
+    def _is_of_all(self, error: Exception) -> bool:
+        """Whether the file has failed, and not one of the works."""
+        cause = error.__cause__
+        if not self._begun:
+            return True
+        return isinstance(cause, (sqlite3.Error, OSError)) and _code(cause) not in _OF_ONE
+
+
+def _run_one(work: Work[C], transaction: C, connection: sqlite3.Connection) -> None:
+    if work.care is not Care.READ or not isinstance(work, Call):
+        work.run(transaction)
+        return
+    connection.set_progress_handler(work.is_left, _STEPS)
+    try:
+        work.run(transaction)
+    finally:
+        connection.set_progress_handler(None, 0)
+
+
+def _mates(works: Sequence[Work[C]], first: int) -> list[SetCall[C]]:
+    """The one at `first`, and those behind it with the same function, up to some hundred items."""
+    mates: list[SetCall[C]] = []
+    count = 0
+    for place in range(first, len(works)):
+        work: Any = works[place]
+        if not isinstance(work, SetCall) or (mates and work.function is not mates[0].function):
+            break
+        count += len(work.items)
+        if mates and count > _ITEMS:
+            break
+        mates.append(work)
+    return mates
+
+
+def _code(error: BaseException) -> int | None:
+    return error.sqlite_errorcode & 0xFF if isinstance(error, sqlite3.Error) and _has_code(error) else None
+
+
+def _has_code(error: sqlite3.Error) -> bool:
+    # Those that Python's own module raises have none.
+    return hasattr(error, "sqlite_errorcode")

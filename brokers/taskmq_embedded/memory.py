@@ -1,0 +1,147 @@
+"""The tables of a file in memory, for one process: what is asked for is done at once, where it is asked for.
+
+For tests, whose clock may be one of their own: there is no thread that a loop without real time would have to wait
+for. All of a process that name the same memory share it, on any thread and loop; it is gone with the last of them.
+"""
+
+import os
+import sqlite3
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, closing
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import Final, Generic, TypeVar
+from weakref import WeakValueDictionary
+
+from taskmq_embedded.connection import FileConnection
+from taskmq_embedded.file_kind import FileKind, ignore_new_file
+from taskmq_embedded.thread import FileThread
+from taskmq_embedded.work import Care
+
+__all__ = ["MEMORY", "MemoryThread"]
+
+C = TypeVar("C")
+T = TypeVar("T")
+S = TypeVar("S")
+
+MEMORY: Final = ":memory:"
+"""How the path of a file in memory begins; what follows is its name."""
+
+
+class MemoryThread(FileThread[C]):
+    """A `FileThread` without a thread, on the memory that `path` names."""
+
+    def __init__(
+        self, path: Path, kind: FileKind, enter: Callable[[sqlite3.Connection], AbstractContextManager[C]]
+    ) -> None:
+        self._file = _MemoryConnection(path, kind, enter)
+        super().__init__(self._file, name="memory")
+        self._was_closed = False
+
+    async def call(self, function: Callable[[C], T], *, care: Care) -> T:
+        del care
+        return self._ask(function)
+
+    async def add(self, function: Callable[[C, Sequence[S]], list[T]], items: Sequence[S], *, care: Care) -> list[T]:
+        del care
+        return self._ask(lambda transaction: function(transaction, items))
+
+    async def aclose(self, *, within: float | None = None) -> None:
+        del within
+        self._was_closed = True
+
+    def _ask(self, function: Callable[[C], T]) -> T:
+        if self._was_closed:
+            raise self._file.was_closed()
+        return self._file.ask(function)
+
+
+class _Memory:
+    """A connection with its lock, in one process."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.process = os.getpid()
+        self.connection = sqlite3.connect(
+            MEMORY, isolation_level=None, cached_statements=512, check_same_thread=False
+        )
+
+        self._is_filled = False
+
+    def __del__(self) -> None:
+        self.connection.close()
+
+    def fill(self, kind: FileKind) -> None:
+        """Make the tables, unless they are there."""
+        if not self._is_filled:
+            # From a copy: tests make very many, and most of their time would be spent on this.
+            self.connection.deserialize(_new_tables(replace(kind, fill=ignore_new_file)))
+            self.connection.execute("PRAGMA journal_mode = MEMORY")
+            kind.fill(self.connection)
+            self._is_filled = True
+
+
+@cache
+def _new_tables(kind: FileKind) -> bytes:
+    with closing(sqlite3.connect(MEMORY, isolation_level=None)) as connection:
+        kind.create(connection)
+        return connection.serialize()
+
+
+_memories: WeakValueDictionary[tuple[str, Path], _Memory] = WeakValueDictionary()
+_opening = threading.Lock()
+
+
+class _MemoryConnection(FileConnection[C]):
+    """A `FileConnection` that shares its connection."""
+
+    def __init__(
+        self, path: Path, kind: FileKind, enter: Callable[[sqlite3.Connection], AbstractContextManager[C]]
+    ) -> None:
+        super().__init__(path, kind, enter)
+        with _opening:
+            self._memory = _memories.get((kind.what, path)) or _memories.setdefault((kind.what, path), _Memory())
+
+    def ask(self, function: Callable[[C], T]) -> T:
+        """Call `function` in a transaction of its own, and return its answer.
+
+        Raises:
+            Exception: what `function` raises, or the kind of file's errors.
+        """
+        work = _Asked(function)
+        with self._memory.lock:
+            self._commit([work])
+        return work.answer[0]
+
+    def close(self) -> None:
+        """Do nothing: the others have the connection, too."""
+
+    def _connect(self) -> sqlite3.Connection:
+        if self._memory.process != os.getpid():
+            raise OSError("it is in the memory of another process: name a file")
+        if self._connection is None:
+            self._memory.fill(self.kind)
+            self._connection = self._memory.connection
+        return self._connection
+
+
+class _Asked(Generic[C, T]):
+    """A work whose caller is on the stack."""
+
+    care = Care.LOOSE
+    wakeups: Sequence[str] = ()
+
+    def __init__(self, function: Callable[[C], T]) -> None:
+        self._function = function
+        self.answer: list[T] = []
+
+    def seal(self) -> None:
+        """Do nothing: it is whole from the start."""
+
+    def run(self, transaction: C, /) -> None:
+        self.answer = [self._function(transaction)]
+
+    def end(self, error: Exception | None) -> None:
+        """Do nothing: the caller has the answer, or the error was raised."""

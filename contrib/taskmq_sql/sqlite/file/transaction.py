@@ -1,0 +1,53 @@
+"""A transaction as the functions of the store have it, in the thread of the file."""
+
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+
+from taskmq.errors import StoreMismatch
+from taskmq_sql.sqlite.file.names import Names
+from taskmq_sql.sqlite.file.schema import JOB_STORE
+
+__all__ = ["Transaction", "transactions"]
+
+
+class Transaction:
+    """A connection in a transaction, and the time.
+
+    Attributes:
+        now: ms since the epoch, the same for the whole transaction.
+    """
+
+    def __init__(self, connection: sqlite3.Connection, names: Names, now: int) -> None:
+        self.connection = connection
+        self.names = names
+        self.now = now
+
+    def check(self) -> None:
+        """See whether the tables are those that this adapter works with.
+
+        Raises:
+            StoreMismatch: they are not.
+        """
+        if reason := JOB_STORE.difference(self.connection):
+            raise StoreMismatch(f"the job store {reason}")
+
+
+def transactions(now_ms: Callable[[], int]) -> Callable[[sqlite3.Connection], AbstractContextManager[Transaction]]:
+    """Have each transaction know the time, and the names that those before it on its connection have seen."""
+    seen: tuple[sqlite3.Connection | None, Names] = (None, Names())
+
+    @contextmanager
+    def enter(connection: sqlite3.Connection) -> Iterator[Transaction]:
+        nonlocal seen
+        if seen[0] is not connection:
+            seen = (connection, Names())
+        names = seen[1]
+        try:
+            yield Transaction(connection, names, now_ms())
+        except BaseException:
+            names.drop()
+            raise
+        names.keep()
+
+    return enter

@@ -1,0 +1,65 @@
+"""What is in memory is done at once, shared by its name, and gone with the last that has it."""
+
+import os
+import sqlite3
+from collections.abc import Sequence
+from contextlib import nullcontext
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from taskmq_embedded.memory import MEMORY, MemoryThread
+from taskmq_embedded.work import Care, FileFailure
+from tests.unit.embedded.kit import NOTES, add_note, count_notes
+
+
+def _opened(name: str) -> MemoryThread[sqlite3.Connection]:
+    return MemoryThread(Path(MEMORY + name), NOTES, nullcontext[sqlite3.Connection])
+
+
+async def test_those_of_one_name_share_what_is_in_memory_until_the_last_is_gone() -> None:
+    first, second, other = _opened("one"), _opened("one"), _opened("other")
+    await first.call(partial(add_note, text="here"), care=Care.DURABLE)
+    assert await second.call(count_notes, care=Care.READ) == 1
+    assert await other.call(count_notes, care=Care.READ) == 0
+
+    del first, second
+
+    assert await _opened("one").call(count_notes, care=Care.READ) == 0
+
+
+async def test_what_fails_in_memory_changes_nothing_and_is_its_callers_error() -> None:
+    thread = _opened("failing")
+    await thread.call(partial(add_note, text="a"), care=Care.DURABLE)
+
+    def add_two(connection: sqlite3.Connection, items: Sequence[str]) -> list[str]:
+        for item in items:
+            add_note(connection, item)
+        return [*items]
+
+    with pytest.raises(sqlite3.IntegrityError):
+        await thread.add(add_two, ["b", "a"], care=Care.DURABLE)
+
+    assert await thread.call(count_notes, care=Care.READ) == 1
+    assert await thread.add(add_two, ["b", "c"], care=Care.DURABLE) == ["b", "c"]
+
+
+async def test_memory_is_closed_for_one_and_open_for_the_others() -> None:
+    first, second = _opened("closing"), _opened("closing")
+    await first.aclose()
+    await first.aclose()
+
+    with pytest.raises(FileFailure, match="the note file :memory:closing was closed"):
+        await first.call(count_notes, care=Care.READ)
+    assert await second.call(count_notes, care=Care.READ) == 0
+
+
+async def test_memory_is_refused_to_a_second_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    thread = _opened("forked")
+    await thread.call(count_notes, care=Care.READ)
+    parent = os.getpid()
+    monkeypatch.setattr(os, "getpid", lambda: parent + 1)
+
+    with pytest.raises(FileFailure, match="in the memory of another process: name a file"):
+        await thread.call(count_notes, care=Care.READ)
