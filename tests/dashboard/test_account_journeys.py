@@ -51,6 +51,7 @@ def _add_user(eyes: Eyes, name: str, tenant: str, role: str) -> None:
     expect(eyes.page.get_by_label("Users", exact=True).get_by_role("link", name=name)).to_be_visible()
 
 
+@pytest.mark.nightly("tests/dashboard/test_journeys.py::test_somebody_signs_in_changes_something_and_signs_out")
 def test_a_user_is_added_signs_in_makes_a_token_and_is_shut_out(browser: Browser, site: Served) -> None:
     with watching(browser, site) as admin, watching(browser, site) as nora:
         _sign_in(admin, "root")

@@ -38,6 +38,9 @@ def test_jobs_are_found_by_a_filter_that_stays_in_the_address(eyes: Eyes, site: 
     eyes.see_count(rows, 50)
 
 
+@pytest.mark.nightly(
+    "tests/dashboard/test_job_journeys.py::test_a_job_is_held_changed_released_and_cancelled_by_keys"
+)
 def test_jobs_that_are_late_or_run_for_long_are_marked(eyes: Eyes) -> None:
     at = {"submitted_at": "2026-01-01T09:00:00Z", "due_at": "2026-01-01T09:00:00Z", "start_time": None}
     told = {"task": "billing.charge", "queue": "billing", "tenant": "", "attempt": 1, "error": None, "end_time": None}
@@ -73,6 +76,9 @@ def test_jobs_that_are_late_or_run_for_long_are_marked(eyes: Eyes) -> None:
     assert violations(eyes.page) == []
 
 
+@pytest.mark.nightly(
+    "tests/dashboard/test_job_journeys.py::test_a_job_is_held_changed_released_and_cancelled_by_keys"
+)
 def test_how_far_jobs_are_is_seen_in_the_list_and_goes_on_on_the_page(eyes: Eyes) -> None:
     found = EXAMPLES["listJobs"].answers[200][0] | {"payload": {}, "args": [], "result": None}
     ended = found | {"id": "2", "job_id": "ended", "state": "succeeded", "end_time": found["start_time"]}
@@ -104,6 +110,9 @@ def test_how_far_jobs_are_is_seen_in_the_list_and_goes_on_on_the_page(eyes: Eyes
     assert all("progress" in url for url in asked)
 
 
+@pytest.mark.nightly(
+    "tests/dashboard/test_job_journeys.py::test_a_job_is_held_changed_released_and_cancelled_by_keys"
+)
 def test_a_job_whose_large_value_is_lost_is_shown_and_says_so(eyes: Eyes, site: Served) -> None:
     async def succeed() -> str:
         driver = JobDriver(site.app.sessions.store())
@@ -119,6 +128,9 @@ def test_a_job_whose_large_value_is_lost_is_shown_and_says_so(eyes: Eyes, site: 
     assert violations(page) == []
 
 
+@pytest.mark.nightly(
+    "tests/dashboard/test_job_journeys.py::test_a_job_is_held_changed_released_and_cancelled_by_keys"
+)
 def test_why_jobs_are_late_is_asked_once_for_those_on_the_screen(eyes: Eyes, site: Served) -> None:
     told = {"task": "billing.charge", "args": ["a", 1], "labels": {"batch": "late"}}
     site.submit(*[{**told, "job_id": f"late-{number}"} for number in range(50)])
@@ -135,6 +147,9 @@ def test_why_jobs_are_late_is_asked_once_for_those_on_the_screen(eyes: Eyes, sit
     expect(eyes.page.locator("tr[data-row]").last).to_contain_text("no scheduler has its queue's partition")
 
 
+@pytest.mark.nightly(
+    "tests/dashboard/test_job_journeys.py::test_a_job_is_held_changed_released_and_cancelled_by_keys"
+)
 def test_a_filter_that_cannot_be_read_says_where(eyes: Eyes) -> None:
     eyes.forgiven.append("400")
     eyes.open("jobs?filter=stauts%3Afailed")
@@ -143,6 +158,9 @@ def test_a_filter_that_cannot_be_read_says_where(eyes: Eyes) -> None:
     assert violations(eyes.page) == []
 
 
+@pytest.mark.nightly(
+    "tests/dashboard/test_job_journeys.py::test_a_job_is_held_changed_released_and_cancelled_by_keys"
+)
 def test_the_same_is_done_to_many_jobs_once_their_number_was_typed(eyes: Eyes, site: Served) -> None:
     site.submit(*(a_job(f"many-{n}", labels={"batch": "many"}) for n in range(3)))
     page = eyes.open("jobs?filter=label.batch%3Amany").page
@@ -163,6 +181,9 @@ def test_the_same_is_done_to_many_jobs_once_their_number_was_typed(eyes: Eyes, s
     assert entry["after"]["filter"] == "label.batch:many"
 
 
+@pytest.mark.nightly(
+    "tests/dashboard/test_job_journeys.py::test_a_job_is_held_changed_released_and_cancelled_by_keys"
+)
 def test_many_jobs_are_changed_once_the_change_was_previewed(eyes: Eyes, site: Served) -> None:
     site.submit(*(a_job(f"change-{n}", priority=1, labels={"batch": "change"}) for n in range(6)))
     page = eyes.open("jobs?filter=label.batch%3Achange").page
@@ -195,6 +216,9 @@ def test_many_jobs_are_changed_once_the_change_was_previewed(eyes: Eyes, site: S
     assert {(job["priority"], job["schedule_time"][:7]) for job in jobs} == {(8, "2098-05")}
 
 
+@pytest.mark.nightly(
+    "tests/dashboard/test_job_journeys.py::test_a_job_is_held_changed_released_and_cancelled_by_keys"
+)
 def test_a_bulk_operation_has_a_page_and_is_aborted_there(eyes: Eyes, site: Served) -> None:
     site.submit(*(a_job(f"slow-{n}", labels={"batch": "slow"}) for n in range(3)))
     # The first job is done to at once, the next one after a hundred seconds.
@@ -223,6 +247,9 @@ def _choose(page: Page, letters: str) -> None:
     page.keyboard.press("Enter")
 
 
+@pytest.mark.nightly(
+    "tests/dashboard/test_job_journeys.py::test_a_job_is_held_changed_released_and_cancelled_by_keys"
+)
 def test_the_palette_leads_to_a_page_a_task_a_job_and_a_saved_view(eyes: Eyes, site: Served) -> None:
     (made,) = site.submit(a_job("palette"))
     page = eyes.open("jobs?filter=task%3Areport").page
@@ -244,6 +271,9 @@ def test_the_palette_leads_to_a_page_a_task_a_job_and_a_saved_view(eyes: Eyes, s
     eyes.see_count(page.get_by_role("link", name="reports alone"), 0)
 
 
+@pytest.mark.nightly(
+    "tests/dashboard/test_job_journeys.py::test_a_job_is_held_changed_released_and_cancelled_by_keys"
+)
 def test_selected_jobs_are_held_and_nothing_else_is(eyes: Eyes, site: Served) -> None:
     site.submit(*(a_job(f"some-{n}", labels={"batch": "some"}) for n in range(3)))
     page = eyes.open("jobs?filter=label.batch%3Asome").page
@@ -286,6 +316,9 @@ def test_a_job_is_held_changed_released_and_cancelled_by_keys(eyes: Eyes, site: 
     assert violations(page) == []
 
 
+@pytest.mark.nightly(
+    "tests/dashboard/test_job_journeys.py::test_a_job_is_held_changed_released_and_cancelled_by_keys"
+)
 def test_a_job_is_edited_and_run_as_another_one(eyes: Eyes, site: Served) -> None:
     (made,) = site.submit(a_job("edited", priority=7, labels={"batch": "edited"}), tenant="acme")
     page = eyes.open(f"jobs/{made['id']}").page
@@ -312,6 +345,9 @@ def test_a_job_is_edited_and_run_as_another_one(eyes: Eyes, site: Served) -> Non
     assert (another["state"], another["labels"]) == ("scheduled", {"batch": "edited"})
 
 
+@pytest.mark.nightly(
+    "tests/dashboard/test_job_journeys.py::test_a_job_is_held_changed_released_and_cancelled_by_keys"
+)
 def test_arguments_by_place_stay_where_those_by_name_are_changed(eyes: Eyes, site: Served) -> None:
     by_place = {"payload": {"cents": 250}, "args": ["ann"]}
     (made,) = site.submit(a_job("placed", **by_place))
@@ -331,6 +367,9 @@ def test_arguments_by_place_stay_where_those_by_name_are_changed(eyes: Eyes, sit
     assert made["id"] not in page.url
 
 
+@pytest.mark.nightly(
+    "tests/dashboard/test_job_journeys.py::test_a_job_is_held_changed_released_and_cancelled_by_keys"
+)
 def test_what_others_change_is_shown_without_a_reload(eyes: Eyes, site: Served) -> None:
     (made,) = site.submit(a_job("watched"))
     page = eyes.open(f"jobs/{made['id']}").page

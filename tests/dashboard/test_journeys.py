@@ -134,6 +134,7 @@ def test_the_keys_lead_everywhere_and_can_be_switched_off(eyes: Eyes) -> None:
     expect(page.locator("h1").first).to_have_text("Overview")
 
 
+@pytest.mark.nightly("tests/dashboard/test_journeys.py::test_the_keys_lead_everywhere_and_can_be_switched_off")
 def test_a_g_waits_for_its_letter_however_soon_it_follows_another(eyes: Eyes) -> None:
     page = eyes.page
     page.clock.install()
@@ -151,6 +152,7 @@ def test_a_g_waits_for_its_letter_however_soon_it_follows_another(eyes: Eyes) ->
     expect(page.locator("h1").first).to_have_text("Tasks")
 
 
+@pytest.mark.nightly("tests/dashboard/test_journeys.py::test_the_keys_lead_everywhere_and_can_be_switched_off")
 def test_a_link_that_is_followed_as_soon_as_a_page_is_there_leads_on(eyes: Eyes, site: Served) -> None:
     page = eyes.page
     # What waits for the next painting waits for the test.
@@ -196,6 +198,9 @@ def test_a_lost_network_is_reported_and_the_page_goes_on_when_it_is_back(eyes: E
     eyes.see_count(page.get_by_role("alert"), 0)
 
 
+@pytest.mark.nightly(
+    "tests/dashboard/test_journeys.py::test_a_lost_network_is_reported_and_the_page_goes_on_when_it_is_back"
+)
 def test_a_stream_that_a_proxy_has_refused_is_opened_again(eyes: Eyes) -> None:
     page = eyes.page
     eyes.forgiven.append("status of 502")
@@ -240,6 +245,7 @@ def test_what_happens_while_a_page_is_read_is_shown_too(eyes: Eyes, site: Served
     expect(page.locator(".head .state")).to_contain_text("held")
 
 
+@pytest.mark.nightly("tests/dashboard/test_journeys.py::test_what_happens_while_a_page_is_read_is_shown_too")
 def test_what_others_looked_at_before_it_happened_is_read_again(eyes: Eyes) -> None:
     page = eyes.page
     page.clock.install()

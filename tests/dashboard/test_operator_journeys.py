@@ -12,6 +12,7 @@ from tests.dashboard.kit import Eyes, Served, answer, violations
 pytestmark = pytest.mark.timeout(120)
 
 
+@pytest.mark.nightly("tests/dashboard/test_operator_journeys.py::test_a_schedule_is_made_and_removed")
 def test_a_schedule_shows_its_next_instants_and_is_paused_and_resumed(eyes: Eyes, site: Served) -> None:
     page = eyes.open("schedules/nightly").page
     eyes.see_count(page.get_by_label("The next instants").locator("tbody tr"), 10)
@@ -65,6 +66,7 @@ def test_a_schedule_is_made_and_removed(eyes: Eyes, site: Served) -> None:
     assert site.api.get("/schedules/quarterly").status_code == 404
 
 
+@pytest.mark.nightly("tests/dashboard/test_operator_journeys.py::test_a_schedule_is_made_and_removed")
 def test_a_node_is_drained_and_shows_whose_its_parts_are(eyes: Eyes, site: Served) -> None:
     outside = {
         "name": "render-1",
@@ -95,6 +97,7 @@ def test_a_node_is_drained_and_shows_whose_its_parts_are(eyes: Eyes, site: Serve
     assert violations(page) == []
 
 
+@pytest.mark.nightly("tests/dashboard/test_operator_journeys.py::test_a_schedule_is_made_and_removed")
 def test_a_worker_with_jobs_that_cannot_be_settled_says_how_many(eyes: Eyes) -> None:
     (found,) = EXAMPLES["listWorkers"].answers[200]["items"]
     stuck = found | {"name": "stuck", "jobs": [], "unsettled": 2}
@@ -108,6 +111,7 @@ def test_a_worker_with_jobs_that_cannot_be_settled_says_how_many(eyes: Eyes) -> 
     assert violations(eyes.page) == []
 
 
+@pytest.mark.nightly("tests/dashboard/test_operator_journeys.py::test_a_schedule_is_made_and_removed")
 def test_a_pool_gets_another_weight_once_its_new_share_was_seen(eyes: Eyes, site: Served) -> None:
     for name, body in (("acme", {"max": {"slots": 8}}), ("globex", {"weight": 3})):
         site.api.put(f"/pools/{name}", json=body).raise_for_status()
@@ -134,6 +138,7 @@ def test_a_pool_gets_another_weight_once_its_new_share_was_seen(eyes: Eyes, site
     assert (kept["weight"], kept["max"]) == (9, {"slots": 4})
 
 
+@pytest.mark.nightly("tests/dashboard/test_operator_journeys.py::test_a_schedule_is_made_and_removed")
 def test_a_quota_is_given_and_shows_what_is_used_up(eyes: Eyes, site: Served) -> None:
     page = eyes.open("quotas").page
 
@@ -153,6 +158,7 @@ def test_a_quota_is_given_and_shows_what_is_used_up(eyes: Eyes, site: Served) ->
     assert site.api.get("/quotas").json()["items"] == []
 
 
+@pytest.mark.nightly("tests/dashboard/test_operator_journeys.py::test_a_schedule_is_made_and_removed")
 def test_a_workflow_is_found_in_the_list_drawn_and_cancelled(eyes: Eyes, site: Served) -> None:
     charge = site.app.tasks["billing.charge"]
     graph = dag()

@@ -61,6 +61,9 @@ def site(tmp_path_factory: pytest.TempPathFactory, shop: Shop) -> Iterator[Serve
         yield served
 
 
+@pytest.mark.nightly(
+    "tests/dashboard/test_work_journeys.py::test_letters_are_sent_again_once_what_was_behind_them_is_mended"
+)
 def test_jobs_that_only_the_broker_knows_lead_to_what_is_known_of_them(eyes: Eyes, site: Served, shop: Shop) -> None:
     site.run(site.app.tasks["shop.count"].options(job_id="count/A").asend("A"))
     count = {"job_type": "shop.count", "args": ["B"]}
@@ -86,6 +89,9 @@ def test_jobs_that_only_the_broker_knows_lead_to_what_is_known_of_them(eyes: Eye
     expect(page.locator(".head .state")).to_contain_text("succeeded")
 
 
+@pytest.mark.nightly(
+    "tests/dashboard/test_work_journeys.py::test_letters_are_sent_again_once_what_was_behind_them_is_mended"
+)
 def test_the_log_of_a_job_is_followed_until_its_end(eyes: Eyes, site: Served, shop: Shop) -> None:
     (job,) = site.submit({"job_type": "shop.pack", "args": [250]})
     _wait_for_line(site, job["id"], "turn 1, box 249")
@@ -156,6 +162,9 @@ def test_letters_are_sent_again_once_what_was_behind_them_is_mended(eyes: Eyes, 
     assert _letters(site) == 0
 
 
+@pytest.mark.nightly(
+    "tests/dashboard/test_work_journeys.py::test_letters_are_sent_again_once_what_was_behind_them_is_mended"
+)
 def test_a_queue_is_paused_purged_and_resumed(eyes: Eyes, site: Served, shop: Shop) -> None:
     shop.is_printer_broken = False
     page = eyes.open("queues/print").page
@@ -184,6 +193,9 @@ def test_a_queue_is_paused_purged_and_resumed(eyes: Eyes, site: Served, shop: Sh
     assert not {"purged 1", "purged 2"} & set(shop.printed)
 
 
+@pytest.mark.nightly(
+    "tests/dashboard/test_work_journeys.py::test_letters_are_sent_again_once_what_was_behind_them_is_mended"
+)
 def test_a_queue_is_one_row_whatever_it_is_made_of_at_the_broker(eyes: Eyes, site: Served) -> None:
     page = eyes.open("queues").page
     row = page.locator("tr[data-row]", has=page.get_by_role("link", name="print", exact=True))
@@ -195,6 +207,9 @@ def test_a_queue_is_one_row_whatever_it_is_made_of_at_the_broker(eyes: Eyes, sit
     assert "print.dlq" in (row.locator("td").first.get_attribute("title") or "")
 
 
+@pytest.mark.nightly(
+    "tests/dashboard/test_work_journeys.py::test_letters_are_sent_again_once_what_was_behind_them_is_mended"
+)
 def test_an_id_that_was_made_up_is_shown_by_its_end_and_linked_as_a_whole(eyes: Eyes, site: Served) -> None:
     made, chosen = site.submit(
         {"job_type": "shop.print", "args": ["a"], "schedule_time": "2099-01-01T00:00:00Z"},
@@ -213,6 +228,9 @@ def test_an_id_that_was_made_up_is_shown_by_its_end_and_linked_as_a_whole(eyes: 
     assert whole.locator(".id").count() == 0
 
 
+@pytest.mark.nightly(
+    "tests/dashboard/test_work_journeys.py::test_letters_are_sent_again_once_what_was_behind_them_is_mended"
+)
 def test_occurrences_of_the_past_are_made_up_for_after_a_look_at_them(eyes: Eyes, site: Served) -> None:
     page = eyes.open("schedules/nightly").page
 
@@ -232,6 +250,9 @@ def test_occurrences_of_the_past_are_made_up_for_after_a_look_at_them(eyes: Eyes
     eyes.see_count(succeeded, 2)
 
 
+@pytest.mark.nightly(
+    "tests/dashboard/test_work_journeys.py::test_letters_are_sent_again_once_what_was_behind_them_is_mended"
+)
 def test_a_line_is_searched_for_and_leads_to_its_job_whose_log_is_kept(
     eyes: Eyes, site: Served, shop: Shop, tmp_path: Path
 ) -> None:

@@ -1,5 +1,7 @@
 """Jobs whose time comes."""
 
+import pytest
+
 from taskmq.contracts.jobs import JobUpdate
 from taskmq.model.states import JobState
 from tests.coroutines import run_by
@@ -39,6 +41,7 @@ async def test_a_job_that_is_cancelled_or_changed_meanwhile_is_left_alone(stage:
     assert stage.job(cancelled).state is JobState.CANCELLED
 
 
+@pytest.mark.nightly("tests/unit/scheduler/test_timers.py::test_jobs_run_when_their_time_has_come_and_never_before")
 @run_by(play)
 async def test_ten_thousand_jobs_of_one_instant_all_run(stage: Stage, /) -> None:
     stage.start()

@@ -12,6 +12,7 @@ import random
 from typing import Any, Final, NamedTuple
 from urllib.parse import quote
 
+import pytest
 from httpx import Response
 
 from tests.unit.server.kit import Site
@@ -135,6 +136,7 @@ class _Enemy:
         return json.dumps(body).encode()
 
 
+@pytest.mark.nightly("tests/unit/server/test_hostile.py")
 def test_a_hostile_client_gets_no_error_of_the_server_no_secret_and_no_job_unseen(site: Site) -> None:
     site.submit(payload={"key": _SECRET}, description=_SECRET, labels={"team": _SECRET})
     site("PUT", f"/definitions/{_SECRET}", {"task": "data_processing"})

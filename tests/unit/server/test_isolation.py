@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 
 from tests.unit.server.isolation import EXAMPLES, STEPS, Step, Town, check_isolation, open_town
 
-_EXAMPLES = int(os.environ.get("TASKMQ_TEST_ISOLATION_EXAMPLES", "25"))
+_EXAMPLES = int(os.environ.get("TASKMQ_TEST_ISOLATION_EXAMPLES", "12"))
 
 
 @pytest.fixture(scope="module")

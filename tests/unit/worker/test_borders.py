@@ -37,15 +37,30 @@ def handled_by_a_broken_chat() -> Generator[None]:
         logging.getLogger().removeHandler(chat)
 
 
-@pytest.mark.parametrize("stored", [False, True], ids=["broker", "store"])
-@pytest.mark.parametrize("executor", EXECUTORS)
+# A job of the store in a thread is the dearest, and combines what the others show.
+@pytest.mark.parametrize(
+    ("executor", "stored"),
+    [
+        pytest.param(
+            executor,
+            stored,
+            marks=pytest.mark.matrix if (executor, stored) == ("thread", True) else (),
+            id=f"{executor}-{'store' if stored else 'broker'}",
+        )
+        for executor in EXECUTORS
+        for stored in (False, True)
+    ],
+)
 async def test_whatever_is_raised_at_a_border_each_job_ends_once(
     executor: ExecutorKind, runs: Path, *, stored: bool
 ) -> None:
     await check_every_border(executor, runs, stored=stored)
 
 
-@pytest.mark.parametrize("stored", [False, True], ids=["broker", "store"])
+@pytest.mark.parametrize(
+    "stored",
+    [pytest.param(False, id="broker"), pytest.param(True, id="store", marks=pytest.mark.matrix)],
+)
 async def test_a_log_handler_that_fails_changes_no_job_and_no_worker(runs: Path, *, stored: bool) -> None:
     with handled_by_a_broken_chat():
         await check_every_border("async", runs, stored=stored)
