@@ -80,7 +80,7 @@ class ReactionLine(msgspec.Struct, frozen=True, kw_only=True):
     rule: str
 
 
-class ScheduleList(msgspec.Struct, frozen=True):
+class ScheduleList(msgspec.Struct, frozen=True, omit_defaults=True):
     """A page of schedules, by name.
 
     Attributes:

@@ -76,6 +76,7 @@ async def put_schedule(
     What the body does not say has its default; `PATCH` changes a part. With `If-None-Match: *` none is changed. 412:
     another one has the name.
     """
+    _check_rule(data)
     is_new = not await api.schedules.has(name)
     if request.headers.get("if-none-match", "").strip() != "*":
         return Response(await api.schedules.put(name, data), status_code=201 if is_new else 200)
@@ -160,6 +161,7 @@ async def explain_rule(
     count: Annotated[int, QueryParameter(ge=1, le=100)] = 5,
 ) -> RuleExplanation:
     """What a rule means in words, and when something is due by it, before it is kept. Nothing is changed."""
+    _check_rule(data)
     return await api.schedules.explain_rule(data, count=count)
 
 
@@ -231,3 +233,13 @@ SCHEDULE_HANDLERS: Final[tuple[Any, ...]] = (
     run_schedule,
     backfill,
 )
+
+
+def _check_rule(body: ScheduleRule) -> None:
+    """See that the body says one rule.
+
+    Raises:
+        Problem: it says none, or several.
+    """
+    if [body.cron, body.every, body.at].count(None) != 2:
+        raise Problem.about("cron", "when? Say one of cron, every and at")

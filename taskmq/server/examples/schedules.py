@@ -50,9 +50,7 @@ _SCHEDULE_STATUS: Final[dict[str, Any]] = {
 _OF_SCHEDULE: Final = {"name": "nightly"}
 
 SCHEDULES: Final[Mapping[str, Example]] = {
-    "listSchedules": Example(
-        answers={200: {"items": [_SCHEDULE], "next": None, "reactions": [], "is_of_code_alone": False}}
-    ),
+    "listSchedules": Example(answers={200: {"items": [_SCHEDULE], "next": None}}),
     "getSchedule": Example(parameters=_OF_SCHEDULE, answers={200: _SCHEDULE_STATUS}),
     "putSchedule": Example(
         parameters=_OF_SCHEDULE,
