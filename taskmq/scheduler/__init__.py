@@ -7,7 +7,8 @@ a lease:
     held_partition    the work of one: take-over first, then all of these beside each other
       dispatch   ready -> dispatched: as many as fit the queue's window, in the order of `fairness`
       publish    -> the broker, with confirms; what it does not take goes back, fails, or is published again
-      ledger     what is in flight, and which batches the store may forget
+      partition  what is in flight, whose turn it is, what holds it back: the state that all of these share
+      batches    what is confirmed or has ended -> the store
       reports    the workers' words -> applied, 500 at a time -> results
       timers     scheduled, retrying -> ready, when their time has come
       preemption runs that give way, so that pools have what they are guaranteed

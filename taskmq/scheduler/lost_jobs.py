@@ -11,8 +11,7 @@ A job is lost only where no worker can have it, seen twice in a row:
     running                  its worker was absent for a minute, and nothing is left in the queue's invitations,
                              neither ready nor unacknowledged                         -> the next attempt, or failed
     running, detached        its worker has not said for a minute that it is alive, and nothing is left in the
-    partition's
-                             reports                                                  -> the same
+                             partition's reports                                      -> the same
     either, placed           its node is lost                                         -> the same, at once
     either, ack="early"      it may have been done                                    -> failed, and never run again
 
@@ -27,7 +26,7 @@ earlier holder of the partition, which stood still, has applied the report after
 import asyncio
 import logging
 import secrets
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from taskmq.client.session import Session
@@ -39,9 +38,10 @@ from taskmq.model.commands import REVOKE, Command, command_topic, encode_command
 from taskmq.model.jobs.reports import Report
 from taskmq.model.states import JobState
 from taskmq.model.topology import jobs_queue
-from taskmq.scheduler.ledger import Ledger, public_name
+from taskmq.scheduler.nodes import Placer
+from taskmq.scheduler.partition import PartitionState, public_name
 from taskmq.scheduler.partitions import HeldLease
-from taskmq.scheduler.reports import WORKER_LOST, worker_lost
+from taskmq.scheduler.reports import WORKER_LOST, ReportConsumer, worker_lost
 from taskmq.scheduler.signals import LiveWorkers
 from taskmq.scheduler.status import SchedulerCounts
 
@@ -64,13 +64,8 @@ class InFlightWatch:
 
     Args:
         lease: of the partition.
-        reports: the partition's reports queue.
-        is_publishing: says whether the partition's publisher has a job under a token, now or for a later attempt.
-        is_idle: whether all reports that have come here are applied.
-        runs_once: whether the jobs of a task must not run a second time.
-        again: called when jobs are ready once more.
-        queue_of: the queue that a job's message went by.
-        lost: jobs in flight whose node is lost.
+        reports: reads the partition's reports: a job may be lost only while it has applied all of them.
+        placer: knows which nodes are lost.
         seconds: after how many of them a job may be lost.
     """
 
@@ -78,33 +73,24 @@ class InFlightWatch:
         self,
         session: Session,
         store: JobStore,
-        ledger: Ledger,
+        state: PartitionState,
         workers: LiveWorkers,
         *,
         lease: HeldLease,
-        reports: str,
-        is_publishing: Callable[[str, int], bool],
-        is_idle: Callable[[], bool],
-        runs_once: Callable[[str], bool],
-        again: Callable[[], None],
-        queue_of: Callable[[JobRecord], str],
-        lost: Callable[[], Awaitable[set[str]]],
+        reports: ReportConsumer,
+        placer: Placer,
         counts: SchedulerCounts,
         seconds: float = LOST_AFTER,
     ) -> None:
         self._session = session
         self._store = store
-        self._ledger = ledger
+        self._state = state
+        self._ledger = state.ledger
         self._workers = workers
         self._lease = lease
         self._partition = lease.partition
         self._reports = reports
-        self._is_publishing = is_publishing
-        self._is_idle = is_idle
-        self._runs_once = runs_once
-        self._again = again
-        self._queue_of = queue_of
-        self._lost = lost
+        self._placer = placer
         self._counts = counts
         self._seconds = seconds
         self._suspects: dict[str, int] = {}
@@ -147,12 +133,12 @@ class InFlightWatch:
         Those that it has not just now may be among the reports in hand.
         """
         before, self._gone = self._gone, known.items() - {(record.id, record.token) for record in records}
-        left = [job_id for job_id, token in before & self._gone if self._ledger.left(job_id, token) is not None]
+        left = [job_id for job_id, token in before & self._gone if self._state.leave(job_id, token) is not None]
         if left:
             _log.info(
                 "partition %d: %d jobs have left of which an earlier holder has heard", self._partition, len(left)
             )
-            self._again()
+            self._state.wake()
 
     def _tell_cancelled(self, records: Sequence[JobRecord]) -> None:
         broker = self._session.broker
@@ -174,11 +160,11 @@ class InFlightWatch:
             if record.state is not JobState.RUNNING or self._ledger.last_heard(record.id) is not None:
                 continue
             if any(_is_detached(record, event) for event in await self._store.events(record.id)):
-                self._ledger.heard(record.id, record.token, now=asyncio.get_running_loop().time())
+                self._ledger.hear(record.id, record.token, now=asyncio.get_running_loop().time())
         self._has_recognised = True
 
     async def _give_up_lost_nodes(self, records: Sequence[JobRecord]) -> None:
-        lost = await self._lost()
+        lost = await self._placer.lost()
         for record in records:
             if record.id in lost and record.id in self._ledger:
                 await self._give_up(record)
@@ -188,7 +174,7 @@ class InFlightWatch:
             record.id: record for record in records if record.id in self._ledger and self._may_be_lost(record, now)
         }
         nobody_has = (
-            await self._queues_nobody_has({self._queue_of(record) for record in suspects.values()})
+            await self._queues_nobody_has({self._state.placements.queue_of(record) for record in suspects.values()})
             if suspects
             else None
         )
@@ -199,7 +185,7 @@ class InFlightWatch:
             if nobody_has is None:
                 break
             if self._ledger.last_heard(record.id) is None and not _has_nobody(
-                record, nobody_has.get(self._queue_of(record))
+                record, nobody_has.get(self._state.placements.queue_of(record))
             ):
                 continue
             seen[record.id] = record.token
@@ -214,7 +200,7 @@ class InFlightWatch:
             return asyncio.get_running_loop().time() - heard >= _ABSENT
         if record.state is JobState.RUNNING:
             return self._workers.is_absent(record.worker, seconds=_ABSENT)
-        if self._is_publishing(record.id, record.token):
+        if (record.id, record.token) in self._state.in_hand:
             return False
         return now - (record.dispatched or now) >= self._seconds * 1000
 
@@ -225,9 +211,9 @@ class InFlightWatch:
         """
         broker = self._session.broker
         names = [jobs_queue(queue) for queue in queues]
-        stats = {each.queue: each for each in await broker.stats([*names, self._reports])}
-        reports = stats.get(self._reports)
-        if reports is None or reports.ready or not self._is_idle():
+        stats = {each.queue: each for each in await broker.stats([*names, self._reports.name])}
+        reports = stats.get(self._reports.name)
+        if reports is None or reports.ready or not self._reports.is_idle:
             return None
         counted = await broker.unsettled() if isinstance(broker, Counting) else None
         found: dict[str, bool] = {}
@@ -249,7 +235,7 @@ class InFlightWatch:
         dispatching, name = self._store.dispatching, public_name(record)
         partition, epoch, jobs = self._lease.partition, self._lease.epoch, [_as_dispatched(record)]
         withdrawn = Withdrawn()
-        if self._runs_once(record.task):
+        if self._state.rules.runs_once(record.task):
             reason = "it is unknown whether it was run: its worker is gone, and ack='early' never runs a job twice"
             _log.error("job %s (task %s) has failed: %s", name, record.task, reason)
             is_running = record.state is JobState.RUNNING
@@ -264,8 +250,8 @@ class InFlightWatch:
             _log.warning("job %s (task %s): a worker has started it just now; it goes on", name, record.task)
             return
         self._counts.lost += 1
-        self._ledger.left(record.id, record.token)
-        self._again()
+        self._state.leave(record.id, record.token)
+        self._state.wake()
 
     async def _report_of_death(self, record: JobRecord) -> Report:
         """What its worker would say: the attempt has failed, and the third one that ends so is the last."""

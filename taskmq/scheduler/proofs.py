@@ -1,8 +1,7 @@
 """Proofs that tokens were given out by this store, for invitations on their way.
 
-The keys are the store's (`taskmq.model.jobs.proofs`). They are read before the first partition is taken, and looked
-at
-again each half a minute: by then every scheduler uses a new key. What an older one has proven meanwhile is as good.
+The keys are the store's (`taskmq.model.jobs.proofs`). They are read before the first partition is taken, and again
+each half a minute: by then every scheduler uses a new key. What an older one has proven meanwhile is as good.
 """
 
 import asyncio

@@ -9,9 +9,8 @@
     PublishUnknown, ack="early"        -> failed: a worker may have it, and it never runs twice
 
 A batch that a holder of a partition did not get confirmed is published again by the next one. A job may so be
-published
-twice under one token: the first report counts. One that a worker has started, as a report or the store says, is not
-published again, taken back or failed here: it goes on, and its report will come.
+published twice under one token: the first report counts. One that a worker has started, as a report or the store
+says, is not published again, taken back or failed here: it goes on, and its report will come.
 """
 
 import asyncio
@@ -41,9 +40,11 @@ from taskmq.model.backoff import Backoff
 from taskmq.model.envelope import JSON, Invitation, submitted_at
 from taskmq.model.headers import labels_of
 from taskmq.model.jobs.reports import invite
-from taskmq.model.topology import ReportQueue, WorkQueue, jobs_queue, node_queue
-from taskmq.scheduler.ledger import Ledger, public_name
+from taskmq.model.topology import jobs_queue, node_queue
+from taskmq.scheduler.partition import PartitionState, public_name
 from taskmq.scheduler.partitions import HeldLease
+from taskmq.scheduler.proofs import InvitationProofs
+from taskmq.scheduler.reports import ReportsQueue
 from taskmq.scheduler.status import SchedulerCounts
 
 __all__ = ["InvitationPublisher"]
@@ -61,78 +62,34 @@ _LONGEST_QUEUE_PAUSE: Final = 30.0
 _IN_DOUBT: Final = 300.0
 
 
-class _QueuePause:
-    """That a queue takes nothing for now."""
-
-    def __init__(self) -> None:
-        self.backoff = Backoff(_QUEUE_PAUSE, _LONGEST_QUEUE_PAUSE)
-        self.until = 0.0
-        self.reason = ""
-
-
 class InvitationPublisher:
     """Publishes the invitations of one partition.
 
     Args:
         lease: of the partition.
-        began: called with a job that is known to run.
-        reports: the name of the partition's reports queue.
-        prove: makes the proof for a job's dispatch, by its token and the reports queue.
-        queue: what a queue of that name is to be.
-        runs_once: whether the jobs of a task must not run a second time.
-        room: called when there may be room for jobs again: some have left, or a pause is over.
+        reports: the queue that the reports of its jobs come to.
+        proofs: make the proof for a job's dispatch.
     """
 
     def __init__(
         self,
         session: Session,
         store: DispatchStore,
-        ledger: Ledger,
+        state: PartitionState,
         *,
         lease: HeldLease,
-        began: Callable[[str], None],
-        reports: str,
-        prove: Callable[[str, int, str], str],
-        queue: Callable[[str], WorkQueue],
-        runs_once: Callable[[str], bool],
+        reports: ReportsQueue,
+        proofs: InvitationProofs,
         counts: SchedulerCounts,
-        room: Callable[[], None],
     ) -> None:
         self._session = session
         self._store = store
-        self._ledger = ledger
+        self._state = state
         self._lease = lease
-        self._began = began
         self._reports = reports
-        self._prove = prove
-        self._queue = queue
-        self._runs_once = runs_once
+        self._proofs = proofs
         self._counts = counts
-        self._room = room
-        self._letters: set[str] = set()
-        self._pauses: dict[str, _QueuePause] = {}
-        self._troubled = 0
-        self._in_hand: set[tuple[str, int]] = set()
         self._is_stopping = asyncio.Event()
-
-    @property
-    def is_troubled(self) -> bool:
-        """Whether the broker does not take what is there already."""
-        return self._troubled > 0
-
-    def paused(self) -> dict[str, str]:
-        """Why queues take nothing for now, by their names."""
-        now = asyncio.get_running_loop().time()
-        return {name: pause.reason for name, pause in self._pauses.items() if pause.until > now}
-
-    def is_paused(self, queue: str) -> bool:
-        """Whether the queue takes nothing for now; jobs that are placed go by those of their nodes."""
-        found = self._pauses.get(queue)
-        return found is not None and found.until > asyncio.get_running_loop().time()
-
-    def has(self, job_id: str, token: int) -> bool:
-        """Whether the job is being published, or will be again."""
-        return (job_id, token) in self._in_hand
 
     def stop_trying(self) -> None:
         """From now on leave to the partition's next holder what the broker does not take at once."""
@@ -157,21 +114,8 @@ class InvitationPublisher:
         partition, epoch = self._lease.partition, self._lease.epoch
         return await self._withdraw(jobs, lambda: self._store.fail(partition, epoch, jobs, reason=reason))
 
-    async def declare_reports(self, queues: Sequence[str] = ()) -> None:
-        """Make sure that the reports queue is there, and gets what the broker drops of these queues' jobs.
-
-        Raises:
-            BrokerUnavailable: the broker could not be reached.
-            TopologyMismatch: it exists with other properties.
-        """
-        letters = {jobs_queue(queue) for queue in queues}
-        if letters and letters <= self._letters:
-            return
-        names = tuple(sorted(letters | self._letters))
-        await self._session.broker.declare_reports([ReportQueue(self._reports, letters_of=names)])
-        self._letters |= letters
-
     async def _publish_all(self, batch: DispatchBatch, *, in_doubt: set[str]) -> None:
+        in_hand = self._state.in_hand
         pending = self._waiting(batch.jobs)
         backoff, refusals = Backoff(_PAUSE, _LONGEST_PAUSE), Backoff(_QUEUE_PAUSE, _LONGEST_QUEUE_PAUSE)
         names: set[tuple[str, int]] = set()
@@ -179,17 +123,17 @@ class InvitationPublisher:
         until = None
         try:
             while pending:
-                self._in_hand -= names
+                in_hand -= names
                 names = {(job.id, job.token) for job in pending}
-                self._in_hand |= names
+                in_hand |= names
                 pending, outage = await self._publish(pending, in_doubt)
                 if (outage is not None) is not is_troubled:
-                    is_troubled = not is_troubled
-                    self._troubled += 1 if is_troubled else -1
-                    if outage is not None:
-                        _log.warning("%d jobs are published again when the broker answers: %s", len(pending), outage)
+                    is_troubled = outage is not None
+                    if is_troubled:
+                        self._state.begin_outage()
+                        _log.warning("broker unavailable, will republish %d jobs: %s", len(pending), outage)
                     else:
-                        self._room()
+                        self._state.end_outage()
                 if not pending:
                     break
                 if outage is None:
@@ -201,15 +145,14 @@ class InvitationPublisher:
                     return
                 pending = self._waiting(pending)
         finally:
-            self._in_hand -= names
+            in_hand -= names
             if is_troubled:
-                self._troubled -= 1
-                self._room()
-        self._ledger.confirmed(batch.id)
+                self._state.end_outage()
+        self._state.ledger.confirm(batch.id)
 
     def _waiting(self, jobs: Sequence[DispatchedJob]) -> list[DispatchedJob]:
         """Those that still are to be published: not reported, given up or started meanwhile."""
-        return [job for job in jobs if self._ledger.waits(job.id, job.token)]
+        return [job for job in jobs if self._state.ledger.waits(job.id, job.token)]
 
     async def _publish(
         self, jobs: Sequence[DispatchedJob], in_doubt: set[str]
@@ -230,7 +173,7 @@ class InvitationPublisher:
                 continue
             if isinstance(error, PublishUnknown):
                 in_doubt.add(job.id)
-            if isinstance(error, PublishUnknown) and self._runs_once(job.task):
+            if isinstance(error, PublishUnknown) and self._state.rules.runs_once(job.task):
                 again += [] if await self.fail([job], reason=_UNKNOWN_RUN) else [job]
             elif isinstance(error, _OUTAGES):
                 again.append(job)
@@ -243,7 +186,7 @@ class InvitationPublisher:
         taken = {_way(job) for job, error in zip(jobs, errors, strict=True) if error is None}
         self._counts.published += errors.count(None)
         for queue in taken - refused.keys():
-            self._pauses.pop(queue, None)
+            self._state.pauses.accept(queue)
         for queue, its in refused.items():
             self._pause_queue(queue, reasons[queue])
             again += [job for job in its if job.id in in_doubt]
@@ -266,10 +209,10 @@ class InvitationPublisher:
         failures: dict[str, SendError] = {}
         for name in names:
             try:
-                queue = self._queue(name)
+                queue = self._state.rules.queue(name)
                 if not self._session.is_declared(queue):
                     await self._session.declare([queue])
-                await self.declare_reports([name])
+                await self._reports.declare([name])
             except BrokerUnavailable as error:
                 return dict.fromkeys(names, error)
             except QueueMissing as error:
@@ -279,9 +222,10 @@ class InvitationPublisher:
         return failures
 
     def _outgoing(self, job: DispatchedJob) -> Outgoing:
-        proof = self._prove(job.id, job.token, self._reports)
+        reports = self._reports.name
+        proof = self._proofs.prove(job.id, job.token, reports)
         invitation = Invitation(
-            id=job.id, token=job.token, reports=self._reports, proof=proof, outages=job.outages, due=job.due
+            id=job.id, token=job.token, reports=reports, proof=proof, outages=job.outages, due=job.due
         )
         return Outgoing(
             queue=jobs_queue(_way(job)),
@@ -294,15 +238,11 @@ class InvitationPublisher:
         )
 
     def _pause_queue(self, queue: str, reason: SendError) -> None:
-        found = self._pauses.setdefault(queue, _QueuePause())
         loop = asyncio.get_running_loop()
-        if found.until > loop.time():
-            # Batches that were under way when it began.
-            return
-        seconds = found.backoff.next()
-        found.until, found.reason = loop.time() + seconds, str(reason)
-        _log.warning("queue %s takes no jobs, next try in %g s: %s", queue, seconds, reason)
-        loop.call_at(found.until, self._room)
+        seconds = self._state.refuse(queue, str(reason), now=loop.time())
+        if seconds is not None:
+            _log.warning("queue %s takes no jobs, next try in %g s: %s", queue, seconds, reason)
+            loop.call_later(seconds, self._state.has_work.set)
 
     async def _undispatch(self, jobs: Sequence[DispatchedJob], reason: str) -> bool:
         partition, epoch = self._lease.partition, self._lease.epoch
@@ -326,10 +266,10 @@ class InvitationPublisher:
                     return False
         for job in jobs:
             if job.id not in withdrawn.running:
-                self._ledger.left(job.id, job.token, seconds=0.0)
-            elif self._ledger.waits(job.id, job.token):
-                self._began(job.id)
-        self._room()
+                self._state.leave(job.id, job.token, seconds=0.0)
+            elif self._state.ledger.waits(job.id, job.token):
+                self._state.begin(job.id, now=asyncio.get_running_loop().time())
+        self._state.has_work.set()
         return True
 
 

@@ -198,7 +198,7 @@ class Scheduler:
             return "the store has not answered yet"
         if silence > _SILENT:
             return f"the store has not answered for {silence:.0f} s"
-        troubled = sorted(partition for partition, held in self._held.items() if held.publisher.is_troubled)
+        troubled = sorted(partition for partition, held in self._held.items() if held.state.is_troubled)
         if troubled:
             return f"the broker takes no jobs of partitions {', '.join(map(str, troubled))}"
         return None
@@ -208,8 +208,9 @@ class Scheduler:
         windows: dict[str, int] = {}
         paused: dict[str, str] = {}
         for held in self._held.values():
-            windows |= {queue: held.dispatcher.window(queue) for queue in held.ledger.queues()}
-            paused |= held.publisher.paused()
+            now = asyncio.get_running_loop().time()
+            windows |= {queue: held.dispatcher.window(queue) for queue in held.state.ledger.queues()}
+            paused |= held.state.pauses.reasons(now=now)
         occurrences, occurrences_failed = self._counts.schedules.totals()
         return SchedulerStatus(
             version=VERSION,
@@ -241,7 +242,7 @@ class Scheduler:
     def _in_flight(self) -> dict[str, int]:
         found: Counter[str] = Counter()
         for held in self._held.values():
-            found.update(held.ledger.queues())
+            found.update(held.state.ledger.queues())
         return dict(found)
 
     def _silence(self) -> float | None:
@@ -284,7 +285,7 @@ class Scheduler:
             clock=self._clock,
             pace=self._pace,
             proofs=self._proofs,
-            is_paused=self._is_paused,
+            paused=self._pauses,
             fired=self._fired,
             again=self._runs_again,
             upstream_ended=self._upstream_ended,
@@ -293,12 +294,9 @@ class Scheduler:
         self._held[lease.partition] = held
         self._work.start(self._work_for(held))
 
-    def _is_paused(self, queue: str) -> bool:
-        return self._pauses is not None and self._pauses.is_paused(queue)
-
     def _wake_all(self) -> None:
         for held in self._held.values():
-            held.dispatcher.wake()
+            held.state.wake()
 
     def _given(self, lease: HeldLease) -> None:
         if (held := self._held.get(lease.partition)) is not None and held.lease is lease:
@@ -328,9 +326,9 @@ class Scheduler:
             return
         # What is heard may be of any version of this program: no partition's holder dispatches what is another one's.
         if known := [lane for lane in lanes if self._store.dispatching.partition_of(lane.queue) == partition]:
-            held.dispatcher.arrived(known)
+            held.state.arrive(known)
         else:
-            held.dispatcher.wake()
+            held.state.wake()
 
     def _due(self, partition: int, seconds: float) -> None:
         if (held := self._held.get(partition)) is not None:

@@ -27,7 +27,7 @@ from taskmq.model.topology import ReportQueue, jobs_queue, reports_queue
 from taskmq.scheduler.firing import ScheduleTurns
 from taskmq.scheduler.firing.due_loop import StoreClock
 from taskmq.scheduler.gates import GatePassage, Gates, TaskDemands
-from taskmq.scheduler.ledger import public_name
+from taskmq.scheduler.partition import public_name
 from taskmq.scheduler.partitions import HeldLease
 from taskmq.scheduler.reports import AcceptedEnd, AcceptedResults
 from taskmq.scheduler.status import SchedulerCounts

@@ -4,27 +4,23 @@
                                 and where not all of those fitted, some behind them, further back with each look
       -> plan (pure) -> place: allocated and dispatched in one transaction -> published to the node's own queue
 
-What runs where is remembered until it leaves, and read from the store after a take-over.
+`Placements` keeps what runs where until it leaves; it is read from the store after a take-over.
 """
 
 import asyncio
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from math import inf
-from typing import Final, NamedTuple
+from collections.abc import Sequence
+from typing import Final
 
 from msgspec.structs import replace
 
-from taskmq.contracts.jobs import DispatchBatch, JobRecord, JobStore, Lane, Pick, UnplacedJob
-from taskmq.model.jobs.pools import TenantPool
-from taskmq.model.jobs.quotas import Quotas
-from taskmq.model.nodes import HostNode, JobNeeds, capacity_of
+from taskmq.contracts.jobs import DispatchBatch, JobStore, Lane, Pick, UnplacedJob
+from taskmq.model.nodes import JobNeeds, capacity_of
 from taskmq.model.resources import Amounts
 from taskmq.model.topology import node_queue
-from taskmq.scheduler.fairness import Caps
-from taskmq.scheduler.fairness.costs import RunTimes
+from taskmq.scheduler.partition import PartitionState, Reservation
 from taskmq.scheduler.partitions import HeldLease
-from taskmq.scheduler.placement import Candidate, NodeRun, plan_placements
+from taskmq.scheduler.placement import Candidate, plan_placements
 
 __all__ = ["Placer"]
 
@@ -34,50 +30,26 @@ _NOTHING: Final = JobNeeds()
 _BEHIND: Final = 2
 
 
-class _Placed(NamedTuple):
-    """A job in flight on a node; `began` by the loop's clock."""
-
-    node: str
-    epoch: int
-    task: str
-    queue: str
-    tenant: str
-    amounts: dict[str, float]
-    began: float
-
-
 class Placer:
     """Chooses nodes for the jobs of one partition.
 
-    Args:
-        is_paused: whether a queue takes nothing for now; nothing is placed on the node whose queue that is.
+    Nothing is placed on a node to whose queue the broker takes nothing for now.
 
     Attributes:
         capacity: what all open nodes together have, as they were last read.
     """
 
-    def __init__(self, store: JobStore, lease: HeldLease, *, is_paused: Callable[[str], bool]) -> None:
+    def __init__(self, store: JobStore, lease: HeldLease, state: PartitionState) -> None:
         self._store = store
         self._lease = lease
-        self._is_paused = is_paused
-        self._placed: dict[str, _Placed] = {}
-        self._planned: dict[str, tuple[str, int, dict[str, float]]] = {}
-        self._pools: Mapping[str, TenantPool] = {}
-        # None where no pool has any.
-        self._caps: Caps | None = None
+        self._state = state
         self.capacity: Amounts = {}
-        self._times = RunTimes()
-        self._held = ""
         # Of lanes whose first jobs do not all fit: behind which job the next look goes on.
         self._behind: dict[Lane, tuple[int, str]] = {}
         # Queues and tenants of which a quota has let a job wait that had a node.
         self._waiting: set[tuple[str, str]] = set()
-        # When those have left that were asked to, by the loop's clock.
-        self._leaving: dict[str, float] = {}
 
-    async def place(
-        self, picks: Sequence[Pick], quotas: Quotas, pools: Mapping[str, TenantPool]
-    ) -> DispatchBatch | None:
+    async def place(self, picks: Sequence[Pick]) -> DispatchBatch | None:
         """Dispatch of these lanes what fits somewhere, and end what has expired; None where nothing fits.
 
         Of each tenant and queue no more are dispatched than were picked, but for a gang, which goes whole. Jobs
@@ -88,12 +60,19 @@ class Placer:
         Raises:
             StoreUnavailable: it could not be reached.
         """
-        self._follow(pools)
+        state, placements = self._state, self._state.placements
+        quotas = state.quotas
+        placements.follow(state.shares.pools)
         looked_at, first = await self._first(picks)
         if not first:
             self._behind.clear()
             return None
-        nodes = [node for node in await self._store.nodes.nodes() if not self._is_paused(node_queue(node.name))]
+        now = asyncio.get_running_loop().time()
+        nodes = [
+            node
+            for node in await self._store.nodes.nodes()
+            if not state.pauses.is_paused(node_queue(node.name), now=now)
+        ]
         self.capacity = capacity_of(nodes)
         waiting = [*first, *(await self._further_back(looked_at, first))]
         now, now_ms = asyncio.get_running_loop().time(), await self._store.now_ms()
@@ -108,13 +87,19 @@ class Placer:
             most[owner] = 0
         self._waiting = set()
         plan = plan_placements(
-            candidates, nodes, list(self._flights()), now=now, held=self._held, most=most, caps=self._caps
+            candidates,
+            nodes,
+            list(placements.runs()),
+            now=now,
+            held=placements.held_for,
+            most=most,
+            caps=placements.caps,
         )
-        self._held = plan.held
-        if self._caps is not None:
+        placements.held_for = plan.held
+        if placements.caps is not None:
             # They count once they are dispatched.
             for each in plan.placements:
-                self._caps.give(queues[each.job], each.tenant, each.amounts)
+                placements.caps.give(queues[each.job], each.tenant, each.amounts)
         self._move_back(looked_at, waiting, {each.job for each in plan.placements} | gone)
         if not plan.placements and not over:
             return None
@@ -128,19 +113,8 @@ class Placer:
             for each in plan.placements
             if each.job not in dispatched and each.tenant in held_back
         }
-        self._planned = {each.job: (each.node, each.epoch, each.amounts) for each in plan.placements}
+        placements.plan({each.job: Reservation(each.node, each.epoch, each.amounts) for each in plan.placements})
         return batch
-
-    def keep(self, batch: DispatchBatch) -> None:
-        """A batch that `place` or `located` has given is in flight: its earlier dispatches do not count any more."""
-        now = asyncio.get_running_loop().time()
-        for job in batch.jobs:
-            if (planned := self._planned.pop(job.id, None)) is None:
-                continue
-            node, epoch, amounts = planned
-            self._placed[job.id] = _Placed(node, epoch, job.task, job.queue, job.tenant, amounts, now)
-            if self._caps is not None:
-                self._caps.take(job.queue, job.tenant, amounts)
 
     async def _first(self, picks: Sequence[Pick]) -> tuple[Sequence[Pick], Sequence[UnplacedJob]]:
         """The first jobs of these lanes, and how many of each were looked at: a gang at its head as a whole."""
@@ -194,39 +168,11 @@ class Placer:
             for each in await self._store.nodes.placed(list(tokens))
             if each.token == tokens.get(each.job)
         }
-        self._planned |= {job: (each.node, each.epoch, each.amounts) for job, each in found.items()}
+        self._state.placements.recall(
+            {job: Reservation(each.node, each.epoch, each.amounts) for job, each in found.items()}
+        )
         nodes = {job: each.node for job, each in found.items()}
         return replace(batch, jobs=[replace(job, node=nodes.get(job.id, "")) for job in batch.jobs])
-
-    def left(self, job_id: str, seconds: float | None) -> bool:
-        """A job is not in flight any more; whether it was placed."""
-        self._leaving.pop(job_id, None)
-        placed = self._placed.pop(job_id, None)
-        if placed is None:
-            return False
-        if self._caps is not None:
-            self._caps.give(placed.queue, placed.tenant, placed.amounts)
-        if seconds:
-            self._times.took(placed.task, _lane(placed.tenant), seconds)
-        return True
-
-    def queue_of(self, record: JobRecord) -> str:
-        """The queue in whose `.jobs` the message of a job in flight is."""
-        placed = self._placed.get(record.id)
-        return record.queue if placed is None else node_queue(placed.node)
-
-    def found(self, job_id: str) -> tuple[str, Mapping[str, float]] | None:
-        """The node of a job in flight, and what it has of it; None where it was not placed."""
-        placed = self._placed.get(job_id)
-        return None if placed is None else (placed.node, placed.amounts)
-
-    def make_room(self, job_id: str, leaving: Iterable[str], *, seconds: float) -> None:
-        """These leave their node within so many seconds, for a job that waits: it is held for that one."""
-        self._held = job_id
-        now = asyncio.get_running_loop().time()
-        for each in leaving:
-            if each in self._placed:
-                self._leaving[each] = now + seconds
 
     async def lost(self) -> set[str]:
         """Jobs in flight whose node has been lost, or is not known any more.
@@ -234,24 +180,10 @@ class Placer:
         Raises:
             StoreUnavailable: it could not be reached.
         """
-        if not self._placed:
+        placements = self._state.placements
+        if not placements:
             return set()
-        nodes: dict[str, HostNode] = {node.name: node for node in await self._store.nodes.nodes()}
-        return {
-            job
-            for job, placed in self._placed.items()
-            if (node := nodes.get(placed.node)) is None or node.epoch != placed.epoch
-        }
-
-    def _follow(self, pools: Mapping[str, TenantPool]) -> None:
-        """Keep the caps of these pools from now on."""
-        if pools is self._pools:
-            return
-        self._pools = pools
-        self._caps = Caps(pools) if any(pool.max for pool in pools.values()) else None
-        if self._caps is not None:
-            for each in self._placed.values():
-                self._caps.take(each.queue, each.tenant, each.amounts)
+        return placements.lost({node.name: node for node in await self._store.nodes.nodes()})
 
     def _candidate(self, one: UnplacedJob, now_ms: int) -> Candidate:
         return Candidate(
@@ -261,16 +193,6 @@ class Placer:
             task=one.task,
             needs=one.needs or _NOTHING,
             waited=max(now_ms - one.due, 0) / 1000,
-            seconds=self._times.expected(one.task, _lane(one.tenant)),
+            seconds=self._state.placements.expected(one.task, one.tenant),
             is_first=one.is_first,
         )
-
-    def _flights(self) -> Iterable[NodeRun]:
-        for job_id, placed in self._placed.items():
-            seconds = self._times.expected(placed.task, _lane(placed.tenant))
-            ends = min(placed.began + seconds, self._leaving.get(job_id, inf))
-            yield NodeRun(placed.node, placed.amounts, ends)
-
-
-def _lane(tenant: str) -> Lane:
-    return Lane("", 0, tenant)

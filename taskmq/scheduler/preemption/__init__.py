@@ -3,6 +3,6 @@
 watch   once a second: who is owed, who leaves (`placement.evictions`) -> written down -> sent to the workers
 """
 
-from taskmq.scheduler.preemption.watch import PreemptionWatch, gives_way
+from taskmq.scheduler.preemption.watch import PreemptionWatch
 
-__all__ = ["PreemptionWatch", "gives_way"]
+__all__ = ["PreemptionWatch"]

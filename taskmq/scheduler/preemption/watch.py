@@ -18,29 +18,27 @@ import asyncio
 import logging
 import secrets
 from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
-from typing import Any, Final
+from typing import Final
 
 from taskmq.client.session import Session
 from taskmq.contracts.broker import Broadcasting
-from taskmq.contracts.jobs import DispatchedJob, JobRecord, JobStore, JobUpdate, Lane, Pick
+from taskmq.contracts.jobs import JobRecord, JobStore, JobUpdate, Lane, Pick
 from taskmq.durable.service import pause
-from taskmq.errors import MalformedMessage, StoreUnavailable
+from taskmq.errors import StoreUnavailable
 from taskmq.model.commands import PREEMPT, Command, Preemption, command_topic, encode_command
-from taskmq.model.envelope import decode_envelope
-from taskmq.model.jobs.pools import QueuePolicy, TenantPool, preemption_reason
+from taskmq.model.jobs.pools import QueuePolicy, preemption_reason
 from taskmq.model.nodes import HostNode, JobNeeds, NodeTold, capacity_of
 from taskmq.model.states import JobState
 from taskmq.scheduler.fairness import Guarantees
-from taskmq.scheduler.ledger import Ledger, public_name
-from taskmq.scheduler.nodes import Placer
+from taskmq.scheduler.partition import PartitionState, public_name
 from taskmq.scheduler.placement import Claim, Eviction, Occupant, owed, plan_evictions
+from taskmq.scheduler.signals import LiveWorkers
 from taskmq.scheduler.status import SchedulerCounts
-from taskmq.tasks.task import Task
 
-__all__ = ["PreemptionWatch", "gives_way"]
+__all__ = ["PreemptionWatch"]
 
 _log = logging.getLogger("taskmq.scheduler")
 
@@ -51,7 +49,6 @@ _STUCK: Final = 10.0
 _MOST: Final = 100
 _LOOKED_AT: Final = 1000
 _SLOT: Final = JobNeeds()
-_SAID: Final = b'"preemptible":'
 
 _Key = tuple[str, int]
 
@@ -73,33 +70,25 @@ class _Leaving:
 class PreemptionWatch:
     """That of one partition: a `Service`.
 
-    Args:
-        slots_of: live worker slots of a queue; None: unknown, and nothing is stopped there.
-        described: how a queue takes turns, and all pools.
-        is_placed: whether the jobs of a queue are placed on nodes.
+    Where the slots of a queue's live workers are unknown, nothing is stopped there.
     """
 
     def __init__(
         self,
         session: Session,
         store: JobStore,
-        ledger: Ledger,
-        placer: Placer,
+        state: PartitionState,
+        workers: LiveWorkers,
         *,
         partition: int,
-        slots_of: Callable[[str], int | None],
-        described: Callable[[str], tuple[QueuePolicy, Mapping[str, TenantPool]]],
-        is_placed: Callable[[str], bool],
         counts: SchedulerCounts,
     ) -> None:
         self._session = session
         self._store = store
-        self._ledger = ledger
-        self._placer = placer
+        self._state = state
+        self._ledger = state.ledger
+        self._workers = workers
         self._partition = partition
-        self._slots_of = slots_of
-        self._described = described
-        self._is_placed = is_placed
         self._counts = counts
         self._leaving: dict[_Key, _Leaving] = {}
         # How often those in flight have given way in a row, as far as that was needed.
@@ -149,10 +138,12 @@ class PreemptionWatch:
     ) -> list[Preemption]:
         """Have those leave who have to; the jobs that are to be recalled."""
         nodes = await self._nodes(queue, records)
-        policy, pools = self._described(queue)
+        policy, pools = self._state.shares.described(queue)
         promised = Guarantees(policy, pools, capacities=capacity_of(nodes))
         # What was placed on a node has its room there from that moment on.
-        running = [record for record in records if record.state is JobState.RUNNING or self._is_placed(queue)]
+        running = [
+            record for record in records if record.state is JobState.RUNNING or self._state.rules.is_placed(queue)
+        ]
         missing = owed([self._occupant(record, promised) for record in running], promised.least)
         dispatched = [record for record in records if record not in running]
         claims = [
@@ -169,9 +160,9 @@ class PreemptionWatch:
 
     async def _nodes(self, queue: str, records: Sequence[JobRecord]) -> list[HostNode]:
         """Where jobs of the queue run: nodes, or one that means all of its workers."""
-        if self._is_placed(queue):
+        if self._state.rules.is_placed(queue):
             return await self._store.nodes.nodes()
-        slots = self._slots_of(queue)
+        slots = self._workers.slots_of(queue)
         if slots is None:
             return []
         used = sum(record.state is JobState.RUNNING for record in records)
@@ -231,8 +222,8 @@ class PreemptionWatch:
             if await self._ask(by_id[each.job], each, policy):
                 for_claim[each.claim].append(each.job)
         for claim, leaving in for_claim.items():
-            if self._is_placed(by_id[leaving[0]].queue):
-                self._placer.make_room(claim, leaving, seconds=policy.preempt_grace)
+            if self._state.rules.is_placed(by_id[leaving[0]].queue):
+                self._state.placements.make_room(claim, leaving, until=_now() + policy.preempt_grace)
 
     async def _ask(self, record: JobRecord, eviction: Eviction, policy: QueuePolicy) -> bool:
         """Write down that a run is to leave; whether it is."""
@@ -271,7 +262,7 @@ class PreemptionWatch:
                 continue
             for event in await self._store.events(record.id):
                 if event.kind == "preempt_requested" and event.at >= (record.dispatched or 0):
-                    grace = self._described(record.queue)[0].preempt_grace
+                    grace = self._state.shares.described(record.queue)[0].preempt_grace
                     asked = Preemption(job=record.id, token=record.token, reason=event.note, grace=grace)
                     self._leaving.setdefault(key, _Leaving(asked, _now() + grace))
         self._has_recognised = True
@@ -294,7 +285,7 @@ class PreemptionWatch:
         leaving = self._leaving.get(key)
         is_leaving = record.cancel_requested is not None or (leaving is not None and not _is_stuck(leaving, _now()))
         may_again = policy is not None and self._times.get(key, 0) < policy.preempt_most
-        placed = self._placer.found(record.id)
+        placed = self._state.placements.find(record.id)
         return Occupant(
             job=record.id,
             groups=promised.groups(_lane_of(record)),
@@ -319,30 +310,6 @@ class PreemptionWatch:
         self._leaving.clear()
         self._times.clear()
         self._owed_since.clear()
-
-
-def gives_way(job: DispatchedJob, tasks: Mapping[str, Task[..., Any]]) -> bool:
-    """Whether a run of the job may be stopped for others: its submitter has said so, or else its task does.
-
-    Args:
-        tasks: by name, as far as the scheduler knows them. Whatever a job says, one that is acknowledged before its
-            run is never stopped.
-    """
-    task = tasks.get(job.task)
-    if task is not None and task.plan.ack == "early":
-        return False
-    own = _said(job.body)
-    return own if own is not None else task is not None and task.plan.preemptible
-
-
-def _said(body: bytes) -> bool | None:
-    # Nearly no job says anything, and a look at the bytes costs little.
-    if _SAID not in body:
-        return None
-    try:
-        return decode_envelope(body).preemptible
-    except MalformedMessage:
-        return None
 
 
 def _in_front(dispatched: Sequence[JobRecord], claims: set[str]) -> list[Preemption]:

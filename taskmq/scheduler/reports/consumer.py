@@ -20,7 +20,7 @@ see that.
 import asyncio
 import logging
 from collections import Counter, deque
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Final, Literal, NamedTuple
 
 from taskmq.client.session import Session
@@ -42,9 +42,10 @@ from taskmq.model.jobs.reports import Report, after_report, goes_on, read_report
 from taskmq.model.outcome import ErrorRecord
 from taskmq.model.states import TERMINAL, JobState
 from taskmq.model.topology import PARKING
-from taskmq.scheduler.ledger import Ledger
+from taskmq.scheduler.partition import PartitionState
 from taskmq.scheduler.reports.inventions import Inventions
 from taskmq.scheduler.reports.letters import ParkedReports, report_of_letter
+from taskmq.scheduler.reports.queue import ReportsQueue
 from taskmq.scheduler.reports.refusals import judge
 from taskmq.scheduler.reports.results import AcceptedEnd, AcceptedResults
 from taskmq.scheduler.status import SchedulerCounts
@@ -75,48 +76,41 @@ class ReportConsumer:
     """Applies the reports of one partition: a `Service`.
 
     Args:
-        name: of the partition's queue.
-        declare: makes sure that the queue is there.
-        began: called with a job that is known to run.
-        turned_back: called with a job for which its worker found a limit used up, and for how many seconds.
-        ended: called with a queue and how many of its jobs have left the broker and the workers.
+        queue: of the partition's reports.
         again: called with a job, its queue, and the seconds after which it is to run again; 0: it is ready.
         upstream_ended: called when jobs have ended that others wait for.
+
+    Attributes:
+        name: of the queue.
     """
 
     def __init__(
         self,
         session: Session,
         store: JobStore,
-        ledger: Ledger,
+        state: PartitionState,
         *,
-        name: str,
-        declare: Callable[[], Awaitable[None]],
+        queue: ReportsQueue,
         parked: ParkedReports,
         results: AcceptedResults,
-        began: Callable[[str], None],
-        turned_back: Callable[[str, float], None],
-        ended: Callable[[str, int], None],
         again: Callable[[str, str, float], None],
         upstream_ended: Callable[[], None],
         counts: SchedulerCounts,
     ) -> None:
+        self.name = queue.name
         self._session = session
         self._store = store
-        self._ledger = ledger
-        self._name = name
-        self._declare = declare
+        self._state = state
+        self._ledger = state.ledger
+        self._queue = queue
         self._logs = store.history.logs if isinstance(store, Remembering) else None
         self._lines: list[RunLog] = []
         self._parked = parked
         self._results = results
-        self._began = began
-        self._turned_back = turned_back
-        self._ended = ended
         self._again = again
         self._upstream_ended = upstream_ended
         self._counts = counts
-        self._inventions = Inventions(name)
+        self._inventions = Inventions(queue.name)
         self._waiting: deque[Delivery] = deque()
         self._in_work: list[Delivery] = []
         self._arrived = asyncio.Event()
@@ -145,7 +139,7 @@ class ReportConsumer:
                     await self._give_back()
                     level = logging.DEBUG if isinstance(error, StoreUnavailable) else logging.WARNING
                     if not self._backoff.failures:
-                        _log.log(level, "%s: reports wait: %s", self._name, error)
+                        _log.log(level, "%s: reports wait: %s", self.name, error)
                     await pause(self._is_stopping, self._backoff.next())
         finally:
             await self._give_back()
@@ -154,9 +148,9 @@ class ReportConsumer:
         if self._backoff.failures:
             # A look that costs nothing, before anything is taken from the queue again.
             await self._store.now_ms()
-        await self._declare()
+        await self._queue.declare()
         self._consumer = await self._session.broker.consume(
-            [Subscription(self._name, _PREFETCH, is_punctual=True)], self._receive
+            [Subscription(self.name, _PREFETCH, is_punctual=True)], self._receive
         )
 
     async def _work(self) -> None:
@@ -207,7 +201,7 @@ class ReportConsumer:
         except StoreUnavailable:
             raise
         except Exception as error:  # noqa: BLE001 - a broken line of a log must not hold up reports
-            _log.error("%s: lines of logs are dropped, the store cannot keep them", self._name, exc_info=error)
+            _log.error("%s: lines of logs are dropped, the store cannot keep them", self.name, exc_info=error)
         else:
             self._counts.lines += added
 
@@ -217,7 +211,7 @@ class ReportConsumer:
                 self._lines += decode_logs(delivery.body)
             except MalformedMessage as error:
                 self._counts.reports["malformed"] += 1
-                _log.warning("%s: %s", self._name, error)
+                _log.warning("%s: %s", self.name, error)
             return []
         try:
             reports, unread = read_reports(delivery.body)
@@ -231,12 +225,12 @@ class ReportConsumer:
                 _log.warning("job %s: %s", report.id, report.error.message if report.error else "")
                 return [_Received(report, True)]
             self._counts.reports["malformed"] += 1
-            _log.error("%s: message %s is parked: %s", self._name, delivery.message_id, error)
+            _log.error("%s: message %s is parked: %s", self.name, delivery.message_id, error)
             await self._parked.park(delivery, str(error))
             return []
         for one in unread:
             self._counts.reports["malformed"] += 1
-            _log.error("%s: a report is parked: %s", self._name, one.reason)
+            _log.error("%s: a report is parked: %s", self.name, one.reason)
             await self._parked.park_part(one.body, one.reason)
         return [
             _Received(
@@ -251,7 +245,7 @@ class ReportConsumer:
         """Whether it says no more than that a job runs on; the ledger notes that."""
         if report.kind != "alive":
             return False
-        is_ours = self._ledger.heard(report.id, report.token, now=asyncio.get_running_loop().time())
+        is_ours = self._ledger.hear(report.id, report.token, now=asyncio.get_running_loop().time())
         self._counts.reports["accepted" if is_ours else "superseded"] += 1
         return True
 
@@ -260,7 +254,7 @@ class ReportConsumer:
         if not batch:
             return
         try:
-            applied = await self._store.dispatching.apply([one.report for one in batch], came_by=self._name)
+            applied = await self._store.dispatching.apply([one.report for one in batch], came_by=self.name)
         except StoreUnavailable:
             raise
         except Exception as error:  # noqa: BLE001 - one bad report must not stop all the others
@@ -292,7 +286,7 @@ class ReportConsumer:
             id=report.id, token=report.token, proof=report.proof, kind="failed", attempt=report.attempt, error=error
         )
         try:
-            applied = await self._store.dispatching.apply([plain], came_by=self._name)
+            applied = await self._store.dispatching.apply([plain], came_by=self.name)
         except StoreUnavailable:
             raise
         except Exception as again:  # noqa: BLE001 - as above
@@ -303,16 +297,17 @@ class ReportConsumer:
     async def _applied(self, batch: Sequence[_Received], applied: Sequence[AppliedReport]) -> None:
         ended: Counter[str] = Counter()
         ends: list[AcceptedEnd] = []
+        now = asyncio.get_running_loop().time()
         for (report, is_again), one in zip(batch, applied, strict=True):
             self._counts.reports[one.outcome] += 1
             flight = self._ledger.find(report.id, report.token)
             if flight is not None:
                 if goes_on(report.kind):
-                    self._note_run(report)
+                    self._note_run(report, now)
                 else:
                     if report.kind == "snoozed" and report.limited:
-                        self._turned_back(report.id, report.delay / 1000)
-                    self._ledger.left(report.id, report.token, seconds=_seconds_of(report))
+                        self._state.gates.turned_back(report.id, report.delay / 1000, now=now)
+                    self._state.leave(report.id, report.token, seconds=_seconds_of(report))
                     ended[flight.queue] += 1
             if one.outcome in ("invented", "unknown"):
                 await self._put_aside(report, one.outcome)
@@ -323,7 +318,7 @@ class ReportConsumer:
             elif one.outcome == "accepted" and not goes_on(report.kind):
                 self._again(report.id, one.queue, 0.0 if one.state is JobState.QUEUED else report.delay / 1000)
         for queue, count in ended.items():
-            self._ended(queue, count)
+            self._state.count_ended(queue, count, now=now)
         if any(one.has_dependents for one in applied):
             self._upstream_ended()
         if ends:
@@ -344,12 +339,12 @@ class ReportConsumer:
         record = await self._store.get(report.id)
         return record is not None and record.token == report.token
 
-    def _note_run(self, report: Report) -> None:
-        self._began(report.id)
+    def _note_run(self, report: Report, now: float) -> None:
+        self._state.begin(report.id, now=now)
         if report.kind == "detached":
-            self._ledger.heard(report.id, report.token, now=asyncio.get_running_loop().time())
+            self._ledger.hear(report.id, report.token, now=now)
         else:
-            self._ledger.has_message(report.id)
+            self._ledger.attach(report.id)
 
 
 def _seconds_of(report: Report) -> float | None:

@@ -18,7 +18,7 @@ from taskmq.errors import StateUnavailable
 from taskmq.model.jobs.reports import Report
 from taskmq.model.outcome import ErrorRecord
 from taskmq.model.states import JobState
-from taskmq.scheduler.ledger import Flight, public_name
+from taskmq.scheduler.partition import Flight, public_name
 
 __all__ = ["AcceptedEnd", "AcceptedResults"]
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from taskmq import WorkQueue
+from taskmq import TaskMQ, WorkQueue
 from taskmq.client.queues import QueuePause, pause_queue, resume_queue
 from taskmq.contracts.broker import BrokerOptions
 from taskmq.contracts.jobs import DispatchBatch, JobDetail, JobUpdate, Lane, Pick, partition_key
@@ -17,12 +17,12 @@ from taskmq.errors import BrokerUnavailable, PublishRejected, StateUnavailable, 
 from taskmq.model.envelope import decode_envelope
 from taskmq.model.history.alerts import AlertRule, AlertState
 from taskmq.model.jobs.pools import Sharing, TenantPool
-from taskmq.model.jobs.quotas import Quotas
 from taskmq.model.nodes import LOST_AFTER_MS, HostNode, JobNeeds, NodeTold
 from taskmq.model.states import JobState
 from taskmq.model.topology import node_queue
 from taskmq.scheduler.alerts import AlertSettings
 from taskmq.scheduler.nodes import Placer
+from taskmq.scheduler.partition import AppRules, PartitionState
 from taskmq.scheduler.partitions import HeldLease
 from taskmq.scheduler.pauses import PlacedPauses
 from taskmq.stored_jobs.explain import explain_job
@@ -501,17 +501,17 @@ async def test_a_gang_of_which_half_has_come_does_not_begin_where_two_looks_over
     store, partition = stage.store, stage.model.partition_of("train")
     epoch = await store.dispatching.leases.acquire(partition_key(partition), owner="a", seconds=60)
     assert isinstance(epoch, int)
-    placer = Placer(store, HeldLease(partition, epoch, inf), is_paused=lambda _: False)
+    placer = Placer(store, HeldLease(partition, epoch, inf), PartitionState(AppRules(TaskMQ("memory://"))))
     await store.nodes.tell([replace(_TOLD, capacity={"slots": 99.0, "cpu": 32.0})])
     (blocker,) = await stage.submit(queue="train", detail=_needs(64.0))
     await stage.submit(9, queue="train", detail=_needs())
     picks = [Pick(Lane("train", 4, ""), 10)]
     # The next look begins behind the last of these, too, and what comes now is among its first jobs.
-    await placer.place(picks, Quotas(), {})
+    await placer.place(picks)
     await stage.pass_by(1)
     gang = await stage.submit(2, queue="train", detail=_needs(gang="g", gang_size=4))
 
-    await placer.place(picks, Quotas(), {})
+    await placer.place(picks)
 
     assert {stage.job(job).state for job in (blocker, *gang)} == {JobState.QUEUED}
 

@@ -1,0 +1,31 @@
+"""The queue to which workers report the jobs of one partition."""
+
+from collections.abc import Sequence
+
+from taskmq.client.session import Session
+from taskmq.model.topology import ReportQueue, jobs_queue
+
+__all__ = ["ReportsQueue"]
+
+
+class ReportsQueue:
+    """Declares the reports queue of one partition, and that it gets what the broker drops of invitations."""
+
+    def __init__(self, session: Session, name: str) -> None:
+        self.name = name
+        self._session = session
+        self._letters: set[str] = set()
+
+    async def declare(self, queues: Sequence[str] = ()) -> None:
+        """Make sure that it exists, and gets what the broker drops of these queues' jobs.
+
+        Raises:
+            BrokerUnavailable: the broker could not be reached.
+            TopologyMismatch: it exists with other properties.
+        """
+        letters = {jobs_queue(queue) for queue in queues}
+        if letters and letters <= self._letters:
+            return
+        names = tuple(sorted(letters | self._letters))
+        await self._session.broker.declare_reports([ReportQueue(self.name, letters_of=names)])
+        self._letters |= letters
