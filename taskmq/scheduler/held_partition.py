@@ -15,19 +15,20 @@ reports in hand are applied, and the store knows of it. One that is lost just st
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 from taskmq.app import TaskMQ
-from taskmq.contracts.jobs import DispatchBatch, JobStore, Lane
+from taskmq.contracts.jobs import DispatchBatch, JobStore
 from taskmq.durable.service import ServiceGroup, pause, unless_set
 from taskmq.errors import StoreUnavailable
 from taskmq.model.backoff import Backoff
 from taskmq.model.states import JobState
 from taskmq.model.topology import reports_queue
 from taskmq.scheduler.batches import BatchRecorder
+from taskmq.scheduler.dependents import DependentReleases
 from taskmq.scheduler.dispatch import JobDispatcher
-from taskmq.scheduler.firing import ScheduleTurns
+from taskmq.scheduler.firing import ScheduleTurns, Timers
 from taskmq.scheduler.firing.due_loop import FiringPace, StoreClock
 from taskmq.scheduler.lost_jobs import InFlightWatch
 from taskmq.scheduler.nodes import Placer
@@ -40,7 +41,7 @@ from taskmq.scheduler.publish import InvitationPublisher
 from taskmq.scheduler.reports import AcceptedResults, ParkedReports, ReportConsumer, ReportsQueue
 from taskmq.scheduler.signals import LiveWorkers
 from taskmq.scheduler.status import SchedulerCounts
-from taskmq.scheduler.timers import Timers
+from taskmq.scheduler.wakeups import Wakeups
 
 __all__ = ["HeldPartition"]
 
@@ -58,9 +59,7 @@ class HeldPartition:
     Args:
         clock, pace, proofs: of all partitions of this process.
         paused: queues that operators have paused, as far as their jobs are placed on nodes; None: there are none.
-        fired: called with lanes, of whichever partition, that have got jobs which are ready.
-        again: called with a job, its queue, and the seconds after which it is to run again; 0: it is ready.
-        upstream_ended: called when jobs have ended that others wait for.
+        releases: lets jobs go that waited for others.
     """
 
     def __init__(
@@ -74,9 +73,8 @@ class HeldPartition:
         pace: FiringPace,
         proofs: InvitationProofs,
         paused: PlacedPauses | None,
-        fired: Callable[[set[Lane]], None],
-        again: Callable[[str, str, float], None],
-        upstream_ended: Callable[[], None],
+        wakeups: Wakeups,
+        releases: DependentReleases,
         counts: SchedulerCounts,
     ) -> None:
         session = app.sessions.current()
@@ -99,8 +97,8 @@ class HeldPartition:
             paused=paused,
             counts=counts,
         )
-        self.timers = Timers(store, lease, clock, pace=pace, fired=fired, counts=counts)
-        self._schedules = ScheduleTurns(app, store, lease, clock, fired=fired, counts=counts)
+        self.timers = Timers(store, lease, clock, pace=pace, fired=wakeups.wake_lanes, counts=counts)
+        self._schedules = ScheduleTurns(app, store, lease, clock, fired=wakeups.wake_lanes, counts=counts)
         self._batches = BatchRecorder(store.dispatching, self.state.ledger)
         self._reports = ReportConsumer(
             session,
@@ -109,8 +107,8 @@ class HeldPartition:
             queue=queue,
             parked=ParkedReports(session, app.sessions.clock, name=queue.name),
             results=AcceptedResults(app, store),
-            again=again,
-            upstream_ended=upstream_ended,
+            wakeups=wakeups,
+            releases=releases,
             counts=counts,
         )
         self._watch = InFlightWatch(

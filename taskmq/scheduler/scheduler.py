@@ -6,13 +6,13 @@ import os
 import socket
 import uuid
 from collections import Counter
-from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
 from taskmq.app import TaskMQ
 from taskmq.contracts.history import HistoryStore, Remembering
-from taskmq.contracts.jobs import Catalogued, JobStore, Lane
+from taskmq.contracts.jobs import Catalogued, JobStore
 from taskmq.durable.service import Service, ServiceGroup, pause
 from taskmq.durable.task_set import TaskSet
 from taskmq.errors import StoreUnavailable, StoreWentBack
@@ -33,6 +33,7 @@ from taskmq.scheduler.pauses import PlacedPauses
 from taskmq.scheduler.proofs import InvitationProofs
 from taskmq.scheduler.signals import LiveWorkers, Signals
 from taskmq.scheduler.status import SchedulerCounts, SchedulerStatus
+from taskmq.scheduler.wakeups import Wakeups
 from taskmq.schedules.store_records import StoredRecords
 from taskmq.version import VERSION
 
@@ -44,8 +45,6 @@ _PAUSE: Final = 0.5
 _LONGEST_PAUSE: Final = 5.0
 # Seconds without an answer of the store, which is asked once a second, after which a scheduler is not ready.
 _SILENT: Final = 5.0
-# As many timer shards there are, by the last byte of a job's id.
-_SHARDS: Final = 64
 # Seconds between two firings of timers.
 _FIRING: Final = 0.005
 _DAYS: Final = 86_400.0
@@ -97,7 +96,7 @@ class Scheduler:
         self._work = TaskSet("works for a partition", failure="a partition's work has failed, and is taken up anew")
         self._store: JobStore | None = None
         self._leases: PartitionLeases | None = None
-        self._signals: Signals | None = None
+        self._wakeups: Wakeups | None = None
         self._releases: DependentReleases | None = None
         self._proofs: InvitationProofs | None = None
         self._pauses: PlacedPauses | None = None
@@ -127,11 +126,11 @@ class Scheduler:
                 return
             tasks = TaskRegistrar(self._app, store.tasks, me=self._me) if isinstance(store, Catalogued) else None
             nodes = NodeRegistrar(store, me=self._me, knows_all=lambda: self._workers.knows_all)
-            signals = self._signals = Signals(
+            wakeups = self._wakeups = Wakeups(store.dispatching, session.broker)
+            signals = Signals(
                 session.broker,
                 self._workers,
-                ready=self._ready,
-                due=self._due,
+                wakeups,
                 freed=self._freed,
                 told=_nobody if tasks is None else tasks.hear,
                 nodes=nodes.hear,
@@ -143,13 +142,13 @@ class Scheduler:
                 taken=self._taken,
                 given=self._given,
                 lost=self._lost,
-                freed=signals.tell_freed,
+                freed=wakeups.announce_freed,
                 refused=self._refused,
             )
-            releases = self._releases = DependentReleases(store, fired=self._released)
+            releases = self._releases = DependentReleases(store, wakeups)
             states = session.stores.schedules
             if states is not None and any(queue.placed for queue in self._app.tasks.queues):
-                self._pauses = PlacedPauses(states, changed=self._wake_all)
+                self._pauses = PlacedPauses(states, changed=wakeups.wake_all)
                 await self._pauses.look()
             duties = Duties(store, me=self._me, archive=self._archive, keep=self._keep)
             self._has_begun = True
@@ -277,6 +276,8 @@ class Scheduler:
     def _taken(self, lease: HeldLease) -> None:
         assert self._store is not None
         assert self._proofs is not None
+        assert self._wakeups is not None
+        assert self._releases is not None
         held = HeldPartition(
             self._app,
             self._store,
@@ -286,17 +287,13 @@ class Scheduler:
             pace=self._pace,
             proofs=self._proofs,
             paused=self._pauses,
-            fired=self._fired,
-            again=self._runs_again,
-            upstream_ended=self._upstream_ended,
+            wakeups=self._wakeups,
+            releases=self._releases,
             counts=self._counts,
         )
         self._held[lease.partition] = held
+        self._wakeups.hold(lease.partition, held.state, held.timers)
         self._work.start(self._work_for(held))
-
-    def _wake_all(self) -> None:
-        for held in self._held.values():
-            held.state.wake()
 
     def _given(self, lease: HeldLease) -> None:
         if (held := self._held.get(lease.partition)) is not None and held.lease is lease:
@@ -304,7 +301,7 @@ class Scheduler:
 
     def _lost(self, lease: HeldLease) -> None:
         if (held := self._held.get(lease.partition)) is not None and held.lease is lease:
-            del self._held[lease.partition]
+            self._forget(held)
             held.lose()
 
     async def _work_for(self, held: HeldPartition) -> None:
@@ -317,22 +314,13 @@ class Scheduler:
             raise
         finally:
             if self._held.get(held.lease.partition) is held:
-                del self._held[held.lease.partition]
+                self._forget(held)
             await self._leases.release(held.lease)
 
-    def _ready(self, partition: int, lanes: Collection[Lane] = ()) -> None:
-        assert self._store is not None
-        if (held := self._held.get(partition)) is None:
-            return
-        # What is heard may be of any version of this program: no partition's holder dispatches what is another one's.
-        if known := [lane for lane in lanes if self._store.dispatching.partition_of(lane.queue) == partition]:
-            held.state.arrive(known)
-        else:
-            held.state.wake()
-
-    def _due(self, partition: int, seconds: float) -> None:
-        if (held := self._held.get(partition)) is not None:
-            held.timers.expect(seconds)
+    def _forget(self, held: HeldPartition) -> None:
+        del self._held[held.lease.partition]
+        if self._wakeups is not None:
+            self._wakeups.release(held.lease.partition, held.state)
 
     def _refused(self, error: StoreWentBack) -> None:
         """End at once, and leave what is in flight as it is: other schedulers, and people, decide about it."""
@@ -344,42 +332,6 @@ class Scheduler:
     def _freed(self) -> None:
         if self._leases is not None:
             self._leases.look()
-
-    def _fired(self, lanes: set[Lane]) -> None:
-        """Jobs of these lanes are ready, whichever scheduler holds their partitions."""
-        assert self._store is not None
-        by_partition: dict[int, set[Lane]] = {}
-        for lane in lanes:
-            by_partition.setdefault(self._store.dispatching.partition_of(lane.queue), set()).add(lane)
-        for partition, its in by_partition.items():
-            self._wake(partition, its)
-
-    def _released(self, queues: set[str]) -> None:
-        """Jobs of these queues are ready that have waited for others."""
-        assert self._store is not None
-        for partition in {self._store.dispatching.partition_of(queue) for queue in queues}:
-            self._wake(partition)
-
-    def _upstream_ended(self) -> None:
-        if self._releases is not None:
-            self._releases.wake()
-
-    def _runs_again(self, job_id: str, queue: str, seconds: float) -> None:
-        assert self._store is not None
-        if seconds <= 0:
-            self._wake(self._store.dispatching.partition_of(queue))
-            return
-        partition = (int(job_id[-2:], 16) % _SHARDS) % self._store.dispatching.partitions
-        if partition in self._held:
-            self._due(partition, seconds)
-        elif self._signals is not None:
-            self._signals.tell_due(partition, seconds)
-
-    def _wake(self, partition: int, lanes: Collection[Lane] = ()) -> None:
-        if partition in self._held:
-            self._ready(partition, lanes)
-        elif self._signals is not None:
-            self._signals.tell_ready(partition, lanes)
 
 
 def _nobody(_: bytes) -> None:

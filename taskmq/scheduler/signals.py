@@ -10,11 +10,11 @@ takes nothing, so a scheduler tells itself something every 4 s, and is deaf wher
 import asyncio
 import logging
 import uuid
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable
 from typing import Final
 
 from taskmq.contracts.broker import Broadcasting, Broker
-from taskmq.contracts.jobs import READY_TOPIC, Lane, decode_lanes, encode_lanes, ready_topic
+from taskmq.contracts.jobs import READY_TOPIC, decode_lanes
 from taskmq.durable.announcements import listen
 from taskmq.durable.service import pause
 from taskmq.errors import MalformedMessage
@@ -23,16 +23,15 @@ from taskmq.model.jobs.registrations import TASKS_TOLD
 from taskmq.model.nodes import NodeTold
 from taskmq.model.telemetry.events import WORKER_EVENTS, WorkerEvent, decode_batch
 from taskmq.model.telemetry.worker_status import WorkerStatus
+from taskmq.scheduler.wakeups import DUE_TOPIC, FREED_TOPIC, Wakeups
 
 __all__ = ["LiveWorkers", "Signals"]
 
 _log = logging.getLogger("taskmq.scheduler")
 
-_DUE: Final = "store.due."
-_FREED: Final = "store.partitions"
 _ECHO: Final = "store.echo."
 _WORKER: Final = "worker."
-_TOPICS: Final = (f"{READY_TOPIC}*", f"{_DUE}*", _FREED, WORKER_EVENTS, TASKS_TOLD)
+_TOPICS: Final = (f"{READY_TOPIC}*", f"{DUE_TOPIC}*", FREED_TOPIC, WORKER_EVENTS, TASKS_TOLD)
 # They report every ten seconds.
 _SILENT: Final = 35.0
 # A worker that was killed says nothing at its end, and the next one has another name.
@@ -130,11 +129,9 @@ class LiveWorkers:
 
 
 class Signals:
-    """Listens for one scheduler, and signals to the others: a `Service`.
+    """Listens for one scheduler: a `Service`.
 
     Args:
-        ready: called with a partition whose jobs may be ready, and the lanes that they are in, where that is known.
-        due: called with a partition, and in how many seconds a timer of it may be due.
         freed: called when partitions may be free.
         told: called with a worker's description of its tasks; workers are asked for it at the beginning.
         nodes: called with the node of a worker that has announced itself.
@@ -144,34 +141,20 @@ class Signals:
         self,
         broker: Broker,
         workers: LiveWorkers,
+        wakeups: Wakeups,
         *,
-        ready: Callable[[int, Sequence[Lane]], None],
-        due: Callable[[int, float], None],
         freed: Callable[[], None],
         told: Callable[[bytes], None],
         nodes: Callable[[NodeTold], None],
     ) -> None:
         self._broker = broker
         self._workers = workers
-        self._ready = ready
-        self._due = due
+        self._wakeups = wakeups
         self._freed = freed
         self._told = told
         self._nodes = nodes
         self._echo = f"{_ECHO}{uuid.uuid4().hex}"
         self._is_stopping = asyncio.Event()
-
-    def tell_ready(self, partition: int, lanes: Collection[Lane] = ()) -> None:
-        """Have the partition's holder look, at these lanes if any are named."""
-        self._announce(ready_topic(partition), encode_lanes(lanes))
-
-    def tell_due(self, partition: int, seconds: float) -> None:
-        """Have the partition's holder look for timers in so many seconds."""
-        self._announce(f"{_DUE}{partition}", str(round(seconds * 1000)).encode())
-
-    def tell_freed(self) -> None:
-        """Have all schedulers look at who holds which partition."""
-        self._announce(_FREED)
 
     def stop(self) -> None:
         """See `Service`."""
@@ -199,11 +182,11 @@ class Signals:
         partition = topic.rpartition(".")[2]
         if topic.startswith(READY_TOPIC):
             if partition.isdecimal():
-                self._ready(int(partition), decode_lanes(body))
-        elif topic.startswith(_DUE):
+                self._wakeups.wake_here(int(partition), decode_lanes(body))
+        elif topic.startswith(DUE_TOPIC):
             if partition.isdecimal() and body.isdigit():
-                self._due(int(partition), int(body) / 1000)
-        elif topic == _FREED:
+                self._wakeups.expect_here(int(partition), int(body) / 1000)
+        elif topic == FREED_TOPIC:
             self._freed()
         elif topic == self._echo:
             self._workers.hears()

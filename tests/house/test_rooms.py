@@ -31,6 +31,7 @@ _SHORT = {
     "taskmq/contracts/history/logs.py",
     "taskmq/server/examples/example.py",
     "taskmq/scheduler/history/retention.py",
+    "taskmq/scheduler/reports/queue.py",
     "taskmq/server/nodes/amounts.py",
     "contrib/taskmq_sql/location.py",
     # One noun of the API.

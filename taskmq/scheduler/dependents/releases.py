@@ -10,13 +10,13 @@ has done nothing, and the next look of another one does it. What ended by an ope
 
 import asyncio
 import logging
-from collections.abc import Callable
 from typing import Final
 
 from taskmq.contracts.jobs import JobStore
 from taskmq.durable.service import pause
 from taskmq.errors import StoreUnavailable
 from taskmq.model.backoff import Backoff
+from taskmq.scheduler.wakeups import Wakeups
 
 __all__ = ["DependentReleases"]
 
@@ -27,15 +27,11 @@ _LONGEST_PAUSE: Final = 5.0
 
 
 class DependentReleases:
-    """Lets jobs go that waited for others: a `Service`.
+    """Lets jobs go that waited for others: a `Service`."""
 
-    Args:
-        fired: called with the queues that have got jobs which are ready.
-    """
-
-    def __init__(self, store: JobStore, *, fired: Callable[[set[str]], None]) -> None:
+    def __init__(self, store: JobStore, wakeups: Wakeups) -> None:
         self._dispatching = store.dispatching
-        self._fired = fired
+        self._wakeups = wakeups
         self._is_stopping = asyncio.Event()
         self._woken = asyncio.Event()
         self._backoff = Backoff(_LOOK, _LONGEST_PAUSE)
@@ -68,5 +64,5 @@ class DependentReleases:
         while is_more and not self._is_stopping.is_set():
             released = await self._dispatching.release_dependents()
             if released.queues:
-                self._fired(set(released.queues))
+                self._wakeups.wake_queues(released.queues)
             is_more = released.is_more

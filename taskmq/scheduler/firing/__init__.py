@@ -1,6 +1,7 @@
 """What comes with time: jobs that are due, and occurrences of schedules, which become jobs.
 
     due_loop     one partition's due rows, read ahead and fired at their instants
+    timers       jobs whose time has come
     rules        definitions as they were read last: so many, however many schedules there are
     occurrences  an occurrence -> its job, under the id that every scheduler and beat gives it
     turns        a schedule that is due -> decided by `taskmq.schedules.turn` -> one transaction for many of them
@@ -11,6 +12,7 @@ if the row is as it was read and the partition still this scheduler's. So an occ
 neither.
 """
 
+from taskmq.scheduler.firing.timers import Timers
 from taskmq.scheduler.firing.turns import ScheduleTurns
 
-__all__ = ["ScheduleTurns"]
+__all__ = ["ScheduleTurns", "Timers"]

@@ -1,10 +1,10 @@
 """The state of one partition: synchronous, without a clock and without I/O.
 
-state         all of it, and what changes when a job begins or leaves
-ledger        jobs in flight, and batches
-placements    what jobs in flight have of nodes
-queue_pauses  queues to which the broker takes nothing
-rules         what the app says of its tasks and queues
+state           everything, and what changes when a job begins or leaves
+ledger          jobs in flight, and batches
+placements      amounts of nodes that jobs in flight have
+refused_queues  queues to which the broker takes nothing
+rules           the app's rules about tasks and queues
 """
 
 from taskmq.scheduler.partition.ledger import Flight, Ledger, public_name

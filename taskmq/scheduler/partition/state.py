@@ -19,7 +19,7 @@ from taskmq.scheduler.fairness import Shares, Window
 from taskmq.scheduler.gates import Gates
 from taskmq.scheduler.partition.ledger import Flight, Ledger
 from taskmq.scheduler.partition.placements import Placements
-from taskmq.scheduler.partition.queue_pauses import QueuePauses
+from taskmq.scheduler.partition.refused_queues import RefusedQueues
 from taskmq.scheduler.partition.rules import AppRules
 
 __all__ = ["PartitionState"]
@@ -50,7 +50,7 @@ class PartitionState:
         self.shares.configure(rules.policies, {})
         self.gates = Gates(rules.demands())
         self.placements = Placements()
-        self.pauses = QueuePauses()
+        self.pauses = RefusedQueues()
         self.quotas = Quotas()
         self.held_back = HeldBack()
         self.in_hand: set[tuple[str, int]] = set()

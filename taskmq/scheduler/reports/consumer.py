@@ -20,7 +20,7 @@ see that.
 import asyncio
 import logging
 from collections import Counter, deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Final, Literal, NamedTuple
 
 from taskmq.client.session import Session
@@ -42,6 +42,7 @@ from taskmq.model.jobs.reports import Report, after_report, goes_on, read_report
 from taskmq.model.outcome import ErrorRecord
 from taskmq.model.states import TERMINAL, JobState
 from taskmq.model.topology import PARKING
+from taskmq.scheduler.dependents import DependentReleases
 from taskmq.scheduler.partition import PartitionState
 from taskmq.scheduler.reports.inventions import Inventions
 from taskmq.scheduler.reports.letters import ParkedReports, report_of_letter
@@ -49,6 +50,7 @@ from taskmq.scheduler.reports.queue import ReportsQueue
 from taskmq.scheduler.reports.refusals import judge
 from taskmq.scheduler.reports.results import AcceptedEnd, AcceptedResults
 from taskmq.scheduler.status import SchedulerCounts
+from taskmq.scheduler.wakeups import Wakeups
 
 __all__ = ["ReportConsumer"]
 
@@ -77,8 +79,7 @@ class ReportConsumer:
 
     Args:
         queue: of the partition's reports.
-        again: called with a job, its queue, and the seconds after which it is to run again; 0: it is ready.
-        upstream_ended: called when jobs have ended that others wait for.
+        releases: lets jobs go that waited for one that has ended.
 
     Attributes:
         name: of the queue.
@@ -93,8 +94,8 @@ class ReportConsumer:
         queue: ReportsQueue,
         parked: ParkedReports,
         results: AcceptedResults,
-        again: Callable[[str, str, float], None],
-        upstream_ended: Callable[[], None],
+        wakeups: Wakeups,
+        releases: DependentReleases,
         counts: SchedulerCounts,
     ) -> None:
         self.name = queue.name
@@ -107,8 +108,8 @@ class ReportConsumer:
         self._lines: list[RunLog] = []
         self._parked = parked
         self._results = results
-        self._again = again
-        self._upstream_ended = upstream_ended
+        self._wakeups = wakeups
+        self._releases = releases
         self._counts = counts
         self._inventions = Inventions(queue.name)
         self._waiting: deque[Delivery] = deque()
@@ -316,11 +317,12 @@ class ReportConsumer:
                 if one.outcome == "accepted" or (is_again and await self._has_ended_by(report, one.state)):
                     ends.append(AcceptedEnd(report, one.state, flight))
             elif one.outcome == "accepted" and not goes_on(report.kind):
-                self._again(report.id, one.queue, 0.0 if one.state is JobState.QUEUED else report.delay / 1000)
+                seconds = 0.0 if one.state is JobState.QUEUED else report.delay / 1000
+                self._wakeups.wake_later(report.id, one.queue, seconds)
         for queue, count in ended.items():
             self._state.count_ended(queue, count, now=now)
         if any(one.has_dependents for one in applied):
-            self._upstream_ended()
+            self._releases.wake()
         if ends:
             await self._results.put(ends)
 

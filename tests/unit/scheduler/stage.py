@@ -1,7 +1,8 @@
 """Schedulers on one store and one broker, in a loop whose time jumps, and a worker that a test plays."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Collection, Coroutine, Sequence
+import itertools
+from collections.abc import AsyncGenerator, Callable, Collection, Coroutine, Iterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -175,6 +176,7 @@ class Stage:
     processes: list[Process] = field(default_factory=list[Process])
     define: Callable[[TaskMQ], None] = lambda _: None
     queues: Sequence[WorkQueue] = ()
+    numbers: Iterator[int] = field(default_factory=lambda: itertools.count(1))
     tasks: list["asyncio.Task[None]"] = field(default_factory=list["asyncio.Task[None]"])
 
     @property
@@ -258,7 +260,8 @@ class Stage:
         """Jobs, by their ids."""
         jobs: list[NewJob] = []
         for _ in range(count):
-            job_id = new_job_id(self.clock.now_ms(), uuid4().bytes)
+            # In the order of their submission, also within a millisecond.
+            job_id = new_job_id(self.clock.now_ms(), next(self.numbers).to_bytes(10, "big"))
             body = encode_envelope(Envelope(id=job_id, task=task))
             jobs.append(NewJob(id=job_id, task=task, queue=queue, body=body, **fields))
         await self.store.submit(jobs)

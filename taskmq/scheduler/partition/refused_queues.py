@@ -4,7 +4,7 @@ from typing import Final, NamedTuple
 
 from taskmq.model.backoff import Backoff
 
-__all__ = ["QueuePauses"]
+__all__ = ["RefusedQueues"]
 
 _PAUSE: Final = 1.0
 _LONGEST_PAUSE: Final = 30.0
@@ -18,7 +18,7 @@ class _Pause(NamedTuple):
     backoff: Backoff
 
 
-class QueuePauses:
+class RefusedQueues:
     """The pauses of one partition's queues; each refusal in a row lasts longer. Pure: times are seconds."""
 
     def __init__(self) -> None:

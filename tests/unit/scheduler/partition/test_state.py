@@ -1,0 +1,209 @@
+"""What changes together when jobs of a partition are dispatched, begin and leave."""
+
+import hypothesis.strategies as st
+from hypothesis import given
+
+from taskmq import TaskMQ, WorkQueue
+from taskmq.contracts.jobs import DispatchBatch, DispatchedJob, Lane
+from taskmq.model.envelope import Envelope, encode_envelope
+from taskmq.model.jobs.quotas import HeldBack
+from taskmq.scheduler.partition import AppRules, PartitionState, Reservation
+
+_APP = TaskMQ("memory://", queues=[WorkQueue("placed", placed=True)])
+
+
+@_APP.task(queue="limited", concurrency=1)
+def limited() -> None:
+    """Run alone."""
+
+
+@_APP.task(ack="early")
+def once() -> None:
+    """Run at most once."""
+
+
+@_APP.task(preemptible=True)
+def gives_way() -> None:
+    """Run until others need the slot."""
+
+
+def _state() -> PartitionState:
+    return PartitionState(AppRules(_APP))
+
+
+def _job(number: int, token: int = 1, *, task: str = "report", queue: str = "work", node: str = "") -> DispatchedJob:
+    body = encode_envelope(Envelope(id=f"job-{number}", task=task))
+    return DispatchedJob(
+        id=f"job-{number}",
+        key=None,
+        tenant="",
+        task=task,
+        queue=queue,
+        priority=4,
+        attempt=1,
+        token=token,
+        expires=None,
+        body=body,
+        node=node,
+    )
+
+
+def _batch(number: int, *jobs: DispatchedJob) -> DispatchBatch:
+    return DispatchBatch(id=number, confirmed=False, jobs=list(jobs))
+
+
+def test_a_job_that_leaves_makes_room_and_wakes_the_dispatcher_while_others_wait() -> None:
+    state = _state()
+    state.add([_batch(1, *(_job(number) for number in range(8)))], now=0.0)
+    before = state.room("work", 8, now=0.0)
+    state.arrive([Lane("work", 4, "")])
+    state.admit_arrived()
+    state.has_work.clear()
+
+    assert state.leave("job-3", 1, seconds=0.5) is not None
+    state.count_ended("work", 1, now=1.0)
+
+    assert state.room("work", 8, now=1.0) > before
+    assert state.has_work.is_set()
+
+
+def test_a_job_under_another_token_is_not_in_flight_and_nothing_changes() -> None:
+    state = _state()
+    state.add([_batch(1, _job(1, token=7))], now=0.0)
+
+    assert state.leave("job-1", 6) is None
+    assert (len(state.ledger), state.ledger.waits("job-1", 7)) == (1, True)
+
+
+def test_a_second_dispatch_of_a_job_replaces_the_first_and_ends_its_batch() -> None:
+    state = _state()
+    state.add([_batch(1, _job(1, token=1))], now=0.0)
+    state.begin("job-1", now=0.1)
+
+    state.add([_batch(2, _job(1, token=2))], now=1.0)
+
+    assert state.ledger.empty == {1}
+    assert state.ledger.waits("job-1", 2)
+    assert len(state.ledger) == 1
+
+
+def test_a_placed_job_that_leaves_is_news_for_jobs_that_fitted_nowhere() -> None:
+    state = _state()
+    job = _job(1, queue="placed", node="gpu-1")
+    state.placements.plan({"job-1": Reservation("gpu-1", 1, {"slots": 1.0, "gpu": 1.0})})
+    state.add([_batch(1, job)], now=0.0)
+    assert state.placements.find("job-1") == ("gpu-1", {"slots": 1.0, "gpu": 1.0})
+    state.is_stale = False
+
+    state.leave("job-1", 1, seconds=3.0)
+
+    assert state.has_node_news
+    assert state.is_stale
+    assert len(state.placements) == 0
+
+
+def test_lanes_are_read_again_when_a_job_leaves_while_a_quota_holds_jobs_back() -> None:
+    state = _state()
+    state.add([_batch(1, _job(1), _job(2))], now=0.0)
+    state.is_stale = False
+
+    state.leave("job-1", 1)
+    assert not state.is_stale
+
+    state.held_back = HeldBack(frozenset({"acme"}))
+    state.leave("job-2", 1)
+    assert state.is_stale
+
+
+def test_a_refused_queue_has_no_room_until_its_pause_is_over_or_a_job_is_taken() -> None:
+    state = _state()
+    seconds = state.refuse("work", "no such queue", now=10.0)
+    assert seconds is not None
+
+    assert state.room("work", 8, now=10.0 + seconds / 2) == 0
+    assert state.refuse("work", "again", now=10.0 + seconds / 2) is None
+    assert state.pauses.reasons(now=10.0) == {"work": "no such queue"}
+    assert state.room("work", 8, now=10.0 + seconds) > 0
+
+    longer = state.refuse("work", "still", now=10.0 + seconds)
+    assert longer is not None
+    assert longer > seconds
+    state.pauses.accept("work")
+    assert state.room("work", 8, now=10.0 + seconds) > 0
+
+
+def test_a_placed_queue_has_no_room_of_its_own() -> None:
+    assert _state().room("placed", 100, now=0.0) == 0
+
+
+def test_an_outage_ends_only_with_the_last_batch_that_met_it() -> None:
+    state = _state()
+    state.begin_outage()
+    state.begin_outage()
+
+    state.end_outage()
+    assert state.is_troubled
+
+    state.end_outage()
+    assert not state.is_troubled
+
+
+def test_a_partition_that_is_given_up_ends_too() -> None:
+    state = _state()
+
+    state.give_up()
+
+    assert state.is_ending.is_set()
+    assert state.is_given_up.is_set()
+
+
+def test_rules_tell_which_runs_give_way_and_which_tasks_run_once() -> None:
+    rules = AppRules(_APP)
+    job = _job(1, task=gives_way.name)
+
+    assert rules.gives_way(job)
+    assert not rules.gives_way(_job(1, task="unknown"))
+    assert not rules.gives_way(_job(1, task=once.name))
+    assert rules.runs_once(once.name)
+    assert not rules.runs_once("unknown")
+    assert not rules.is_placed("not a name\n")
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from(["add", "begin", "leave", "hear", "confirm"]),
+            st.integers(0, 5),
+            st.sampled_from(["report", limited.name, gives_way.name]),
+        ),
+        max_size=60,
+    )
+)
+def test_once_all_jobs_have_left_nothing_of_them_is_counted(steps: list[tuple[str, int, str]]) -> None:
+    state = _state()
+    tokens: dict[int, int] = {}
+    for at, (step, number, task) in enumerate(steps):
+        token = tokens.get(number, 0)
+        if step == "add":
+            tokens[number] = token + 1
+            state.add([_batch(at, _job(number, token + 1, task=task, queue=task))], now=float(at))
+        elif step == "begin":
+            state.begin(f"job-{number}", now=float(at))
+        elif step == "leave":
+            state.leave(f"job-{number}", token, seconds=1.0)
+        elif step == "hear":
+            state.ledger.hear(f"job-{number}", token, now=float(at))
+        else:
+            state.ledger.confirm(at - 1)
+    batches = {at for at, (step, _, _) in enumerate(steps) if step == "add"}
+
+    for job_id, token in state.ledger.tokens().items():
+        assert state.leave(job_id, token) is not None
+
+    assert state.ledger.is_drained.is_set()
+    assert not state.ledger.queues()
+    assert (len(state.ledger), state.ledger.giving_way, len(state.shares)) == (0, 0, 0)
+    assert state.ledger.empty == batches
+    assert not state.ledger.confirmed & batches
+    assert not state.gates.are_closed
+    assert state.room(limited.name, 4, now=100.0) > 0
