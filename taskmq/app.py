@@ -12,9 +12,8 @@ from collections.abc import Callable, Coroutine, Iterable, Sequence
 from types import ModuleType, TracebackType
 from typing import TYPE_CHECKING, Any, Concatenate, Final, Literal, ParamSpec, Self, TypeVar, Unpack, overload
 
-from taskmq.client.producer import Producer
+from taskmq.client.producer import AppServices, Producer
 from taskmq.client.queues import Queues
-from taskmq.client.services import AppServices
 from taskmq.client.sessions import Sessions
 from taskmq.contracts.stores import member_key
 from taskmq.errors import InvalidOption

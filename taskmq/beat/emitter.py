@@ -7,7 +7,7 @@ import msgspec
 from msgspec.structs import replace
 
 from taskmq.app import TaskMQ
-from taskmq.client.services import AppServices
+from taskmq.client.producer import AppServices
 from taskmq.errors import PartlySent, PublishUnknown, SendError, StateUnavailable
 from taskmq.middleware.chain import Sending
 from taskmq.model.keys import scheduled_job_id

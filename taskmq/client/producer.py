@@ -34,6 +34,7 @@ from taskmq.client.unique import send_all, send_unique, stream_one_by_one_async,
 from taskmq.contracts.broker import Outgoing
 from taskmq.contracts.stores import require_store
 from taskmq.errors import InvalidOption
+from taskmq.injection.resolve import Dependencies
 from taskmq.middleware.chain import Middleware, Sending, open_nothing, send_chain
 from taskmq.model.envelope import JSON, Envelope, encode_envelope
 from taskmq.model.headers import labels_of
@@ -41,7 +42,7 @@ from taskmq.model.jobs.pools import QueuePolicy
 from taskmq.model.topology import WorkQueue
 from taskmq.options.uniqueness import UniqueCall
 
-__all__ = ["Producer", "Publish"]
+__all__ = ["AppServices", "Producer", "Publish"]
 
 Publish = Callable[[WorkQueue, Outgoing, float], Awaitable[None]]
 """Publishes a message for one of the app's queues, within so many seconds."""
@@ -262,3 +263,14 @@ class Producer:
             priority=None if queue.priorities == "classes" else queue.native_priority(priority),
         )
         return queue, message
+
+
+class AppServices:
+    """The parts of an app that all its tasks share: the producer, the jobs, and their dependencies."""
+
+    __slots__ = ("dependencies", "jobs", "producer")
+
+    def __init__(self, producer: Producer, jobs: JobService, dependencies: Dependencies) -> None:
+        self.producer: Producer = producer
+        self.jobs: JobService = jobs
+        self.dependencies: Dependencies = dependencies

@@ -66,7 +66,7 @@ class Job(CeleryHints, Generic[R_co]):
 
     @property
     def _sessions(self) -> Sessions:
-        return self._jobs.sessions
+        return self._jobs.sent.sessions
 
     async def aresult(self, timeout: Duration | None = None) -> R_co:
         """Return what the task returned, waiting for it as long as need be, or for `timeout`.
@@ -93,7 +93,7 @@ class Job(CeleryHints, Generic[R_co]):
         self._check_kept()
         record = await self._jobs.look_for_result(self.id)
         if record is None:
-            if await self._jobs.has_expired(self.id):
+            if await self._jobs.sent.has_expired(self.id):
                 raise ResultExpired(self.id)
             return None
         return self._outcome_of(record).result()
@@ -290,7 +290,7 @@ class AsCompleted(Generic[R]):
     def __iter__(self) -> Iterator[tuple[Job[R], JobOutcome[R]]]:
         if not self._jobs:
             return
-        sessions = self._jobs[0]._jobs.sessions  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
+        sessions = self._jobs[0]._sessions  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
         coming = self.__aiter__()
         try:
             while (one := sessions.run_sync(_next(coming), instead="async for")) is not None:

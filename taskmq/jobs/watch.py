@@ -106,7 +106,7 @@ async def _has_ended(jobs: JobService, job_id: str, *, was_sent: bool) -> bool:
 async def _look(jobs: JobService, job_id: str, *, was_sent: bool) -> tuple[JobState, JobProgress | None]:
     if (told := await jobs.find_progress(job_id)) is not None:
         return told.state, told
-    if jobs.sessions.delay == "state" and (waiting := await jobs.find_waiting(job_id)) is not None:
+    if jobs.sent.sessions.delay == "state" and (waiting := await jobs.sent.find_waiting(job_id)) is not None:
         attempt = decode_envelope(waiting.body, waiting.content_type).attempt
         return (JobState.RETRYING if attempt > 1 else JobState.SCHEDULED), None
     return (JobState.QUEUED if was_sent else JobState.UNKNOWN), None

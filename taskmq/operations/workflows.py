@@ -3,7 +3,7 @@
 import msgspec
 
 from taskmq.app import TaskMQ
-from taskmq.client.services import AppServices
+from taskmq.client.producer import AppServices
 from taskmq.errors import FlowNotFound
 from taskmq.workflow.handle import FlowStateName, FlowStep
 from taskmq.workflow.service import Redriven, WorkflowService

@@ -6,23 +6,21 @@ from typing import Any, Final
 
 from msgspec import UNSET
 
+from taskmq.client.sent_jobs import SentJobs
 from taskmq.client.sessions import Sessions, blocking
-from taskmq.contracts.jobs import JobRecord, NewJob
+from taskmq.contracts.jobs import JobRecord
 from taskmq.errors import InvalidOption
 from taskmq.jobs.handle import Job
-from taskmq.model.codec import ReturnType
 from taskmq.model.envelope import LAST_INSTANT
 from taskmq.model.jobs.changes import Action, RetryMode
 from taskmq.model.keys import check_chosen_id
-from taskmq.model.states import JobState
 from taskmq.model.topology import check_queue_name, class_of
 from taskmq.model.units import Duration, parse_duration, to_ms
 from taskmq.stored_jobs.dependencies import upstream_again
 from taskmq.stored_jobs.job_queries import JobQueries
+from taskmq.stored_jobs.named_calls import NamedCalls
 from taskmq.stored_jobs.new_jobs import cloned, mode_of, name_of
-from taskmq.stored_jobs.stored import NOTHING, By, Change, JobRef, id_of, instant_ms, of_tenant
-from taskmq.tasks.task import Task
-from taskmq.tasks.tasks import Tasks
+from taskmq.stored_jobs.stored import NOTHING, By, Change, JobRef, StoredJobs, id_of, instant_ms, of_tenant
 
 __all__ = ["JobChanges"]
 
@@ -33,12 +31,12 @@ class JobChanges(JobQueries):
     """Changes, cancels and repeats jobs that were submitted.
 
     Args:
-        tasks: of the app.
+        names: gives handles of those that repeat others.
     """
 
-    def __init__(self, sessions: Sessions, *, tasks: Tasks, result_ttl: Duration) -> None:
-        super().__init__(sessions, plan_of=tasks.plan_of, result_ttl=result_ttl)
-        self._tasks = tasks
+    def __init__(self, sessions: Sessions, sent: SentJobs, stored: StoredJobs, names: NamedCalls) -> None:
+        super().__init__(sessions, sent, stored)
+        self._names = names
 
     async def achange(
         self,
@@ -76,7 +74,7 @@ class JobChanges(JobQueries):
             due = instant_ms(at, what="at")
         elif delay is not None:
             wait = to_ms(parse_duration(delay, what="delay"))
-            now = await self.sessions.store().now_ms()
+            now = await self._sessions.store().now_ms()
             due = min(now + wait, LAST_INSTANT)
         class_of(priority)
         change = Change(
@@ -103,11 +101,11 @@ class JobChanges(JobQueries):
         after = await self._do("cancel", of_tenant(job, tenant), version=version, by=by, note=note)
         if not after.state.is_final:
             reason = after.cancel_requested or ""
-            if self.sessions.current().state is None:
+            if self._sessions.current().state is None:
                 # Schedulers repeat it until its worker has heard it.
-                self.say_cancelled(name_of(after), reason)
+                self.sent.say_cancelled(name_of(after), reason)
             else:
-                await super().cancel_job(name_of(after), reason=reason, remember=_REMEMBERED, was_sent=True)
+                await self.sent.cancel_job(name_of(after), reason=reason, remember=_REMEMBERED, state=after.state)
         return after
 
     cancel = blocking(acancel)
@@ -161,21 +159,21 @@ class JobChanges(JobQueries):
         record = await self._store.read(of_tenant(job, tenant))
         if not record.state.is_final:
             await self._do("retry", record, version=version, by=by, note=note)
-            return self._handle_of(record)
+            return self._names.handle(record)
         if mode is None:
             mode = mode_of(record) if new_id is None else "new"
         if mode == "resume":
             if new_id is not None:
                 raise InvalidOption(f"new_id={new_id!r}: the job goes on under its own id with mode='resume'")
             await self._store.resume(record, version=version, again=again, by=by, note=note)
-            return self._handle_of(record)
+            return self._names.handle(record)
         if new_id is not None:
             check_chosen_id(new_id, tenant=record.tenant, what="new_id")
-        now = self.sessions.clock.now_ms()
-        upstream = await upstream_again(record, self.sessions.store().get)
+        now = self._sessions.clock.now_ms()
+        upstream = await upstream_again(record, self._sessions.store().get)
         copy = cloned(record, job_id=new_id, now=now, due=now, depends_on=upstream)
         existing = await self._store.repeat(record, copy, version=version, again=again, by=by, note=note)
-        return self._handle_of(copy, existing)
+        return self._names.handle(copy, existing)
 
     retry = blocking(aretry)
 
@@ -205,25 +203,16 @@ class JobChanges(JobQueries):
         record = await self._store.read(of_tenant(job, tenant))
         if new_id is not None:
             check_chosen_id(new_id, tenant=record.tenant, what="new_id")
-        now = self.sessions.clock.now_ms()
+        now = self._sessions.clock.now_ms()
         due = now if at is None else instant_ms(at, what="at")
         class_of(priority)
         call = None
         if args is not None or kwargs is not None:
             call = await self._store.encoded_call(record, args or (), kwargs or {})
         copy = cloned(record, job_id=new_id, now=now, due=due, owner=owner, call=call, priority=priority)
-        return self._handle_of(copy, (await self._store.submit(copy)).existing)
+        return self._names.handle(copy, (await self._store.submit(copy)).existing)
 
     clone = blocking(aclone)
 
     async def _do(self, action: Action, job: JobRef, *, version: int | None, by: By, note: str) -> JobRecord:
         return await self._store.edit(job, action, version=version, by=by, note=note)
-
-    def _handle_of(self, record: JobRecord | NewJob, existing: JobState | None = None) -> Job[Any]:
-        job: Job[Any] = Job(name_of(record), task=record.task, jobs=self, returns=self._returns(record.task))
-        job.existing = existing
-        return job
-
-    def _returns(self, task: str) -> ReturnType:
-        found: Task[..., Any] | None = self._tasks.get(task)
-        return ReturnType(Any) if found is None else found.returns

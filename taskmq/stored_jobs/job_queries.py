@@ -6,9 +6,10 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from taskmq.client.job_service import JobService
+from taskmq.client.delayed import WaitingJob, waiting_jobs
 from taskmq.client.progress import JobProgress
-from taskmq.client.sessions import blocking
+from taskmq.client.sent_jobs import SentJobs
+from taskmq.client.sessions import Sessions, blocking
 from taskmq.contracts.history import history_of
 from taskmq.contracts.jobs import AttemptRecord, HistoryEntry, JobPage, JobRecord
 from taskmq.contracts.stores import ResultRecord
@@ -28,10 +29,28 @@ _LONGEST_LOOK: Final = 0.5
 _BETWEEN_LOOKS: Final = 1.0
 
 
-class JobQueries(JobService):
+class JobQueries:
     """Reads jobs where they are: in the store, else in the state."""
 
-    _stored: StoredJobs | None = None
+    def __init__(self, sessions: Sessions, sent: SentJobs, stored: StoredJobs) -> None:
+        self.sent: SentJobs = sent
+        self._sessions = sessions
+        self._store = stored
+
+    async def alist_waiting(
+        self, *, limit: int = 100, task: str | None = None, queue: str | None = None
+    ) -> list[WaitingJob]:
+        """Up to `limit` jobs that wait for their time in the state, the earliest due first.
+
+        Those that are on their way to their queue are among them.
+
+        Raises:
+            StateUnavailable: the state could not be reached.
+            UnsupportedFeature: the app has no state.
+        """
+        return await waiting_jobs(self._sessions.delays(), limit=limit, task=task, queue=queue)
+
+    list_waiting = blocking(alist_waiting)
 
     async def aget(self, job_id: str, *, tenant: str | None = None) -> JobRecord:
         """Return the job as the store has it, with its body and its result.
@@ -67,7 +86,7 @@ class JobQueries(JobService):
             raise InvalidOption(f"limit={limit}: at least 1")
         if after is not None:
             _check_cursor(after)
-        return await self.sessions.store().list_jobs(await self._filter(which, tenant), after=after, limit=limit)
+        return await self._sessions.store().list_jobs(await self._filter(which, tenant), after=after, limit=limit)
 
     list = blocking(alist)
 
@@ -75,7 +94,7 @@ class JobQueries(JobService):
         self, which: JobFilter | str = EVERYTHING, *, tenant: str | None = None, cap: int = 10_000
     ) -> int:
         """Count jobs exactly up to `cap`; `cap` + 1 means more. `which` and `tenant` are as for `list`."""
-        return await self.sessions.store().count_jobs(await self._filter(which, tenant), cap=cap)
+        return await self._sessions.store().count_jobs(await self._filter(which, tenant), cap=cap)
 
     count = blocking(acount)
 
@@ -84,7 +103,7 @@ class JobQueries(JobService):
             # Not for apps that only submit.
             from taskmq.model.jobs.filter_text import may_have_times, parse_filter
 
-            now = await self.sessions.store().now_ms() if may_have_times(which) else 0
+            now = await self._sessions.store().now_ms() if may_have_times(which) else 0
             which = parse_filter(which, now)
         if tenant is None:
             return which
@@ -95,14 +114,14 @@ class JobQueries(JobService):
     async def ahistory(self, job_id: str, *, tenant: str | None = None) -> Sequence[HistoryEntry]:
         """Return what happened to the job beside the ordinary steps, the earliest first: by whom, and why."""
         record = await self.aget(job_id, tenant=tenant)
-        return await self.sessions.store().events(record.id)
+        return await self._sessions.store().events(record.id)
 
     history = blocking(ahistory)
 
     async def aattempts(self, job_id: str, *, tenant: str | None = None) -> Sequence[AttemptRecord]:
         """Return the attempts that did not end the job, the earliest first; the last one is in the job itself."""
         record = await self.aget(job_id, tenant=tenant)
-        return await self.sessions.store().attempts(record.id)
+        return await self._sessions.store().attempts(record.id)
 
     attempts = blocking(aattempts)
 
@@ -128,7 +147,7 @@ class JobQueries(JobService):
         """
         record = await self.aget(job_id, tenant=tenant)
         which = LogFilter(job=record.id, level=read_level(level), text=text)
-        return await history_of(self.sessions.store()).logs.page(which, after=after, limit=limit, oldest_first=True)
+        return await history_of(self._sessions.store()).logs.page(which, after=after, limit=limit, oldest_first=True)
 
     logs = blocking(alogs)
 
@@ -154,25 +173,25 @@ class JobQueries(JobService):
     async def aexplain(self, job_id: str, *, tenant: str | None = None) -> Explanation:
         """Say what the job waits for: a pause, a worker, the broker, other jobs, a limit."""
         record = await self.aget(job_id, tenant=tenant)
-        return await explain_job(self.sessions.current(), self.sessions.store(), record)
+        return await explain_job(self._sessions.current(), self._sessions.store(), record)
 
     explain = blocking(aexplain)
 
     async def wait_for_result(self, job_id: str, timeout: float | None) -> ResultRecord | None:
         """See `JobService`; a job of the store ends there."""
         if not self._store.has_store or (first := await self._store.find(job_id)) is None:
-            return await super().wait_for_result(job_id, timeout)
-        if timeout is None and self.sessions.patience is not None:
-            timeout = self.sessions.patience.seconds
+            return await self.sent.wait_for_result(job_id, timeout)
+        if timeout is None and self._sessions.patience is not None:
+            timeout = self._sessions.patience.seconds
         loop = asyncio.get_running_loop()
         end = None if timeout is None else loop.time() + timeout
-        results = self.sessions.current().stores.results
+        results = self._sessions.current().stores.results
         record, pause = result_of(first), _FIRST_LOOK
         while record is None:
             left = _LONGEST_LOOK if end is None else end - loop.time()
             if left <= 0:
-                if self.sessions.patience is not None:
-                    raise ResultTimeout(f"job {job_id} has not ended: {self.sessions.patience.advice}")
+                if self._sessions.patience is not None:
+                    raise ResultTimeout(f"job {job_id} has not ended: {self._sessions.patience.advice}")
                 return None
             if results is None:
                 await asyncio.sleep(min(pause, left))
@@ -196,37 +215,29 @@ class JobQueries(JobService):
         return await self._store.redeemed(record)
 
     async def look_for_result(self, job_id: str) -> ResultRecord | None:
-        """See `JobService`."""
         if self._store.has_store and (record := await self._store.find(job_id)) is not None:
             return None if (ended := result_of(record)) is None else await self._store.redeemed(ended)
-        return await super().look_for_result(job_id)
+        return await self.sent.look_for_result(job_id)
 
     async def find_result(self, job_id: str) -> ResultRecord | None:
-        """See `JobService`."""
         if self._store.has_store and (record := await self._store.find(job_id)) is not None:
             return result_of(record)
-        return await super().find_result(job_id)
+        return await self.sent.find_result(job_id)
 
     async def find_progress(self, job_id: str) -> JobProgress | None:
         """See `JobService`; a run reports under the job's name, also where the caller knows the store's id."""
-        found = await super().find_progress(job_id)
+        found = await self.sent.find_progress(job_id)
         if found is not None or not self._store.has_store or (record := await self._store.find(job_id)) is None:
             return found
-        return None if (name := name_of(record)) == job_id else await super().find_progress(name)
+        return None if (name := name_of(record)) == job_id else await self.sent.find_progress(name)
 
     async def state_of(self, job_id: str, *, was_sent: bool) -> JobState:
-        """See `JobService`."""
         if self._store.has_store:
             if (record := await self._store.find(job_id)) is not None:
                 return record.state
-            if self.sessions.current().state is None:
+            if self._sessions.current().state is None:
                 return JobState.QUEUED if was_sent else JobState.UNKNOWN
-        return await super().state_of(job_id, was_sent=was_sent)
-
-    @property
-    def _store(self) -> StoredJobs:
-        assert self._stored is not None
-        return self._stored
+        return await self.sent.state_of(job_id, was_sent=was_sent)
 
 
 def _check_cursor(after: str) -> None:

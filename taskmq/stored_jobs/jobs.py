@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, Unpack, cast, overload
 from msgspec.structs import replace
 
 from taskmq.client.producer import Producer
+from taskmq.client.sent_jobs import SentJobs
 from taskmq.client.sessions import Sessions, blocking
 from taskmq.contracts.jobs import JobDetail, NewJob, Submitted
 from taskmq.errors import DuplicateJob, InvalidArguments, InvalidOption, PartlySent, QuotaExceeded, SendError
@@ -66,20 +67,22 @@ class Jobs(JobChanges):
         tasks: of the app.
 
     Attributes:
+        sent: the jobs that were sent, as the state knows them.
         catalogue: the tasks that workers and schedulers have registered.
         definitions: `app.definitions`.
     """
 
     def __init__(self, sessions: Sessions, *, tasks: Tasks, result_ttl: Duration = "1d") -> None:
-        super().__init__(sessions, tasks=tasks, result_ttl=result_ttl)
         self.catalogue: TaskCatalogue = TaskCatalogue(sessions)
-        self._names = NamedCalls(self, tasks, self.catalogue)
-        self.definitions: Definitions = Definitions(sessions, self._names)
+        names = NamedCalls(self, tasks, self.catalogue)
+        sent = SentJobs(sessions, plan_of=tasks.plan_of, result_ttl=result_ttl)
+        super().__init__(sessions, sent, StoredJobs(sessions, signature_of=names.signature), names)
+        self.definitions: Definitions = Definitions(sessions, names)
+        self._tasks = tasks
 
     def use_producer(self, producer: Producer) -> None:
         """Submit with what this producer sends with."""
         self._producer = producer
-        self._stored = StoredJobs(lambda: self.sessions, signature_of=self._names.signature)
 
     @overload
     def submit(
@@ -155,7 +158,7 @@ class Jobs(JobChanges):
             QuotaExceeded: its tenant or owner has submitted as much as it may; says until when.
             TooLarge: the broker could not carry it.
         """
-        return self.sessions.run_sync(self.asubmit(task, *args, **kwargs), instead="asubmit")
+        return self._sessions.run_sync(self.asubmit(task, *args, **kwargs), instead="asubmit")
 
     @overload
     async def asubmit(
@@ -327,12 +330,10 @@ class Jobs(JobChanges):
         version: int | None = None,
         tenant: str = "",
     ) -> Sending:
-        """See `JobService`."""
         options = {"tenant": tenant} if tenant else {}
         return (await self._names.find(name, tenant=tenant, version=version)).submission(args, kwargs, options)
 
     async def submit_sending(self, sending: Sending) -> None:
-        """See `JobService`."""
         await self._keep(sending)
 
     async def _keep(self, sending: Sending) -> Submitted:
@@ -352,14 +353,13 @@ class Jobs(JobChanges):
         return new_job(
             sending,
             self._producer.queue(sending.queue),
-            now=self.sessions.clock.now_ms(),
+            now=self._sessions.clock.now_ms(),
             resources=None if task is None else task.plan.resources,
         )
 
     async def reschedule_waiting(self, job_id: str, *, delay: Duration | None, eta: datetime | None) -> bool:
-        """See `JobService`."""
         if not self._store.has_store or (record := await self._store.find(job_id)) is None:
-            return await super().reschedule_waiting(job_id, delay=delay, eta=eta)
+            return await self.sent.reschedule_waiting(job_id, delay=delay, eta=eta)
         if record.state not in CHANGEABLE:
             return False
         await self.achange(record, at=eta, delay=delay)
@@ -368,9 +368,8 @@ class Jobs(JobChanges):
     async def cancel_job(
         self, job_id: str, *, reason: str, remember: Duration, was_sent: bool = False
     ) -> Cancellation:
-        """See `JobService`."""
         if not self._store.has_store or (record := await self._store.find(job_id)) is None:
-            return await super().cancel_job(job_id, reason=reason, remember=remember, was_sent=was_sent)
+            return await self.sent.cancel_job(job_id, reason=reason, remember=remember, was_sent=was_sent)
         if record.state.is_final:
             return Cancellation.ENDED
         after = await self.acancel(record, note=reason)

@@ -15,16 +15,18 @@ import msgspec
 from msgspec.structs import replace
 
 from taskmq.client.job_service import JobService
-from taskmq.contracts.jobs import JobDetail
+from taskmq.contracts.jobs import JobDetail, JobRecord, NewJob
 from taskmq.errors import EncodeError, InvalidArguments, InvalidOption, UnknownTask
 from taskmq.jobs.handle import Job
 from taskmq.middleware.chain import Sending, Submission
 from taskmq.model.codec import PLAIN, ReturnType, Signature
 from taskmq.model.envelope import JSON
 from taskmq.model.jobs.definitions import Definition, DefinitionContent, merged
+from taskmq.model.states import JobState
 from taskmq.model.units import did_you_mean
 from taskmq.model.values.canonical_form import canonical_json
 from taskmq.options.task_options import CallPlan
+from taskmq.stored_jobs.new_jobs import name_of
 from taskmq.stored_jobs.task_catalogue import RegisteredSignature, TaskCatalogue, catalogue_of
 from taskmq.tasks.envelope import envelope_of
 from taskmq.tasks.job_options import JOB_ONLY, JobOptions, JobPlan, plan_job, submission_of
@@ -151,7 +153,7 @@ class NamedCall:
             positional, named = self._known.signature.decode(raw_args, raw_kwargs, JSON)
             return Call(self._known, plan).submission(*positional, **named)
         raw_args, raw_kwargs = self._known.encode(args, kwargs)
-        now = self._jobs.sessions.clock.now_ms()
+        now = self._jobs.sent.sessions.clock.now_ms()
         envelope = envelope_of(plan, self.task, raw_args, raw_kwargs, plan.idempotency_key, plan.order_key, now)
         compared = None
         if plan.job_id is not None:
@@ -179,7 +181,7 @@ class NamedCalls:
         """
         if (known := await self.find_task(name)) is not None:
             return NamedCall(self._jobs, name, known)
-        definition = await catalogue_of(self._jobs.sessions).definitions.get(tenant, name, version=version)
+        definition = await catalogue_of(self._jobs.sent.sessions).definitions.get(tenant, name, version=version)
         if definition is None:
             hint = (
                 did_you_mean(name, sorted(self._tasks)) if self._tasks else "`taskmq task list` says which there are"
@@ -190,6 +192,14 @@ class NamedCalls:
                 f"definition {name!r} is of task {definition.content.task!r}, which neither the app nor a worker has"
             )
         return NamedCall(self._jobs, name, known, definition)
+
+    def handle(self, record: JobRecord | NewJob, existing: JobState | None = None) -> Job[Any]:
+        """A handle for a job of the store, which was made by this call unless it is `existing`."""
+        task = self._tasks.get(record.task)
+        returns = ReturnType(Any) if task is None else task.returns
+        job: Job[Any] = Job(name_of(record), task=record.task, jobs=self._jobs, returns=returns)
+        job.existing = existing
+        return job
 
     async def signature(self, name: str) -> Signature | RegisteredSignature | None:
         """How a task is called; None where neither the app nor the store knows it."""

@@ -99,23 +99,18 @@ class StoredJobs:
     """Asks the store of the running loop's session.
 
     Args:
-        sessions: the app's, asked for each time.
         signature_of: how a task is called, by its name; None where it is unknown.
     """
 
     def __init__(
         self,
-        sessions: Callable[[], Sessions],
+        sessions: Sessions,
         *,
         signature_of: Callable[[str], Awaitable[Signature | RegisteredSignature | None]],
     ) -> None:
-        self._asked_sessions = sessions
+        self._sessions = sessions
         self._signature_of = signature_of
         self._by_session: WeakKeyDictionary[Session, _Ways] = WeakKeyDictionary()
-
-    @property
-    def _sessions(self) -> Sessions:
-        return self._asked_sessions()
 
     @property
     def has_store(self) -> bool:

@@ -34,8 +34,7 @@ from typing import (
 
 from msgspec.structs import replace
 
-from taskmq.client.producer import Producer
-from taskmq.client.services import AppServices
+from taskmq.client.producer import AppServices, Producer
 from taskmq.errors import InvalidArguments, InvalidOption, PartlySent
 from taskmq.injection.plan import is_dependency, plan_dependencies
 from taskmq.injection.resolve import Dependencies, provided_async, provided_sync

@@ -6,8 +6,8 @@ from copy import copy
 from types import ModuleType
 from typing import Any, cast
 
+from taskmq.client.producer import AppServices
 from taskmq.client.queues import Queues
-from taskmq.client.services import AppServices
 from taskmq.errors import DuplicateTask, InvalidOption
 from taskmq.injection.resolve import Dependencies
 from taskmq.model.topology import DEFAULT_QUEUE, WorkQueue, check_queue_name

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from taskmq.app import TaskMQ
 from taskmq.beat import Beat
 from taskmq.contracts.broker import Broker, QueueStats
+from taskmq.stored_jobs import Jobs
 from taskmq.tasks.task import Task
 from taskmq.testing.fake_clock import FakeClock
 from taskmq.testing.job_store import MemoryJobStore
@@ -170,9 +171,11 @@ async def virtual_run(
 def _apart(app: TaskMQ) -> TaskMQ:
     """The same app with its own connections, which its runner may close."""
     twin = copy(app)
-    twin.sessions, twin.jobs, twin.producer = copy(app.sessions), copy(app.jobs), copy(app.producer)
+    twin.sessions, twin.producer = copy(app.sessions), copy(app.producer)
     twin.sessions.exchange(app.sessions.settings, app.sessions.clock, {})
-    twin.jobs.sessions = twin.producer.sessions = twin.sessions
+    twin.producer.sessions = twin.sessions
+    twin.jobs = Jobs(twin.sessions, tasks=app.tasks, result_ttl=app.jobs.sent.result_ttl)
+    twin.jobs.use_producer(twin.producer)
     return twin
 
 

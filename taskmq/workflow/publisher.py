@@ -12,7 +12,7 @@ from typing import Final
 
 import msgspec
 
-from taskmq.client.services import AppServices
+from taskmq.client.producer import AppServices
 from taskmq.client.session import Session
 from taskmq.contracts.stores import ErrorRecord, ResultRecord, require_store
 from taskmq.contracts.stores.flows import FlowStore, NodeState, Taken, TakenNode
@@ -61,7 +61,7 @@ class FlowPublisher:
     ) -> None:
         self._producer = services.producer
         self._sessions = services.producer.sessions
-        self._result_ttl = services.jobs.result_ttl
+        self._result_ttl = services.jobs.sent.result_ttl
         self._flow_id = flow_id
         self._taker = taker
         self._content_type = content_type

@@ -7,7 +7,7 @@ from typing import Final
 
 import msgspec
 
-from taskmq.client.services import AppServices
+from taskmq.client.producer import AppServices
 from taskmq.client.sessions import Sessions
 from taskmq.contracts.stores import ResultRecord, require_store
 from taskmq.contracts.stores.flows import FlowStore, NodeState
@@ -120,7 +120,7 @@ class WorkflowService:
         for key in running:
             job_id = flow_job_id(flow_id, key, record.run)
             await revocations.revoke(job_id, reason=reason, ttl=_REMEMBERED)
-            self._services.jobs.say_cancelled(job_id)
+            self._services.jobs.sent.say_cancelled(job_id)
         await self.resume(flow_id)
         return True
 

@@ -6,7 +6,7 @@ from typing import Any, Protocol, cast
 import msgspec
 from msgspec.structs import replace
 
-from taskmq.client.services import AppServices
+from taskmq.client.producer import AppServices
 from taskmq.model.codec import ReturnType, Signature
 from taskmq.options.keys import OrderKey
 from taskmq.options.task_options import CallOptions, CallPlan, TaskPlan

@@ -7,7 +7,7 @@ from typing import Final, NamedTuple, TypedDict, Unpack, get_args
 
 import msgspec
 
-from taskmq.client.services import AppServices
+from taskmq.client.producer import AppServices
 from taskmq.client.sessions import Sessions, blocking
 from taskmq.contracts.stores.flows import FlowEntry, FlowPlace
 from taskmq.errors import InvalidOption, MalformedMessage

@@ -55,8 +55,6 @@ _SHORT = {
     "taskmq/worker/run_logs/sink.py",
     # Names and constants that several modules share.
     "brokers/taskmq_rabbitmq/connect/client_properties.py",
-    # What several parts of an app hold.
-    "taskmq/client/services.py",
     # How all stores come by their Lua.
     "contrib/taskmq_redis/scripts/script.py",
     # A class of pika's that is replaced.

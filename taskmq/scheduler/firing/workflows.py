@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from taskmq.app import TaskMQ
-from taskmq.client.services import AppServices
+from taskmq.client.producer import AppServices
 from taskmq.contracts.jobs import JobScheduleStore, ScheduleChange, StoredSchedule
 from taskmq.durable.service import is_interruption
 from taskmq.durable.task_set import TaskSet

@@ -71,7 +71,7 @@ class AcceptedResults:
         plan = self._app.tasks[task].plan if task in self._app.tasks else None
         if plan is not None and plan.result is False:
             return
-        await results.put(self._record(end, name, task), ttl=self._app.jobs.result_ttl_of(task))
+        await results.put(self._record(end, name, task), ttl=self._app.jobs.sent.result_ttl_of(task))
 
     async def _named(self, end: AcceptedEnd) -> tuple[str, str] | None:
         """The id by which people know the job, and its task."""

@@ -21,7 +21,7 @@ from typing import Any, Final
 import msgspec
 
 from taskmq.app import TaskMQ
-from taskmq.client.services import AppServices
+from taskmq.client.producer import AppServices
 from taskmq.contracts.stores import ErrorRecord, ResultRecord
 from taskmq.contracts.stores.flows import BegunNode, BusyNode, EndedNode, NodeState
 from taskmq.durable.lease_keeper import LeaseKeeper

@@ -186,7 +186,7 @@ class JournalService:
             updated=self._app.sessions.clock.now_ms(),
             state=state,
         )
-        await store.report(record, ttl=self._app.jobs.result_ttl)
+        await store.report(record, ttl=self._app.jobs.sent.result_ttl)
         if journal.details is not None:
             await self.save(journal, HEARTBEAT, journal.details)
         self._is_answering = True

@@ -376,7 +376,7 @@ class Settler:
         """True once the record is durable or none is kept; False when the delivery was given back instead."""
         if self._results is None or attempt.task.plan.result is False:
             return True
-        put = partial(self._results.put, record, ttl=attempt.task.plan.result_ttl or self._app.jobs.result_ttl)
+        put = partial(self._results.put, record, ttl=attempt.task.plan.result_ttl or self._app.jobs.sent.result_ttl)
         try:
             await self._patience.until_kept(put, job_id=attempt.job_id)
         except StateUnavailable as error:

@@ -313,7 +313,7 @@ def _store(app: TaskMQ, job: Job[Any], value: object) -> None:
                 value=encode_value(value, JSON),
                 finished=1,
             )
-            await app.jobs.results().put(record, ttl=60)
+            await app.jobs.sent.results().put(record, ttl=60)
 
     asyncio.run(put())
 

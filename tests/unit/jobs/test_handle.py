@@ -6,12 +6,13 @@ from typing import Any, TypeVar
 
 import pytest
 
-from taskmq.client.job_service import JobService
 from taskmq.client.progress import JobProgress, progress_of
+from taskmq.client.sent_jobs import SentJobs
 from taskmq.client.sessions import Sessions
 from taskmq.contracts.stores import ErrorRecord, ProgressRecord, ResultRecord, WaitingMessage
 from taskmq.errors import EncodeError, InvalidOption, JobCancelled, ResultTimeout, TaskFailed, UnsupportedFeature
 from taskmq.jobs.handle import Job
+from taskmq.middleware.chain import Sending
 from taskmq.model.codec import ReturnType
 from taskmq.model.envelope import JSON, MSGPACK
 from taskmq.model.states import Cancellation, JobState
@@ -32,7 +33,7 @@ class _Sessions(Sessions):
         return asyncio.run(call)
 
 
-class Records(JobService):
+class Records(SentJobs):
     """What is not in its dictionary does not come."""
 
     def __init__(self, *records: ResultRecord) -> None:
@@ -44,6 +45,16 @@ class Records(JobService):
         self.told: dict[str, JobProgress] = {}
         self.expired: set[str] = set()
         self.waiting: dict[str, WaitingMessage] = {}
+
+    @property
+    def sent(self) -> SentJobs:
+        return self
+
+    async def submit_sending(self, sending: Sending) -> None:
+        raise UnsupportedFeature("this app has no store")
+
+    async def named_sending(self, name: str, *_args: object, **_kwargs: object) -> Sending:
+        raise UnsupportedFeature("this app has no store")
 
     async def wait_for_result(self, job_id: str, timeout: float | None) -> ResultRecord | None:
         self.waited.append(timeout)
@@ -59,7 +70,13 @@ class Records(JobService):
         return job_id in self.expired
 
     async def cancel_job(
-        self, job_id: str, *, reason: str, remember: Duration, was_sent: bool = False
+        self,
+        job_id: str,
+        *,
+        reason: str,
+        remember: Duration,
+        was_sent: bool = False,
+        state: JobState | None = None,
     ) -> Cancellation:
         return Cancellation.ENDED
 
