@@ -76,7 +76,7 @@ def file_database(path: Path) -> Database:
             row = connection.execute(statement).fetchone()
             return "" if row is None else str(row[0])
 
-    return Database(f"sqlite:///{path}", sql, "update lease set until = 0", "select count(*) from dispatch_batch")
+    return Database(f"sqlite:///{path}", sql, "update lease set expires = 0", "select count(*) from dispatch_batch")
 
 
 class Life:

@@ -14,7 +14,9 @@ from taskmq.model.jobs.uniqueness import UniqueKey
 from taskmq.model.states import JobState
 from taskmq.testing.job_store_suite.driver import JobDriver, after
 from taskmq_sql import open_job_store
-from taskmq_sql.postgres.ended.retention import forget_ended
+from taskmq_sql.postgres.ended.retention import ENDED_JOBS
+from taskmq_sql.postgres.transactions import drive
+from taskmq_sql.retention import forget_ended
 
 _BLOCKED: Final = """
 select exists (select from pg_locks where not granted and pid <> pg_backend_pid())"""
@@ -62,13 +64,13 @@ def test_a_key_that_is_submitted_while_its_job_is_erased_is_free(job_store_url: 
         said = await options(driver)
         again = [await driver.new(key="1", **said), await driver.new(key="2")]
         await connection.execute("begin")
-        await forget_ended(connection, [two.id])
+        await drive(connection, forget_ended(ENDED_JOBS, [two.id]))
 
         # The first key is found taken before the second one has to wait for the eraser.
         submitting = asyncio.create_task(driver.store.submit(again))
         while not await probe.fetchval(_BLOCKED):
             await asyncio.sleep(0)
-        await forget_ended(connection, [one.id])
+        await drive(connection, forget_ended(ENDED_JOBS, [one.id]))
         await connection.execute("commit")
 
         state = JobState.WAITING if "detail" in said else JobState.QUEUED
@@ -98,12 +100,12 @@ def test_a_job_whose_namesake_is_erased_meanwhile_counts_in_its_quota(
         for _ in range(2):
             await driver.submit()
         await connection.execute("begin")
-        await forget_ended(connection, [two.id])
+        await drive(connection, forget_ended(ENDED_JOBS, [two.id]))
 
         submitting = asyncio.create_task(driver.store.submit(again))
         while not await probe.fetchval(_BLOCKED):
             await asyncio.sleep(0)
-        await forget_ended(connection, [one.id])
+        await drive(connection, forget_ended(ENDED_JOBS, [one.id]))
         await connection.execute("commit")
 
         answers = await submitting

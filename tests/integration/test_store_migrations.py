@@ -16,7 +16,7 @@ import pytest
 from taskmq.contracts.broker import BrokerOptions
 from taskmq.contracts.jobs import JobStore, NewJob, Pick, Upgradable
 from taskmq.contracts.system_clock import SystemClock
-from taskmq.errors import StoreMismatch
+from taskmq.errors import StateUnavailable, StoreMismatch
 from taskmq.model.envelope import new_job_id
 from taskmq.model.jobs.reports import Report
 from taskmq.model.states import JobState
@@ -171,6 +171,8 @@ async def test_tables_of_a_development_version_are_refused_and_stay(
         remedy = "revision 0021, which a development version .* cannot be upgraded.*drop schema taskmq cascade"
         with pytest.raises(StoreMismatch, match=remedy):
             await store.check()
+        with pytest.raises(StateUnavailable, match=remedy):
+            await store.dispatching.leases.find("partition:0")
         with pytest.raises(StoreMismatch, match=remedy):
             await store.upgrade()
         assert await store.current() == "0021"
@@ -347,6 +349,8 @@ async def test_files_of_development_and_later_versions_and_others_are_refused(tm
                 await store.upgrade()
             with pytest.raises(StoreMismatch, match=f"{path.name} .*{remedy}"):
                 await store.check()
+            with pytest.raises(StateUnavailable, match=f"{path.name} .*{remedy}"):
+                await store.dispatching.leases.find("partition:0")
         with closing(sqlite3.connect(path)) as connection:
             assert connection.execute("SELECT * FROM sqlite_master").fetchall() == before
 

@@ -9,6 +9,7 @@ from taskmq.errors import StoreMismatch
 from taskmq_sql.jobs.tables import BASELINE, HEAD, SCHEMA, VERSION_TABLE
 from taskmq_sql.postgres.connections import HOT, LISTS, LOOKUPS, WALKS, Connection, Connections
 from taskmq_sql.postgres.names import Names
+from taskmq_sql.postgres.transactions import PostgresRunner
 from taskmq_sql.postgres.upkeep.days import make_days
 from taskmq_sql.urls import address_of, plain_url
 
@@ -65,6 +66,10 @@ class Database:
     def partition_of(self, queue: str) -> int:
         """The partition of a queue."""
         return partition_of(queue, self.partitions)
+
+    def runner(self, reads: Connections, writes: Connections) -> PostgresRunner:
+        """Return what runs calls of `taskmq_sql.steps` over these connections."""
+        return PostgresRunner(reads, writes, self.names)
 
     async def aclose(self) -> None:
         for each in (

@@ -27,11 +27,11 @@ from taskmq.model.states import UNDERWAY, JobState
 from taskmq_sql.jobs.codes import CODES, STATES
 from taskmq_sql.jobs.partitions import DAY
 from taskmq_sql.jobs.values import is_job_id, reason
+from taskmq_sql.leases import SqlLeases
 from taskmq_sql.postgres.connections import Connection, Row
 from taskmq_sql.postgres.database import Database
 from taskmq_sql.postgres.dependencies import release
-from taskmq_sql.postgres.leases import DROP_ENDED, PostgresLeases
-from taskmq_sql.postgres.quotas import DROP_USAGE, dispatch_within
+from taskmq_sql.postgres.quotas import dispatch_within
 from taskmq_sql.postgres.records import handed_out, job_records
 from taskmq_sql.postgres.reports import Ending, Note, apply, end, note
 from taskmq_sql.postgres.schedules import PostgresSchedules
@@ -55,9 +55,10 @@ from taskmq_sql.postgres.statements import (
     UNDISPATCH,
     WITHDRAWN,
 )
-from taskmq_sql.postgres.transactions import PostgresRunner
+from taskmq_sql.postgres.transactions import drive
 from taskmq_sql.postgres.upkeep.days import drop_days, make_days
 from taskmq_sql.report_keys import SqlReportKeys
+from taskmq_sql.retention import forget_old
 
 __all__ = ["PostgresDispatch"]
 
@@ -67,7 +68,6 @@ _SHARDS: Final = 64
 _OPENED: Final = 500
 _AT_BROKER: Final = frozenset({JobState.DISPATCHED})
 _OVER: Final = "its time was over before it started"
-_DROP_KEYS: Final = "delete from taskmq.unique_key where until <= taskmq.now_ms()"
 # With a take-over, which is on the disk when it is acted on.
 _LEAVE_BATCHES: Final = "delete from taskmq.dispatch_batch where id = any($1::bigint[])"
 
@@ -79,16 +79,16 @@ class PostgresDispatch:
         self._database = database
         self._schedules = schedules
         self._names = database.names
-        self._leases = PostgresLeases(database.leases)
+        self._leases = SqlLeases(database.runner(database.leases, database.leases))
         self._fires = _Fires(database)
-        self._keys = SqlReportKeys(PostgresRunner(database.reads, database.accounts, database.names))
+        self._keys = SqlReportKeys(database.runner(database.reads, database.accounts))
 
     @property
     def partitions(self) -> int:
         return self._database.partitions
 
     @property
-    def leases(self) -> PostgresLeases:
+    def leases(self) -> SqlLeases:
         return self._leases
 
     def partition_of(self, queue: str) -> int:
@@ -298,9 +298,7 @@ class PostgresDispatch:
     async def maintain(self, *, forgets: bool = True) -> None:
         async def maintain(connection: Connection) -> None:
             await make_days(connection)
-            await connection.execute(_DROP_KEYS)
-            await connection.execute(DROP_ENDED)
-            await connection.execute(DROP_USAGE)
+            await drive(connection, forget_old())
 
         await self._database.upkeep.run("statement", maintain)
         if forgets:

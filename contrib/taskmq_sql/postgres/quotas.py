@@ -5,11 +5,8 @@ from collections import Counter
 from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import Any, Final
 
-import msgspec
-
 from taskmq.contracts.jobs import NewJob, Pick, counted, partition_key
 from taskmq.model.jobs.quotas import (
-    KEPT_DAYS,
     CountedJob,
     QuotaBook,
     QuotaExcess,
@@ -18,19 +15,16 @@ from taskmq.model.jobs.quotas import (
     RunBook,
     limited_tenants,
     looked_at,
-    read_quotas,
     run_name,
     usage_name,
 )
 from taskmq.model.nodes import Placement, together
-from taskmq_sql.jobs.partitions import DAY
 from taskmq_sql.jobs.values import owner_in
 from taskmq_sql.postgres.connections import Connection, Row
-from taskmq_sql.postgres.database import Database
 from taskmq_sql.postgres.statements import FIRST, PLACE, WAITING
+from taskmq_sql.settings import SqlSettings
 
 __all__ = [
-    "DROP_USAGE",
     "Admission",
     "KnownQuotas",
     "admit_jobs",
@@ -40,13 +34,6 @@ __all__ = [
     "lock_usage",
 ]
 
-_READ: Final = "select value from taskmq.setting where name = 'quotas'"
-_FIRST: Final = """
-insert into taskmq.setting (name, value) values ('quotas', $1) on conflict do nothing returning name"""
-_CHANGE: Final = """
-update taskmq.setting set value = $1
-where name = 'quotas' and (value::json ->> 'version')::int = $2 returning name"""
-_USAGE: Final = "select name, day, jobs, bytes, used_until from taskmq.quota_usage where name = any($1::text[])"
 _LOCK: Final = """
 insert into taskmq.quota_usage (name, day, jobs, bytes, used_until) select name, 0, 0, 0, 0
 from unnest($1::text[]) as i(name)
@@ -55,11 +42,6 @@ _WRITE: Final = """
 update taskmq.quota_usage u set day = i.day, jobs = i.jobs, bytes = i.bytes, used_until = i.used_until
 from unnest($1::text[], $2::int[], $3::bigint[], $4::bigint[], $5::float8[]) as i(name, day, jobs, bytes, used_until)
 where u.name = any($1) and u.name = i.name"""
-# Those that a submission has locked are in use. A rate may be used up for longer than a day.
-DROP_USAGE: Final = f"""
-delete from taskmq.quota_usage where name in (
-    select name from taskmq.quota_usage
-    where day < taskmq.now_ms() / {DAY} - {KEPT_DAYS} and used_until < taskmq.now_ms() for update skip locked)"""
 # One probe of the key's index for each queue and priority, however many jobs others have.
 _QUEUED: Final = """
 select i.name, (select count(*) from (
@@ -82,37 +64,20 @@ _FRESH: Final = 1.0
 class KnownQuotas:
     """The quotas of a database, as one process knows them."""
 
-    def __init__(self, database: Database) -> None:
-        self._database = database
+    def __init__(self, settings: SqlSettings) -> None:
+        self._settings = settings
         self._known = Quotas()
         self._until = float("-inf")
 
     async def current(self) -> Quotas:
-        """What was said, as of a second ago at most."""
+        """Return the quotas as of a second ago at most."""
         if time.monotonic() >= self._until:
-            await self.read()
+            self._known, self._until = await self._settings.quotas(), time.monotonic() + _FRESH
         return self._known
 
-    async def read(self) -> Quotas:
-        """What was said last."""
-        content = await self._database.lookups.run("read", lambda connection: connection.fetchval(_READ))
-        self._known, self._until = read_quotas(content), time.monotonic() + _FRESH
-        return self._known
-
-    async def say(self, quotas: Quotas) -> bool:
-        """Say it; whether what was said before is one version older."""
-        content = msgspec.json.encode(quotas).decode()
-        statement, before = (_FIRST, ()) if quotas.version == 1 else (_CHANGE, (quotas.version - 1,))
-        rows = await self._database.changes.run(
-            "statement", lambda connection: connection.fetch(statement, content, *before)
-        )
+    def forget(self) -> None:
+        """Read them anew the next time."""
         self._until = float("-inf")
-        return bool(rows)
-
-    async def usage(self, names: Sequence[str]) -> dict[str, QuotaUsage]:
-        """What was submitted of late under these names."""
-        rows = await self._database.reads.run("read", lambda connection: connection.fetch(_USAGE, list(names)))
-        return {row["name"]: QuotaUsage(*tuple(row)[1:]) for row in rows}
 
 
 async def dispatch_within(

@@ -3,9 +3,8 @@
 import time
 import uuid
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from functools import partial
 from typing import Any, Final, TypeVar
-
-import msgspec
 
 from taskmq.contracts.finding import Finding
 from taskmq.contracts.jobs import (
@@ -23,16 +22,10 @@ from taskmq.errors import StoreMismatch, StoreUnavailable
 from taskmq.model.envelope import submitted_at
 from taskmq.model.jobs.dependencies import JobDependency
 from taskmq.model.jobs.filters import EVERYTHING, JobFilter
-from taskmq.model.jobs.pools import Sharing, read_sharing
-from taskmq.model.jobs.quotas import Quotas, QuotaUsage
+from taskmq.model.jobs.quotas import Quotas
 from taskmq.model.states import TERMINAL
-from taskmq_sql.bulks import SqlBulks
-from taskmq_sql.catalogue import SqlDefinitions, SqlTasks
-from taskmq_sql.history import SqlHistory
-from taskmq_sql.identity import SqlIdentities
 from taskmq_sql.jobs.partitions import DAY
 from taskmq_sql.jobs.values import is_job_id
-from taskmq_sql.nodes import SqlNodes
 from taskmq_sql.postgres.changes import change
 from taskmq_sql.postgres.connections import Connection, Row
 from taskmq_sql.postgres.database import Database
@@ -48,9 +41,10 @@ from taskmq_sql.postgres.records import attempt_records, history_entries, job_ac
 from taskmq_sql.postgres.schedules import PostgresSchedules
 from taskmq_sql.postgres.statements import JOB_COLUMNS
 from taskmq_sql.postgres.submission import submit
-from taskmq_sql.postgres.transactions import PostgresRunner, connection_of
+from taskmq_sql.postgres.transactions import connection_of
 from taskmq_sql.postgres.upkeep.diagnosis import POOLED_BY_TRANSACTION, diagnose
 from taskmq_sql.postgres.upkeep.pooler import is_pooled_by_transaction
+from taskmq_sql.store import SqlJobStore
 
 __all__ = ["PostgresJobStore"]
 
@@ -70,12 +64,6 @@ limit 1"""
 _NOW: Final = "select taskmq.now_ms()"
 _FIND_KEY: Final = "select id from taskmq.job_key where tenant = $1 and key = $2"
 _FIND_KEYS: Final = "select id from taskmq.job_key where tenant = $1 and key = any($2::text[])"
-_SHARING: Final = "select value from taskmq.setting where name = 'sharing'"
-_SHARE_FIRST: Final = """
-insert into taskmq.setting (name, value) values ('sharing', $1) on conflict do nothing returning name"""
-_SHARE: Final = """
-update taskmq.setting set value = $1
-where name = 'sharing' and (value::json ->> 'version')::int = $2 returning name"""
 _EVENTS: Final = """
 select version, at, kind, state, actor, note, started from taskmq.event where id = $1 order by number"""
 # A job ends after what is done to it, but for a statement that waits for a lock: earlier days are not read.
@@ -91,8 +79,8 @@ select attempt, started, ended, worker, error_type, error_message, traceback fro
 where id = $1 order by attempt, at"""
 
 
-class PostgresJobStore:
-    """A `JobStore`, `Catalogued` and `Remembering`.
+class PostgresJobStore(SqlJobStore):
+    """A `JobStore`, `Catalogued` and `Remembering` in PostgreSQL.
 
     Args:
         url: `postgresql://user:password@host/database`, with asyncpg's options behind a `?`; several hosts
@@ -103,19 +91,19 @@ class PostgresJobStore:
     def __init__(self, url: str, *, name: str = "taskmq") -> None:
         self._url = url
         self._database = Database(url, name=name)
-        runner = PostgresRunner(self._database.reads, self._database.accounts, self._database.names)
-        self._identity = SqlIdentities(runner)
-        self._bulks = SqlBulks(runner)
-        self._nodes = SqlNodes(runner, PostgresPlacements(self._database))
-        self._quotas = KnownQuotas(self._database)
-        self._history = SqlHistory(
-            PostgresRunner(self._database.reads, self._database.histories, self._database.names), LIVE_JOBS
+        runner = partial(self._database.runner, self._database.reads)
+        super().__init__(
+            accounts=runner(self._database.accounts),
+            histories=runner(self._database.histories),
+            changes=runner(self._database.changes),
+            lookups=self._database.runner(self._database.lookups, self._database.changes),
+            jobs=PostgresPlacements(self._database),
+            live_jobs=LIVE_JOBS,
+            ended_jobs=retention.ENDED_JOBS,
         )
+        self._known_quotas = KnownQuotas(self._settings)
         self._schedules = PostgresSchedules(self._database)
         self._dispatching = PostgresDispatch(self._database, self._schedules)
-        catalogue = PostgresRunner(self._database.reads, self._database.changes, self._database.names)
-        self._definitions = SqlDefinitions(catalogue)
-        self._tasks = SqlTasks(catalogue)
 
     @property
     def address(self) -> str:
@@ -126,38 +114,14 @@ class PostgresJobStore:
         return self._dispatching
 
     @property
-    def identity(self) -> SqlIdentities:
-        return self._identity
-
-    @property
-    def bulks(self) -> SqlBulks:
-        return self._bulks
-
-    @property
-    def history(self) -> SqlHistory:
-        return self._history
-
-    @property
     def schedules(self) -> PostgresSchedules:
         return self._schedules
-
-    @property
-    def nodes(self) -> SqlNodes:
-        return self._nodes
-
-    @property
-    def definitions(self) -> SqlDefinitions:
-        return self._definitions
-
-    @property
-    def tasks(self) -> SqlTasks:
-        return self._tasks
 
     async def submit(self, jobs: Sequence[NewJob], *, connection: Any = None) -> list[Submitted]:
         if not jobs:
             return []
         own = None if connection is None else await connection_of(connection)
-        return await submit(self._database, jobs, own, quotas=await self._quotas.current())
+        return await submit(self._database, jobs, own, quotas=await self._known_quotas.current())
 
     async def get(self, job_id: str, *, connection: Any = None) -> JobRecord | None:
         if not is_job_id(job_id):
@@ -213,7 +177,7 @@ class PostgresJobStore:
         return await (resume if update.before in TERMINAL else change)(self._database, update)
 
     async def retry(self, job: NewJob, update: JobUpdate) -> Submitted | None:
-        return await retry(self._database, job, update, quotas=await self._quotas.current())
+        return await retry(self._database, job, update, quotas=await self._known_quotas.current())
 
     async def events(self, job_id: str) -> list[HistoryEntry]:
         if not is_job_id(job_id):
@@ -233,28 +197,10 @@ class PostgresJobStore:
             return []
         return await self._database.lookups.run("read", lambda connection: unmet(connection, job_id, limit))
 
-    async def sharing(self) -> Sharing:
-        return read_sharing(
-            await self._database.lookups.run("read", lambda connection: connection.fetchval(_SHARING))
-        )
-
-    async def share(self, sharing: Sharing) -> bool:
-        content = msgspec.json.encode(sharing).decode()
-        statement = _SHARE_FIRST if sharing.version == 1 else _SHARE
-        before = () if sharing.version == 1 else (sharing.version - 1,)
-        rows = await self._database.changes.run(
-            "statement", lambda connection: connection.fetch(statement, content, *before)
-        )
-        return bool(rows)
-
-    async def quotas(self) -> Quotas:
-        return await self._quotas.read()
-
     async def limit(self, quotas: Quotas) -> bool:
-        return await self._quotas.say(quotas)
-
-    async def quota_usage(self, names: Sequence[str]) -> dict[str, QuotaUsage]:
-        return await self._quotas.usage(names)
+        is_written = await super().limit(quotas)
+        self._known_quotas.forget()
+        return is_written
 
     async def now_ms(self) -> int:
         return int(await self._database.lookups.run("read", lambda connection: connection.fetchval(_NOW)))
@@ -283,21 +229,6 @@ class PostgresJobStore:
         """See `taskmq.contracts.jobs.Retaining`."""
         database = self._database
         return await retention.ended_on(database.reads, database.names, day, after=after, limit=limit)
-
-    async def forget_ended(self, ids: Sequence[str]) -> int:
-        """See `taskmq.contracts.jobs.Retaining`."""
-        return await self._database.accounts.run(
-            "transaction", lambda connection: retention.forget_ended(connection, ids)
-        )
-
-    async def forget_tenant(self, tenant: str) -> None:
-        """See `taskmq.contracts.jobs.Retaining`."""
-        names, accounts = self._database.names, self._database.accounts
-        while await accounts.run(
-            "transaction", lambda connection: retention.forget_some_of_tenant(connection, tenant)
-        ):
-            pass
-        await accounts.run("transaction", lambda connection: retention.forget_tenant(connection, tenant, names))
 
     async def check(self) -> None:
         await self._rows("select 1")

@@ -7,7 +7,6 @@ import msgspec
 
 from taskmq.contracts.jobs import NewJob, counted
 from taskmq.model.jobs.quotas import (
-    KEPT_DAYS,
     QuotaBook,
     QuotaExcess,
     Quotas,
@@ -16,23 +15,19 @@ from taskmq.model.jobs.quotas import (
     read_quotas,
     usage_name,
 )
+from taskmq_sql.settings import read_setting
 from taskmq_sql.sqlite.file.sets import run_each, select_each
 from taskmq_sql.sqlite.file.transaction import Transaction
+from taskmq_sql.sqlite.runner import drive
 
-__all__ = ["Room", "drop_usage", "limit", "quotas", "usage_of", "write_usage"]
+__all__ = ["Room", "quotas", "usage_of", "write_usage"]
 
-_READ: Final = "SELECT content FROM quotas"
-_FIRST: Final = "INSERT INTO quotas (id, version, content) VALUES (1, ?, ?) ON CONFLICT DO NOTHING"
-_CHANGE: Final = "UPDATE quotas SET version = ?, content = ? WHERE version = ?"
 _USAGE: Final = "SELECT name, day, jobs, bytes, used_until FROM quota_usage WHERE name IN (@values)"
 _WRITE: Final = """
     INSERT INTO quota_usage (name, day, jobs, bytes, used_until) VALUES @rows
     ON CONFLICT (name) DO UPDATE SET day = excluded.day, jobs = excluded.jobs, bytes = excluded.bytes,
         used_until = excluded.used_until
 """
-# A rate may be used up for longer than a day.
-_DROP: Final = "DELETE FROM quota_usage WHERE day < ? AND used_until < ?"
-_DAY: Final = 86_400_000
 # One probe of the key a lane, as the list of lanes goes.
 _PLACES: Final = """
     WITH RECURSIVE place (queue, priority) AS (
@@ -54,17 +49,8 @@ _COUNT: Final = """
 
 
 def quotas(transaction: Transaction) -> Quotas:
-    """What was said last."""
-    row = transaction.connection.execute(_READ).fetchone()
-    return read_quotas(None if row is None else row[0])
-
-
-def limit(transaction: Transaction, new: Quotas) -> bool:
-    """Say it; whether what was said before is one version older."""
-    content = msgspec.json.encode(new).decode()
-    if new.version == 1:
-        return transaction.connection.execute(_FIRST, (1, content)).rowcount == 1
-    return transaction.connection.execute(_CHANGE, (new.version, content, new.version - 1)).rowcount == 1
+    """Read what operators have set, in the transaction of a submission."""
+    return read_quotas(drive(transaction, read_setting("quotas")))
 
 
 def usage_of(transaction: Transaction, names: Sequence[str]) -> dict[str, QuotaUsage]:
@@ -77,11 +63,6 @@ def write_usage(transaction: Transaction, usage: Mapping[str, QuotaUsage]) -> No
     """Write down what is used up of these quotas."""
     rows = [(name, *msgspec.structs.astuple(each)) for name, each in usage.items()]
     run_each(transaction.connection, _WRITE, rows)
-
-
-def drop_usage(transaction: Transaction) -> None:
-    """Forget what was submitted on days that are long over."""
-    transaction.connection.execute(_DROP, (transaction.now // _DAY - KEPT_DAYS, transaction.now))
 
 
 class Room:

@@ -21,7 +21,8 @@ _LISTED: Final = 512
 _TOGETHER: Final = 100
 _LIST: Final = re.compile(r"= any\(\$(\d+)(?:::\w+\[\])?\)")
 _ROWS: Final = re.compile(r"@rows\([^)]*\)")
-_CASTS_AND_LOCKS: Final = re.compile(r"::\w+(?:\[\])?| for update")
+_CASTS_AND_LOCKS: Final = re.compile(r"::\w+(?:\[\])?| for update(?: skip locked)?| collate \"C\"")
+_ARRAY: Final = re.compile(r"= any\(array\((.*?)\)\)", re.DOTALL)
 
 
 class SqliteRunner:
@@ -102,7 +103,7 @@ def _value(value: object) -> object:
 def _translate(text: str) -> str:
     """Return a statement of PostgreSQL as SQLite takes it."""
     text = _ROWS.sub("values @rows", text.replace(NOW, "$now").replace("taskmq.now_ms()", "$now"))
-    return _CASTS_AND_LOCKS.sub("", _LIST.sub(r"in (@\1)", text.replace("taskmq.", "")))
+    return _CASTS_AND_LOCKS.sub("", _LIST.sub(r"in (@\1)", _ARRAY.sub(r"in (\1)", text.replace("taskmq.", ""))))
 
 
 @cache

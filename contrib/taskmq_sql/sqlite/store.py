@@ -34,20 +34,16 @@ from taskmq.model.clock import Clock
 from taskmq.model.identity import AuditEntry
 from taskmq.model.jobs.dependencies import JobDependency
 from taskmq.model.jobs.filters import EVERYTHING, JobFilter
-from taskmq.model.jobs.pools import Sharing
 from taskmq.model.jobs.proofs import ReportKey
-from taskmq.model.jobs.quotas import Quotas, QuotaUsage
+from taskmq.model.jobs.quotas import Quotas
 from taskmq.model.jobs.reports import Report
 from taskmq.model.states import TERMINAL
 from taskmq_embedded.connection import Synchronous
 from taskmq_embedded.memory import MEMORY
 from taskmq_embedded.work import Care
-from taskmq_sql.bulks import SqlBulks
-from taskmq_sql.catalogue import SqlDefinitions, SqlTasks
-from taskmq_sql.history import SqlHistory
-from taskmq_sql.identity import SqlIdentities
-from taskmq_sql.nodes import SqlNodes
+from taskmq_sql.leases import SqlLeases
 from taskmq_sql.report_keys import SqlReportKeys
+from taskmq_sql.retention import forget_old
 from taskmq_sql.sqlite.file.diagnosis import diagnose
 from taskmq_sql.sqlite.file.schema import SCHEMA_VERSION
 from taskmq_sql.sqlite.file.thread import FileThread, open_threads
@@ -58,18 +54,13 @@ from taskmq_sql.sqlite.history import LIVE_JOBS
 from taskmq_sql.sqlite.jobs import dispatches, lists, maintenance, records, submissions, updates
 from taskmq_sql.sqlite.jobs.dependencies import has_ends, release, unmet
 from taskmq_sql.sqlite.jobs.foreign import read_in, submit_in
-from taskmq_sql.sqlite.jobs.pools import heads, share
-from taskmq_sql.sqlite.jobs.pools import sharing as read_shares
 from taskmq_sql.sqlite.jobs.reports import apply as apply_reports
-from taskmq_sql.sqlite.jobs.unique_keys import drop_keys
-from taskmq_sql.sqlite.leases import SqliteLeases, drop_ended_leases
 from taskmq_sql.sqlite.placements import SqlitePlacements
 from taskmq_sql.sqlite.quota_dispatch import dispatch_within
-from taskmq_sql.sqlite.quotas import drop_usage, limit, usage_of
-from taskmq_sql.sqlite.quotas import quotas as read_quotas
 from taskmq_sql.sqlite.repetition import resume, retry
 from taskmq_sql.sqlite.runner import SqliteRunner
 from taskmq_sql.sqlite.schedules import SqliteSchedules
+from taskmq_sql.store import SqlJobStore
 
 __all__ = ["SqliteJobStore"]
 
@@ -79,7 +70,7 @@ _SHARDS: Final = 64
 _DAY: Final = 86_400_000
 
 
-class SqliteJobStore:
+class SqliteJobStore(SqlJobStore):
     """A `JobStore`, `Catalogued` and `Remembering`, in one file, for the processes of one host.
 
     Each store has a thread that writes and one that reads, and none where the file is in memory. A file that is new
@@ -108,14 +99,17 @@ class SqliteJobStore:
         self._clock = clock
         self._writer, self._reader = open_threads(path, clock, synchronous=synchronous, patience=patience)
         runner = SqliteRunner(self._writer, self._reader)
-        self._identity = SqlIdentities(runner)
-        self._bulks = SqlBulks(runner)
-        self._nodes = SqlNodes(runner, SqlitePlacements(self._writer, self._reader))
-        self._history = SqlHistory(runner, LIVE_JOBS)
+        super().__init__(
+            accounts=runner,
+            histories=runner,
+            changes=runner,
+            lookups=runner,
+            jobs=SqlitePlacements(self._writer, self._reader),
+            live_jobs=LIVE_JOBS,
+            ended_jobs=maintenance.ENDED_JOBS,
+        )
         self._schedules = SqliteSchedules(self._writer, self._reader)
         self._dispatching = SqliteDispatch(self._writer, self._reader, self._schedules, keep_days=keep_days)
-        self._definitions = SqlDefinitions(runner)
-        self._tasks = SqlTasks(runner)
 
     @property
     def address(self) -> str:
@@ -126,32 +120,8 @@ class SqliteJobStore:
         return self._dispatching
 
     @property
-    def identity(self) -> SqlIdentities:
-        return self._identity
-
-    @property
-    def bulks(self) -> SqlBulks:
-        return self._bulks
-
-    @property
-    def history(self) -> SqlHistory:
-        return self._history
-
-    @property
     def schedules(self) -> SqliteSchedules:
         return self._schedules
-
-    @property
-    def nodes(self) -> SqlNodes:
-        return self._nodes
-
-    @property
-    def definitions(self) -> SqlDefinitions:
-        return self._definitions
-
-    @property
-    def tasks(self) -> SqlTasks:
-        return self._tasks
 
     async def submit(self, jobs: Sequence[NewJob], *, connection: Any = None) -> list[Submitted]:
         if connection is not None:
@@ -199,21 +169,6 @@ class SqliteJobStore:
     async def unmet(self, job_id: str, *, limit: int = 50) -> list[JobDependency]:
         return await self._reader.call(partial(unmet, job_id=job_id, limit=limit), care=Care.READ)
 
-    async def sharing(self) -> Sharing:
-        return await self._reader.call(read_shares, care=Care.READ)
-
-    async def share(self, sharing: Sharing) -> bool:
-        return await self._writer.call(partial(share, new=sharing), care=Care.DURABLE)
-
-    async def quotas(self) -> Quotas:
-        return await self._reader.call(read_quotas, care=Care.READ)
-
-    async def limit(self, quotas: Quotas) -> bool:
-        return await self._writer.call(partial(limit, new=quotas), care=Care.DURABLE)
-
-    async def quota_usage(self, names: Sequence[str]) -> dict[str, QuotaUsage]:
-        return await self._reader.call(partial(usage_of, names=names), care=Care.READ)
-
     async def now_ms(self) -> int:
         return await self._reader.call(lambda transaction: transaction.now, care=Care.READ)
 
@@ -229,17 +184,6 @@ class SqliteJobStore:
         """See `taskmq.contracts.jobs.Retaining`."""
         work = partial(maintenance.ended_on, day=day, after=after, limit=limit)
         return await self._reader.call(work, care=Care.READ)
-
-    async def forget_ended(self, ids: Sequence[str]) -> int:
-        """See `taskmq.contracts.jobs.Retaining`."""
-        return await self._writer.call(partial(maintenance.forget_ended, ids=ids), care=Care.DURABLE)
-
-    async def forget_tenant(self, tenant: str) -> None:
-        """See `taskmq.contracts.jobs.Retaining`."""
-        some = partial(maintenance.forget_some_of_tenant, tenant=tenant)
-        while await self._writer.call(some, care=Care.DURABLE):
-            pass
-        await self._writer.call(partial(maintenance.forget_tenant, tenant=tenant), care=Care.DURABLE)
 
     async def check(self) -> None:
         # The connection looks when it is opened, and whenever the tables were changed.
@@ -273,15 +217,17 @@ class SqliteDispatch:
         self._reader = reader
         self._schedules = schedules
         self._keep_days = keep_days
-        self._leases = SqliteLeases(writer)
-        self._keys = SqlReportKeys(SqliteRunner(writer, reader))
+        # Over the thread that writes: leases wait for no list.
+        self._leases = SqlLeases(SqliteRunner(writer, writer))
+        self._runner = SqliteRunner(writer, reader)
+        self._keys = SqlReportKeys(self._runner)
 
     @property
     def partitions(self) -> int:
         return PARTITIONS
 
     @property
-    def leases(self) -> SqliteLeases:
+    def leases(self) -> SqlLeases:
         return self._leases
 
     def partition_of(self, queue: str) -> int:
@@ -292,7 +238,7 @@ class SqliteDispatch:
         return [lane for lane in found if self.partition_of(lane.queue) == partition]
 
     async def heads(self, queues: Sequence[str]) -> dict[Lane, LaneHead]:
-        return await self._reader.call(partial(heads, queues=queues), care=Care.READ)
+        return await self._reader.call(partial(dispatches.heads, queues=queues), care=Care.READ)
 
     async def dispatch(self, partition: int, epoch: int, picks: Sequence[Pick]) -> DispatchBatch | None:
         if not picks:
@@ -381,9 +327,7 @@ class SqliteDispatch:
     async def maintain(self, *, forgets: bool = True) -> None:
         if forgets:
             await self.drop_old(self._keep_days)
-        await self._writer.call(drop_keys, care=Care.LOOSE)
-        await self._writer.call(drop_ended_leases, care=Care.LOOSE)
-        await self._writer.call(drop_usage, care=Care.LOOSE)
+        await self._runner.change(forget_old, is_lasting=False)
 
     async def drop_old(self, keep_days: int) -> None:
         """Forget the days that were over before that, and give back the room."""

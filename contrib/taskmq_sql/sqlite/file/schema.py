@@ -5,8 +5,8 @@ be dispatched, or wait for their time; `job_history` has those that have ended. 
 the 16 bytes of the UUID, and names (tenants, queues, tasks, workers) are numbers of `name`. `definition` says which
 version of a definition is the last; `definition_version` has all of them, and `task_registration` the forms that
 tasks have had. `dependency` has what waiting jobs wait for, and `upstream_end` the ends that they have not heard of
-yet. `sharing` has one row: what operators have said about policies and pools;
-`quotas` the same about quotas, and `quota_usage` what was submitted of late under each of them.
+yet. `setting` has the rules of operators about policies, pools and quotas, and `quota_usage` what was submitted of
+late under each quota.
 
 The version is the file's `user_version`. Its `application_id` tells a job store from other SQLite files.
 """
@@ -102,7 +102,7 @@ CREATE TABLE event (
 CREATE INDEX event_job ON event (id);
 CREATE INDEX event_at ON event (at);
 CREATE TABLE lease (
-    key TEXT NOT NULL PRIMARY KEY, token INTEGER NOT NULL, owner TEXT, until INTEGER NOT NULL, note TEXT NOT NULL
+    key TEXT NOT NULL PRIMARY KEY, epoch INTEGER NOT NULL, holder TEXT, expires INTEGER NOT NULL, note TEXT NOT NULL
 ) WITHOUT ROWID;
 CREATE TABLE unique_key (name TEXT NOT NULL PRIMARY KEY, id BLOB NOT NULL, until INTEGER NOT NULL) WITHOUT ROWID;
 CREATE TABLE gated (
@@ -199,8 +199,7 @@ CREATE TABLE task_registration (
 """
 
 _SHARES: Final = """
-CREATE TABLE sharing (id INTEGER PRIMARY KEY CHECK (id = 1), version INTEGER NOT NULL, content TEXT NOT NULL);
-CREATE TABLE quotas (id INTEGER PRIMARY KEY CHECK (id = 1), version INTEGER NOT NULL, content TEXT NOT NULL);
+CREATE TABLE setting (name TEXT NOT NULL PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE quota_usage (
     name TEXT NOT NULL PRIMARY KEY, day INTEGER NOT NULL, jobs INTEGER NOT NULL, bytes INTEGER NOT NULL,
     used_until REAL NOT NULL
@@ -283,7 +282,7 @@ JOB_STORE: Final = FileKind(
     what="job store",
     # `tmqj`
     application_id=0x746D716A,
-    first_version=101,
+    first_version=102,
     baseline=_BASELINE,
     # One for each version after the first; one that was released never changes.
     steps=(),

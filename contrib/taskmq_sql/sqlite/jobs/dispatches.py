@@ -12,6 +12,7 @@ from taskmq.contracts.jobs import (
     HistoryEntry,
     JobRecord,
     Lane,
+    LaneHead,
     Pick,
     Withdrawn,
     partition_key,
@@ -23,7 +24,6 @@ from taskmq_sql.sqlite.file.transaction import Transaction
 from taskmq_sql.sqlite.jobs.codes import CODES, STATES, UNDER_WAY, id_bytes, id_text
 from taskmq_sql.sqlite.jobs.live_jobs import LiveJob, load, note_ends, note_events, save
 from taskmq_sql.sqlite.jobs.records import LISTED, record
-from taskmq_sql.sqlite.leases import is_held
 
 __all__ = [
     "confirm",
@@ -31,6 +31,7 @@ __all__ = [
     "fail",
     "forget",
     "hand_out",
+    "heads",
     "holds",
     "in_flight",
     "lanes",
@@ -43,6 +44,7 @@ _DISPATCHED: Final = CODES[JobState.DISPATCHED]
 _AT_BROKER: Final = frozenset([_DISPATCHED])
 _EXPIRED_REASON: Final = "its time was over before it started"
 
+_HELD: Final = "SELECT 1 FROM lease WHERE key = ? AND epoch = ? AND holder IS NOT NULL"
 # From one lane to the next, each by one look into the key: the jobs of a lane are not read.
 _LANES: Final = """
     WITH RECURSIVE lane (queue, priority, tenant) AS (
@@ -58,6 +60,10 @@ _LANES: Final = """
         FROM lane WHERE lane.queue IS NOT NULL
     )
     SELECT queue, priority, tenant FROM lane WHERE queue IS NOT NULL
+"""
+_HEAD: Final = """
+    SELECT r.due, j.expires FROM ready AS r CROSS JOIN job AS j ON j.id = r.id
+    WHERE r.queue = ? AND r.priority = ? AND r.tenant = ? ORDER BY r.due, r.id LIMIT 1
 """
 _FIRST: Final = """
     SELECT j.id, r.due, j.key, j.task, j.attempt, j.token, j.expires, j.body, j.first_started, j.outages, j.detail
@@ -91,7 +97,7 @@ _PAIR: Final = struct.Struct(">16sq")
 
 def holds(transaction: Transaction, partition: int, epoch: int) -> bool:
     """Whether the partition has not passed on since its holder was given this epoch."""
-    return is_held(transaction, partition_key(partition), epoch)
+    return transaction.connection.execute(_HELD, (partition_key(partition), epoch)).fetchone() is not None
 
 
 def lanes(transaction: Transaction) -> list[Lane]:
@@ -101,6 +107,18 @@ def lanes(transaction: Transaction) -> list[Lane]:
         Lane(name(connection, queue), priority, name(connection, tenant))
         for queue, priority, tenant in connection.execute(_LANES).fetchall()
     ]
+
+
+def heads(transaction: Transaction, queues: Sequence[str]) -> dict[Lane, LaneHead]:
+    """Return the first job of each lane of these queues, by which some policies go."""
+    found: dict[Lane, LaneHead] = {}
+    number, connection = transaction.names.id, transaction.connection
+    for lane in lanes(transaction):
+        if lane.queue in queues:
+            key = (number(connection, lane.queue), lane.priority, number(connection, lane.tenant))
+            due, expires = connection.execute(_HEAD, key).fetchone()
+            found[lane] = LaneHead(due, expires)
+    return found
 
 
 def dispatch(transaction: Transaction, partition: int, epoch: int, picks: Sequence[Pick]) -> DispatchBatch | None:

@@ -9,7 +9,7 @@ from taskmq_sql.sqlite.file.transaction import Transaction
 from taskmq_sql.sqlite.jobs.codes import STATES, id_text
 from taskmq_sql.sqlite.jobs.updates import update
 
-__all__ = ["claim", "drop_keys"]
+__all__ = ["claim"]
 
 _HOLDER: Final = """
     SELECT u.id, u.until, coalesce(j.state, h.state), coalesce(j.version, h.version),
@@ -35,11 +35,6 @@ def claim(transaction: Transaction, job: NewJob, job_id: bytes, key: UniqueKey) 
         update(transaction, replacement(holder, by=job.id))
     transaction.connection.execute(_TAKE, (name, job_id, transaction.now + key.ttl))
     return None
-
-
-def drop_keys(transaction: Transaction) -> None:
-    """Forget keys that are free, whatever their jobs do."""
-    transaction.connection.execute("DELETE FROM unique_key WHERE until <= ?", (transaction.now,))
 
 
 def _holder(transaction: Transaction, name: str) -> KeyHolder | None:

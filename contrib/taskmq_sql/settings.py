@@ -1,0 +1,66 @@
+"""Settings of operators in the table `setting`, as JSON, and what was submitted of late under quotas."""
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Final, Literal
+
+import msgspec
+
+from taskmq.model.jobs.pools import Sharing, read_sharing
+from taskmq.model.jobs.quotas import Quotas, QuotaUsage, read_quotas
+from taskmq_sql.steps import Runner, Steps, ask, first
+
+__all__ = ["SqlSettings", "read_setting"]
+
+_READ: Final = "select value from taskmq.setting where name = $1"
+_FIRST: Final = """
+insert into taskmq.setting (name, value) values ($1, $2) on conflict do nothing returning name"""
+_CHANGE: Final = "update taskmq.setting set value = $2 where name = $1 and value = $3 returning name"
+_USAGE: Final = "select name, day, jobs, bytes, used_until from taskmq.quota_usage where name = any($1::text[])"
+
+_Name = Literal["sharing", "quotas"]
+
+
+class SqlSettings:
+    """The settings of a `JobStore` in the database's tables."""
+
+    def __init__(self, runner: Runner) -> None:
+        self._runner = runner
+
+    async def sharing(self) -> Sharing:
+        """See `JobStore.sharing`."""
+        return read_sharing(await self._runner.read(partial(read_setting, "sharing")))
+
+    async def share(self, sharing: Sharing) -> bool:
+        """See `JobStore.share`."""
+        return await self._runner.write(partial(_write, "sharing", sharing))
+
+    async def quotas(self) -> Quotas:
+        """See `JobStore.quotas`."""
+        return read_quotas(await self._runner.read(partial(read_setting, "quotas")))
+
+    async def limit(self, quotas: Quotas) -> bool:
+        """See `JobStore.limit`."""
+        return await self._runner.write(partial(_write, "quotas", quotas))
+
+    async def quota_usage(self, names: Sequence[str]) -> dict[str, QuotaUsage]:
+        """See `JobStore.quota_usage`."""
+        rows = await self._runner.read(partial(ask, _USAGE, list(names)))
+        return {name: QuotaUsage(*usage) for name, *usage in rows}
+
+
+def read_setting(name: _Name) -> Steps[str | None]:
+    """Return the JSON of a setting; None if operators have not made it."""
+    row = yield from first(_READ, name)
+    return None if row is None else str(row[0])
+
+
+def _write(name: _Name, new: Sharing | Quotas) -> Steps[bool]:
+    """Write a setting if the present one is one version older; return whether it was."""
+    content = msgspec.json.encode(new).decode()
+    if new.version == 1:
+        return (yield from first(_FIRST, name, content)) is not None
+    before = yield from read_setting(name)
+    if before is None or msgspec.json.decode(before)["version"] != new.version - 1:
+        return False
+    return (yield from first(_CHANGE, name, content, before)) is not None

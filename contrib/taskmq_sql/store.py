@@ -1,0 +1,101 @@
+"""The parts of a job store that are the same on both databases."""
+
+from collections.abc import Sequence
+from functools import partial
+
+from taskmq.model.jobs.pools import Sharing
+from taskmq.model.jobs.quotas import Quotas, QuotaUsage
+from taskmq_sql.bulks import SqlBulks
+from taskmq_sql.catalogue import SqlDefinitions, SqlTasks
+from taskmq_sql.history import LiveJobs, SqlHistory
+from taskmq_sql.identity import SqlIdentities
+from taskmq_sql.nodes import JobsAtHand, SqlNodes
+from taskmq_sql.retention import EndedJobs, forget_ended, forget_some_of_tenant, forget_tenant
+from taskmq_sql.settings import SqlSettings
+from taskmq_sql.steps import Runner
+
+__all__ = ["SqlJobStore"]
+
+
+class SqlJobStore:
+    """A `JobStore`, `Catalogued` and `Remembering`, without its jobs.
+
+    Args:
+        accounts: runs changes of accounts, nodes and bulks.
+        histories: runs what is remembered of runs.
+        changes: runs changes of definitions.
+        lookups: reads settings, and waits for no list.
+        jobs: those of the same database.
+        live_jobs: how logs ask about jobs.
+        ended_jobs: where jobs that have ended are.
+    """
+
+    def __init__(
+        self,
+        *,
+        accounts: Runner,
+        histories: Runner,
+        changes: Runner,
+        lookups: Runner,
+        jobs: JobsAtHand,
+        live_jobs: LiveJobs,
+        ended_jobs: EndedJobs,
+    ) -> None:
+        self._identity = SqlIdentities(accounts)
+        self._bulks = SqlBulks(accounts)
+        self._nodes = SqlNodes(accounts, jobs)
+        self._history = SqlHistory(histories, live_jobs)
+        self._definitions = SqlDefinitions(changes)
+        self._tasks = SqlTasks(changes)
+        self._settings = SqlSettings(lookups)
+        self._accounts = accounts
+        self._ended_jobs = ended_jobs
+
+    @property
+    def identity(self) -> SqlIdentities:
+        return self._identity
+
+    @property
+    def bulks(self) -> SqlBulks:
+        return self._bulks
+
+    @property
+    def history(self) -> SqlHistory:
+        return self._history
+
+    @property
+    def nodes(self) -> SqlNodes:
+        return self._nodes
+
+    @property
+    def definitions(self) -> SqlDefinitions:
+        return self._definitions
+
+    @property
+    def tasks(self) -> SqlTasks:
+        return self._tasks
+
+    async def sharing(self) -> Sharing:
+        return await self._settings.sharing()
+
+    async def share(self, sharing: Sharing) -> bool:
+        return await self._settings.share(sharing)
+
+    async def quotas(self) -> Quotas:
+        return await self._settings.quotas()
+
+    async def limit(self, quotas: Quotas) -> bool:
+        return await self._settings.limit(quotas)
+
+    async def quota_usage(self, names: Sequence[str]) -> dict[str, QuotaUsage]:
+        return await self._settings.quota_usage(names)
+
+    async def forget_ended(self, ids: Sequence[str]) -> int:
+        """See `taskmq.contracts.jobs.Retaining`."""
+        return await self._accounts.write(partial(forget_ended, self._ended_jobs, ids))
+
+    async def forget_tenant(self, tenant: str) -> None:
+        """See `taskmq.contracts.jobs.Retaining`."""
+        while await self._accounts.write(partial(forget_some_of_tenant, tenant)):
+            pass
+        await self._accounts.write(partial(forget_tenant, tenant))
