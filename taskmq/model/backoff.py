@@ -1,4 +1,4 @@
-"""Pauses between attempts, which grow until one of them succeeds. Pure: randomness comes from the caller."""
+"""Pauses between attempts, which grow until an attempt succeeds. Pure: the caller supplies the randomness."""
 
 from collections.abc import Callable
 
@@ -6,11 +6,11 @@ __all__ = ["Backoff", "backoff_pause"]
 
 
 def backoff_pause(failures: int, *, first: float, longest: float, growth: float = 2.0) -> float:
-    """Seconds to wait after so many failures in a row, from 1: `first`, then `growth` times the pause before.
+    """Return the seconds to wait after this many failures in a row: `first`, then `growth` times the previous pause.
 
     Args:
         first: above 0.
-        longest: what no pause exceeds.
+        longest: upper bound of every pause.
         growth: at least 1.
     """
     pause = first
@@ -22,18 +22,18 @@ def backoff_pause(failures: int, *, first: float, longest: float, growth: float 
 
 
 class Backoff:
-    """The pauses of one who tries again and again.
+    """Pauses of a client that retries until it succeeds.
 
     Args:
         first: seconds of the first pause, above 0.
-        longest: seconds that no pause exceeds.
-        growth: how many times as long each pause is as the one before; at least 1.
-        draw: makes the pause of the one that is due, at random, so that clients that failed together do not come back
-            together; None takes it as it is. "Full jitter" draws from 0 to it (M. Brooker, Exponential Backoff And
-            Jitter, 2015).
+        longest: upper bound of every pause, seconds.
+        growth: factor from one pause to the next; at least 1.
+        draw: randomizes a pause, so that clients that failed together do not retry together. None keeps it as
+        computed.
+            "Full jitter" draws from 0 to the pause (M. Brooker, Exponential Backoff And Jitter, 2015).
 
     Attributes:
-        failures: how many pauses have been given since the last success.
+        failures: number of pauses since the last success.
     """
 
     def __init__(
@@ -46,11 +46,11 @@ class Backoff:
         self._draw = draw
 
     def next(self) -> float:
-        """Seconds to wait before the next attempt; the last one has failed."""
+        """Return the seconds to wait before the next attempt, after one that failed."""
         self.failures += 1
         pause = backoff_pause(self.failures, first=self._first, longest=self._longest, growth=self._growth)
         return pause if self._draw is None else self._draw(pause)
 
     def reset(self) -> None:
-        """The last attempt has succeeded."""
+        """Start again with the first pause, after an attempt that succeeded."""
         self.failures = 0

@@ -1,4 +1,4 @@
-"""Time as a value that is passed in, so that tests can hold it still."""
+"""Time as a value that is passed in, so that tests can control it."""
 
 from typing import Protocol
 
@@ -6,16 +6,16 @@ __all__ = ["Clock"]
 
 
 class Clock(Protocol):
-    """Wall-clock time, time that only grows, and sleeping until an instant."""
+    """Wall-clock time, monotonic time, and sleeping until an instant."""
 
     def now_ms(self) -> int:
-        """Milliseconds since the epoch, UTC. Jumps when the machine's clock is set."""
+        """Return milliseconds since the epoch, UTC. Jumps when the machine's clock is set."""
         ...
 
     def monotonic(self) -> float:
-        """Seconds from an arbitrary start that never go backwards: for durations, deadlines and pauses."""
+        """Return seconds since an arbitrary start. They never go backwards; use them for durations and deadlines."""
         ...
 
     async def sleep_until(self, instant_ms: int) -> None:
-        """Return once `now_ms() >= instant_ms`; at once when that is already so."""
+        """Return once `now_ms() >= instant_ms`; immediately if that is already true."""
         ...

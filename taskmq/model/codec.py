@@ -1,9 +1,9 @@
-"""From a Python call to bytes and back, by the task's own signature. Pure.
+"""Conversion of a Python call to bytes and back, by the task's own signature. Pure.
 
-Arguments are encoded as they are and decoded straight into the annotated types (msgspec: dataclasses,
-Structs, datetimes, UUIDs, enums, tuples, unions, ...; paths as strings; pydantic models by their own
-methods). What the worker would refuse, or read as something else, is refused before it is sent: `encode` decodes what
-it has written, and compares.
+Arguments are encoded as they are and decoded straight into the annotated types: msgspec's (dataclasses, Structs,
+datetimes, UUIDs, enums, tuples, unions, ...), paths as strings, pydantic models by their own methods. `encode`
+decodes what it has written and compares. So a call that the worker would reject, or would decode to other values, is
+refused before it is published.
 """
 
 import inspect
@@ -26,7 +26,7 @@ from taskmq.model.values.wire_form import ENCODERS, Decoder, decode_value, decod
 
 __all__ = ["PLAIN", "Arguments", "Parameter", "Parameters", "Rest", "ReturnType", "Signature"]
 
-# Of these a type is all that there is to compare.
+# Values of these types are equal after a round trip if their types are.
 _CERTAIN: Final = frozenset({int, str, bool, type(None)})
 _EMPTY: Final = frozenset({b"", b"{}", b"[]", b"\x80", b"\x90"})
 _UNKNOWN_FIELD: Final = re.compile(r"Object contains unknown field `(.*)`", re.DOTALL)
@@ -38,10 +38,10 @@ _IsProvided = Callable[[inspect.Parameter, Any], bool]
 
 
 class ReturnType:
-    """What a task returns.
+    """The annotated return type of a task.
 
     Args:
-        kind: the annotated type; what has none is read as plain data.
+        kind: the annotated type; results of a function without one are decoded as plain data.
     """
 
     __slots__ = ("_certain", "_decoders", "_kind")
@@ -52,10 +52,10 @@ class ReturnType:
         self._decoders: dict[str, Decoder] = {}
 
     def encode(self, value: object, content_type: str) -> bytes:
-        """`value` in a form that `decode` reads as an equal one.
+        """Encode `value` so that `decode` returns an equal value.
 
         Raises:
-            EncodeError: it has none; says why.
+            EncodeError: no encoding does that; the message says why.
         """
         data = encode_value(value, content_type)
         if type(value) in self._certain:
@@ -66,14 +66,14 @@ class ReturnType:
             reason = difference(value, decode_value(data, content_type)) or _words(error)
             raise EncodeError(f"it does not fit the annotated type: {reason}") from error
         if (lost := difference(value, arrived)) is not None:
-            raise EncodeError(f"it would not arrive as it is: {lost}")
+            raise EncodeError(f"it would change on the way: {lost}")
         return data
 
     def decode(self, data: bytes, content_type: str) -> Any:
-        """The value in `data`, of the annotated type.
+        """Decode `data` as the annotated type.
 
         Raises:
-            EncodeError: it does not fit the type, for example because the task has changed since.
+            EncodeError: it does not fit the type, for example because the task has changed.
         """
         try:
             return self._decoder(content_type).decode(data)
@@ -87,11 +87,11 @@ class ReturnType:
 
 
 PLAIN: Final = ReturnType(Any)
-"""Values whose type is not known: they are read as plain data."""
+"""Return type of a task without an annotation: results are decoded as plain data."""
 
 
 class Parameter(msgspec.Struct, frozen=True):
-    """One that a caller gives."""
+    """A parameter that callers pass."""
 
     name: str
     kind: Any
@@ -101,14 +101,14 @@ class Parameter(msgspec.Struct, frozen=True):
 
 
 class Rest(msgspec.Struct, frozen=True):
-    """What `*args` or `**kwargs` takes, each of it."""
+    """The parameter `*args` or `**kwargs`, with the type of each of its values."""
 
     name: str
     kind: Any
 
 
 class Parameters(NamedTuple):
-    """What a caller gives: by position, by name alone, and what takes all the others."""
+    """Parameters that callers pass: positional ones, keyword-only ones, and `*args` or `**kwargs`."""
 
     positional: list[Parameter]
     named: list[Parameter]
@@ -117,7 +117,7 @@ class Parameters(NamedTuple):
 
 
 class _Compiled:
-    """A signature whose annotations are resolved."""
+    """A signature with resolved annotations."""
 
     __slots__ = (
         "_args_type",
@@ -140,7 +140,7 @@ class _Compiled:
 
     def __init__(self, function: Callable[..., Any], owner: str, injected: type, is_provided: _IsProvided) -> None:
         self.owner = owner
-        # NameError goes to the caller: a name that is defined further down may resolve later.
+        # The caller handles NameError: a name that is defined further down may resolve later.
         hints = hints_of(function, owner)
         self.context: tuple[int, str] | None = None
         self.provided: set[str] = set()
@@ -156,10 +156,12 @@ class _Compiled:
                 if self.context is not None:
                     raise InvalidOption(f"task {owner}: only one parameter can be a {injected.__name__}")
                 if parameter.kind in _VARIADIC:
-                    raise InvalidOption(f"task {owner}: {str(parameter).partition(':')[0]} is no place for one value")
+                    raise InvalidOption(
+                        f"task {owner}: {str(parameter).partition(':')[0]} cannot hold a single value"
+                    )
                 if parameter.kind is inspect.Parameter.POSITIONAL_ONLY and not all(p.required for p in parameters):
                     raise InvalidOption(
-                        f"task {owner}: {parameter.name!r} is given by position, so it has to stand before "
+                        f"task {owner}: {parameter.name!r} is passed by position, so it must precede "
                         "parameters with defaults"
                     )
                 index = len(parameters) if parameter.kind in _POSITIONAL else -1
@@ -170,7 +172,7 @@ class _Compiled:
             if parameter.kind is inspect.Parameter.VAR_POSITIONAL:
                 self.rest_args = Rest(parameter.name, kind)
             elif parameter.kind is inspect.Parameter.VAR_KEYWORD and typing.get_origin(kind) is typing.Unpack:
-                parameters += _unpacked(kind)
+                parameters += _unpack_parameters(kind)
             elif parameter.kind is inspect.Parameter.VAR_KEYWORD:
                 self.rest_kwargs = Rest(parameter.name, kind)
             else:
@@ -192,7 +194,7 @@ class _Compiled:
         self._kwargs_type = _struct([(p.name, p.kind) for p in self.by_name.values()], array_like=False)
         self._decoders: dict[str, tuple[Decoder, Decoder]] = {}
         self._kinds: dict[str, ReturnType] = {}
-        # Calls by position alone, which are most, need one decoder for all of it.
+        # Most calls pass every argument by position and need only one decoder.
         self._is_simple = self.rest_args is None and 0 < self.required == len(parameters) == len(self.positional)
         self.whole: dict[str, Callable[[Raw | bytes], tuple[Any, ...]]] = {}
 
@@ -251,14 +253,14 @@ class _Compiled:
         before: int = 0,
         is_plain: bool = False,
     ) -> None:
-        """See that each argument arrives as it is.
+        """Check that each argument is equal after encoding and decoding.
 
         Args:
-            before: how many positional ones come before these.
-            is_plain: whatever the types of the parameters are.
+            before: number of positional arguments before these.
+            is_plain: ignore the annotated types and compare as plain data.
 
         Raises:
-            EncodeError: one does not; names it and says why.
+            EncodeError: an argument is not; the message names it and says why.
         """
         for name, kind, value in self._parts(args, kwargs, before):
             with self._naming(name):
@@ -267,7 +269,7 @@ class _Compiled:
     def _parts(
         self, args: Sequence[Any], kwargs: Mapping[str, Any], before: int
     ) -> Iterator[tuple[str, ReturnType, Any]]:
-        """Each argument with its name and its type."""
+        """Yield each argument with its name and its type."""
         for place, value in enumerate(args, before):
             if place < len(self.positional):
                 parameter: Parameter | Rest | None = self.positional[place]
@@ -320,7 +322,7 @@ class _Compiled:
         try:
             return decoder_of(kind, content_type).decode(part)
         except Exception as error:
-            reason, path = _located(error)
+            reason, path = _split_path(error)
             raise InvalidArguments(f"task {self.owner}: {reason} - at `{name}{path}`") from error
 
     def _check_bound(self, count: int, named: dict[str, Any]) -> None:
@@ -335,18 +337,18 @@ class _Compiled:
         if self.context is not None and self.context[1] in named:
             raise InvalidArguments(f"task {self.owner}: {self.context[1]!r} is filled in by the worker")
         if self.provided and not self.provided.isdisjoint(named):
-            raise self.refused(named)
+            raise self.refusal_of(named)
 
-    def refused(self, named: dict[str, Any]) -> InvalidArguments:
-        """The error for a call that gives what is not its own to give."""
+    def refusal_of(self, named: dict[str, Any]) -> InvalidArguments:
+        """Build the error for a call that passes an unknown or injected argument."""
         name = min(self.provided.intersection(named))
         return InvalidArguments(
             f"task {self.owner}: {name!r} is a dependency, which is filled in where the task runs"
         )
 
     def _readable(self, error: Exception) -> str:
-        """The decoder's words with the parameter's name where they say `$[2]` or `$.size`."""
-        reason, path = _located(error)
+        """Return the decoder's message with the parameter's name instead of `$[2]` or `$.size`."""
+        reason, path = _split_path(error)
         if path.startswith("["):
             index, _, rest = path[1:].partition("]")
             return f"{reason} - at `{self.positional[int(index)].name}{rest}`"
@@ -368,11 +370,11 @@ class Signature:
         function: the task's function.
         owner: its name, for errors.
         injected: a parameter annotated with this class is filled in by the worker and does not travel.
-        is_provided: whether a parameter with its annotation is filled in by a provider, and does not travel either.
+        is_provided: whether a provider fills in a parameter with this annotation; it does not travel either.
 
     Raises:
-        InvalidOption: a parameter's or the return type cannot be decoded from a message. Annotations that
-            name what is not defined yet are looked at again on first use.
+        InvalidOption: a parameter's type or the return type cannot be decoded from a message. Annotations with
+            undefined names are resolved on first use.
     """
 
     __slots__ = ("_cache", "_function", "_injected", "_is_provided", "_owner")
@@ -394,7 +396,7 @@ class Signature:
         except NameError:
             self._cache = None
 
-    def _compiled(self) -> _Compiled:
+    def _compile(self) -> _Compiled:
         if self._cache is None:
             try:
                 self._cache = _Compiled(self._function, self._owner, self._injected, self._is_provided)
@@ -406,13 +408,13 @@ class Signature:
         return self._cache
 
     def encode(self, args: tuple[Any, ...], kwargs: dict[str, Any], content_type: str) -> tuple[Raw, Raw]:
-        """The call in its wire form.
+        """Encode a call.
 
         Raises:
             InvalidArguments: the arguments do not fit the signature.
-            EncodeError: an argument has no form on the wire.
+            EncodeError: an argument cannot be encoded.
         """
-        compiled = self._cache or self._compiled()
+        compiled = self._cache or self._compile()
         if not kwargs:
             whole = compiled.whole.get(content_type)
             if whole is not None:
@@ -423,12 +425,13 @@ class Signature:
                 except Exception:  # noqa: BLE001, S110 - what does not fit is said below
                     pass
         elif not compiled.provided.isdisjoint(kwargs):
-            raise compiled.refused(kwargs)
+            raise compiled.refusal_of(kwargs)
         raw_args, raw_kwargs = compiled.encode(args, kwargs, content_type)
         try:
             arrived = compiled.decode(raw_args, raw_kwargs, content_type)
         except InvalidArguments:
-            # Of what has no form on the wire the decoder knows only what it has become.
+            # The decoder reports an argument that cannot be encoded only by its converted form, so check the
+            # original.
             compiled.check(args, kwargs, content_type, is_plain=True)
             raise
         if difference((args, kwargs), arrived) is not None:
@@ -438,15 +441,15 @@ class Signature:
     def encode_part(
         self, args: Sequence[Any], kwargs: Mapping[str, Any], content_type: str, *, before: int | None
     ) -> tuple[Raw, Raw]:
-        """A part of a call in its wire form.
+        """Encode a part of a call.
 
         Args:
-            before: how many positional arguments come before these; None: that is not known.
+            before: number of positional arguments before these; None: unknown.
 
         Raises:
-            EncodeError: an argument has no form on the wire, or does not fit its parameter.
+            EncodeError: an argument cannot be encoded, or does not fit its parameter.
         """
-        compiled = self._cache or self._compiled()
+        compiled = self._cache or self._compile()
         raws = compiled.encode(args, kwargs, content_type)
         compiled.check(args, kwargs, content_type, before=before or 0, is_plain=before is None)
         return raws
@@ -454,13 +457,13 @@ class Signature:
     def canonical(
         self, args: tuple[Any, ...], kwargs: dict[str, Any], raws: tuple[Raw, Raw], *, keeps_keys: bool = False
     ) -> tuple[Raw, Raw]:
-        """A call in JSON with all that has no order of its own in one: the same in every process.
+        """Encode a call as JSON in which unordered values are sorted, so that every process produces the same bytes.
 
         Args:
-            raws: the call as `encode` has written it.
-            keeps_keys: leave the keys of dictionaries in their order, which the code that says them has.
+            raws: the call as `encode` returned it.
+            keeps_keys: keep the order of dictionary keys, which the calling code defines.
         """
-        compiled = self._cache or self._compiled()
+        compiled = self._cache or self._compile()
         plain = [decode_value(bytes(raw), JSON) for raw in raws]
         places = {name: place for place, name in enumerate(compiled.by_name)}
         named = canonical_order(kwargs, plain[1], keeps_keys=keeps_keys)
@@ -469,23 +472,23 @@ class Signature:
         return raw_args, Raw(encode_value(ordered, JSON)) if kwargs else raws[1]
 
     def decode(self, args: Raw, kwargs: Raw, content_type: str | None) -> Arguments:
-        """The call with its arguments in the annotated types.
+        """Decode a call into the annotated types.
 
         Raises:
-            InvalidArguments: they do not fit.
+            InvalidArguments: the arguments do not fit.
         """
-        compiled = self._cache or self._compiled()
-        # Decoders are kept by this: what follows a ";" in a sender's content type must not count.
+        compiled = self._cache or self._compile()
+        # Decoders are cached by content type, so parameters after ";" from a sender must not create new ones.
         return compiled.decode(args, kwargs, MSGPACK if content_type == MSGPACK else JSON)
 
     @property
     def decoder(self) -> Callable[[Raw, Raw, str], Arguments]:
-        """`decode` for many calls; the content type has to be one of the two, as it is."""
-        return (self._cache or self._compiled()).decode
+        """`decode` for hot loops; the content type must be exactly `JSON` or `MSGPACK`."""
+        return (self._cache or self._compile()).decode
 
     def accepts(self, count: int, kwargs: Mapping[str, object]) -> bool:
-        """Whether a call with so many positional arguments and these others lacks none."""
-        compiled = self._cache or self._compiled()
+        """Return whether a call with this many positional arguments and these keyword arguments lacks none."""
+        compiled = self._cache or self._compile()
         given = {parameter.name for parameter in compiled.positional[:count]}.union(kwargs)
         return all(
             parameter.name in given for parameter in (*compiled.positional, *compiled.named) if parameter.required
@@ -498,23 +501,23 @@ class Signature:
 
     @property
     def parameters(self) -> Parameters:
-        """Those that travel: not what the worker or a provider fills in."""
-        compiled = self._compiled()
+        """Parameters that callers pass, without those that the worker or a provider fills in."""
+        compiled = self._compile()
         return Parameters(compiled.positional, compiled.named, compiled.rest_args, compiled.rest_kwargs)
 
     @property
     def provided(self) -> set[str]:
-        """The parameters that providers fill in."""
-        return self._compiled().provided
+        """Names of the parameters that providers fill in."""
+        return self._compile().provided
 
     @property
     def takes_context(self) -> bool:
-        return self._compiled().context is not None
+        return self._compile().context is not None
 
     def with_context(self, arguments: Arguments, context: object) -> Arguments:
-        """`arguments` with `context` where the function wants it."""
+        """Return `arguments` with `context` inserted, if the function takes one."""
         args, kwargs = arguments
-        place = (self._cache or self._compiled()).context
+        place = (self._cache or self._compile()).context
         if place is None:
             return arguments
         index, name = place
@@ -523,12 +526,12 @@ class Signature:
         return args, {**kwargs, name: context}
 
     def return_type(self) -> ReturnType:
-        """What the function returns.
+        """Type of the function's return value.
 
         Raises:
             InvalidOption: the annotated type cannot be decoded.
         """
-        kind = self._compiled().returns
+        kind = self._compile().returns
         try:
             check_type(kind, owner=self._owner, what="the return type", refused=self._injected)
         except InvalidOption as error:
@@ -536,8 +539,8 @@ class Signature:
         return ReturnType(kind)
 
 
-def _unpacked(kind: Any) -> list[Parameter]:
-    """The parameters that `**kwargs: Unpack[...]` of a TypedDict stands for."""
+def _unpack_parameters(kind: Any) -> list[Parameter]:
+    """Return the parameters that `**kwargs: Unpack[...]` of a TypedDict stands for."""
     (fields,) = typing.get_args(kind)
     hints = typing.get_type_hints(fields, include_extras=False)
     return [
@@ -547,12 +550,12 @@ def _unpacked(kind: Any) -> list[Parameter]:
 
 
 def _words(error: Exception) -> str:
-    reason, path = _located(error)
+    reason, path = _split_path(error)
     return f"{reason} - at `{path.removeprefix('.')}`" if path else reason
 
 
-def _located(error: Exception) -> tuple[str, str]:
-    """What is wrong, and where in the value; the place is empty when it is the value itself, or unknown."""
+def _split_path(error: Exception) -> tuple[str, str]:
+    """Return what is wrong and the path to it; the path is empty for the value itself, or if it is unknown."""
     if not isinstance(error, msgspec.MsgspecError):
         return f"{type(error).__name__}: {error}", ""
     # The last one: what is before it may quote the value.

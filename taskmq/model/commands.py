@@ -1,8 +1,8 @@
-"""The commands to workers, and their answers: one message of JSON each, version 1. Pure.
+"""Commands to workers, and their answers: one JSON message each, version 1. Pure.
 
-A command is announced on `worker.command.NAME` and is for every worker that it addresses; each of those answers on
-the topic that the command names. Workers answer `unknown` to a command that they do not know: during a deploy not all
-of them are of one version. A user that may announce may command: nothing in a message proves who sent it.
+A command is published on `worker.command.NAME`. Every worker that it addresses answers on the topic that the command
+names. A worker answers `unknown` to a command that its version does not have, because workers of several versions run
+during a deploy. Any user who may publish announcements may send commands: no message proves who sent it.
 """
 
 from typing import Final, Literal
@@ -35,17 +35,17 @@ __all__ = [
 
 VERSION: Final = 1
 ALL_COMMANDS: Final = "worker.command.*"
-"""The topics of all commands."""
+"""Topic pattern of all commands."""
 WATCH: Final = "watch"
-"""The command that turns the events of jobs on for a while; it is obeyed also where no other is."""
+"""Command that turns on job events for a while; workers obey it even if they refuse all others."""
 REVOKE: Final = "revoke"
-"""The command that makes workers look in the state which jobs were cancelled."""
+"""Command that makes workers read from the state which jobs were cancelled."""
 PREEMPT: Final = "preempt"
-"""The command that makes workers give back jobs of the store, so that others have their slots."""
+"""Command that makes workers return stored jobs, so that other jobs get their slots."""
 QUEUES: Final = "queues"
-"""The command that makes workers look in the state which queues are paused."""
+"""Command that makes workers read from the state which queues are paused."""
 TASKS: Final = "tasks"
-"""The command that makes workers report which tasks they have."""
+"""Command that makes workers report the tasks they have."""
 EVERY_WORKER: Final = "*"
 _HOST: Final = "@"
 
@@ -53,13 +53,13 @@ Verdict = Literal["done", "unknown", "refused"]
 
 
 class Preemption(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A job that is to give way.
+    """A job that must yield its slot.
 
     Attributes:
         job: the store's id.
-        token: of its dispatch; one that runs under another token goes on.
-        reason: for the job's history; "": only a run that has not begun is given back.
-        grace: seconds that a run has to end by itself.
+        token: of its dispatch; a run under another token continues.
+        reason: for the job's history; "": the worker returns the job only if its run has not started.
+        grace: seconds that a run has to finish by itself.
     """
 
     job: str
@@ -69,7 +69,7 @@ class Preemption(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Command(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What an operator wants of workers.
+    """A command of an operator to workers.
 
     Attributes:
         v: version of the format.
@@ -77,11 +77,11 @@ class Command(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         name: `ping`, `drain`, `concurrency`, `stacks`, `revoke`, `preempt`, `queues`, `tasks` or `watch`.
         to: names of workers, `@HOST` for those of a host, or `*` for all.
         reply: the topic to answer on; "" for no answer.
-        number: `concurrency`: how many slots.
-        seconds: `watch`: for how long; `drain`: the grace for what runs, in place of the worker's own.
-        job_id: `revoke`: which job.
-        reason: `revoke`: why a job of the store is to be stopped; "": the state knows.
-        jobs: `preempt`: which.
+        number: `concurrency`: the number of slots.
+        seconds: `watch`: the duration; `drain`: the grace of running jobs, instead of the worker's own.
+        job_id: `revoke`: the job.
+        reason: `revoke`: why a stored job must stop; "": the state has the reason.
+        jobs: `preempt`: the jobs.
     """
 
     v: int = 0
@@ -97,14 +97,14 @@ class Command(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class CommandAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """What one worker says to a command.
+    """The answer of one worker to a command.
 
     Attributes:
         v: version of the format.
         id: the command's.
-        verdict: `done`; `unknown`: this worker knows no such command; `refused`: it does not do it, see `detail`.
+        verdict: `done`; `unknown`: this worker does not know the command; `refused`: it does not obey, see `detail`.
         worker: its name.
-        status: how it is, after the command.
+        status: the worker's status after the command.
         detail: for people.
         text: `stacks`: all threads and coroutines.
     """
@@ -124,17 +124,17 @@ _answers = msgspec.json.Decoder(CommandAnswer)
 
 
 def command_topic(name: str) -> str:
-    """Where a command of this name is announced."""
+    """Return the topic on which commands of this name are published."""
     return f"worker.command.{name}"
 
 
 def answer_topic(command_id: str) -> str:
-    """Where the answers to a command are announced."""
+    """Return the topic on which workers answer a command."""
     return f"worker.answer.{command_id}"
 
 
 def is_for(command: Command, *, worker: str, host: str) -> bool:
-    """Whether a worker is meant."""
+    """Return whether the command addresses a worker."""
     return any(each in (EVERY_WORKER, worker, f"{_HOST}{host}") for each in command.to)
 
 
@@ -147,20 +147,24 @@ def encode_answer(answer: CommandAnswer) -> bytes:
 
 
 def decode_command(body: bytes) -> Command:
-    """Raises:
-    MalformedMessage: it is no command.
+    """Decode a command.
+
+    Raises:
+        MalformedMessage: the body is not a command.
     """
     try:
         return _commands.decode(body)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise MalformedMessage(f"no command: {error}") from error
+        raise MalformedMessage(f"not a command: {error}") from error
 
 
 def decode_answer(body: bytes) -> CommandAnswer:
-    """Raises:
-    MalformedMessage: it is no answer.
+    """Decode an answer.
+
+    Raises:
+        MalformedMessage: the body is not an answer.
     """
     try:
         return _answers.decode(body)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise MalformedMessage(f"no answer to a command: {error}") from error
+        raise MalformedMessage(f"not an answer to a command: {error}") from error

@@ -1,9 +1,9 @@
-"""What travels: one call of one task, and its wire form, version 1; 2 where its arguments are elsewhere.
+"""The wire form of one call of one task: version 1, or version 2 if the arguments are stored elsewhere.
 
-The body of a message is one object in UTF-8 JSON (`application/json`) or MessagePack
-(`application/msgpack`). Absent fields have their default; fields that this version does not know are kept
-when a message is sent on (`amend`) and ignored otherwise. Arguments stay in their encoded form (`Raw`) until
-the task's own signature decodes them, so routing a message never touches them.
+The body of a message is one object in UTF-8 JSON (`application/json`) or MessagePack (`application/msgpack`). An
+absent field has its default. Fields that this version does not know are kept when a message is republished (`amend`)
+and otherwise ignored. Arguments stay encoded (`Raw`) until the task's own signature decodes them, so routing a
+message never touches them.
 """
 
 import re
@@ -39,37 +39,38 @@ JSON: Final = "application/json"
 MSGPACK: Final = "application/msgpack"
 VERSION: Final = 1
 REFERRING: Final = 2
-"""The version of a message that refers to its arguments: who does not know of that must not run it without any."""
+"""Version of a message that refers to its arguments. A reader that cannot fetch them must not run it without them."""
 
 _TASK_NAME = re.compile(r"(?!\.{1,2}\Z)[A-Za-z0-9_.:-]{1,128}")
 _NO_ARGS = msgspec.Raw(b"[]")
 NO_KWARGS: Final = msgspec.Raw(b"{}")
-"""What a message without named arguments has; left out on the wire, in either content type."""
-# Brokers, stores and datetime hold no later instant, and attempts have 32 bits.
+"""Encoded keyword arguments of a message that has none; omitted on the wire, in either content type."""
+# Brokers, stores and datetime cannot represent a later instant, and attempts have 32 bits.
 _Instant = Annotated[int, msgspec.Meta(ge=0, le=LAST_INSTANT)]
 _LAST_ATTEMPT = 2**31 - 1
-# Of a job id's third random byte six bits count, after the variant's two.
+# Only six bits of a job id's third random byte are used, after the variant's two.
 _VARIANT: Final = tuple(f"{0x80 | bits:02x}" for bits in range(0x40))
 
 
 Token = Annotated[int, msgspec.Meta(ge=0, le=2**53 - 1)]
-"""Of one dispatch of a job of the store; up to here every language's numbers are exact."""
+"""Token of one dispatch of a stored job; every language represents numbers up to this limit exactly."""
 
 
-# As `topology.reports_queue` makes it, and short enough for a queue's name (255 bytes) in any script.
+# The form that `topology.reports_queue` produces, short enough for a queue's name (255 bytes) in any script.
 _REPORTS: Final = r"\Ataskmq\.reports\.(?:[\x20-\x7e]{1,240}|[^\x00-\x1f\x7f]{1,60})\Z"
 
 
 class Invitation(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What the message of a job of the store says beside its call: the field `store` of its body.
+    """Fields that only the message of a stored job has: `store` in its body.
 
     Attributes:
-        id: the store's id of the job; the job's own, which people see, may be one that its submitter chose.
+        id: the store's id of the job; the id that people see may be one that its submitter chose.
         token: of this dispatch.
-        reports: the queue that reports go to; a message that names any other queue is malformed.
-        proof: that the store has given out this token; echoed in every report. Empty: of a scheduler before it.
-        outages: how many outages have interrupted runs of this attempt.
-        due: when the job was to run, ms since the epoch; None where an earlier run of it has begun.
+        reports: the queue for reports; a message that names any other queue is malformed.
+        proof: proves that the store issued this token; every report repeats it. Empty: from a scheduler older than
+        proofs.
+        outages: number of outages that interrupted runs of this attempt.
+        due: the instant at which the job was due, ms since the epoch; None once an earlier run of it started.
     """
 
     id: str
@@ -81,7 +82,7 @@ class Invitation(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class BlobReference(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a value is, and how to tell that it is still the same.
+    """The location of a value, and its checksum.
 
     Attributes:
         name: in the store.
@@ -98,21 +99,21 @@ class Envelope(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc
     """One call of one task. Times are milliseconds since the epoch, UTC.
 
     Attributes:
-        v: version of the wire form; 0 where the sender did not say, which means 1.
+        v: version of the wire form; 0 if the sender omitted it, which means 1.
         id: the job's id, the same in every attempt.
         attempt: from 1.
-        eta: not to run before; None: at once.
-        expires: not to start at or after this instant.
-        root: id of the job that everything here descends from.
+        eta: the job does not run before this instant; None: immediately.
+        expires: the job does not start at or after this instant.
+        root: id of the first job of the chain that this one descends from.
         parent: id of the job that sent this one.
         key: idempotency key.
         order_key: jobs of one key run one at a time, in the order of sending; in ordered queues only.
-        flow: the workflow that the job is a step of, a slash, and the step.
+        flow: the workflow, a slash, and the step that the job executes.
         trace: W3C `traceparent`.
-        store: of a job of the store, whose worker reports what becomes of it.
-        blob: where the arguments are, if they are not here.
-        preemptible: whether its run may be stopped for others, of a job of the store; None: its task says so.
-        earlier: attempts before a job of the store, which had ended, was let go on: its task's retries count anew.
+        store: of a stored job: its worker reports the outcome.
+        blob: location of the arguments, if the message does not carry them.
+        preemptible: whether the scheduler may stop the run of a stored job for other jobs; None: as its task says.
+        earlier: attempts before an ended stored job was resumed: the retries of its task count from there.
     """
 
     v: int = 0
@@ -148,10 +149,10 @@ _msgpack_fields = msgspec.msgpack.Decoder(dict[str, msgspec.Raw])
 
 
 def encode_envelope(envelope: Envelope, content_type: str = JSON) -> bytes:
-    """The body for `envelope`, whose `args` and `kwargs` must be in the same content type.
+    """Encode `envelope`, whose `args` and `kwargs` must have the same content type.
 
     Raises:
-        EncodeError: the content type is not one of the two, or a text or number has no form in it.
+        EncodeError: the content type is unknown, or a text or number cannot be encoded in it.
     """
     try:
         if content_type == JSON:
@@ -159,15 +160,15 @@ def encode_envelope(envelope: Envelope, content_type: str = JSON) -> bytes:
         if content_type == MSGPACK:
             return _msgpack_encoder.encode(envelope)
     except (UnicodeEncodeError, OverflowError) as error:
-        raise EncodeError(f"the envelope has no form on the wire: {error}") from error
-    raise EncodeError(f"content type {content_type!r} is not known: use {JSON} or {MSGPACK}")
+        raise EncodeError(f"the envelope cannot be encoded: {error}") from error
+    raise EncodeError(f"content type {content_type!r} is unknown: use {JSON} or {MSGPACK}")
 
 
 def decode_envelope(body: bytes, content_type: str | None = JSON) -> Envelope:
-    """The envelope in `body`; a missing content type is read as JSON.
+    """Decode `body`; a missing content type means JSON.
 
     Raises:
-        MalformedMessage: the body cannot be read, or its version is not known here.
+        MalformedMessage: the body cannot be read, or its version is unknown.
     """
     try:
         if content_type == MSGPACK:
@@ -175,9 +176,9 @@ def decode_envelope(body: bytes, content_type: str | None = JSON) -> Envelope:
         elif content_type is None or content_type.partition(";")[0].strip() in (JSON, ""):
             envelope = _json_decoder.decode(body)
         else:
-            raise MalformedMessage(f"content type {content_type!r} is not known: use {JSON} or {MSGPACK}")
+            raise MalformedMessage(f"content type {content_type!r} is unknown: use {JSON} or {MSGPACK}")
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise MalformedMessage(f"the body is no task: {type(error).__name__}: {error}") from error
+        raise MalformedMessage(f"the body is not a task: {type(error).__name__}: {error}") from error
     if envelope.v not in (0, VERSION, REFERRING):
         raise MalformedMessage(
             f"the body has version {envelope.v}; this taskmq reads versions {VERSION} and {REFERRING}"
@@ -188,23 +189,23 @@ def decode_envelope(body: bytes, content_type: str | None = JSON) -> Envelope:
 
 
 def amend(body: bytes, content_type: str | None, changes: Mapping[str, Any]) -> bytes:
-    """`body` with some fields changed and all others kept to the letter, also those not known here.
+    """Return `body` with some fields changed and all others kept byte for byte, including unknown ones.
 
     Args:
         body: a body that `decode_envelope` reads.
         content_type: its content type; None is JSON.
-        changes: new values by field name; None takes a field away.
+        changes: new values by field name; None removes a field.
 
     Raises:
-        MalformedMessage: the body is no object.
-        EncodeError: a new value has no form on the wire.
+        MalformedMessage: the body is not an object.
+        EncodeError: a new value cannot be encoded.
     """
     is_msgpack = content_type == MSGPACK
     encoder: msgspec.json.Encoder | msgspec.msgpack.Encoder = _msgpack_encoder if is_msgpack else _json_encoder
     try:
         fields = (_msgpack_fields if is_msgpack else _json_fields).decode(body)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise MalformedMessage(f"the body is no task: {error}") from error
+        raise MalformedMessage(f"the body is not a task: {error}") from error
     try:
         for name, value in changes.items():
             if value is None:
@@ -213,14 +214,14 @@ def amend(body: bytes, content_type: str | None, changes: Mapping[str, Any]) -> 
                 fields[name] = msgspec.Raw(encoder.encode(value))
         return encoder.encode(fields)
     except (UnicodeEncodeError, OverflowError, TypeError) as error:
-        raise EncodeError(f"{', '.join(changes)}: a new value has no form on the wire: {error}") from error
+        raise EncodeError(f"{', '.join(changes)}: a new value cannot be encoded: {error}") from error
 
 
 def check_task_name(name: str) -> str:
-    """`name` itself.
+    """Return `name` if it is a valid task name.
 
     Raises:
-        InvalidOption: it is no task name.
+        InvalidOption: it is not.
     """
     if _TASK_NAME.fullmatch(name) is None:
         raise InvalidOption(f"task name {name!r}: 1 to 128 characters out of A-Z a-z 0-9 _ . : -")
@@ -228,7 +229,7 @@ def check_task_name(name: str) -> str:
 
 
 def new_job_id(now_ms: int, random: bytes) -> str:
-    """A time-ordered UUID (RFC 9562, version 7).
+    """Return a time-ordered UUID (RFC 9562, version 7).
 
     Args:
         now_ms: milliseconds since the epoch.
@@ -239,11 +240,11 @@ def new_job_id(now_ms: int, random: bytes) -> str:
 
 
 def submitted_at(job_id: str) -> int:
-    """When a job of the store was submitted, ms since the epoch: the first 48 bits of its id."""
+    """Return the instant at which a stored job was submitted, ms since the epoch: the first 48 bits of its id."""
     return int(job_id[:8] + job_id[9:13], 16)
 
 
-# Many jobs are made in one millisecond.
+# Many jobs are created in one millisecond.
 @lru_cache(2)
 def _time_in_front(now_ms: int) -> str:
     return f"{now_ms >> 16 & 0xFFFF_FFFF:08x}-{now_ms & 0xFFFF:04x}-7"

@@ -1,4 +1,4 @@
-"""The headers of messages that are taskmq's own: part of the wire format. Pure."""
+"""Names of taskmq's own message headers: part of the wire format. Pure."""
 
 from typing import Final
 
@@ -37,43 +37,43 @@ __all__ = [
 ]
 
 OWN: Final = "x-taskmq-"
-"""With this each of them begins."""
+"""Prefix of all of taskmq's headers."""
 
 BROKERS_OWN: Final = ("x-death", "x-first-death-", "x-last-death-", "x-delivery-count", "x-acquired-count")
-"""With these begin those that brokers write."""
+"""Prefixes of headers that brokers write."""
 
 RESERVED: Final = ("x-death", "x-delivery", "x-acquired")
-"""With these begins what a call may not set: brokers do."""
+"""Prefixes of headers that a call may not set, because brokers do."""
 
 REASON: Final = f"{OWN}reason"
-"""Of a dead letter: why it is one."""
+"""Of a dead letter: the reason why it is one."""
 
 ORIGIN: Final = f"{OWN}origin"
-"""Of a dead letter: the queue that it comes from."""
+"""Of a dead letter: the queue that it came from."""
 
 STARTED: Final = f"{OWN}started"
-"""The begin of a dead letter's last run, as `taskmq.model.units.instant_text` writes it."""
+"""Of a dead letter: the start of its last run, as `taskmq.model.units.instant_text` writes it."""
 
 DIED: Final = f"{OWN}died"
 """The instant at which a job became a dead letter, as `taskmq.model.units.instant_text` writes it."""
 
 STARTS: Final = f"{OWN}starts"
-"""Of a dead letter: how often its runs took their worker with them."""
+"""Of a dead letter: the number of its runs that crashed their worker."""
 
 PRIORITY: Final = f"{OWN}priority"
-"""Of a dead letter: what it had."""
+"""Of a dead letter: its original priority."""
 
 REPLAYED: Final = f"{OWN}replayed"
-"""How often a dead letter was sent again."""
+"""The number of times that a dead letter was replayed."""
 
 UNKNOWN: Final = f"{OWN}unknown"
-"""How often a worker has met the message and not known its task."""
+"""The number of times that a worker received the message without having its task."""
 
 ATTEMPT: Final = f"{OWN}attempt"
-"""Which attempt it is, for people in the console."""
+"""The attempt's number, for people in the console."""
 
 OUTAGES: Final = f"{OWN}outages"
-"""The number of outages that have interrupted runs of this attempt."""
+"""The number of outages that interrupted runs of this attempt."""
 
 ERROR: Final = f"{OWN}error"
 """The last error in one line."""
@@ -91,13 +91,13 @@ LEASE: Final = f"{OWN}lease"
 """Of a long run's standby message: the key of its lease."""
 
 QUEUE: Final = f"{OWN}queue"
-"""The queue that it was for, where it is in none: it could not be routed, or waited in the state."""
+"""The queue of a message that is in none: it could not be routed, or waited in the state."""
 
 SEQUENCE: Final = f"{OWN}pub"
-"""Which publish of its channel it is, where that has to be known when it comes back."""
+"""The number of a publish within its channel, for messages that RabbitMQ may return."""
 
 REPUBLISHED: Final = f"{OWN}republished"
-"""It was published again, because it was unknown whether the broker had it."""
+"""Marks a message that was published again because no confirm for it arrived."""
 
 ETA: Final = f"{OWN}eta"
 """The instant at which a job is due, for people in the console, as `taskmq.model.units.instant_text` writes it."""
@@ -112,16 +112,16 @@ JOB_PRIORITY: Final = f"{OWN}job-priority"
 """The priority that the job was sent with, 0 to 9, for people in the console."""
 
 QUEUE_APP: Final = f"{OWN}app"
-"""Argument of a queue: the app that has declared it, for people in the console."""
+"""Argument of a queue: the app that declared it, for people in the console."""
 
 QUEUE_ABOUT: Final = f"{OWN}about"
-"""Argument of a queue of all apps: what it holds, for people in the console."""
+"""Argument of a queue that all apps share: what it holds, for people in the console."""
 
 _LONGEST: Final = 128
 
 
 class Labels(dict[str, str | int]):
-    """Headers that are the same on many messages; never changed."""
+    """Headers that many messages share; never modified."""
 
 
 def labels_of(tenant: str | None, priority: int | None, owner: str = "") -> Labels:

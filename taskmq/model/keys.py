@@ -1,12 +1,12 @@
-"""Under which names a state keeps what is derived from jobs, and ids that follow from what they are for. Pure.
+"""Keys under which a state keeps what is derived from jobs, and derived job ids. Pure.
 
-Each name begins with the tenant whose job it is about, `@acme:`, where it has one; without a tenant it is what it
-was before there were any, byte for byte. So a key that a user chooses, such as `order:17`, is another one for every
-tenant. What the code of an app names for all its jobs, an unkeyed limit or a lock, is shared by its tenants.
+Each key begins with the tenant of its job, `@acme:`. Without a tenant it has no prefix, as before there were tenants.
+So a key that a user chooses, such as `order:17`, is a different key for every tenant. Names that an app's code
+chooses for all jobs, such as an unkeyed limit or a lock, are shared by its tenants.
 
-A caller chooses ids of jobs, and knows the facts that others follow from: the name of a schedule and its next
-instant, the source of an event and its number. So all ids that are derived begin with `taskmq:`, behind their tenant,
-and `check_chosen_id` refuses what begins so wherever an id is chosen: no chosen id is ever one that is derived.
+Callers choose ids of jobs, and know the facts that other ids are derived from: the name of a schedule and its next
+instant, the source of an event and its number. Therefore all derived ids begin with `taskmq:` after their tenant.
+`check_chosen_id` refuses that prefix wherever a caller chooses an id, so no chosen id equals a derived one.
 """
 
 from typing import Final
@@ -54,28 +54,28 @@ _LONGEST: Final = 512
 _MEMBERS: Final = "members:"
 _LAST_CHARACTER: Final = "\U0010ffff"
 QUEUE_PAUSES: Final = "/queues"
-"""Which queues are paused: a scope of definitions that no app is called."""
+"""The scope of definitions that records paused queues; no app may have this name."""
 
 
 def tenant_key(tenant: str | None, key: str) -> str:
-    """The key as one of the tenant's; no two tenants have one in common, whatever they are called."""
+    """Return a key within a tenant; keys of different tenants never collide, whatever their names."""
     if tenant is None:
         return key
     return f"@{tenant.replace('%', '%25').replace(':', '%3A')}:{key}"
 
 
 def text_after(prefix: str) -> str:
-    """The first text after all that begin with `prefix`, in the order of code points; "" where there is none."""
+    """Return the first text after all that begin with `prefix`, in code point order; "" if there is none."""
     rest = prefix.rstrip(_LAST_CHARACTER)
     if not rest:
         return ""
     code = ord(rest[-1]) + 1
-    # No text that can be stored has surrogates.
+    # Texts that can be stored contain no surrogates.
     return rest[:-1] + chr(0xE000 if 0xD800 <= code < 0xE000 else code)
 
 
 def split_tenant_key(key: str) -> tuple[str, str]:
-    """The tenant, "" for none, and the key that `tenant_key` was made of."""
+    """Return the tenant, or "", and the key that were passed to `tenant_key`."""
     tenant, parted, rest = key.removeprefix("@").partition(":")
     if not key.startswith("@") or not parted:
         return "", key
@@ -83,12 +83,12 @@ def split_tenant_key(key: str) -> tuple[str, str]:
 
 
 def tenant_prefix(key: str) -> str:
-    """What all keys of the tenant whose key it is begin with; "" for none."""
+    """Return the common prefix of all keys of a key's tenant; "" without a tenant."""
     return tenant_key(split_tenant_key(key)[0] or None, "")
 
 
 def once_key(scope: str, key: str, *, tenant: str | None) -> str:
-    """Of work that is done once: `scope` is its task's name, or what several tasks have in common."""
+    """Return the key of work that runs once; `scope` is its task's name, or a name that several tasks share."""
     name = tenant_key(tenant, f"once:{scope}:{key}")
     if len(name.encode(errors="replace")) <= _LONGEST:
         return name
@@ -98,62 +98,62 @@ def once_key(scope: str, key: str, *, tenant: str | None) -> str:
 
 
 def unique_key(task: str, key: str, *, tenant: str | None) -> str:
-    """Of a job that is the only one of its task and key while it waits or runs."""
+    """Return the key of a job that is the only one of its task and key while it waits or runs."""
     return tenant_key(tenant, f"unique:{task}:{key}")
 
 
 def replaced_key(job_id: str) -> str:
-    """The note that a unique job was replaced, and by which."""
+    """Return the key of the note that a unique job was replaced, and by which job."""
     return f"replaced:{job_id}"
 
 
 def limit_key(name: str, key: str | None, *, tenant: str | None) -> str:
-    """Of a limit, or of one value of its key; the limit itself is shared by tenants, its values are not."""
+    """Return the key of a limit, or of one value of its key; tenants share the limit itself, but not its values."""
     return name if key is None else tenant_key(tenant, f"{name}:{key}")
 
 
 def rate_key(key: str) -> str:
-    """How often may start what has the limit of that key."""
+    """Return the key of the start rate of a limit."""
     return f"rate:{key}"
 
 
 def places_key(key: str) -> str:
-    """How many may run of what has the limit of that key."""
+    """Return the key of the concurrency of a limit."""
     return f"places:{key}"
 
 
 def lock_key(name: str) -> str:
-    """Of a lock that the code of an app names."""
+    """Return the key of a lock that an app's code names."""
     return f"lock:{name}"
 
 
 def worker_key(owner: str) -> str:
-    """The note that the worker which owns claims is alive."""
+    """Return the key of the note that a worker with claims is alive."""
     return f"worker:{owner}"
 
 
 def long_run_key(job_id: str, chance: str) -> str:
-    """The lease that replaces the delivery of a long run."""
+    """Return the key of the lease that replaces the delivery of a long run."""
     return f"handover:{job_id}:{chance}"
 
 
 def partition_key(partition: int) -> str:
-    """The lease of a partition of the job store; its token is the epoch of its holder."""
+    """Return the key of a partition's lease; its token is the epoch of the holder."""
     return f"partition:{partition}"
 
 
 def watermark_key(process: str) -> str:
-    """The note of what a process knows that the job store has confirmed."""
+    """Return the key of a process's note of what the job store confirmed."""
     return f"mark:{process}"
 
 
 def members_prefix(group: str) -> str:
-    """What the keys of a group's members begin with, and no other key."""
+    """Return the common prefix of the keys of a group's members, which no other key has."""
     return f"{_MEMBERS}{group}:"
 
 
 def member_key(group: str, member: str) -> str:
-    """The lease of a member.
+    """Return the key of a member's lease.
 
     Args:
         group: without a colon.
@@ -162,7 +162,7 @@ def member_key(group: str, member: str) -> str:
 
 
 def group_of(key: str) -> str | None:
-    """The group of whose members the key is one's; None for any other key."""
+    """Return the group of a member's key; None for any other key."""
     if not key.startswith(_MEMBERS):
         return None
     group, parted, _ = key.removeprefix(_MEMBERS).partition(":")
@@ -170,18 +170,18 @@ def group_of(key: str) -> str | None:
 
 
 def schedule_record_key(app: str, schedule: str) -> str:
-    """Of what replicas share about one schedule."""
+    """Return the key of the record that replicas share about one schedule."""
     return f"{app}/{schedule}"
 
 
 def check_chosen_id(job_id: str, *, tenant: str | None, what: str) -> str:
-    """`job_id` itself, which a caller has chosen for a job of that tenant.
+    """Return `job_id` if a caller may choose it for a job of that tenant.
 
     Args:
-        what: it is, for the message.
+        what: a name of the value, for the message.
 
     Raises:
-        InvalidOption: it begins as derived ids do; or, without a tenant, as the ids of some tenant do.
+        InvalidOption: it begins like a derived id; or, without a tenant, like the id of some tenant.
     """
     if job_id.startswith(_DERIVED):
         raise InvalidOption(
@@ -198,7 +198,7 @@ def check_chosen_id(job_id: str, *, tenant: str | None, what: str) -> str:
 
 
 def check_reachable(name: str, *, what: str, reserved: frozenset[str] = frozenset()) -> str:
-    """Return the name of a thing that has its own path in the HTTP API.
+    """Return the name of a thing that has its own path in the HTTP API, if a request can reach it.
 
     Args:
         what: the kind of thing, for the message.
@@ -213,17 +213,17 @@ def check_reachable(name: str, *, what: str, reserved: frozenset[str] = frozense
 
 
 def is_derived_id(job_id: str) -> bool:
-    """Whether it is one that follows from what its job is for; without its tenant."""
+    """Return whether an id, without its tenant, is a derived one."""
     return job_id.startswith(_DERIVED)
 
 
 def scheduled_job_id(app: str, schedule: str, instant: int, run: str = "") -> str:
-    """The id of the job that a schedule emits for its nominal instant (ms): the same from every replica."""
+    """Return the id of a schedule's job for a nominal instant (ms); every replica derives the same one."""
     return f"taskmq:schedule:{_uuid(_SCHEDULED, app, schedule, str(instant), run)}"
 
 
 def outside_job_id(source: str, event: str) -> str:
-    """The id of the job that an event from outside starts.
+    """Return the id of the job that an event from outside starts.
 
     Args:
         source: without a colon.
@@ -232,22 +232,22 @@ def outside_job_id(source: str, event: str) -> str:
 
 
 def reaction_record_key(app: str, reaction: str) -> str:
-    """Of what has come for a reaction; beside those of the app's schedules."""
+    """Return the key of the record of a reaction's events, next to those of the app's schedules."""
     return f"{app}//{reaction}"
 
 
 def reaction_job_id(app: str, reaction: str, event: str) -> str:
-    """The id of the job that follows an event: the same in every process, however often it is seen."""
+    """Return the id of the job that follows an event; every process derives the same, however often it sees it."""
     return f"taskmq:reaction:{_uuid(_REACTED, app, reaction, event)}"
 
 
 def arrival_key(app: str, reaction: str, condition: int, arrival: str) -> str:
-    """Of the claim of a file that has arrived, for the condition of that number."""
+    """Return the key of the claim on a file that arrived, for the condition of that number."""
     return f"arrived:{reaction_record_key(app, reaction)}:{condition}:{arrival}"
 
 
 def flow_job_id(flow_id: str, node: str, run: int) -> str:
-    """The id of the job of a workflow's step; `run` counts how often the workflow was driven anew.
+    """Return the id of the job of a workflow's step; `run` counts the redrives of the workflow.
 
     Args:
         flow_id: without a tilde.
@@ -258,14 +258,14 @@ def flow_job_id(flow_id: str, node: str, run: int) -> str:
 
 
 def flow_end_id(flow_id: str, run: int) -> str:
-    """The end of a workflow, among the results."""
+    """Return the key of a workflow's end among the results."""
     tenant, own = split_tenant_key(flow_id)
     return tenant_key(tenant or None, f"taskmq:flow:{own}~{run}")
 
 
 def _uuid(namespace: str, *facts: str) -> str:
-    # Not for those who only send: it costs as much as this package.
+    # Imported here: it costs as much as this package, and processes that only publish do not need it.
     from uuid import UUID, uuid5
 
-    # Apart, so that two facts never read as two others do.
+    # Separated, so that two facts never read like two others.
     return str(uuid5(UUID(namespace), "\0".join(facts)))

@@ -1,6 +1,6 @@
-"""Arguments by reference: a message that says where its arguments are, instead of carrying them.
+"""Arguments by reference: a message refers to its arguments instead of carrying them.
 
-body -> arguments_in -> kept elsewhere -> refer -> a body with `blob` -> put_back -> the envelope as it was called
+body -> arguments_in -> stored elsewhere -> refer -> a body with `blob` -> put_back -> the original envelope
 """
 
 from typing import Final
@@ -27,16 +27,16 @@ _msgpack = msgspec.msgpack.Decoder(_Call)
 
 
 def arguments_in(body: bytes, content_type: str | None) -> bytes:
-    """What replaces the arguments in a body: an array of `args` and `kwargs`, in the body's own content type.
+    """Return the arguments of a body: an array of `args` and `kwargs` in the body's own content type.
 
     Raises:
-        MalformedMessage: the body is no object.
+        MalformedMessage: the body is not an object.
     """
     is_msgpack = content_type == MSGPACK
     try:
         call = (_msgpack if is_msgpack else _json).decode(body)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise MalformedMessage(f"the body is no task: {error}") from error
+        raise MalformedMessage(f"the body is not a task: {error}") from error
     args, kwargs = _EMPTY_MSGPACK if is_msgpack else _EMPTY_JSON
     pair = [
         args if call.args is msgspec.UNSET else call.args,
@@ -46,26 +46,26 @@ def arguments_in(body: bytes, content_type: str | None) -> bytes:
 
 
 def refer(body: bytes, content_type: str | None, blob: BlobReference) -> bytes:
-    """The body with a reference in place of its arguments; a taskmq that knows of none parks it.
+    """Return the body with a reference instead of its arguments; versions that do not know references park it.
 
     Raises:
-        MalformedMessage: the body is no object.
+        MalformedMessage: the body is not an object.
     """
     return amend(body, content_type, {"v": REFERRING, "args": None, "kwargs": None, "blob": blob})
 
 
 def put_back(envelope: Envelope, arguments: bytes, content_type: str | None) -> Envelope:
-    """The envelope with the arguments that it refers to.
+    """Return the envelope with the arguments that it refers to.
 
     Args:
-        arguments: as `arguments_in` gave them.
+        arguments: as `arguments_in` returned them.
 
     Raises:
-        InvalidArguments: they are no arguments in this content type.
+        InvalidArguments: they cannot be decoded in this content type.
     """
     decoder = msgspec.msgpack if content_type == MSGPACK else msgspec.json
     try:
         args, kwargs = decoder.decode(arguments, type=tuple[msgspec.Raw, msgspec.Raw])
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise InvalidArguments(f"what job {envelope.id} refers to is no arguments: {error}") from error
+        raise InvalidArguments(f"what job {envelope.id} refers to cannot be read as arguments: {error}") from error
     return replace(envelope, args=msgspec.Raw(bytes(args)), kwargs=msgspec.Raw(bytes(kwargs)), blob=None)

@@ -1,4 +1,4 @@
-"""How one delivery of a job ended: a closed set, decided once and settled once."""
+"""Outcomes of one delivery of a job: a closed set; each is decided once and settled once."""
 
 from collections.abc import Mapping
 from datetime import timedelta
@@ -29,22 +29,22 @@ __all__ = [
 ]
 
 EXPIRED: Final = "expired before it started"
-"""The reason of a cancelled job whose time was over."""
+"""Reason of a job that was cancelled because it expired."""
 
 STOPPED: Final = "its worker stopped"
-"""The reason of a run that was interrupted because its worker drains."""
+"""Reason of a run that was interrupted because its worker drains."""
 
 DeadReason = Literal["error", "rejected", "invalid_arguments", "timeout", "memory", "worker_lost", "result"]
-"""Why a job is dead:
+"""Reasons of a dead job:
 
 - `error`: its attempts are used up, or its error is never retried;
 - `rejected`: the task raised `Reject`;
 - `invalid_arguments`: they do not fit the task;
-- `timeout`: the last attempt ran out of time, `soft_timeout` or `timeout`;
-- `memory`: the last attempt's process took more than the task's `resources` say;
+- `timeout`: the last attempt exceeded `soft_timeout` or `timeout`;
+- `memory`: the last attempt's process exceeded the memory in the task's `resources`;
 - `worker_lost`: the process that ran it died;
-- `result`: what it returned cannot be stored: it has no form as data, or is larger than `--result-limit`. The work is
-  done, so it is not tried again.
+- `result`: its return value cannot be stored: it cannot be encoded, or is larger than `--result-limit`. The work is
+  done, so it is not retried.
 """
 
 
@@ -57,7 +57,7 @@ class ErrorRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def type_name(error: BaseException) -> str:
-    """The name of an error's type, with its module unless it is Python's own."""
+    """Return the name of an error's type, with its module unless it is a builtin."""
     kind = type(error)
     try:
         return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
@@ -66,23 +66,23 @@ def type_name(error: BaseException) -> str:
 
 
 def message_of(error: BaseException) -> str:
-    """The words of an error, whatever its class does when it is asked for them."""
+    """Return the message of an error, even if its class fails to produce one."""
     try:
-        # A plain text: the error's own may be of a class that does anything, too.
+        # A plain `str`: the error may return an instance of a subclass with code of its own.
         return str.__str__(str(error))
     except BaseException as failure:  # noqa: BLE001 - a class of the app, which may do anything
         return f"(its message cannot be read: {type_name(failure)})"
 
 
 def frames_of(error: BaseException) -> TracebackType | None:
-    """The traceback of an error as the interpreter keeps it, without asking its class."""
-    # The interpreter's own attribute: the class may have another one of this name.
+    """Return the traceback of an error from the interpreter, without calling its class."""
+    # The interpreter's own attribute: the class may define another one of this name.
     found: TracebackType | None = BaseException.__dict__["__traceback__"].__get__(error)
     return found
 
 
 def error_line(type_name: str, message: str, *, longest: int = 200) -> str:
-    """An error in one line for lists: its type and the first line of what it said, cut after `longest` characters."""
+    """Return an error in one line for lists: its type and the first line of its message, at most `longest` long."""
     first = message.strip().partition("\n")[0].rstrip()
     text = ": ".join(filter(None, (type_name, first)))
     return text if len(text) <= longest else f"{text[: longest - 1]}…"
@@ -95,24 +95,24 @@ class Succeeded(msgspec.Struct, frozen=True):
 
 
 class AlreadyDone(msgspec.Struct, frozen=True):
-    """An earlier job has done this one's work already, and has left its encoded return value."""
+    """An earlier job did the work already; its encoded return value is the result."""
 
     content_type: str
     value: bytes
 
 
 class Retried(msgspec.Struct, frozen=True):
-    """The attempt failed and another one follows after `delay`."""
+    """The attempt failed, and another one follows after `delay`."""
 
     delay: timedelta
     error: BaseException
 
 
 class Snoozed(msgspec.Struct, frozen=True):
-    """The job is to run later; no attempt is counted.
+    """The job runs later; no attempt is counted.
 
     Attributes:
-        is_limited: a limit of its task is used up.
+        is_limited: whether a limit of its task was reached.
     """
 
     delay: timedelta
@@ -120,7 +120,7 @@ class Snoozed(msgspec.Struct, frozen=True):
 
 
 class Dead(msgspec.Struct, frozen=True):
-    """No further attempt: the job goes to its queue's dead-letter queue."""
+    """No further attempt follows: the job goes to its queue's dead-letter queue."""
 
     reason: DeadReason
     error: BaseException
@@ -133,12 +133,12 @@ class Cancelled(msgspec.Struct, frozen=True):
 
 
 class Interrupted(msgspec.Struct, frozen=True):
-    """The job goes back to its queue, and no attempt is counted.
+    """The job returns to its queue, and no attempt is counted.
 
     Attributes:
-        reason: why its run was stopped, for the history of a job of the store; "": there was no run.
-        delay: how long the job waits for the end of an outage before it runs again; None: it may run at once.
-        error: the outage, as the run met it.
+        reason: why its run was stopped, for the history of a stored job; "": there was no run.
+        delay: time to wait for the end of an outage before the next run; None: it may run immediately.
+        error: the error of the outage.
     """
 
     reason: str = ""
@@ -147,10 +147,10 @@ class Interrupted(msgspec.Struct, frozen=True):
 
 
 class Parked(msgspec.Struct, frozen=True):
-    """The message cannot be run by this worker.
+    """This worker cannot run the message.
 
-    After `delay` another worker may know it (a task name that a rolling deploy has not brought here yet);
-    without one it goes to the parking queue for people to look at.
+    With `delay`, another worker may know the task after that time, for example during a rolling deploy. Without
+    `delay`, the message goes to the parking queue for an operator.
     """
 
     reason: str
@@ -170,4 +170,4 @@ OUTCOME_NAMES: Final[Mapping[type[Outcome], str]] = {
     Interrupted: "interrupted",
     Parked: "parked",
 }
-"""What each outcome is called in events, metrics and logs."""
+"""Name of each outcome in events, metrics and logs."""

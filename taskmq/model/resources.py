@@ -1,7 +1,7 @@
-"""What tasks need of the machine that runs them, and what a worker has: amounts by name. Pure.
+"""Resources that tasks need and workers have: amounts by name. Pure.
 
-`cpu` counts processors, parts of one among them; `memory` and `storage` bytes; `gpu` whole devices. Every other name
-is the user's own: licences, slots of a device, connections to a partner.
+`cpu` counts processors, fractions included; `memory` and `storage` count bytes; `gpu` counts whole devices. Every
+other name is the user's own: licences, slots of a device, connections to a partner.
 """
 
 import math
@@ -17,19 +17,19 @@ from taskmq.model.units import parse_size, size_text
 __all__ = ["GPU", "MEMORY", "PROCESS", "STORAGE", "Amounts", "Grant", "amounts_text", "parse_amounts", "read_amounts"]
 
 Amounts = Mapping[str, float]
-"""By name; `memory` and `storage` in bytes."""
+"""Amounts by name; `memory` and `storage` in bytes."""
 
 GPU: Final = "gpu"
 MEMORY: Final = "memory"
 STORAGE: Final = "storage"
 _SIZES: Final = frozenset({MEMORY, STORAGE})
 PROCESS: Final = "a process"
-"""What a run with `executor="process"` needs beside what it says; no name that a user can give."""
+"""Implicit resource of runs with `executor="process"`; users cannot use the name."""
 _NAME: Final = re.compile(r"[a-z][a-z0-9_.-]{0,63}")
 
 
 class Grant(msgspec.Struct, frozen=True):
-    """What one run was given.
+    """Resources that one run was granted.
 
     Attributes:
         amounts: by name.
@@ -41,10 +41,10 @@ class Grant(msgspec.Struct, frozen=True):
 
 
 def read_amounts(value: object, *, what: str) -> dict[str, float]:
-    """Amounts as code has them: `{"cpu": 2, "memory": "1G", "gpu": 1}`.
+    """Read amounts from code: `{"cpu": 2, "memory": "1G", "gpu": 1}`.
 
     Raises:
-        InvalidOption: a name or an amount that cannot be; names `what`.
+        InvalidOption: a name or an amount is invalid; the message names `what`.
     """
     if not isinstance(value, Mapping) or not value:
         raise InvalidOption(
@@ -55,10 +55,10 @@ def read_amounts(value: object, *, what: str) -> dict[str, float]:
 
 
 def parse_amounts(text: str, *, what: str) -> dict[str, float]:
-    """Amounts as a command line has them: `cpu=8,memory=16G,gpu=2`; 0 for none of it.
+    """Parse amounts from a command line: `cpu=8,memory=16G,gpu=2`; 0 means none.
 
     Raises:
-        InvalidOption: a name or an amount that cannot be; names `what`.
+        InvalidOption: a name or an amount is invalid; the message names `what`.
     """
     amounts: dict[str, float] = {}
     for part in filter(None, (part.strip() for part in text.split(","))):
@@ -73,7 +73,7 @@ def parse_amounts(text: str, *, what: str) -> dict[str, float]:
 
 
 def amounts_text(amounts: Amounts) -> str:
-    """For people: `cpu=2, memory=1G`."""
+    """Return amounts as text: `cpu=2, memory=1G`."""
     return ", ".join(
         f"{name}={size_text(int(amount)) if name in _SIZES and amount else f'{amount:g}'}"
         for name, amount in amounts.items()
@@ -82,19 +82,21 @@ def amounts_text(amounts: Amounts) -> str:
 
 def _name(name: object, what: str) -> str:
     if not isinstance(name, str) or not _NAME.fullmatch(name):
-        raise InvalidOption(f"{what}: {name!r} is no name of a resource: small letters, digits, '_', '.' and '-'")
+        raise InvalidOption(
+            f"{what}: {name!r} is not the name of a resource: small letters, digits, '_', '.' and '-'"
+        )
     return name
 
 
 def _amount(name: str, amount: object, what: str) -> float:
     if name in _SIZES:
-        # JSON of other languages has no other numbers.
+        # JSON encoders of other languages may write whole numbers as floats.
         size = int(amount) if isinstance(amount, float) and amount.is_integer() else amount
         return float(parse_size(size, what=f"{what}: {name}"))
     if isinstance(amount, int | float) and not isinstance(amount, bool) and math.isfinite(amount) and amount > 0:
         if name != GPU or amount == int(amount):
             return float(amount)
-        raise InvalidOption(f"{what}: gpu={amount!r}: devices are handed out whole")
+        raise InvalidOption(f"{what}: gpu={amount!r}: a run gets whole devices only")
     raise InvalidOption(f"{what}: {name}={amount!r}: a number above 0")
 
 

@@ -1,8 +1,7 @@
-"""When a failed attempt is followed by another one, and after how long. Pure.
+"""Retry policies: whether a failed attempt is followed by another one, and after how long. Pure.
 
-Full jitter (Brooker, "Exponential Backoff and Jitter", AWS Architecture Blog 2015): the delay is drawn
-evenly from zero to the policy's ceiling for that attempt, so that tasks which failed together do not come
-back together.
+Full jitter (Brooker, "Exponential Backoff and Jitter", AWS Architecture Blog 2015): the delay is drawn uniformly from
+zero to the policy's ceiling for that attempt, so that tasks which failed together do not retry together.
 """
 
 from dataclasses import dataclass, field
@@ -21,21 +20,21 @@ _MICROSECOND = timedelta(microseconds=1)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetryPolicy:
-    """How often and how fast a failed task is tried again.
+    """Number and pace of the retries of a failed task.
 
     Args:
-        max_attempts: runs in all, the first one included; at least 1.
-        backoff: how the longest delay grows after attempt n: `base * 2**(n-1)`, `base * n`, or always `base`.
+        max_attempts: maximum of runs, including the first one; at least 1.
+        backoff: growth of the longest delay after attempt n: `base * 2**(n-1)`, `base * n`, or always `base`.
         base: the longest delay after the first attempt.
-        cap: no delay is longer.
-        jitter: the delay is drawn evenly from 0 to the longest one, so that jobs which failed together do not come
-            back together; without it, the delay is the longest one.
-        on: errors that are tried again. `Exception` means all that a task raises, also `SystemExit`,
-            `KeyboardInterrupt` and its own `CancelledError`.
-        never: errors that are not tried again, even if `on` has them.
+        cap: upper bound of every delay.
+        jitter: whether the delay is drawn uniformly from 0 to the longest one, so that jobs which failed together do
+            not retry together; without it, the delay is the longest one.
+        on: errors to retry. `Exception` means everything that a task raises, even `SystemExit`, `KeyboardInterrupt`
+            and its own `CancelledError`.
+        never: errors not to retry, even if `on` has them.
 
     Raises:
-        InvalidOption: a value that cannot be.
+        InvalidOption: a value is invalid.
     """
 
     max_attempts: int = 5
@@ -60,21 +59,21 @@ class RetryPolicy:
         object.__setattr__(self, "_cap", parse_duration(self.cap, what="cap"))
 
     def retries(self, error: BaseException, *, attempt: int) -> bool:
-        """Whether `error` in the given attempt (from 1) is followed by another attempt."""
-        # In a task `sys.exit()` ends nothing but its attempt: a failure as any other.
+        """Return whether `error` in the given attempt (from 1) is followed by another attempt."""
+        # In a task `sys.exit()` ends only its attempt: a failure like any other.
         is_wanted = isinstance(error, self.on) or (Exception in self.on and not isinstance(error, Exception))
         return attempt < self.max_attempts and is_wanted and not isinstance(error, self.never)
 
     def ceiling(self, attempt: int) -> timedelta:
-        """The longest delay after the given attempt (from 1)."""
-        # In whole microseconds: timedelta's own arithmetic rounds, and overflows before the cap is looked at.
+        """Return the longest delay after the given attempt (from 1)."""
+        # In whole microseconds: timedelta's own arithmetic rounds, and overflows before the cap applies.
         cap, base = self._cap // _MICROSECOND, self._base // _MICROSECOND
-        # Any base but zero, doubled 80 times, passes the longest timedelta.
+        # Any base but zero, doubled 80 times, exceeds the longest timedelta.
         factors = {"exponential": 1 << min(attempt - 1, 80), "linear": attempt, "constant": 1}
         return timedelta(microseconds=min(base * factors[self.backoff], cap))
 
     def delay(self, attempt: int, *, fraction: float) -> timedelta:
-        """How long to wait after the given attempt (from 1).
+        """Return the delay after the given attempt (from 1).
 
         Args:
             attempt: the attempt that failed.
@@ -85,9 +84,9 @@ class RetryPolicy:
 
 
 def coarse_delay(milliseconds: int, *, unit: int = 125) -> int:
-    """The delay rounded up to three significant bits of `unit`s, at most 25 % longer.
+    """Round a delay up to three significant bits of `unit`s, which makes it at most 25 % longer.
 
-    A broker that holds delays on binary levels then moves the message three times at most.
+    A broker that keeps delays on binary levels then moves the message at most three times.
     """
     units = -(-milliseconds // unit)
     spare = max(units.bit_length() - 3, 0)

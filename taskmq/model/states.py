@@ -1,15 +1,14 @@
-"""The states of a job, and the one table of what may follow what. Every store obeys it.
+"""States of a job, and the one table of legal transitions. Every store obeys it.
 
     waiting -> scheduled -> queued -> dispatched -> running -> succeeded | failed | cancelled | expired
     |          |            |         `-----------> retrying, scheduled (snoozed) or queued again
     `--------> held <-------'
 
-A job that is sent starts `scheduled` (its time has not come) or `queued`. One that is submitted to the store may
-start `waiting` for others or `held` by an operator as well, and is `dispatched` while its message is at the broker;
-without a store that is unknown, and `queued` is all of it. A job ends in exactly one terminal state. An end is
-final, but for two of jobs that were sent: a `failed` one that is replayed, and a `cancelled` one that is sent again
-under its id, is `queued` again. In the store an end is final as well, until an operator has the same job go on
-(`RESUMABLE`).
+A published job starts `scheduled` (it is not due yet) or `queued`. A job submitted to the store may also start
+`waiting` for others, or `held` by an operator. It is `dispatched` while its message is at the broker; without a store
+this is unknown, and `queued` covers it. A job ends in exactly one terminal state. An end is final with two exceptions
+for published jobs: a replayed `failed` job, and a `cancelled` job that is published again under its id, are `queued`
+again. In the store an end is final, too, unless an operator resumes the job (`RESUMABLE`).
 """
 
 from enum import StrEnum
@@ -21,49 +20,52 @@ class JobState(StrEnum):
     """The state of a job."""
 
     WAITING = "waiting"
-    """For other jobs."""
+    """Waits for other jobs."""
     HELD = "held"
-    """By an operator, until it is released."""
+    """Held by an operator until it is released."""
     SCHEDULED = "scheduled"
     QUEUED = "queued"
     DISPATCHED = "dispatched"
-    """The store has handed it to the broker."""
+    """Published to the broker by the store."""
     RUNNING = "running"
     RETRYING = "retrying"
     SUCCEEDED = "succeeded"
     FAILED = "failed"
     CANCELLED = "cancelled"
     EXPIRED = "expired"
-    """Its time was over before it started."""
+    """Expired before it started."""
     SKIPPED = "skipped"
-    """A condition of its own said that it is not needed."""
+    """Not needed, by the job's own condition."""
     UPSTREAM_FAILED = "upstream_failed"
-    """A job that it waited for has not ended as it had to."""
+    """Not run, because a job that it waited for did not end as required."""
     UNKNOWN = "unknown"
-    """The job is unknown: said of an id, and never the state of a job."""
+    """No such job: the answer for an id, never the state of a job."""
 
     @property
     def is_final(self) -> bool:
-        """Whether a job ends in it."""
+        """Whether jobs end in this state."""
         return self in TERMINAL
 
     @property
     def is_sticky(self) -> bool:
-        """Whether nothing may follow it, so that no store of results replaces its record by another one."""
+        """Whether no state may follow, so that no store of results replaces its record."""
         return self in TERMINAL and not TRANSITIONS[self]
 
 
 class Cancellation(StrEnum):
-    """What became of the wish to cancel a job. True where the job will not be done."""
+    """The effect of a request to cancel a job. True if the job will not be done."""
 
     CANCELLED = "cancelled"
-    """It waited, and was taken away."""
+    """The job waited, and was removed."""
     REQUESTED = "requested"
-    """It is stopped where it runs, or ended without a run where it comes up; it may end by itself in the moment."""
+    """A running job is asked to stop, and a job without a run ends when a worker receives it. It may finish first."""
     ENDED = "ended"
-    """It has ended before."""
+    """The job ended before."""
     UNKNOWN = "unknown"
-    """The state knows no such job. One that waits at the broker, or runs and reports nothing, is ended even so."""
+    """The state does not know the job.
+
+    A job that waits at the broker, or runs without reporting, is cancelled all the same.
+    """
 
     def __bool__(self) -> bool:
         return self in (Cancellation.CANCELLED, Cancellation.REQUESTED)
@@ -83,13 +85,13 @@ TERMINAL = frozenset(
 CHANGEABLE = frozenset(
     {JobState.WAITING, JobState.HELD, JobState.SCHEDULED, JobState.QUEUED, JobState.RETRYING},
 )
-"""Those in which only the store has a job of the store: it can be changed, and cancelled for good."""
+"""States in which only the store has a stored job: it can be changed, and cancelled for good."""
 
 RESUMABLE = TERMINAL - {JobState.SUCCEEDED}
-"""Ends of a job of the store after which an operator may have the same job go on."""
+"""Ends of a stored job after which an operator may resume it."""
 
 UNDERWAY = frozenset({JobState.DISPATCHED, JobState.RUNNING})
-"""Those in which a worker has a job of the store, or may have it."""
+"""States in which a worker has a stored job, or may have it."""
 
 _GIVEN_UP = frozenset({JobState.CANCELLED, JobState.EXPIRED})
 _AFTER_A_RUN = _GIVEN_UP | {
@@ -122,5 +124,5 @@ TRANSITIONS: dict[JobState, frozenset[JobState]] = {
 
 
 def can_follow(before: JobState, after: JobState) -> bool:
-    """Whether a job may go from `before` to `after` in one step."""
+    """Return whether a job may go from `before` to `after` in one step."""
     return after in TRANSITIONS[before]

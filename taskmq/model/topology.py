@@ -1,14 +1,14 @@
-"""Names and values of what taskmq keeps at a broker. Pure.
+"""Names and settings of what taskmq keeps at a broker. Pure.
 
-A queue `Q` that people name stands for several physical ones: those that a worker consumes, and `Q.dlq`, where dead
-jobs go. Which ones a worker consumes is said by its `WorkQueue`: the three priority classes `Q.p.high`, `Q` and
-`Q.p.low`, or `Q` alone with the broker's own priorities, or the shards `Q.s00`, `Q.s01`, ... of an ordered queue, or
-the lanes `Q.lane00`, `Q.lane01`, ... among which tenants are spread, `Q` for jobs of no tenant, and the slow lane
-`Q.p.low`; and `Q.jobs`, for jobs of the store, unless `Q` is ordered. Two queues are shared by all: `taskmq.parking`
-for messages that no worker can run, and `taskmq.unroutable` for those whose queue has gone while they waited.
+A logical queue `Q` consists of several physical ones: those that a worker consumes, and `Q.dlq` for dead jobs. Its
+`WorkQueue` defines those that a worker consumes: the three priority classes `Q.p.high`, `Q` and `Q.p.low`; or `Q`
+alone with the broker's own priorities; or the shards `Q.s00`, `Q.s01`, ... of an ordered queue; or the lanes
+`Q.lane00`, `Q.lane01`, ... that spread tenants, with `Q` for jobs without a tenant and the slow lane `Q.p.low`.
+Unless `Q` is ordered, there is also `Q.jobs` for stored jobs. Two queues are shared: `taskmq.parking` for messages
+that no worker can run, and `taskmq.unroutable` for messages whose queue was deleted while they waited.
 
-A server that pays for each queue need not have all of them from the start: `Q.p.high`, `Q.p.low`, `Q.jobs` and
-`Q.dlq` may be made when the first message is for them.
+A server with a cost per queue need not have all of them from the start: `Q.p.high`, `Q.p.low`, `Q.jobs` and `Q.dlq`
+may be declared with their first message.
 """
 
 import hashlib
@@ -63,20 +63,20 @@ DEFAULT_QUEUE: Final = "default"
 PARKING: Final = "taskmq.parking"
 UNROUTABLE: Final = "taskmq.unroutable"
 TOPIC_QUEUE: Final = "taskmq.on."
-"""How the names of queues begin that keep what comes over topic exchanges."""
+"""Prefixes of queues that keep messages from topic exchanges."""
 
 PriorityClass = Literal["high", "medium", "low"]
 CLASSES: Final[tuple[PriorityClass, ...]] = ("high", "medium", "low")
 QueueKind = Literal["quorum", "classic"]
 PriorityMode = Literal["classes", "native"]
 Policy = Literal["fifo", "priority", "fair", "weighted", "deadline", "round_robin"]
-"""In which order jobs of the store are dispatched to a queue:
+"""Order in which stored jobs are dispatched to a queue:
 
-- `fair`: priority classes by their shares, in each the tenants by the time that their jobs take, all alike;
-- `weighted`: the same, tenants and pools by their weights;
-- `round_robin`: the same, one job of each tenant after the other, however long they take;
+- `fair`: priority classes by their shares; in each, tenants by the time that their jobs take, all alike;
+- `weighted`: the same, with tenants and pools by their weights;
+- `round_robin`: the same, with one job of each tenant in turn, whatever its duration;
 - `priority`: the highest priority first, whatever its owner; a waiting job rises;
-- `deadline`: priority classes by their shares, in each the job that expires first;
+- `deadline`: priority classes by their shares; in each, the job that expires first;
 - `fifo`: the job that has waited longest.
 """
 POLICIES: Final[tuple[Policy, ...]] = get_args(Policy)
@@ -88,51 +88,51 @@ _REPORTS: Final = "taskmq.reports."
 _NODE: Final = "taskmq.node."
 _SHARD_SUFFIX: Final = re.compile(r"\.s[0-9]{2}\Z")
 _LANE_SUFFIX: Final = re.compile(r"\.lane[0-9]{2}\Z")
-# AMQP's short strings hold 255 bytes; a delayed message's routing key spends 56 of them on the delay, and
-# the longest suffix 7.
+# AMQP's short strings hold 255 bytes; a delayed message's routing key spends 56 of them on the delay, and the longest
+# suffix 7.
 _NAME_LIMIT: Final = 192
-# A worker asks for each message, and has few queues.
+# Cache size: a worker looks a name up for each message, and has few queues.
 _NAMES: Final = 4096
 _KEY_LIMIT: Final = 255
 _MOST_SHARDS: Final = 100
 MOST_LANES: Final = 64
 _MOST: Final = 2**31 - 1
-# Quorum queues of RabbitMQ 4.3 take a message without a priority for one of 4; so do we.
+# Quorum queues of RabbitMQ 4.3 treat a message without a priority as one of 4; so does taskmq.
 MIDDLE_PRIORITY: Final = 4
 
 
 @dataclass(frozen=True, slots=True)
 class WorkQueue:
-    """A queue as people name it, and what it is to be at the broker.
+    """A logical queue and its settings at the broker.
 
-    All apps that use a queue have to describe it alike; one that no app describes has the values given here. What
-    exists at RabbitMQ is never changed: a queue that is described otherwise than it was made is refused.
+    All apps that use a queue must describe it alike; a queue that no app describes has these defaults. taskmq never
+    changes an existing queue of RabbitMQ: it refuses a description that differs.
 
     Args:
         name: up to 192 bytes.
-        kind: `quorum` survives the loss of a minority of nodes. `classic` is on one node: faster to enter, and gone
-            with it. Brokers other than RabbitMQ make no difference.
+        kind: `quorum` survives the loss of a minority of nodes. `classic` is on one node: faster to enqueue, and lost
+            with the node. Brokers other than RabbitMQ ignore it.
         priorities: `classes`: a queue for each of three classes (high, medium, low), which workers serve by weight.
             `native`: one queue, and RabbitMQ orders it: a classic queue in five levels (0-1, 2-3, 4-5, 6-7, 8-9), a
             quorum queue of RabbitMQ 4.3 and later in all ten. That is strict, so low ones may starve. Delayed jobs
-            and retries come back without their priority: as 4 in a quorum queue, as the lowest in a classic one.
-            Other brokers keep the order of sending.
-        ordered: into how many shards (1 to 100) the queue is split by the jobs' `order_key`. Jobs of one key run
+            and retries return without their priority: as 4 in a quorum queue, as the lowest in a classic one. Other
+            brokers keep the order of publishing.
+        ordered: number of shards (1 to 100) into which the jobs' `order_key` splits the queue. Jobs of one key run
             one at a time, in the order of sending. The number cannot be changed while jobs wait. No priorities.
-        lanes: among how many queues (2 to 64) the jobs that are sent with a `tenant` are spread, so that the backlog
-            of one tenant does not hold up the others: see docs/scheduling.md. The number may grow and shrink at any
-            time: workers consume all lanes that are there. No priorities.
-        max_length: with so many messages waiting in a physical queue, `send` fails with `PublishRejected`. RabbitMQ
-            lets a few more in. Delayed jobs and retries always find a place.
-        max_bytes: the same for the sum of their bodies.
-        delivery_limit: how often a quorum queue takes a message back before it makes it a dead letter. Default: 100.
-        policy: in which order jobs of the store are dispatched to it, see docs/scheduling.md; the store may say
-            otherwise while they wait.
-        placed: the scheduler chooses a host node for each job of the store, one that has what the job needs, see
-            docs/nodes.md; else any worker of the queue may have it.
+        lanes: number of queues (2 to 64) over which jobs that are sent with a `tenant` are spread, so that the
+            backlog of one tenant does not hold up the others: see docs/scheduling.md. The number may change at any
+            time: workers consume all existing lanes. No priorities.
+        max_length: messages that may wait in a physical queue; beyond it, `send` fails with `PublishRejected`.
+            RabbitMQ accepts a few more. Delayed jobs and retries are always accepted.
+        max_bytes: the same for the total size of their bodies.
+        delivery_limit: how often a quorum queue accepts a message back before it becomes a dead letter. Default: 100.
+        policy: order in which stored jobs are dispatched to it, see docs/scheduling.md; a policy in the store takes
+            precedence.
+        placed: whether the scheduler chooses a host node with the needed resources for each stored job, see
+            docs/nodes.md; otherwise any worker of the queue may run it.
 
     Raises:
-        InvalidOption: a value that cannot be; names the queue.
+        InvalidOption: a value is invalid; the message names the queue.
     """
 
     name: str
@@ -176,7 +176,7 @@ class WorkQueue:
 
     @property
     def physical(self) -> tuple[str, ...]:
-        """The queues that a worker consumes: classes, the highest first, or lanes; and that of the store's jobs."""
+        """The queues that a worker consumes: classes, the highest first, or lanes; and that of stored jobs."""
         if self.ordered is not None:
             return tuple(shard_queue(self.name, number) for number in range(self.ordered))
         if self.priorities == "native":
@@ -187,9 +187,9 @@ class WorkQueue:
 
     @property
     def always(self) -> tuple[str, ...]:
-        """Those of `physical` that are there from the start; the others are made when a job first needs them."""
+        """Those of `physical` that exist from the start; the others are declared when a job first needs them."""
         if self.lanes is not None:
-            # Senders look at how much waits in each lane, so all are there.
+            # Producers compare the backlogs of the lanes, so all of them exist.
             return tuple(name for name in self.physical if not is_jobs_queue(name))
         return tuple(name for name in self.physical if not is_on_demand(name))
 
@@ -199,7 +199,7 @@ class WorkQueue:
         return self.max_length is not None or self.max_bytes is not None
 
     def place(self, *, priority: int | None, order_key: str | None) -> str:
-        """The physical queue of a message; of a queue with lanes that for jobs of no tenant.
+        """Return the physical queue of a message; for a queue with lanes, the one for jobs without a tenant.
 
         Raises:
             InvalidOption: an ordered queue gets no `order_key`, or a priority; another one gets an `order_key`; a
@@ -223,7 +223,7 @@ class WorkQueue:
         return class_queue(self.name, priority)
 
     def native_priority(self, priority: int | None) -> int | None:
-        """The broker's priority for a numeric priority; None where the queue leaves no order to the broker."""
+        """Return the broker's priority for a numeric priority; None if the broker does not order the queue."""
         if self.priorities != "native":
             return None
         level = MIDDLE_PRIORITY if priority is None else priority
@@ -234,17 +234,18 @@ class WorkQueue:
 
 
 def check_queue_name(name: str) -> str:
-    """`name` itself.
+    """Return `name` if it is a valid queue name.
 
     Raises:
-        InvalidOption: a queue cannot be called that.
+        InvalidOption: it is not.
     """
     is_ours = name.startswith("taskmq.") and not name.startswith(_NODE)
     reserved = is_ours or name.startswith("amq.") or name.endswith((*filter(None, _SUFFIX.values()), ".dlq", ".jobs"))
     reserved = reserved or is_shard(name) or is_lane(name)
-    # With ">" the ways of delayed messages begin. The other two stood for any name in the bindings of version 0.1.
+    # Names with ">" belong to the route of delayed messages. The other two were wildcards in the bindings of version
+    # 0.1.
     reserved = reserved or name.startswith(">") or not {"*", "#"}.isdisjoint(name.split("."))
-    # Printable comes before the length: a lone surrogate has no bytes.
+    # `isprintable` comes first: a lone surrogate cannot be encoded.
     if not name.isprintable() or not 0 < len(name.encode()) <= _NAME_LIMIT or reserved or name != name.strip():
         raise InvalidOption(
             f"queue name {name!r}: 1 to {_NAME_LIMIT} printable bytes, not starting with 'amq.', 'taskmq.' or '>', "
@@ -255,7 +256,7 @@ def check_queue_name(name: str) -> str:
 
 
 def class_of(priority: int | None) -> PriorityClass:
-    """The class of a numeric priority: 7-9 high, 3-6 and none medium, 0-2 low.
+    """Return the class of a numeric priority: 7-9 high, 3-6 and none medium, 0-2 low.
 
     Raises:
         InvalidOption: it is not a number from 0 to 9.
@@ -272,15 +273,15 @@ def class_of(priority: int | None) -> PriorityClass:
 
 
 def class_queue(queue: str, priority: int | None) -> str:
-    """The physical queue of `queue`, one with priority classes, for a numeric priority."""
+    """Return the physical queue of a queue with priority classes, for a numeric priority."""
     return queue + _SUFFIX[class_of(priority)]
 
 
 def check_order_key(key: object) -> str:
-    """`key` itself.
+    """Return `key` if it is a valid order key.
 
     Raises:
-        InvalidOption: it is no text of 1 to 255 bytes.
+        InvalidOption: it is not a text of 1 to 255 bytes.
     """
     if not isinstance(key, str) or not 0 < len(key.encode(errors="replace")) <= _KEY_LIMIT:
         raise InvalidOption(f"order_key: {key!r} must be a string of 1 to {_KEY_LIMIT} bytes")
@@ -288,62 +289,61 @@ def check_order_key(key: object) -> str:
 
 
 def shard_of(key: str, count: int) -> int:
-    """Which of `count` shards keeps the jobs of `key`; the same in every version and language.
+    """Return the shard, of `count`, for the jobs of `key`; the same in every version and language.
 
-    The first four bytes of the SHA-256 of the key in UTF-8, as an unsigned number with the highest byte first, modulo
-    `count`.
+    It is the first four bytes of the SHA-256 of the key in UTF-8, as a big-endian unsigned number, modulo `count`.
     """
-    # What has no form in UTF-8 cannot be sent either; it just must not fail here.
+    # A key that cannot be encoded cannot be published either; it must not fail here.
     digest = hashlib.sha256(key.encode(errors="replace"), usedforsecurity=False).digest()
     return int.from_bytes(digest[:4]) % count
 
 
 def shard_queue(queue: str, number: int) -> str:
-    """The physical queue of a shard, from 0."""
+    """Return the physical queue of a shard, from 0."""
     return f"{queue}.s{number:02d}"
 
 
 @lru_cache(_NAMES)
 def is_shard(physical: str) -> bool:
-    """Whether a physical queue is a shard of an ordered one: brokers give it to one consumer at a time."""
+    """Return whether a physical queue is a shard of an ordered one: brokers deliver it to one consumer at a time."""
     return _SHARD_SUFFIX.search(physical) is not None
 
 
 def lane_queue(queue: str, number: int) -> str:
-    """The physical queue of a lane, from 0."""
+    """Return the physical queue of a lane, from 0."""
     return f"{queue}.lane{number:02d}"
 
 
 def lanes_of(queue: str, count: int) -> tuple[str, ...]:
-    """The lanes of a queue that has `count` of them, without the slow one."""
+    """Return the lanes of a queue that has `count` of them, without the slow one."""
     return tuple(lane_queue(queue, number) for number in range(count))
 
 
 def slow_lane(queue: str) -> str:
-    """Where jobs of a tenant go that has too much waiting: workers serve it as the low class of other queues."""
+    """Return the queue for jobs of a tenant whose backlog is too long; workers serve it like the low class."""
     return queue + _SUFFIX["low"]
 
 
 @lru_cache(_NAMES)
 def is_lane(physical: str) -> bool:
-    """Whether a physical queue is a lane, and not the slow one."""
+    """Return whether a physical queue is a lane other than the slow one."""
     return _LANE_SUFFIX.search(physical) is not None
 
 
 @lru_cache(_NAMES)
 def is_class_queue(physical: str) -> bool:
-    """Whether a physical queue is that of a priority class beside the medium one."""
+    """Return whether a physical queue is that of the high or low priority class."""
     return physical.endswith((_SUFFIX["high"], _SUFFIX["low"]))
 
 
 def is_on_demand(physical: str) -> bool:
-    """Whether a physical queue may be absent until the first message for it."""
+    """Return whether a physical queue may be missing until its first message."""
     return is_class_queue(physical) or is_jobs_queue(physical)
 
 
 @lru_cache(_NAMES)
 def logical_queue(physical: str) -> str:
-    """The queue that people name, for any of its physical ones."""
+    """Return the logical queue of a physical one."""
     for suffix in (*_SUFFIX.values(), _DEAD_LETTER_SUFFIX, _JOBS_SUFFIX):
         if suffix and physical.endswith(suffix):
             return physical.removesuffix(suffix)
@@ -352,11 +352,11 @@ def logical_queue(physical: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ReportQueue:
-    """Where the reports of one partition's jobs go.
+    """The queue for reports on one partition's jobs.
 
     Args:
         name: `reports_queue`.
-        letters_of: the physical queues of invitations whose dropped messages go there, too.
+        letters_of: physical queues of invitations that dead-letter to it.
     """
 
     name: str
@@ -364,32 +364,32 @@ class ReportQueue:
 
 
 def jobs_queue(queue: str) -> str:
-    """The physical queue in which the invitations of the store's jobs wait; made when the first one is for it."""
+    """Return the physical queue for invitations to stored jobs; it is declared with its first message."""
     return logical_queue(queue) + _JOBS_SUFFIX
 
 
 def node_queue(node: str) -> str:
-    """The queue of a host node, which its workers consume: jobs that were placed there wait in its `.jobs`."""
+    """Return the queue of a host node, which its workers consume; jobs placed there wait in its `.jobs`."""
     return f"{_NODE}{node}"
 
 
 def is_node_queue(physical: str) -> bool:
-    """Whether a physical queue is one of a host node's, or its dead letters."""
+    """Return whether a physical queue is a host node's, or holds its dead letters."""
     return physical.startswith(_NODE)
 
 
 def is_jobs_queue(physical: str) -> bool:
-    """Whether a physical queue holds invitations."""
+    """Return whether a physical queue holds invitations."""
     return physical.endswith(_JOBS_SUFFIX)
 
 
 def reports_queue(app: str, partition: int) -> str:
-    """Where the reports of one partition's jobs go."""
+    """Return the queue for reports on one partition's jobs."""
     return f"{_REPORTS}{app}.{partition}"
 
 
 def is_work_queue(physical: str) -> bool:
-    """Whether a physical queue may hold jobs: one of a queue that apps may describe, and none of its dead letters."""
+    """Return whether a physical queue may hold jobs: it belongs to a queue that apps describe, and is not its DLQ."""
     try:
         check_queue_name(logical_queue(physical))
     except InvalidOption:
@@ -398,10 +398,10 @@ def is_work_queue(physical: str) -> bool:
 
 
 def is_reports_queue(physical: str) -> bool:
-    """Whether reports of the store's jobs go to a physical queue."""
+    """Return whether a physical queue holds reports on stored jobs."""
     return physical.startswith(_REPORTS)
 
 
 def dead_letter_queue(queue: str) -> str:
-    """Where dead jobs of `queue` go; `queue` may be physical."""
+    """Return the queue for dead jobs of `queue`, which may be physical."""
     return logical_queue(queue) + _DEAD_LETTER_SUFFIX

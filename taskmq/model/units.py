@@ -1,4 +1,4 @@
-"""Instants, durations, amounts of memory and numbers of processes as people write them, and their texts. Pure."""
+"""Instants, durations, sizes and numbers of processes: parsing and formatting. Pure."""
 
 import re
 from collections.abc import Iterable
@@ -29,10 +29,10 @@ Duration = timedelta | float | int | str
 """A `timedelta`, a number of seconds, or text such as "1h30m"."""
 
 Size = int | str
-"""Bytes, or a number with a unit of 1024: K, M, G or T, also as KB or KiB."""
+"""A size: bytes, or a number with a unit of 1024: K, M, G or T, also as KB or KiB."""
 
 LAST_INSTANT: Final = 253_402_300_799_999
-"""What brokers, stores and datetime can hold: the end of the year 9999, in milliseconds since the epoch."""
+"""The last instant that brokers, stores and datetime can represent: the end of 9999, in ms since the epoch."""
 
 _FIRST_INSTANT: Final = -62_135_596_800_000
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -45,7 +45,7 @@ _SIZE_POWERS: Final = {"K": 1, "M": 2, "G": 3, "T": 4}
 
 
 def parse_duration(value: Duration, *, what: str = "duration") -> timedelta:
-    """A duration as a `timedelta`, never negative.
+    """Return a duration as a `timedelta`, never negative.
 
     Args:
         value: a `timedelta`, a number of seconds, or text: "250ms", "30s", "1h30m", "2d", "1w".
@@ -68,18 +68,18 @@ def parse_duration(value: Duration, *, what: str = "duration") -> timedelta:
         if isinstance(value, str) and _PLAIN_NUMBER.fullmatch(value):
             raise InvalidOption(f"{what}={value!r} has no unit: for seconds write '{value}s'")
         raise InvalidOption(
-            f"{what}={value!r} is no duration: use a timedelta, seconds >= 0, or text such as '30s' or '1h30m'"
+            f"{what}={value!r} is not a duration: use a timedelta, seconds >= 0, or text such as '30s' or '1h30m'"
         )
     return result
 
 
 def parse_seconds(value: Duration, *, what: str) -> float:
-    """A duration in seconds; raises as `parse_duration` does."""
+    """Return a duration in seconds; raises as `parse_duration` does."""
     return parse_duration(value, what=what).total_seconds()
 
 
 def seconds_in(text: str) -> float | None:
-    """The seconds of a setting that is a text, such as "5", "2.5" or "1m30s"; None where it is neither."""
+    """Return the seconds of a setting such as "5", "2.5" or "1m30s"; None if it is no number and no duration."""
     if _PLAIN_NUMBER.fullmatch(text):
         return float(text)
     found = _from_text(text)
@@ -87,17 +87,17 @@ def seconds_in(text: str) -> float | None:
 
 
 def to_datetime(milliseconds: int) -> datetime:
-    """Return an instant (milliseconds since the epoch) in UTC; the first or the last there is for one beyond them."""
+    """Return an instant (ms since the epoch) in UTC; one out of range yields the first or last possible datetime."""
     return _EPOCH + timedelta(milliseconds=min(max(milliseconds, _FIRST_INSTANT), LAST_INSTANT))
 
 
 def instant_text(milliseconds: int) -> str:
-    """Write an instant (milliseconds since the epoch) in ISO 8601 and UTC, such as 2026-11-29T04:43:20.125Z."""
+    """Format an instant (milliseconds since the epoch) in ISO 8601 and UTC, such as 2026-11-29T04:43:20.125Z."""
     return f"{to_datetime(milliseconds).isoformat(timespec='milliseconds')[:-6]}Z"
 
 
 def milliseconds_in(text: str) -> int | None:
-    """Read what `instant_text` has written; None for any other text."""
+    """Parse the output of `instant_text`; None for any other text."""
     if _INSTANT.fullmatch(text) is None:
         return None
     try:
@@ -107,7 +107,7 @@ def milliseconds_in(text: str) -> int | None:
 
 
 def to_ms(value: timedelta) -> int:
-    """Whole milliseconds, rounded up: a delay is never shortened."""
+    """Return whole milliseconds, rounded up, so that a delay is never shortened."""
     whole, rest = divmod(value, timedelta(milliseconds=1))
     return whole + bool(rest)
 
@@ -124,10 +124,10 @@ def _from_text(text: str) -> timedelta | None:
 
 
 def parse_size(value: object, *, what: str) -> int:
-    """The number of bytes; at least 1.
+    """Return a number of bytes, at least 1.
 
     Raises:
-        InvalidOption: it is none; names `what`.
+        InvalidOption: the value is not a size; the message names `what`.
     """
     if isinstance(value, int) and not isinstance(value, bool) and value > 0:
         return value
@@ -140,7 +140,7 @@ def parse_size(value: object, *, what: str) -> int:
 
 
 def size_text(size: int) -> str:
-    """For people: the largest unit that leaves a number of at least 1, such as "1.5G"."""
+    """Format a size in the largest unit that yields a number of at least 1, such as "1.5G"."""
     for unit, power in reversed(_SIZE_POWERS.items()):
         if size >= 1024**power:
             return f"{size / 1024**power:.4g}{unit}"
@@ -148,10 +148,10 @@ def size_text(size: int) -> str:
 
 
 def parse_processes(text: str) -> tuple[int, int | None]:
-    """The least and the most number in `text`, such as `4` or `1-8`; the most is None for a plain number.
+    """Return the minimum and maximum in `text`, such as `4` or `1-8`; the maximum is None for a single number.
 
     Raises:
-        InvalidOption: it is neither, or less than 1, or the wrong way round.
+        InvalidOption: it is neither, or less than 1, or the minimum exceeds the maximum.
     """
     least, dash, most = text.strip().partition("-")
     if least.isdecimal() and (most.isdecimal() if dash else True):
@@ -162,7 +162,7 @@ def parse_processes(text: str) -> tuple[int, int | None]:
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """The end of an error about a name that is not known: the one that looks like it, or all that there are."""
+    """Return the end of an error about an unknown name: a similar known name, or all known names."""
     import difflib
 
     names = list(known)
@@ -171,7 +171,7 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
 
 
 def storable(text: str) -> str:
-    """NUL, and lone surrogates as in names of files, have no form in databases or UTF-8: they are written out."""
+    """Escape NUL and lone surrogates, as in file names, which databases and UTF-8 cannot represent."""
     if "\0" in text:
         text = text.replace("\0", "\\x00")
     return text if text.isascii() else text.encode(errors="backslashreplace").decode()

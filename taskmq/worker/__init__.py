@@ -1,35 +1,35 @@
-"""The worker: takes deliveries, runs tasks, settles outcomes.
+"""The worker: receives deliveries, runs tasks, settles outcomes.
 
-One delivery passes these parts, each of which does one thing:
+One delivery passes these parts, each with one responsibility:
 
-    Dispatcher  starts what comes next and stops what is not to go on
-    Slots       owns every delivery in hand: which one has a slot, which waits for one or for resources, which is held
-                in its shard. The Backlog in it picks the next one, the priority classes by weight
+    Dispatcher  starts the next runs and stops runs that must not continue
+    Slots       owns every delivery in hand: which one has a slot, waits for one or for resources, or is held in its
+                shard. Its Backlog picks the next delivery, by the weights of the priority classes
     FastPath    takes a plain run from its message to its acknowledgement in one call
-    Pipeline    takes every other one there: in its turn -> Guards -> Processor -> Settler
-    Guards      what some runs have to pass before they start; `guards.build.GUARDS` is the list, with ranks
-    Processor   delivery -> Outcome. Never raises: a message that cannot be read, a task that is not known, an
-                argument that does not fit and an error of the function are all outcomes
-    Settler     Outcome -> effects: first what must be durable (the result, the retry's copy, the dead letter), then
-                the ack. Where else a delivery is settled, and why, tests/house/test_places.py lists
-    Worker      start, drain, and what lives as long as it consumes
+    Pipeline    takes every other run there, step by step: Guards -> Processor -> Settler
+    Guards      checks that some runs pass before they start; `guards.build.GUARDS` is the list, with ranks
+    Processor   delivery -> Outcome. Never raises: an unreadable message, an unknown task, an argument that does not
+                fit and an error of the function are all outcomes
+    Settler     Outcome -> effects: first whatever must be durable (the result, the retry's copy, the dead letter),
+                then the ack. tests/house/test_places.py lists the other places that settle a delivery, with reasons
+    Worker      starts, drains, and owns what lives as long as it consumes
 
-A TaskPool of asyncio tasks carries out what the pipeline does, and only a run that waits for something costs one task
-extra; ThreadRuns go on in threads without one. The JournalService writes down what tasks report and save while
-they run (`taskmq.run.journal`).
+A TaskPool of asyncio tasks executes the pipeline; a run needs one extra task only if it waits for something.
+ThreadRuns execute in threads without one. The JournalService stores what tasks report and save while they run
+(`taskmq.run.journal`).
 
 Invariants:
 
-- A delivery is acknowledged only after its outcome is durable. A crash between the two repeats the task; no
-  crash loses it.
-- A delivery that was never started goes back as it came; that counts no attempt.
-- A stopping worker first stops taking, then gives back what it has not started, then waits for what runs,
-  and at the end of its grace interrupts it and gives that back, too.
+- A delivery is acknowledged only after its outcome is durable. A crash between the two repeats the task; no crash
+  loses it.
+- A delivery that was never started is returned unchanged, and counts no attempt.
+- A stopping worker first stops accepting deliveries, then returns those it has not started, then waits for running
+  ones. At the end of its grace it interrupts those and returns them, too.
 
-The process is one of several that a supervisor has started (`taskmq.supervisor`). It says how it goes once a second,
-and drains when its supervisor is gone.
+The process is one of several that a supervisor started (`taskmq.supervisor`). It reports its status once a second,
+and drains if its supervisor is gone.
 
-`Worker` loads on first use: the supervisor shares this package's values, and has nothing to do with it.
+`Worker` is imported on first use: the supervisor shares this package's values, but does not need it.
 """
 
 from typing import TYPE_CHECKING

@@ -1,4 +1,4 @@
-"""One delivery that was understood: which job, which task, which attempt."""
+"""A delivery that was decoded: its job, its task, its attempt."""
 
 from typing import Any, Protocol
 
@@ -16,41 +16,44 @@ __all__ = ["Attempt", "Permit"]
 
 
 class Permit(Protocol):
-    """What a guard gave one run."""
+    """The right of one run that a guard granted."""
 
     async def release(self, outcome: Outcome, record: ResultRecord | None) -> bool:
-        """The run has ended. Called before its result is stored, its copy published or its delivery settled.
+        """Release the permit.
+
+        Called before the outcome's result is stored, its copy published or its delivery settled.
 
         Args:
-            record: how the job ended, where the outcome ends it; None where it goes on. Its value is empty where the
+            record: the end of the job, if the outcome ends it; None if the job continues. Its value is empty if the
                 task keeps no results.
 
         Returns:
-            False: another run holds by now what the permit stood for, so the outcome does not count; the
+            False: another run has acquired what the permit stood for, so the outcome does not count; the delivery is
+                returned.
             delivery goes back.
 
         Raises:
             StateUnavailable, SendError: it is called again, until it succeeds or the worker stops; then the delivery
-                goes back.
+                is returned.
         """
         ...
 
 
 class Attempt(msgspec.Struct, eq=False):
-    """One attempt of a job: a delivery that was read, from its start to its outcome.
+    """One attempt of a job: a decoded delivery, from its start to its outcome.
 
     Attributes:
-        job_id: from the body, else the message id, else made here.
-        started: when the function was called, in ms; None when it was not.
+        job_id: from the body, else the message id, else generated here.
+        started: when the function was called, in ms; None if it was not.
         execution: its run, from just before the function is called.
-        cancelled: why the run is being cancelled; None unless that was asked for.
-        preempted: why the run is to give way to others; None unless a scheduler asked for it.
-        is_clean: whether the run has left the context variables as they were.
-        grant: what it was given of the worker's resources; None when it needs none.
-        permits: what its guards gave it and it has not released; None without guards.
-        fence: the idempotency key that the run holds, and the token under which it does.
-        outages: how many outages have interrupted it while its shard held its delivery.
-        is_turned_back: whether a guard gave it an outcome instead of a run.
+        cancelled: why the run is being cancelled; None if no one asked for it.
+        preempted: why the run is preempted; None unless a scheduler asked for it.
+        is_clean: whether the run left the context variables unchanged.
+        grant: its share of the worker's resources; None if it needs none.
+        permits: permits of its guards that are not released; None without guards.
+        fence: the idempotency key that the run holds, with its fencing token.
+        outages: number of outages that interrupted it while its shard held its delivery.
+        is_turned_back: whether a guard decided its outcome instead of letting it run.
     """
 
     delivery: Delivery

@@ -1,8 +1,8 @@
 """One worker process: `python -m taskmq.worker.child STATUS_FD`, started by the supervisor.
 
-Its order is the first line of its standard input: URLs have passwords, and everybody can read command lines. It
-drains when its standard input ends, which is when the supervisor is gone. Says on the status pipe, in lines of
-JSON, that it is ready, and then how it does (`taskmq.worker.child_protocol`).
+The first line of its standard input is its spec: URLs contain passwords, and everyone can read command lines. It
+drains when its standard input ends, because then the supervisor is gone. It writes JSON lines to the status pipe: one
+when it is ready, then its status (`taskmq.worker.child_protocol`).
 """
 
 import asyncio
@@ -37,12 +37,12 @@ _EXIT_TIMEOUT: Final = 5.0
 
 
 def main(status: int) -> int:
-    """Run one worker until it is stopped; the exit code."""
-    # Tasks, and what they start, find an empty standard input: this one is not theirs to read.
+    """Run one worker until it is stopped; return the exit code."""
+    # Tasks, and processes that they start, get an empty standard input: this one is not theirs to read.
     lifeline = os.dup(0)
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     order = _read_spec(lifeline)
-    # Records carry their job whichever handler formats them.
+    # Every handler's records carry their job.
     install_job_fields()
     begin_console_log(order.log_level)
     try:
@@ -86,12 +86,12 @@ def _load(target: str) -> tuple[TaskMQ, str]:
 
 
 def _leave_soon(worker: Worker, code: int) -> None:
-    """Everything is settled: end this process although something in it may go on."""
+    """End this process although something in it may still run; everything is settled."""
     if worker.left_behind:
-        logging.getLogger("taskmq.worker").error("%d tasks ignore being cancelled", worker.left_behind)
-        # The runner would wait for them for ever; their jobs are back in their queues.
+        logging.getLogger("taskmq.worker").error("%d tasks did not react to cancellation", worker.left_behind)
+        # The runner would wait for them forever; their jobs are back in their queues.
         _exit(code)
-    # And it would wait for threads that coroutines have started.
+    # It would also wait for threads that coroutines started.
     timer = threading.Timer(_EXIT_TIMEOUT, _exit, (code,))
     timer.daemon = True
     timer.start()
@@ -129,7 +129,7 @@ def _say_failure(reporting: "asyncio.Task[None]") -> None:
 
 
 class _Signals:
-    """The first one drains, the second gives everything back now, the third ends the process."""
+    """The first signal drains, the second returns everything immediately, the third ends the process."""
 
     def __init__(self, worker: Worker) -> None:
         self._worker = worker
@@ -147,13 +147,13 @@ class _Signals:
             os._exit(130)
 
     def say_drained(self) -> None:
-        """Say how long it took from the first signal, if there was one."""
+        """Log the time since the first signal, if there was one."""
         if self._count:
             logging.getLogger("taskmq.worker").info("drained in %.2f s", time.monotonic() - self._first)
 
 
 async def _supervisor_gone(lifeline: int, drain: Callable[[], None]) -> None:
-    """Call `drain` at the lifeline's end."""
+    """Call `drain` when the lifeline ends."""
     ended = asyncio.Event()
     loop = asyncio.get_running_loop()
 

@@ -1,7 +1,7 @@
-"""What a worker process sends to its supervisor: lines of JSON on the status pipe.
+"""Messages from a worker process to its supervisor: JSON lines on the status pipe.
 
-`Ready` comes once, a `Report` about once a second and one at the end. A report that the supervisor has not read
-yet is not followed by another: the pipe never fills up, and the worker never waits for it.
+`Ready` is sent once, a `Report` about once a second and once at the end. The worker writes no further report until
+the supervisor has read the last one. So the pipe never fills up, and the worker never blocks on it.
 """
 
 import logging
@@ -17,7 +17,7 @@ __all__ = ["EXIT_DISMISSED", "EXIT_USAGE", "ChildReady", "ChildReport", "ChildSp
 
 
 class ChildReady(msgspec.Struct, frozen=True, kw_only=True, tag="ready"):
-    """What a child says once it consumes."""
+    """Sent by a child once it consumes."""
 
     app: str
     broker: str
@@ -26,13 +26,13 @@ class ChildReady(msgspec.Struct, frozen=True, kw_only=True, tag="ready"):
 
 
 class ChildReport(msgspec.Struct, frozen=True, kw_only=True, tag="report"):
-    """How a child does.
+    """The status of a child.
 
     Attributes:
-        counts: since the child started, of those tasks and queues where there is something new.
-        cpu: cores that the child has used since its last report.
-        depths: messages that wait in the broker, by queue as people name it; None where this child does not look,
-            or the broker does not answer.
+        counts: since the child started, for tasks and queues with new counts only.
+        cpu: cores that the child used since its last report.
+        depths: waiting messages by public queue name; None if this child does not ask the broker, or the broker does
+            not answer.
     """
 
     status: WorkerStatus
@@ -50,7 +50,7 @@ def write_line(message: ChildReady | ChildReport) -> bytes:
 
 
 def read_line(line: bytes) -> ChildReady | ChildReport | None:
-    """What the line says; None for one that is cut off or none of ours, as a task that has forked may write."""
+    """Decode a line; None if it is cut off or not a message, because a forked task may write to the pipe, too."""
     if not line.endswith(b"\n"):
         return None
     try:
@@ -60,18 +60,18 @@ def read_line(line: bytes) -> ChildReady | ChildReport | None:
 
 
 EXIT_USAGE: Final = 2
-# Far from what tasks end a process with.
+# Unlikely to collide with exit codes of tasks.
 EXIT_DISMISSED: Final = 213
-"""A command over the broker has drained this process: it is not to be replaced."""
+"""Exit code after a drain command over the broker: the supervisor does not replace this process."""
 
 
 class ChildSpec(msgspec.Struct, frozen=True, kw_only=True):
-    """What the supervisor wants.
+    """The supervisor's settings for a child.
 
     Attributes:
-        url, state, store: in place of the app's.
-        default_store: of an app that has none.
-        looks: whether this child asks the broker how many messages wait; one of them is enough.
+        url, state, store: override the app's.
+        default_store: for an app without one.
+        looks: whether this child asks the broker for queue depths; one child is enough.
     """
 
     target: str

@@ -1,4 +1,4 @@
-"""How a worker is to run. The one place where its options are defined; `taskmq worker` is made from it."""
+"""Options of a worker: the only place that defines them; the options of `taskmq worker` are generated from it."""
 
 import os
 from typing import Annotated, Final, Literal
@@ -46,21 +46,21 @@ def _show_labels(labels: dict[str, str]) -> str:
 
 
 class WorkerConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """Options of one worker process, in seconds and bytes; travels from the supervisor to it as JSON.
+    """Options of one worker process, in seconds and bytes; the supervisor sends it to the process as JSON.
 
-    What each option is for is written beside it; these have no option of their own on the command line:
+    Each option's purpose is written next to it. These have no command line option of their own:
 
     Attributes:
-        queues: as people name them; empty: those of all tasks.
-        queue_slots: of some queues: how many slots their jobs may have in one process.
-        queue_shares: of some queues: how many of their jobs start in a row while others wait, too; default 1.
-        processes: how many share the machine.
-        process_slots: the most processes for tasks with `executor="process"`.
-        unknown_attempts: how often a message whose task is not known here is put back before it is parked.
-        unknown_delay: seconds before the first of them; doubles each time.
+        queues: public names; empty: the queues of all tasks.
+        queue_slots: maximum of slots for jobs of a queue in one process.
+        queue_shares: number of jobs of a queue that start in a row while others wait, too; default 1.
+        processes: number of processes that share the machine.
+        process_slots: maximum of processes for tasks with `executor="process"`.
+        unknown_attempts: how often a message with an unknown task is requeued before it is parked.
+        unknown_delay: delay before the first requeue in seconds; it doubles each time.
 
     Raises:
-        InvalidOption: a value that cannot be.
+        InvalidOption: a value is invalid.
     """
 
     queues: tuple[str, ...] = ()
@@ -108,7 +108,7 @@ class WorkerConfig(msgspec.Struct, frozen=True, kw_only=True):
             "Make a job a dead letter after this many starts that its worker did not survive: at least 2, or 0 for "
             "no limit.",
             rule="at least 2, or 0 for no limit",
-            # The first start is not recorded: of one start it is unknown whether it ever was.
+            # The first start is not recorded, so it is unknown whether a single start happened.
             fits=lambda starts: starts == 0 or starts >= 2,
         ),
     ] = 3
@@ -217,7 +217,7 @@ class WorkerConfig(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def effective_prefetch(self) -> int:
-        """Unsettled deliveries per physical queue that a worker begins with."""
+        """Prefetch of each physical queue with which a worker starts."""
         if self.prefetch is not None:
             return self.prefetch
         return prefetch_for(self.concurrency, seconds=None)

@@ -1,6 +1,6 @@
-"""What is known of one field of a config: what it is for, how people write it, and what it may be.
+"""Metadata of a config field: its purpose, its text form, and its valid values.
 
-A field says all of it once, as an annotation beside its type and default; the command line is made from that.
+A field declares them once, as an annotation next to its type and default; the command line is generated from it.
 """
 
 import functools
@@ -17,16 +17,16 @@ __all__ = ["ConfigOption", "check_config_fields", "count_option", "options_of", 
 
 
 class ConfigOption(msgspec.Struct, frozen=True):
-    """How one field of `WorkerConfig` is read from the command line and shown.
+    """Command line form and validation of one field of `WorkerConfig`.
 
     Attributes:
-        help: what it is for, in a sentence or two.
-        read: what is written on a command line, and how that is called in an error, to the field's value. None: it is
-            written as its type says.
-        show: the value as it is written; for defaults.
-        flags: names on the command line besides the field's own.
-        rule: what the value may be, in words.
-        fits: whether a value is one of these. Not asked of None.
+        help: its purpose, in a sentence or two.
+        read: parses the command line text into the field's value, given a name for errors. None: the text is parsed
+            by the field's type.
+        show: formats the value; for defaults.
+        flags: more names on the command line.
+        rule: the valid values, in words.
+        fits: whether a value is valid. Not called for None.
     """
 
     help: str
@@ -37,10 +37,10 @@ class ConfigOption(msgspec.Struct, frozen=True):
     fits: Callable[[Any], bool] | None = None
 
     def check(self, value: object, what: str) -> None:
-        """Return if the field may have the value.
+        """Check that the field may have the value.
 
         Raises:
-            InvalidOption: it may not; says `what`.
+            InvalidOption: it may not; the message names `what`.
         """
         if self.fits is not None and value is not None and not self.fits(value):
             raise InvalidOption(f"{what}: {self.rule}")
@@ -48,7 +48,7 @@ class ConfigOption(msgspec.Struct, frozen=True):
 
 @functools.cache
 def options_of(config: type[msgspec.Struct]) -> Mapping[str, tuple[type, ConfigOption]]:
-    """The fields of a config that are options, by name and in their order: the type and what is known of each."""
+    """Return the fields of a config that are options, by name and in order, each with its type and metadata."""
     found: dict[str, tuple[type, ConfigOption]] = {}
     hints = get_type_hints(config, include_extras=True)
     for name in config.__struct_fields__:
@@ -61,10 +61,10 @@ def options_of(config: type[msgspec.Struct]) -> Mapping[str, tuple[type, ConfigO
 
 
 def check_config_fields(config: msgspec.Struct) -> None:
-    """Return if each field of a config has a value that it may have; a duration may be a text or a `timedelta`, too.
+    """Check that each field of a config has a valid value; a duration may be a text or a `timedelta`, too.
 
     Raises:
-        InvalidOption: one has not; names it.
+        InvalidOption: one has not; the message names it.
     """
     for name, (_, option) in options_of(type(config)).items():
         value = getattr(config, name)
@@ -75,29 +75,29 @@ def check_config_fields(config: msgspec.Struct) -> None:
 
 
 def _read_seconds(text: str, *, what: str) -> float:
-    """The seconds of a duration such as `30s`.
+    """Parse a duration such as `30s` into seconds.
 
     Raises:
-        InvalidOption: it is none.
+        InvalidOption: the text is not a duration.
     """
     return parse_seconds(text, what=what)
 
 
 def _seconds_text(seconds: float) -> str:
-    """Seconds as people write them: `30s`."""
+    """Format seconds for people: `30s`."""
     return f"{seconds:g}s"
 
 
 def seconds_option(help: str, *, rule: str = "", fits: Callable[[Any], bool] | None = None) -> ConfigOption:  # noqa: A002 - what it is called in the option
-    """An option in seconds, written as a duration."""
+    """Create an option in seconds, written as a duration."""
     return ConfigOption(help, read=_read_seconds, show=_seconds_text, rule=rule, fits=fits)
 
 
 def size_option(help: str) -> ConfigOption:  # noqa: A002 - as above
-    """An option in bytes, written as a size."""
+    """Create an option in bytes, written as a size."""
     return ConfigOption(help, read=parse_size, show=size_text)
 
 
 def count_option(help: str, *, flags: tuple[str, ...] = ()) -> ConfigOption:  # noqa: A002 - as above
-    """An option that is a number from 1 on."""
+    """Create an option that is a number, at least 1."""
     return ConfigOption(help, flags=flags, rule="at least 1", fits=lambda value: value >= 1)

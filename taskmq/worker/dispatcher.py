@@ -1,9 +1,9 @@
-"""Gives what comes next a slot, and stops what is not to go on.
+"""Dispatcher: assigns slots to runs, and stops runs that must not continue.
 
-    deliver -> Slots -> FastPath -> settled, or the rest of it: an item of the Pipeline, carried out by the TaskPool
+    deliver -> Slots -> FastPath -> settled, or the rest: an item of the Pipeline, executed by the TaskPool
 
-A job that was cancelled while it waited is settled as cancelled when its turn comes; one that runs is asked to stop,
-and stopped after a grace.
+A job that was cancelled while it waited is settled as cancelled at its turn. A running job is asked to stop, and is
+stopped after a grace.
 """
 
 import asyncio
@@ -51,15 +51,15 @@ class Dispatcher:
     """Starts and stops the runs of one worker.
 
     Args:
-        resources: what the worker has for tasks that need more than a slot.
-        guards: what some runs have to pass before they start.
-        cancelled: why a job was cancelled, None when it was not; None where nothing can be.
-        long_runs: for runs that take longer than the broker allows.
+        resources: resources of the worker for tasks that need more than a slot.
+        guards: checks that some runs pass before they start.
+        cancelled: returns why a job was cancelled, or None; None if jobs cannot be cancelled.
+        long_runs: for runs that exceed the broker's timeout.
 
     Attributes:
-        slots: who has a slot.
-        quarantine: where runs that may be poison are counted; None where crashes are not counted.
-        left_behind: runs that did not end even when they were cancelled; their jobs went back.
+        slots: the slots and their deliveries.
+        quarantine: counts runs that may be poison; None if crashes are not counted.
+        left_behind: runs that did not end although they were cancelled; their jobs were returned.
     """
 
     def __init__(
@@ -158,22 +158,22 @@ class Dispatcher:
 
     @property
     def reports(self) -> ReportSender:
-        """Publishes what is said of jobs of the store."""
+        """Publisher of reports on stored jobs."""
         return self._settler.reports
 
     @property
     def unsettled(self) -> int:
-        """Number of jobs that have ended here and cannot be settled; each keeps its slot."""
+        """Number of jobs that ended here and cannot be settled; each keeps its slot."""
         return self._settler.unsettled
 
     @property
     def is_busy(self) -> bool:
-        """Whether anything runs, waits here for something else than a slot, or is reported and not acknowledged."""
+        """Whether anything runs, waits here for something other than a slot, or is reported and not acknowledged."""
         return self.slots.is_busy or self._settler.reports.is_telling
 
     @property
     def is_finished(self) -> bool:
-        """Whether nothing runs, and everything that has run is settled."""
+        """Whether nothing runs, and everything that ran is settled."""
         return not self.slots.running and not self._settler.reports.is_telling
 
     async def finished(self) -> None:
@@ -182,22 +182,22 @@ class Dispatcher:
         await self._settler.reports.all_told()
 
     def deliver(self, delivery: Delivery) -> None:
-        """Take a delivery; one that comes before the consumer has stopped, too: it goes back with the rest."""
+        """Accept a delivery, even one that arrives before the consumer has stopped: it is returned with others."""
         self.slots.put(delivery)
 
     def stop_taking(self) -> None:
-        """Start nothing from here on."""
+        """Start no more runs."""
         self._is_open = False
 
     def give_back(self) -> None:
-        """Start nothing from here on, and give back everything that has not begun."""
+        """Start no more runs, and return everything that has not started."""
         self._is_open = False
         self.slots.give_back_all()
 
     async def interrupt(self) -> None:
-        """Interrupt what runs and give it back; what is being settled is settled."""
+        """Interrupt running jobs and return them; what is being settled is settled."""
         slots = self.slots
-        _log.warning("interrupting %d running tasks; they go back to their queues", slots.running)
+        _log.warning("interrupting %d running jobs and returning them to their queues", slots.running)
         self._processor.is_interrupting = True
         if self.quarantine is not None:
             self.quarantine.is_stopping = True
@@ -215,14 +215,14 @@ class Dispatcher:
         self.left_behind = slots.give_up()
 
     async def aclose(self) -> None:
-        """Nothing runs any more: let go."""
+        """Release all resources after the last run."""
         await self.slots.aclose()
         await self._journal.aclose()
         if self.quarantine is not None:
             await self.quarantine.aclose()
 
     def _next_item(self) -> tuple[Delivery, WorkItem] | Pause | None:
-        """What to do next. Plain runs that never wait are carried out here, up to the first other one."""
+        """Return the next item. Plain runs that never wait are executed here, up to the first other one."""
         slots = self.slots
         if (settling := slots.take_cancelled()) is not None:
             return settling
@@ -259,10 +259,10 @@ class Dispatcher:
         self._pipeline.thread_ended(attempt, value, error)
 
     def cancel(self, job_id: str, reason: str) -> bool:
-        """Stop a job's run: a coroutine at once, a thread or process after it was asked and a grace has passed.
+        """Stop a job's run: a coroutine immediately, a thread or process after a request and a grace.
 
-        One that waits for resources is settled now. What waits for its slot is settled when it gets one. Whether
-        there was a run to stop, or one that waited.
+        A job that waits for resources is settled now. A job that waits for a slot is settled when it gets one.
+        Returns whether there was a run to stop, or a job that waited for resources.
         """
 
         def settle(attempt: Attempt) -> WorkItem:
@@ -277,7 +277,7 @@ class Dispatcher:
         return bool(found)
 
     def preempt(self, jobs: Sequence[Preemption]) -> None:
-        """Give back those of these jobs of the store that are here."""
+        """Return those of these stored jobs that are here."""
         self._preemptions.ask(jobs)
 
     def _settle_recalled(self, attempt: Attempt) -> WorkItem:
@@ -302,4 +302,4 @@ class Dispatcher:
 
 
 def _never(_: str) -> None:
-    """Without a state no job is known to be cancelled before it runs."""
+    """Report no job as cancelled: without a state none is known to be."""

@@ -1,14 +1,14 @@
-"""The way of one delivery, from its bytes to its settled outcome, in the order of the methods.
+"""The path of one delivery, from its bytes to its settled outcome, in the order of the methods.
 
-    FastPath       read; a plain run that needs nothing more ends here
-    _process       what waits for its time: a shard (OrderedShards), a standby (LongRunGuard), resources (Slots)
+    FastPath       decode; a plain run that needs nothing more ends here
+    _process       waits: a shard (OrderedShards), a standby (LongRunGuard), resources (Slots)
     _run           large arguments (ArgumentLoader), permits (Guards), then the function (Processor, in the
-                   Quarantine where it may be poison)
-    _conclude      the run is over: counted, and settled here if nothing has to be waited for
+                   Quarantine if it may be poison)
+    _conclude      the run is over: counted, and settled here if no wait is needed
     _settle        journal, permits, result, copy and ack (JournalService, Settler, OrderedShards)
 
-Each segment ends the delivery, puts it aside, or passes it on to the next one. What ended in a thread enters at
-`thread_ended`, what waited for resources at `resume`, what was cancelled meanwhile at `settle_cancelled`.
+Each segment ends the delivery, sets it aside, or passes it on to the next one. A run that ended in a thread enters at
+`thread_ended`, an attempt that waited for resources at `resume`, a cancelled one at `settle_cancelled`.
 """
 
 import asyncio
@@ -44,13 +44,13 @@ _log = logging.getLogger("taskmq.worker")
 
 
 class Pipeline:
-    """Carries out the deliveries of one worker.
+    """Executes the deliveries of one worker.
 
     Args:
-        cancelled: why a job was cancelled, None when it was not.
-        is_recalled: whether a job is to go back without a run.
-        quarantine: runs what may be poison; None where crashes are not counted.
-        long_runs: for runs that take longer than the broker allows.
+        cancelled: returns why a job was cancelled, or None.
+        is_recalled: returns whether a job must be returned without a run.
+        quarantine: runs attempts that may be poison; None if crashes are not counted.
+        long_runs: for runs that exceed the broker's timeout.
     """
 
     def __init__(
@@ -80,11 +80,11 @@ class Pipeline:
         self._stats = stats
         self._cancelled = cancelled
         self._is_recalled = is_recalled
-        # What settles a run that has ended in a thread does not inherit what that has set.
+        # A settlement after a run in a thread does not inherit the variables of the run.
         self._variables = contextvars.copy_context()
 
     def go_on(self, delivery: Delivery, step: EndedRun | WaitingRun | Envelope | Parked) -> WorkItem:
-        """What is left to do of a delivery behind the fast path."""
+        """Return the work item that remains of a delivery after the fast path."""
         # The most frequent first.
         if isinstance(step, WaitingRun):
             return self._go_on(step)
@@ -95,11 +95,11 @@ class Pipeline:
         return self._process(delivery, step)
 
     def resume(self, attempt: Attempt) -> WorkItem:
-        """What is left to do of an attempt that has waited for resources and has them."""
+        """Return the work item that remains of an attempt that got the resources it waited for."""
         return self._run(attempt)
 
     def thread_ended(self, attempt: Attempt, value: object, error: BaseException | None) -> None:
-        """A run has ended in a thread, with this value or error."""
+        """Settle a run that ended in a thread with this value or error."""
         delivery, execution = attempt.delivery, attempt.execution
         assert execution is not None
         processor = self._processor
@@ -118,7 +118,7 @@ class Pipeline:
         self._slots.carry_out(delivery, rest, variables)
 
     async def settle_cancelled(self, attempt: Attempt) -> bool:
-        """Settle an attempt that was cancelled before it began."""
+        """Settle an attempt that was cancelled before it started."""
         outcome: Outcome = Cancelled(attempt.cancelled or "")
         if self._guards.concern(attempt):
             outcome = await self._guards.acquire(attempt) or outcome
@@ -128,7 +128,7 @@ class Pipeline:
         return True
 
     async def settle_recalled(self, attempt: Attempt) -> bool:
-        """Give back an attempt that has not begun."""
+        """Return an attempt that has not started."""
         outcome = Interrupted(attempt.preempted or RECALLED)
         self._slots.settling.add(attempt.delivery)
         self._stats.end(attempt, outcome, now=self._slots.monotonic())
@@ -144,7 +144,7 @@ class Pipeline:
             self._stats.park(delivery, read)
             await self._settler.park(delivery, read)
             return True
-        # Standbys have waited for their time, and so have one: what has none is not asked for its headers.
+        # Standby messages have a due time; without one the headers need not be read.
         if read.envelope.eta is not None and self._long_runs is not None and not await self._long_runs.admits(read):
             return True
         needs = read.task.plan.needs
@@ -160,7 +160,7 @@ class Pipeline:
             outcome: Outcome | None = None
             if attempt.envelope.blob is not None and attempt.cancelled is None:
                 outcome = await self._arguments.load(attempt)
-            # Those who let it in have to know also that it is dead; one that comes again has not come to them yet.
+            # The guards that admitted it must also learn that it is dead; a snoozed attempt has not reached them yet.
             if not isinstance(outcome, Snoozed) and self._guards.concern(attempt):
                 outcome = await self._guards.acquire(attempt) or outcome
                 # It may have been cancelled while it waited.
@@ -175,7 +175,7 @@ class Pipeline:
         except BaseException as error:
             if is_interruption(error):
                 raise
-            # What is asked before a run calls code of the app, too: of its keys, and of its arguments' types.
+            # Checks before a run call code of the app, too: for its keys, and for its arguments' types.
             outcome = self._processor.failed(attempt, error)
         finally:
             if attempt.grant is not None:
@@ -253,7 +253,7 @@ class Pipeline:
         try:
             outcome = await run
         except asyncio.CancelledError:
-            # Before its first step, so that no layer below could tell what it meant.
+            # Cancelled before its first step, so no layer below could interpret it.
             if attempt.cancelled is not None:
                 outcome = Cancelled(attempt.cancelled)
             elif attempt.preempted is not None:
@@ -267,7 +267,7 @@ class Pipeline:
         return _unless_cancelled(attempt, outcome)
 
     def _is_concluded(self, attempt: Attempt, outcome: Outcome) -> bool:
-        """The run is over. Whether it is also settled, since that needed nothing to be waited for."""
+        """Conclude a run; return whether it is also settled, because no wait was needed."""
         self._stats.end(attempt, outcome, now=self._slots.monotonic())
         execution = attempt.execution
         if (execution is None or execution.context.journal is None) and self._settler.settle_at_once(
@@ -280,7 +280,7 @@ class Pipeline:
         return False
 
     async def _settle_in_order(self, attempt: Attempt, outcome: Outcome) -> bool:
-        """Settle what was run, or keep it at the front of its shard; whether its message was taken off the broker."""
+        """Settle the run, or keep it at the front of its shard; return whether its message left the broker."""
         if not is_shard(attempt.delivery.queue):
             return await self._settler.settle(attempt, outcome)
         if self._shards.keep(attempt, outcome):
@@ -298,6 +298,6 @@ class Pipeline:
 def _unless_cancelled(attempt: Attempt, outcome: Outcome) -> Outcome:
     is_given_back = isinstance(outcome, Interrupted) and outcome.delay is None
     if attempt.cancelled is not None and not is_given_back:
-        # However it ended: it is not wanted any more.
+        # A cancelled job ends as cancelled, whatever its run returned.
         return Cancelled(attempt.cancelled)
     return outcome

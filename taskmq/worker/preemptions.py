@@ -1,11 +1,11 @@
-"""Giving jobs of the store back, so that others have their slots.
+"""Preemption: returning stored jobs, so that other jobs get their slots.
 
-    a scheduler asks -> a run that goes on: asked, and stopped after its grace -> reported as interrupted
-                        one that waits here for resources: given back at once
-                        one that has not come yet, or waits for its slot: given back when its turn comes
+    a scheduler asks -> a run in progress: asked, and stopped after its grace -> reported as interrupted
+                        an attempt that waits for resources: returned immediately
+                        a job that has not arrived, or waits for its slot: returned at its turn
 
-The scheduler asks again until the job's report has come: what was not heard is heard then. A job that is asked for
-under another token than it has here is another dispatch of it, and goes on.
+The scheduler repeats the request until the job's report arrives, so a lost request does no harm. A job that runs here
+under another token than requested is another dispatch, and continues.
 """
 
 import asyncio
@@ -28,21 +28,21 @@ __all__ = ["RECALLED", "Preemptions"]
 _log = logging.getLogger("taskmq.worker")
 
 RECALLED: Final = "recalled before it began"
-"""Why a job that has not begun goes back."""
+"""Reason of a job that is returned before it started."""
 
-# What has not come by then was given to another worker. The scheduler asks again every few seconds.
+# A job that has not arrived by then was delivered to another worker. The scheduler asks again every few seconds.
 _REMEMBERED: Final = 60.0
 
 
 class Preemptions:
-    """Those of one worker.
+    """Preemptions of one worker.
 
     Args:
-        settle: gives back an attempt that has waited for resources.
-        cancel: cancels what carries an attempt out.
+        settle: returns an attempt that waited for resources.
+        cancel: cancels the task of an attempt.
 
     Attributes:
-        recalled: jobs by ids and tokens that go back without a run, and until when that is remembered.
+        recalled: ids and tokens of jobs to return without a run, each with its expiry.
     """
 
     def __init__(
@@ -62,15 +62,15 @@ class Preemptions:
         self.recalled: dict[tuple[str, int], float] = {}
 
     def is_recalled(self, envelope: Envelope) -> bool:
-        """Whether a job is to go back without a run."""
+        """Return whether a job must be returned without a run."""
         if not self.recalled or envelope.store is None:
             return False
-        # As long as any is remembered, all jobs of the store take the long way.
+        # While any is remembered, all stored jobs skip the fast path.
         self._forget(now=self._slots.monotonic())
         return self.recalled.pop((envelope.store.id, envelope.store.token), None) is not None
 
     def ask(self, jobs: Sequence[Preemption]) -> None:
-        """Give back those of these jobs that are here, or come."""
+        """Return those of these jobs that are here, or that arrive later."""
         now = self._slots.monotonic()
         self._forget(now=now)
         running, waiting = _by_key(self._stats.running), _by_key(self._slots.resources.attempts())
@@ -82,7 +82,7 @@ class Preemptions:
             elif (attempt := waiting.get(key)) is not None:
                 self._slots.withdraw(attempt.job_id, self._withdrawn)
             else:
-                # Behind the others: the first in line is the first to be forgotten.
+                # Re-inserted at the end: the first entry is the first to expire.
                 self.recalled.pop(key, None)
                 self.recalled[key] = now + _REMEMBERED
 
@@ -96,7 +96,7 @@ class Preemptions:
 
     def _stop(self, attempt: Attempt, asked: Preemption) -> None:
         if attempt.task.plan.ack == "early":
-            # It can never be run again.
+            # It can never run again.
             return
         attempt.preempted = asked.reason
         kind, loop = attempt.task.plan.executor, asyncio.get_running_loop()
@@ -115,10 +115,10 @@ class Preemptions:
 
     def _complain(self, attempt: Attempt) -> None:
         if attempt in self._stats.running:
-            # To give its job to another worker beside it would be to run the job twice.
+            # Returning its job to another worker would run the job twice.
             _log.warning(
-                "job %s of task %s was to give way (%s): a thread cannot be stopped, so it goes on to its end; have "
-                "it look at context.preempted, or use executor='process'",
+                "job %s of task %s was not preempted (%s): a thread cannot be stopped, so it runs to its end; "
+                "check context.preempted in the task, or use executor='process'",
                 attempt.job_id,
                 attempt.envelope.task,
                 attempt.preempted,
@@ -126,5 +126,5 @@ class Preemptions:
 
 
 def _by_key(attempts: Iterable[Attempt]) -> dict[tuple[str, int], Attempt]:
-    """Those of jobs of the store, by ids and tokens."""
+    """Return the attempts of stored jobs by ids and tokens."""
     return {(store.id, store.token): each for each in attempts if (store := each.envelope.store) is not None}

@@ -1,8 +1,8 @@
-"""How many deliveries a worker wants in hand. Pure.
+"""Number of deliveries that a worker requests in advance. Pure.
 
-As many as it has slots, and a few more, so that a slot that becomes free does not wait for the way to the broker and
-back. How many more depends on how long a run takes: what is in hand is hidden from other workers, and beside long
-runs it would wait while other workers are idle.
+It is the number of slots and some more, so that a free slot does not wait for a round trip to the broker. How many
+more depends on the duration of runs: deliveries in hand are hidden from other workers, and next to long runs they
+would wait while other workers are idle.
 
     mean run        more than the slots
     up to 10 ms     up to 250 in all, at least twice the slots
@@ -10,8 +10,8 @@ runs it would wait while other workers are idle.
     10 s and more   none
     unknown         as many as the slots
 
-Between these the number falls with the logarithm of the run time. Changing it makes a new consumer at the broker, so
-it is changed seldom, and not for little.
+Between these the number falls with the logarithm of the run time. A change creates a new consumer at the broker, so
+changes are rare, and never small.
 """
 
 import math
@@ -29,7 +29,7 @@ _FACTOR: Final = 1.5
 
 
 def prefetch_for(slots: int, *, seconds: float | None) -> int:
-    """How many for so many slots; `seconds` is the mean run, None where nothing has run yet."""
+    """Return the prefetch for this many slots; `seconds` is the mean run, None before the first one."""
     bulk = max(_MOST, slots)
     if seconds is None:
         return min(2 * slots, bulk)
@@ -43,14 +43,14 @@ def prefetch_for(slots: int, *, seconds: float | None) -> int:
 
 
 def worth_changing(now: int, wanted: int) -> bool:
-    """Whether the difference is worth a new consumer."""
+    """Return whether the difference is worth a new consumer."""
     return max(now, wanted) >= _FACTOR * min(now, wanted)
 
 
 def prefetch_of(queue: WorkQueue, physical: str, prefetch: int) -> int:
-    """How many of a physical queue, where its queue may have `prefetch` in hand of each of its classes."""
+    """Return the prefetch of a physical queue, if its queue may have `prefetch` in hand of each of its classes."""
     if queue.ordered is not None:
-        # The next of a shard would only wait here, where no other worker can run it.
+        # The next delivery of a shard would only wait here, and no other worker could run it.
         return 1
-    # Two lanes carry the jobs of a tenant, so one that is alone still fills all slots.
+    # Two lanes carry the jobs of a tenant, so a single tenant still fills all slots.
     return math.ceil(prefetch / 2) if is_lane(physical) else prefetch

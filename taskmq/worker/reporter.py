@@ -20,13 +20,13 @@ _LAST_WORDS: Final = 1.0
 
 
 class Reporter:
-    """Reports to the supervisor how the worker does. Costs nothing per message.
+    """Reports the worker's status to the supervisor. Costs nothing per message.
 
     Args:
         app: the worker's.
-        target: what the app was asked for by.
-        status: the pipe's descriptor, which this takes over.
-        looks: whether this child asks the broker how many messages wait, at every fifth report.
+        target: the name by which the app was requested.
+        status: the pipe's descriptor, which this object owns from now on.
+        looks: whether this child asks the broker for queue depths at every fifth report.
         period: seconds between reports.
     """
 
@@ -45,11 +45,11 @@ class Reporter:
         self._cpu = time.process_time(), time.monotonic()
 
     async def run(self) -> None:
-        """Report until cancelled, or until the reader is gone; the last report says how it ended."""
+        """Report until cancelled, or until the reader is gone; the last report tells apart how it ended."""
         loop = asyncio.get_running_loop()
         pipe = _Pipe()
         transport, _ = await loop.connect_write_pipe(lambda: pipe, os.fdopen(self._status, "wb", buffering=0))
-        # Whatever is in its buffer means that the supervisor is behind.
+        # A non-empty buffer means that the supervisor is behind.
         transport.set_write_buffer_limits(0)
         ready = asyncio.create_task(self._worker.is_ready.wait())
         try:
@@ -92,7 +92,7 @@ class Reporter:
         return ChildReport(status=self._worker.status(), counts=self._news(), cpu=used, depths=self._depths)
 
     def _news(self) -> list[Count]:
-        # There is one count for each physical queue; people know the queue that these are classes of.
+        # There is one count for each physical queue; people know the logical queue.
         parts: dict[tuple[str, str], list[Count]] = {}
         for count in self._worker.stats.counts.values():
             parts.setdefault((count.task, count.queue), []).append(count)
@@ -124,7 +124,7 @@ class Reporter:
 
 
 class _Pipe(asyncio.BaseProtocol):
-    """Knows whether what was written has been taken."""
+    """Records whether the reader has taken what was written."""
 
     def __init__(self) -> None:
         self.is_clear = asyncio.Event()

@@ -1,4 +1,4 @@
-"""What a worker needs before it can start, and whether it has it."""
+"""Checks and preparations before a worker starts."""
 
 import os
 import socket
@@ -36,10 +36,10 @@ __all__ = [
 
 
 def queues_of(app: TaskMQ, config: WorkerConfig) -> list[WorkQueue]:
-    """What is to be consumed.
+    """Return the queues to consume.
 
     Raises:
-        InvalidOption: nothing is; or a queue that no task of the app uses, without `force`.
+        InvalidOption: there are none; or no task of the app uses one of them, without `force`.
     """
     known = [queue.name for queue in app.tasks.queues]
     if known and not config.force and (unknown := [name for name in config.queues if name not in known]):
@@ -47,7 +47,7 @@ def queues_of(app: TaskMQ, config: WorkerConfig) -> list[WorkQueue]:
             f"no task of the app uses queue {unknown[0]!r}: {did_you_mean(unknown[0], known)} "
             "(--force consumes it all the same)"
         )
-    # Of a node first: what was placed there has its place there.
+    # The node's queue first: jobs that were placed there have their resources there.
     own = [app.producer.queue(node_queue(config.node))] if config.node else []
     if config.queues:
         return own + [app.producer.queue(name) for name in dict.fromkeys(config.queues)]
@@ -60,17 +60,17 @@ def queues_of(app: TaskMQ, config: WorkerConfig) -> list[WorkQueue]:
 
 
 async def with_former_lanes(broker: Broker, queues: Sequence[WorkQueue]) -> list[WorkQueue]:
-    """The same queues, those with lanes with as many as there are at the broker, if that is more.
+    """Return the same queues; those with lanes have as many as exist at the broker, if that is more.
 
-    Where there were more lanes once, delayed jobs and retries come back to the lanes that they left.
+    If there were more lanes once, delayed jobs and retries return to the lanes that they left.
 
     Raises:
-        BrokerUnavailable: the broker does not say what there is.
+        BrokerUnavailable: the broker cannot be asked.
     """
     found: list[WorkQueue] = []
     for queue in queues:
         count = queue.lanes
-        # Lanes are made all at once: behind one that is not there is none.
+        # Lanes are declared all at once: after a missing one there are no others.
         while count is not None and count < MOST_LANES and await broker.stats([lane_queue(queue.name, count)]):
             count += 1
         found.append(queue if count == queue.lanes else replace(queue, lanes=count))
@@ -78,7 +78,7 @@ async def with_former_lanes(broker: Broker, queues: Sequence[WorkQueue]) -> list
 
 
 def node_of(config: WorkerConfig) -> NodeTold | None:
-    """The report of the worker's node; None where it has none."""
+    """Return the report of the worker's node; None if it has none."""
     if not config.node:
         return None
     given = {name: amount * config.processes for name, amount in (config.resources or {}).items() if name != GPU}
@@ -98,15 +98,15 @@ def node_of(config: WorkerConfig) -> NodeTold | None:
 
 
 def check_tasks(app: TaskMQ) -> None:
-    """Return if a worker can run the app's tasks.
+    """Check that a worker can run the app's tasks.
 
     Raises:
-        InvalidOption: two tasks say different things of one limit.
+        InvalidOption: two tasks define one limit differently.
         UnsupportedFeature: a task needs what the app has not configured.
     """
     check_shared([(task.name, limit) for task in app.tasks.values() for limit in task.limits])
     if app.sessions.store_url is None:
-        # Else no job whose end a reaction waits for could ever be settled.
+        # Otherwise no job whose end a reaction waits for could be settled.
         app.reactions.check_lanes(at_beat=False)
     if app.sessions.state_url is None:
         if app.sessions.delay == "state":
@@ -120,14 +120,14 @@ def check_tasks(app: TaskMQ) -> None:
             raise UnsupportedFeature(
                 f"rate_limit and concurrency need a state, and the app has none: {', '.join(limited)}"
             )
-        # Of jobs of the store the store knows which have keys.
+        # The store knows which stored jobs have keys.
         sent = [task for task in app.tasks.values() if task.call_plan.lane != "store"]
         if unique := sorted(task.name for task in sent if task.plan.unique is not None):
             raise UnsupportedFeature(f"unique needs a state, and the app has none: {', '.join(unique)}")
 
 
 def resources_for(app: TaskMQ, config: WorkerConfig, queues: Sequence[WorkQueue]) -> ResourcePool:
-    """What the worker has for tasks that need more than a slot.
+    """Return the worker's resources for tasks that need more than a slot.
 
     Raises:
         InvalidOption: a task of the queues needs more than that, so it could never run here.
@@ -158,7 +158,7 @@ def resources_for(app: TaskMQ, config: WorkerConfig, queues: Sequence[WorkQueue]
 
 
 def longest_run(app: TaskMQ, queue: WorkQueue) -> float | None:
-    """How many seconds a delivery may stay unsettled; None where a task of the queue has no time limit."""
+    """Return the maximum seconds a delivery may stay unsettled; None if a task of the queue has no time limit."""
     longest = 0.0
     for task in app.tasks.values():
         if task.queue == queue.name:
@@ -171,14 +171,14 @@ def longest_run(app: TaskMQ, queue: WorkQueue) -> float | None:
 
 
 def capture_settings(config: WorkerConfig) -> CaptureSettings | None:
-    """What is taken of what runs log; None: nothing."""
+    """Return the settings of log capture; None if it is off."""
     if config.capture_logs == "off":
         return None
     return CaptureSettings(read_level(config.capture_logs), output=config.capture_output, most=config.log_lines)
 
 
 def executors_for(app: TaskMQ, target: str, config: WorkerConfig) -> dict[ExecutorKind, Executor]:
-    """One of each kind that the app's tasks use.
+    """Create one executor of each kind that the app's tasks use.
 
     Args:
         target: `module:attribute` of the app; "" where it is unknown.

@@ -1,4 +1,4 @@
-"""One worker process's loop: slots, start and drain."""
+"""Worker: the main loop of one worker process, from start to drain."""
 
 import asyncio
 import logging
@@ -58,7 +58,7 @@ _RECONNECT_PAUSE: Final = 1.0
 _BURST_LOOK: Final = 0.1
 _BURST_LOOKS: Final = 3
 _JOBS_SHOWN: Final = 20
-# For parts that have announced something to others, or have taken something from them; and for all others.
+# For services that have announced something to others, or hold something of them; and for all others.
 _TIME_TO_SETTLE: Final = 6.0
 _TIME_TO_END: Final = 0.5
 _TIME_FOR_LOGS: Final = 5.0
@@ -73,9 +73,9 @@ class Worker:
 
     Attributes:
         is_ready: set once the worker consumes.
-        stats: what it has done and does.
-        is_dismissed: it drains for good.
-        left_behind: tasks that did not end even when they were cancelled; their jobs went back.
+        stats: counts of its runs.
+        is_dismissed: whether the supervisor must not replace it.
+        left_behind: tasks that did not end although they were cancelled; their jobs were returned.
 
     Raises:
         InvalidOption: no queue to consume, or an impossible setting.
@@ -118,16 +118,16 @@ class Worker:
 
     @property
     def running(self) -> int:
-        """How many runs go on."""
+        """Number of current runs."""
         return 0 if self._dispatcher is None else self._dispatcher.slots.running
 
     @property
     def is_telling(self) -> bool:
-        """Whether reports of jobs of the store are on their way."""
+        """Whether reports on stored jobs are in transit."""
         return self._dispatcher is not None and self._dispatcher.reports.is_telling
 
     def status(self) -> WorkerStatus:
-        """How it goes now; costs a few system calls."""
+        """Return the present status; costs a few system calls."""
         now, dispatcher = self._app.sessions.clock.monotonic(), self._dispatcher
         longest = sorted(self.stats.running.items(), key=operator.itemgetter(1))[:_JOBS_SHOWN]
         return WorkerStatus(
@@ -177,7 +177,7 @@ class Worker:
         return "running" if self._consumer.healthy else "disconnected"
 
     def drain(self) -> None:
-        """Stop taking deliveries; `run` returns once what runs has ended, or been interrupted after the grace."""
+        """Stop accepting deliveries; `run` returns once running jobs ended, or were interrupted after the grace."""
         is_first = not self._is_draining.is_set()
         self._is_draining.set()
         if self._dispatcher is not None:
@@ -186,10 +186,10 @@ class Worker:
             self._events.tell("draining")
 
     def dismiss(self, grace: float | None = None) -> float:
-        """Drain, and not be replaced by the supervisor; return the seconds that what runs has to end.
+        """Drain, without being replaced by the supervisor; return the seconds that running jobs have to end.
 
         Args:
-            grace: those seconds, if the worker does not drain yet; None: as its configuration says.
+            grace: those seconds, unless the worker drains already; None: as configured.
         """
         self.is_dismissed = True
         if grace is not None and not self._is_draining.is_set():
@@ -198,44 +198,44 @@ class Worker:
         return self._grace
 
     def set_concurrency(self, concurrency: int) -> None:
-        """Run so many tasks at a time from now on; runs beyond them go on to their end.
+        """Set the maximum of concurrent runs; runs beyond it continue to their end.
 
         Raises:
-            InvalidOption: below 1, or the worker does not run.
+            InvalidOption: the number is below 1, or the worker is not running.
         """
         if self._dispatcher is None:
             raise InvalidOption("concurrency: the worker does not run yet")
         self._dispatcher.slots.resize(concurrency)
 
     def revoked(self, job_id: str, reason: str = "") -> None:
-        """Hear over the broker that a job was cancelled: look into the state, which knows, at once.
+        """Handle a cancellation over the broker: read the state, which is authoritative, immediately.
 
         Args:
-            reason: a scheduler's, of a job of the store: its run is stopped, whether there is a state or not.
+            reason: a scheduler's, for a stored job: its run is stopped even without a state.
         """
-        _log.debug("job %s is said to be cancelled", job_id)
+        _log.debug("received a cancellation of job %s", job_id)
         if self._cancellations is not None:
             self._cancellations.wake()
         if reason and self._dispatcher is not None:
             self._dispatcher.cancel(job_id, reason)
 
     def preempt(self, jobs: Sequence[Preemption]) -> None:
-        """Give back those of these jobs of the store that are here: a scheduler wants their slots for others."""
+        """Return those of these stored jobs that are here: a scheduler wants their slots for others."""
         if self._dispatcher is not None:
             self._dispatcher.preempt(jobs)
 
     def look_at_pauses(self) -> None:
-        """Hear over the broker that queues were paused or resumed: look into the state at once."""
+        """Handle a pause or a resumption over the broker: read the state immediately."""
         if self._pauses is not None:
             self._pauses.wake()
 
     def tell_tasks(self) -> None:
-        """A scheduler asks which tasks there are."""
+        """Announce the tasks, because a scheduler asks for them."""
         if self._tasks is not None:
             self._tasks.wake()
 
     def requeue_now(self) -> None:
-        """Drain without grace: interrupt what runs and give it back."""
+        """Drain without grace: interrupt running jobs and return them."""
         self.drain()
         self._is_hurried.set()
 
@@ -252,7 +252,7 @@ class Worker:
             self._dispatcher = dispatcher = self._new_dispatcher()
             if self._is_draining.is_set():
                 dispatcher.stop_taking()
-            self._consumer = await self._started(dispatcher)
+            self._consumer = await self._wait_for_start(dispatcher)
             if self._consumer is not None:
                 async with (
                     self._loop_monitor.watching(),
@@ -274,7 +274,7 @@ class Worker:
             await app.aclose()
 
     def _services(self, consumer: Consumer, dispatcher: Dispatcher) -> Iterator[tuple[str, Service, float]]:
-        """What lives as long as the worker consumes, and how many seconds it has to end."""
+        """Yield the services that live while the worker consumes, each with the seconds that it has to end."""
         app, config = self._app, self._config
         session = app.sessions.current()
         if (relay := session.delay_relay(app.producer.queue)) is not None:
@@ -337,7 +337,7 @@ class Worker:
         )
 
     def _take_logs(self) -> RunLines | None:
-        """Begin to take what runs log, if the worker is to."""
+        """Start capturing log lines, if configured."""
         config = self._config
         if (settings := capture_settings(config)) is None:
             return None
@@ -361,8 +361,8 @@ class Worker:
         if self._dispatcher is not None:
             self._dispatcher.cancel(job_id, reason)
 
-    async def _started(self, dispatcher: Dispatcher) -> Consumer | None:
-        """The running consumer; None when the worker was stopped before the broker answered."""
+    async def _wait_for_start(self, dispatcher: Dispatcher) -> Consumer | None:
+        """Return the running consumer; None if the worker was stopped before the broker answered."""
         return await unless_set(self._is_draining, self._start(dispatcher))
 
     async def _start(self, dispatcher: Dispatcher) -> Consumer:
@@ -417,7 +417,7 @@ class Worker:
             await self._drain(consumer, dispatcher)
 
     async def _until_idle(self, broker: Broker, dispatcher: Dispatcher) -> None:
-        """Return once there has been nothing to do for some looks in a row, or the worker is stopped."""
+        """Return once several checks in a row found nothing to do, or the worker is stopped."""
         idle = 0
         while idle < _BURST_LOOKS and not self._is_draining.is_set():
             await pause(self._is_draining, _BURST_LOOK)

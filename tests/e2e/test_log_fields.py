@@ -117,7 +117,7 @@ def test_a_line_about_a_job_or_a_connection_never_carries_another_job_s_fields(
     run = project.start(log_errors="message")
 
     run.wait_for_log("parked")
-    run.wait_for_log("put back")
+    run.wait_for_log("requeued")
     run.wait_for_log("retry in")
     run.wait_for_log("dead (invalid_arguments)")
     proxy.cut()
@@ -137,10 +137,10 @@ def test_a_line_about_a_message_has_no_fields_of_a_thread_that_runs(local_projec
     project.wait_for("started", "a")
 
     _publish(project, b'{"task":"jobs.unknown"}')
-    run.wait_for_log("put back")
+    run.wait_for_log("requeued")
     project.open("a")
 
-    (line,) = [line for line in run.log.splitlines() if "put back" in line]
+    (line,) = [line for line in run.log.splitlines() if "requeued" in line]
     assert line.endswith("'jobs.unknown' is not registered here: does the app import the module that defines it?")
 
 

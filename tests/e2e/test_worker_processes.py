@@ -100,7 +100,7 @@ def test_after_the_grace_a_worker_ends_whatever_its_tasks_do(local_project: Proj
 
     assert run.wait(within=20) == 0
     assert project.noted("ignored", "stubborn")
-    assert "1 tasks ignore being cancelled" in run.log
+    assert "1 tasks did not react to cancellation" in run.log
     assert project.waiting() == 2
 
 

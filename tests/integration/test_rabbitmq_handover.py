@@ -288,7 +288,7 @@ class TestHandover(HandoverCase):
             await self.until_they_are(began, ["job"])
             await eventually(self.unfinished, 0, within=self.patience)
             assert began == ["job"]
-            assert "was lost by who ran it, and runs again" in self.log.text
+            assert "its worker died; running it again" in self.log.text
             assert len((folder / "ledger").read_text().split()) == 1
 
     @contextmanager

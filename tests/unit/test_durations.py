@@ -66,7 +66,7 @@ def test_a_harness_and_a_fake_clock_take_texts() -> None:
         quick.send()
         harness.drain()
     FakeClock(0).advance("1h")
-    with pytest.raises(InvalidOption, match="timeout='soon' is no duration"):
+    with pytest.raises(InvalidOption, match="timeout='soon' is not a duration"):
         Harness(app, timeout="soon")
     with pytest.raises(InvalidOption, match=r"^timeout='60' has no unit: for seconds write '60s'$"):
         Harness(app, timeout="60")
@@ -78,7 +78,7 @@ def test_a_worker_config_takes_texts(grace: Any) -> None:
 
 
 def test_a_worker_config_refuses_what_is_no_duration() -> None:
-    with pytest.raises(InvalidOption, match="grace='soon' is no duration"):
+    with pytest.raises(InvalidOption, match="grace='soon' is not a duration"):
         WorkerConfig(grace="soon")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 
 

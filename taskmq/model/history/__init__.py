@@ -1,1 +1,1 @@
-"""What is remembered of runs: lines of their logs, figures by the minute, failures, alerts. Pure."""
+"""History of runs: log lines, figures by the minute, failures, alerts. Pure."""

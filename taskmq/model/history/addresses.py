@@ -1,7 +1,7 @@
-"""Addresses of the internet, as against those of this machine and of private networks. Pure.
+"""Public internet addresses, as opposed to those of this machine and of private networks. Pure.
 
-The networks are those of IANA's special-purpose registries. `ipaddress.is_global` is not asked: its list depends on
-the release of Python.
+The networks are those of IANA's special-purpose registries. `ipaddress.is_global` is not used: its list depends on
+the Python release.
 """
 
 import ipaddress
@@ -32,7 +32,7 @@ _PRIVATE_V4: Final = [
     )
 ]
 _GLOBAL_V6: Final = ipaddress.IPv6Network("2000::/3")
-"""All that is routed in the internet. Loopback, unique local, site-local, mapped and translated ones are outside."""
+"""Addresses routed in the internet, without loopback, unique local, site-local, mapped and translated ones."""
 _PRIVATE_V6: Final = [
     ipaddress.IPv6Network(text)
     for text in (
@@ -47,7 +47,7 @@ _6TO4: Final = ipaddress.IPv6Network("2002::/16")
 
 
 def is_public(address: str) -> bool:
-    """Whether an IP address is one of the internet: not of this machine, of a private network, or of no use.
+    """Return whether an IP address is a public one: not this machine's, not a private network's, and routable.
 
     An IPv6 address that stands for an IPv4 one (mapped, NAT64, 6to4) is as public as that one. Other translated or
     tunnelled addresses (compatible, local NAT64, Teredo) are never public: their packets may end anywhere.
@@ -57,14 +57,14 @@ def is_public(address: str) -> bool:
     except ValueError:
         return False
     if isinstance(found, ipaddress.IPv6Address):
-        inner = _embedded(found)
+        inner = _embedded_ipv4(found)
         if inner is None:
             return found in _GLOBAL_V6 and not _is_in(found, _PRIVATE_V6)
         found = inner
     return not _is_in(found, _PRIVATE_V4)
 
 
-def _embedded(address: ipaddress.IPv6Address) -> ipaddress.IPv4Address | None:
+def _embedded_ipv4(address: ipaddress.IPv6Address) -> ipaddress.IPv4Address | None:
     """Return the IPv4 address that an IPv6 one stands for."""
     if address in _MAPPED or address in _NAT64:
         return ipaddress.IPv4Address(int(address) & 0xFFFF_FFFF)

@@ -1,10 +1,10 @@
-"""When there is an alert, and when there is none any more. Pure.
+"""Rules that decide when an alert fires and when it is resolved. Pure.
 
-    rule + samples + what is known of its alerts -> what is known now, and which changes are sent
+    rule + samples + present alerts -> alerts to write, and changes to notify
 
-One rule looks at one figure, for each subject by itself (a task, a queue, or all of them). An alert is *pending* once
-the figure is beyond the threshold, *firing* when it has been so for long enough, and *resolved* once it is back
-where the rule lets go. A pending one that is back goes without a word.
+One rule evaluates one figure for each subject (a task, a queue, or all of them together). An alert is *pending* once
+the figure is beyond the threshold, *firing* once it has been so for `pending_for`, and *resolved* once the figure has
+cleared. A pending alert whose figure clears disappears without a notice.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -58,7 +58,7 @@ METRICS: Final[Mapping[str, str]] = {
     "schedules_late": "seconds for which the latest schedule has been due",
     "broker_alarm": "1 while RabbitMQ takes no messages as it is short of memory or disk, else 0",
 }
-"""What a rule can look at."""
+"""Figures that a rule can watch."""
 PER_QUEUE: Final = frozenset({"depth", "age", "dead_letters", "workers"})
 """Figures of queues; they belong to no tenant."""
 _OF_INSTANCE: Final = PER_QUEUE | {"schedules_late", "broker_alarm"}
@@ -71,7 +71,7 @@ Severity = Literal["info", "warning", "critical"]
 
 
 class AlertState(StrEnum):
-    """How it is with one alert."""
+    """State of one alert."""
 
     PENDING = "pending"
     FIRING = "firing"
@@ -79,25 +79,25 @@ class AlertState(StrEnum):
 
 
 class AlertRule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """When there is to be an alert. Spans are seconds.
+    """Condition under which an alert fires. Durations are seconds.
 
     Attributes:
         metric: one of `METRICS`.
-        tenant: whose jobs it is about; "" those of all, and what belongs to the instance.
-        task, queue: patterns (`billing.*`) of what it is about; "" everything.
-        each: whether each task, each queue is looked at by itself, or all together.
-        threshold: the figure beyond which there is an alert.
-        below: the alert is for figures below the threshold, not above.
+        tenant: tenant whose jobs it watches; "": all jobs, and the figures of the instance.
+        task, queue: patterns (`billing.*`) of what it watches; "": everything.
+        each: whether each task or each queue is a subject of its own, or all are one.
+        threshold: the figure beyond which the alert fires.
+        below: the alert fires below the threshold, not above it.
         clear: the figure at which it ends; None: the threshold itself.
-        at_least: jobs that must have ended in the window for rates and times to say anything.
-        window: figures are those of so long until now.
-        pending_for: for so long the figure has to be beyond the threshold before the alert fires.
-        clear_for: for so long it is back before the alert ends.
-        repeat: after so long another notice is sent while it goes on; 0: never.
-        channels: whom to notify, see `taskmq.model.history.channels`.
-        unless: names of other rules of the tenant: while one of them fires, no notice of this one is sent.
-        note: what to do about it; goes along.
-        is_enabled: it is looked at.
+        at_least: minimum of ended jobs in the window; with fewer, rates and times are ignored.
+        window: length of the time until now that the figures cover.
+        pending_for: the figure must be beyond the threshold for this long before the alert fires.
+        clear_for: the figure must have cleared for this long before the alert is resolved.
+        repeat: interval of further notices while the alert fires; 0: none.
+        channels: targets of notices, see `taskmq.model.history.channels`.
+        unless: names of the tenant's rules that inhibit this one: while one of them fires, it sends no notices.
+        note: what to do about it; notices contain it.
+        is_enabled: whether the rule is evaluated.
     """
 
     name: Annotated[str, msgspec.Meta(min_length=1, max_length=100, pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
@@ -121,25 +121,25 @@ class AlertRule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     is_enabled: bool = True
 
     def is_beyond(self, value: float) -> bool:
-        """Whether there is to be an alert for a figure."""
+        """Return whether a figure is beyond the threshold."""
         return value < self.threshold if self.below else value > self.threshold
 
     def is_back(self, value: float) -> bool:
-        """Whether an alert that there is ends with a figure."""
+        """Return whether a figure clears an alert."""
         limit = self.threshold if self.clear is None else self.clear
         return value >= limit if self.below else value <= limit
 
 
 class Alert(msgspec.Struct, frozen=True, kw_only=True):
-    """What is known of a rule and one subject. Instants are ms since the epoch.
+    """The alert of one rule and one subject. Instants are ms since the epoch.
 
     Attributes:
-        subject: what it is about: `task:NAME`, `queue:NAME`, or "" for all together.
-        since: since when the figure is beyond the threshold; of a resolved one, since when it is not.
-        back: since when a firing one's figure is back; None: it is not.
-        told: when a notice that it fires was last sent; None: never.
-        number: grows with each change of the state.
-        version: grows with each change; 0 before the store has it.
+        subject: what it watches: `task:NAME`, `queue:NAME`, or "" for all together.
+        since: start of the time beyond the threshold; of a resolved alert, the instant at which the figure cleared.
+        back: when the figure of a firing alert cleared; None: it has not.
+        told: when the last notice was sent; None: never.
+        number: increases with each change of the state.
+        version: increases with each change; 0 before the store has it.
     """
 
     tenant: str
@@ -157,10 +157,10 @@ class Alert(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Silence(msgspec.Struct, frozen=True, kw_only=True):
-    """Alerts that fit send no notices until it ends, ms since the epoch.
+    """A time in which matching alerts send no notices. `until` is ms since the epoch.
 
     Attributes:
-        rule, subject: patterns; "" every one.
+        rule, subject: patterns; "": every one.
     """
 
     id: str
@@ -174,18 +174,18 @@ class Silence(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AlertChange(msgspec.Struct, frozen=True, kw_only=True):
-    """What a notice says: `kind` is what has happened, and `alert` how it is now."""
+    """The content of a notice: `kind` is what happened, and `alert` the state after it."""
 
     kind: Literal["firing", "again", "resolved", "test"]
     alert: Alert
 
 
 class Evaluation(msgspec.Struct, frozen=True):
-    """What a look at one rule came to.
+    """The result of evaluating one rule.
 
     Attributes:
-        alerts: those that are to be written; they have the versions that were read.
-        changes: those to report.
+        alerts: alerts to write, with the versions that were read.
+        changes: changes to notify.
     """
 
     alerts: list[Alert]
@@ -193,10 +193,10 @@ class Evaluation(msgspec.Struct, frozen=True):
 
 
 def check_rule(rule: AlertRule) -> None:
-    """Return if a rule can be.
+    """Validate a rule.
 
     Raises:
-        InvalidOption: it cannot.
+        InvalidOption: it is contradictory.
     """
     if rule.metric in _OF_INSTANCE and rule.tenant:
         raise InvalidOption(f"rule {rule.name}: {rule.metric} belongs to the instance, not to a tenant")
@@ -210,9 +210,9 @@ def check_rule(rule: AlertRule) -> None:
 
 
 def check_limits(rule: AlertRule, present: Sequence[AlertRule]) -> None:
-    """Return if the rule's tenant may have it beside its present rules. The instance may have any number.
+    """Check that a tenant may add a rule to its present ones. The instance may have any number.
 
-    A rule that replaces the one of its name needs no room, and a channel that is used already neither.
+    Replacing a rule of the same name, or using a channel that another rule has, needs no room.
 
     Args:
         present: all rules of the tenant.
@@ -239,9 +239,9 @@ def check_limits(rule: AlertRule, present: Sequence[AlertRule]) -> None:
 
 
 def check_silence(silence: Silence, present: Sequence[Silence]) -> None:
-    """Return if the silence's tenant may have it beside its present ones. The instance may have any number.
+    """Check that a tenant may add a silence to its present ones. The instance may have any number.
 
-    Each look at rules reads all silences.
+    The limit exists because each evaluation reads all silences.
 
     Args:
         present: silences of any tenant that have not ended.
@@ -259,7 +259,7 @@ def check_silence(silence: Silence, present: Sequence[Silence]) -> None:
 
 
 def is_silenced(alert: Alert, silences: Sequence[Silence], now: int) -> bool:
-    """Whether an alert sends no notices now."""
+    """Return whether a silence suppresses an alert's notices now."""
     return any(
         each.tenant in ("", alert.tenant)
         and each.begins <= now < each.ends
@@ -278,23 +278,24 @@ def evaluate(
     silences: Sequence[Silence] = (),
     is_inhibited: bool = False,
 ) -> Evaluation:
-    """Look at a rule.
+    """Evaluate a rule.
 
     Args:
-        samples: its figure by subject. A subject without one is back: what is not there is not wrong. Where nothing
-            could be read the rule is not to be looked at.
-        known: its alerts by subject.
-        is_inhibited: a rule of `unless` fires.
+        samples: its figure by subject. A subject without a figure counts as cleared. If no figures could be read, do
+            not evaluate the rule.
+        known: its present alerts by subject.
+        is_inhibited: whether a rule in `unless` fires.
     """
     alerts: list[Alert] = []
     changes: list[AlertChange] = []
     for subject in sorted(samples.keys() | known.keys()):
         before = known.get(subject)
-        after = _moved(rule, subject, samples.get(subject), before, now)
+        after = _advance(rule, subject, samples.get(subject), before, now)
         if after is None:
             continue
-        change = _told(rule, before, after, now)
-        # Each notice of a beginning has a notice of the end, whatever holds news back.
+        change = _due_notice(rule, before, after, now)
+        # Each notice of a firing alert is followed by a notice of its end, even if a silence or a rule inhibits
+        # notices.
         if change == "resolved" or (
             change is not None and not is_inhibited and not is_silenced(after, silences, now)
         ):
@@ -307,13 +308,13 @@ def evaluate(
 
 
 def let_go(known: Iterable[Alert], now: int) -> Evaluation:
-    """End the alerts of a rule that is not looked at any more: it is disabled, or it is gone."""
-    alerts = [_ended(each, each.value, now) for each in known if each.state is not AlertState.RESOLVED]
+    """End the alerts of a rule that is no longer evaluated, because it was disabled or removed."""
+    alerts = [_resolve(each, each.value, now) for each in known if each.state is not AlertState.RESOLVED]
     return Evaluation(alerts, [AlertChange(kind="resolved", alert=each) for each in alerts if each.told is not None])
 
 
-def _moved(rule: AlertRule, subject: str, value: float | None, before: Alert | None, now: int) -> Alert | None:
-    """How it is with a subject now; None where there is nothing to say."""
+def _advance(rule: AlertRule, subject: str, value: float | None, before: Alert | None, now: int) -> Alert | None:
+    """Return a subject's alert after this evaluation; None if there is none and none begins."""
     is_beyond = value is not None and rule.is_beyond(value)
     shown = 0.0 if value is None else value
     if before is None or before.state is AlertState.RESOLVED:
@@ -331,40 +332,40 @@ def _moved(rule: AlertRule, subject: str, value: float | None, before: Alert | N
             number=1 if before is None else before.number + 1,
             version=0 if before is None else before.version,
         )
-        return _fired(rule, fresh, now)
+        return _fire(rule, fresh, now)
     if before.state is AlertState.PENDING:
         if not is_beyond:
-            return _ended(before, shown, now)
-        return _fired(rule, msgspec.structs.replace(before, value=_kept(before, shown)), now)
+            return _resolve(before, shown, now)
+        return _fire(rule, msgspec.structs.replace(before, value=_value_to_write(before, shown)), now)
     if value is not None and not rule.is_back(value):
-        return msgspec.structs.replace(before, value=_kept(before, shown), back=None)
+        return msgspec.structs.replace(before, value=_value_to_write(before, shown), back=None)
     back = now if before.back is None else before.back
     if now - back >= rule.clear_for * 1000:
-        return _ended(before, shown, now)
+        return _resolve(before, shown, now)
     return msgspec.structs.replace(before, back=back)
 
 
-def _fired(rule: AlertRule, alert: Alert, now: int) -> Alert:
+def _fire(rule: AlertRule, alert: Alert, now: int) -> Alert:
     if now - alert.since < rule.pending_for * 1000:
         return alert
     return msgspec.structs.replace(alert, state=AlertState.FIRING, changed=now, number=alert.number + 1)
 
 
-def _ended(alert: Alert, value: float, now: int) -> Alert:
+def _resolve(alert: Alert, value: float, now: int) -> Alert:
     return msgspec.structs.replace(
         alert, state=AlertState.RESOLVED, since=now, value=value, changed=now, back=None, number=alert.number + 1
     )
 
 
-def _kept(before: Alert, value: float) -> float:
-    """The figure, as it is written: small changes are not worth a write."""
+def _value_to_write(before: Alert, value: float) -> float:
+    """Return the figure to write: a small change is not worth a write."""
     return value if abs(value - before.value) > abs(before.value) * 0.05 else before.value
 
 
-def _told(
+def _due_notice(
     rule: AlertRule, before: Alert | None, after: Alert, now: int
 ) -> Literal["firing", "again", "resolved"] | None:
-    """What is to be sent, where nothing holds it back."""
+    """Return the kind of notice that is due, before silences and inhibitions."""
     if after.state is AlertState.FIRING:
         if after.told is None:
             return "firing"

@@ -33,10 +33,10 @@ _DEMANDED: Final[Mapping[Kind, str]] = {"pagerduty": "routing_key", "telegram": 
 
 
 class Channel(NamedTuple):
-    """One place to which notices of alerts are sent.
+    """One target of notices.
 
     Attributes:
-        target: the address of mail, or the URL without what is before its scheme, and without the severity.
+        target: the mail address, or the URL without the kind's prefix and without the severity.
     """
 
     kind: Kind
@@ -44,10 +44,10 @@ class Channel(NamedTuple):
 
 
 def parse_channel(text: str) -> Channel:
-    """What a channel means.
+    """Parse a channel.
 
     Raises:
-        InvalidOption: it means nothing. What may be a secret is not said.
+        InvalidOption: the text is not a channel. The message leaves out what may be a secret.
     """
     if len(text) > _LONGEST or any(letter <= " " for letter in text):
         raise InvalidOption(
@@ -67,7 +67,7 @@ def parse_channel(text: str) -> Channel:
     try:
         parts = urlsplit(url)
         port = parts.port
-        # As it is looked up: a name with an empty or too long part raises a `UnicodeError`, which is a `ValueError`.
+        # The resolver encodes names like this: an empty or too long part raises `UnicodeError`, a `ValueError`.
         (parts.hostname or "").encode("idna")
     except ValueError:
         raise InvalidOption(f"channel {shown!r}: it is no URL") from None
@@ -84,23 +84,23 @@ def parse_channel(text: str) -> Channel:
 
 
 def is_told(text: str, severity: Severity) -> bool:
-    """Whether rules of that severity are sent over a channel."""
+    """Return whether rules of that severity are sent to a channel."""
     return _SEVERITIES.index(severity) >= _SEVERITIES.index(_severity_of(text) or "info")
 
 
 def is_told_singly(text: str) -> bool:
-    """Whether each alert is one notice there: what is opened and closed by itself."""
+    """Return whether a channel takes one notice for each alert, which it opens and closes by itself."""
     return text.startswith("pagerduty+")
 
 
 def shown_channel(text: str) -> str:
-    """A channel without what may be a secret: the paths of webhooks often are."""
+    """Return a channel without parts that may be secret, such as the path of a webhook."""
     scheme, separator, rest = text.partition("://")
     return f"{scheme}{separator}{_HOST_END.split(rest, maxsplit=1)[0]}" if separator else text
 
 
 def channel_host(text: str) -> str:
-    """Return who may keep a sender waiting: the host of a channel's URL, or "mail" for the server of all mail."""
+    """Return the host that may keep a sender waiting: the host of the URL, or "mail" for the mail server."""
     rest = text.partition("://")[2]
     return _HOST_END.split(rest, maxsplit=1)[0].lower() if rest else "mail"
 

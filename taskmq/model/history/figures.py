@@ -1,4 +1,4 @@
-"""What can be asked of rollups, by name. Pure."""
+"""Figures that are computed from rollups, by name. Pure."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Final
@@ -20,8 +20,8 @@ class Series(msgspec.Struct, frozen=True):
     """One line of a plot.
 
     Attributes:
-        labels: which task, queue or tenant it is of.
-        points: instants (ms since the epoch, of the beginning of each step) and values; None where there is none.
+        labels: the task, queue or tenant that it belongs to.
+        points: instants (start of each step, ms since the epoch) and values; None for steps without a value.
     """
 
     labels: dict[str, str]
@@ -32,11 +32,11 @@ def _count(*names: str) -> Callable[[Rollup, int], float | None]:
     return lambda rollup, _: float(sum(rollup.outcomes.get(name, 0) for name in names))
 
 
-def _waited(share: float) -> Callable[[Rollup, int], float | None]:
+def _wait_quantile(share: float) -> Callable[[Rollup, int], float | None]:
     return lambda rollup, _: rollup.waited.quantile(share)
 
 
-def _ran(share: float) -> Callable[[Rollup, int], float | None]:
+def _run_quantile(share: float) -> Callable[[Rollup, int], float | None]:
     return lambda rollup, _: rollup.ran.quantile(share)
 
 
@@ -51,32 +51,32 @@ FIGURES: Final[Mapping[str, tuple[str, Callable[[Rollup, int], float | None]]]] 
     "throughput": ("jobs that ended, a second", lambda rollup, step: rollup.ended * 1000 / step),
     "failure_rate": ("share of the ended that did so badly, 0 to 1", lambda rollup, _: rollup.failure_rate),
     "wait_mean": ("seconds from due to the first start, on average", lambda rollup, _: rollup.waited.mean),
-    "wait_p50": ("the same, of half the jobs at most", _waited(0.5)),
-    "wait_p95": ("the same, of 95 of 100 at most", _waited(0.95)),
-    "wait_p99": ("the same, of 99 of 100 at most", _waited(0.99)),
+    "wait_p50": ("the same, of half the jobs at most", _wait_quantile(0.5)),
+    "wait_p95": ("the same, of 95 of 100 at most", _wait_quantile(0.95)),
+    "wait_p99": ("the same, of 99 of 100 at most", _wait_quantile(0.99)),
     "run_mean": ("seconds of a run, on average", lambda rollup, _: rollup.ran.mean),
-    "run_p50": ("the same, of half the runs at most", _ran(0.5)),
-    "run_p95": ("the same, of 95 of 100 at most", _ran(0.95)),
-    "run_p99": ("the same, of 99 of 100 at most", _ran(0.99)),
+    "run_p50": ("the same, of half the runs at most", _run_quantile(0.5)),
+    "run_p95": ("the same, of 95 of 100 at most", _run_quantile(0.95)),
+    "run_p99": ("the same, of 99 of 100 at most", _run_quantile(0.99)),
 }
-"""Figures by name: what each is, and how it follows from a rollup and its length in ms."""
+"""Figures by name: a description, and a function of a rollup and its length in ms."""
 
 
 def figure_of(name: str, rollup: Rollup, step: int) -> float | None:
-    """The figure of a rollup that is `step` ms long; None where nothing happened that it could be of.
+    """Return a figure of a rollup that is `step` ms long; None if it is undefined because nothing happened.
 
     Raises:
-        InvalidOption: there is no such figure.
+        InvalidOption: no figure has this name.
     """
     check_names([name])
     return FIGURES[name][1](rollup, step)
 
 
 def check_step(since: int, until: int, step: int) -> int:
-    """The step: whole minutes, and not more points than a reader can see.
+    """Return the step if it is whole minutes and yields a readable number of points.
 
     Raises:
-        InvalidOption: the time is empty, or the step cannot be.
+        InvalidOption: the time is empty, or the step is invalid.
     """
     if since >= until:
         raise InvalidOption("since: it is not before until")
@@ -90,10 +90,10 @@ def check_step(since: int, until: int, step: int) -> int:
 
 
 def check_names(names: Iterable[str]) -> tuple[str, ...]:
-    """Names of figures, each once.
+    """Return the names of figures without duplicates.
 
     Raises:
-        InvalidOption: there is no such figure.
+        InvalidOption: no figure has one of the names.
     """
     found = tuple(dict.fromkeys(names))
     if unknown := [name for name in found if name not in FIGURES]:
@@ -102,10 +102,10 @@ def check_names(names: Iterable[str]) -> tuple[str, ...]:
 
 
 def check_parts(by: Iterable[str]) -> tuple[str, ...]:
-    """Which of task, queue and tenant to group by, each once.
+    """Return the labels to group by (task, queue, tenant) without duplicates.
 
     Raises:
-        InvalidOption: there is no such part.
+        InvalidOption: a label is unknown.
     """
     found = tuple(dict.fromkeys(by))
     if unknown := [part for part in found if part not in _PARTS]:
@@ -114,7 +114,7 @@ def check_parts(by: Iterable[str]) -> tuple[str, ...]:
 
 
 def check_size(rollups: Iterable[Rollup], by: tuple[str, ...], *, each: int) -> None:
-    """Whether an answer with `each` values of every group is small enough.
+    """Check that a response with `each` values of every group is small enough.
 
     Raises:
         InvalidOption: there are too many values.
@@ -135,13 +135,13 @@ def series_of(
     step: int,
     by: tuple[str, ...] = (),
 ) -> dict[str, list[Series]]:
-    """Figures over time, by name.
+    """Compute figures over time, by name.
 
     Args:
         by: which of task, queue and tenant to group by.
 
     Raises:
-        InvalidOption: there is no such figure, or no such part, or there are too many values.
+        InvalidOption: a figure or label is unknown, or there are too many values.
     """
     names, by = check_names(names), check_parts(by)
     instants = range(since // step * step, until, step)

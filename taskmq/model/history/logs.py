@@ -1,9 +1,9 @@
-"""Lines that a job's run has logged, as workers send them and as people look for them. Pure.
+"""Log lines of a job's run, as workers send them and as people search them. Pure.
 
     logging record -> RunLine -> up to 256 KiB of them in one message -> reports queue -> scheduler -> store
 
-Lines count only with the token of the run that is under way, as reports do. Each run numbers its lines from 0, so
-that a message which comes twice adds nothing. docs/wire.md describes the message for workers in other languages.
+Like reports, lines count only with the token of the current run. Each run numbers its lines from 0, so that a
+duplicate of a message adds nothing. docs/wire.md describes the message for workers in other languages.
 """
 
 from collections.abc import Iterator, Sequence
@@ -34,12 +34,12 @@ __all__ = [
 ]
 
 LOGS_TASK: Final = "taskmq.logs"
-"""The task that messages with lines name."""
+"""Task name of messages that carry log lines."""
 LONGEST_LINE: Final = 8_192
-"""Characters of one line; the rest is left out, and the line says so."""
+"""Maximum of characters in one line; longer ones are cut and marked."""
 LEVELS: Final = {"debug": 10, "info": 20, "warning": 30, "error": 40, "critical": 50}
 KEPT_DAYS: Final = {10: 1, 20: 7, 30: 30, 40: 30, 50: 30}
-"""For so many days lines are kept, by their level."""
+"""Days for which lines are kept, by level."""
 _NAMES: Final = {number: name for name, number in LEVELS.items()}
 _LONGEST_MESSAGE: Final = 262_144
 _CUT: Final = " ... [cut]"
@@ -47,7 +47,7 @@ _LONGEST_LOGGER: Final = 200
 
 
 class RunLine(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """One line: when, ms since the epoch; how bad, 10 to 50; who said it; what."""
+    """One line: time in ms since the epoch, level from 10 to 50, logger, message."""
 
     at: Annotated[int, msgspec.Meta(ge=0, le=LAST_INSTANT)]
     level: Annotated[int, msgspec.Meta(ge=0, le=1_000)]
@@ -56,7 +56,7 @@ class RunLine(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class RunLog(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Some lines of one run.
+    """Consecutive lines of one run.
 
     Attributes:
         id: the store's id of the job.
@@ -73,10 +73,10 @@ class RunLog(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class StoredLine(msgspec.Struct, frozen=True, kw_only=True):
-    """A line as the store has it.
+    """A line as the store returns it.
 
     Attributes:
-        number: the store's own; grows, and tells where a list goes on.
+        number: assigned by the store, increasing; the cursor of lists.
         job: the store's id of the job.
     """
 
@@ -94,14 +94,14 @@ class StoredLine(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LogFilter(msgspec.Struct, frozen=True, kw_only=True):
-    """Which lines are looked for. What is not said does not matter.
+    """Conditions that lines must match. An unset field matches everything.
 
     Attributes:
         job: the store's id of a job.
-        tenant: whose jobs; "" those that have none.
-        level: at least so bad.
+        tenant: tenant of the jobs; "": jobs without one.
+        level: minimum level.
         text: a part of the message; the case of ASCII letters does not matter.
-        since, until: from this instant on, and before that one.
+        since, until: half-open range of instants.
     """
 
     job: str | None = None
@@ -115,11 +115,11 @@ class LogFilter(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LogPage(msgspec.Struct, frozen=True):
-    """One page of lines of logs, in their order.
+    """One page of log lines, in order.
 
     Attributes:
-        after: where the next page begins; None where nothing more was there.
-        is_bounded: the search stopped before it had looked at everything; the next page goes on from there.
+        after: cursor of the next page; None on the last one.
+        is_bounded: whether the search stopped at its limit before the end; the next page continues there.
     """
 
     lines: list[StoredLine]
@@ -136,20 +136,20 @@ _decoder = msgspec.json.Decoder(_LineBatch)
 
 
 def standard_level(level: int) -> int:
-    """The level of `LEVELS` for a level: the next one below it."""
+    """Return the standard level at or below a level."""
     return min(max(level // 10 * 10, 10), 50)
 
 
 def level_name(level: int) -> str:
-    """The word for a level."""
+    """Return the name of a level."""
     return _NAMES[standard_level(level)]
 
 
 def read_level(word: str) -> int:
-    """The level that a word means, in either case.
+    """Return the level of a name, in either case.
 
     Raises:
-        InvalidOption: it means none.
+        InvalidOption: no level has this name.
     """
     level = LEVELS.get(word.lower())
     if level is None:
@@ -158,14 +158,14 @@ def read_level(word: str) -> int:
 
 
 def shortened(logger: str, message: str) -> tuple[str, str]:
-    """Name and message within their limits, in UTF-8's letters only."""
+    """Return logger and message, cut to their limits and encodable as UTF-8."""
     if len(message) > LONGEST_LINE:
         message = message[: LONGEST_LINE - len(_CUT)] + _CUT
     return storable(logger[:_LONGEST_LOGGER]), storable(message)
 
 
 def encode_logs(logs: Sequence[RunLog]) -> Iterator[bytes]:
-    """The bodies of the messages with these lines, in their order: 256 KiB at most, or one `RunLog`."""
+    """Yield message bodies with these lines, in order: at most 256 KiB each, or one `RunLog`."""
     parts: list[bytes] = []
     size = 0
     for log in logs:
@@ -180,15 +180,15 @@ def encode_logs(logs: Sequence[RunLog]) -> Iterator[bytes]:
 
 
 def decode_logs(body: bytes) -> list[RunLog]:
-    """The lines in one message.
+    """Decode the lines of one message.
 
     Raises:
-        MalformedMessage: it has none.
+        MalformedMessage: it has none, or cannot be read.
     """
     try:
         return _decoder.decode(body).logs
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise MalformedMessage(f"the message has no lines of a log: {type(error).__name__}: {error}") from error
+        raise MalformedMessage(f"the message has no log lines: {type(error).__name__}: {error}") from error
 
 
 def _message(parts: Sequence[bytes]) -> bytes:

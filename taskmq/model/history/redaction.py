@@ -1,8 +1,7 @@
-"""Replaces secrets in texts before they are kept. Pure.
+"""Replacement of secrets in texts before they are kept. Pure.
 
-The only place that does so: lines of logs, and messages and tracebacks of errors, pass through here in the worker,
-before they leave its process. So the store, dead letters, the API, searches, the command line and alerts never have
-what was replaced.
+Log lines, error messages and tracebacks pass through here in the worker before they leave its process; no other place
+redacts. So the store, dead letters, the API, searches, the command line and alerts never have what was replaced.
 """
 
 import re
@@ -14,19 +13,19 @@ from taskmq.errors import InvalidOption
 __all__ = ["Redactor"]
 
 _HIDDEN: Final = "[redacted]"
-# Others may stand before and behind, as in `AWS_SECRET_ACCESS_KEY`.
+# Other words may precede and follow, as in `AWS_SECRET_ACCESS_KEY`.
 _WORDS: Final = (
     r"(?:pass(?:word|wd|phrase)|pwd|secret|api[_-]?key|(?:access|refresh|auth|id|session)[_-]?token"
     r"|(?:private|access|secret|signing)[_-]?key|authorization)(?:s|\d{1,3})?(?:[_-][a-z0-9_-]{0,40})?"
 )
-# In quotes, which may be escaped (JSON in a `repr`) and stand open (a line that was cut); or one word.
+# In quotes, which may be escaped (JSON in a `repr`) and unclosed (a line that was cut); or one word.
 _VALUE: Final = (
     r"(?:b?\\{1,4}\"(?:(?!\\{1,4}\")[^\n])*\\{0,4}\"?|b?\"(?:[^\"\\]|\\.)*\"?|b?'(?:[^'\\]|\\.)*'?|[^\s,;&\"')}\]]+)"
 )
-# Repetitions before a secret are bounded, so a hostile line takes time in proportion to its length, not to a power of
-# it. Each pattern costs about a microsecond a character, and looks only where one of these words stands.
+# Repetitions before a secret are bounded, so a hostile line takes linear time. Each pattern costs about a microsecond
+# a character, and searches only texts that contain one of these words.
 _DEFAULT: Final = (
-    # The password of a URL, also with `/` and `@` that were not escaped; `h:80/` is a port.
+    # The password of a URL, even with unescaped `/` and `@`; `h:80/` is a port.
     (("://",), r"(?P<keep>\b[a-z][a-z0-9+.-]{0,30}://[^\s/:@]{0,200}:)(?!\d{1,5}/)[^\s\"'<>]{1,500}(?=@)"),
     (("://",), r"(?P<keep>\b[a-z][a-z0-9+.-]{0,30}://[^\s/:@]{0,200}:)[^\s/@]{1,500}(?=@)"),
     (("bearer", "bas"), r"(?P<keep>\b(?:bearer|basic)\s{1,20})[a-z0-9._~+/=-]{8,}"),
@@ -42,34 +41,34 @@ _DEFAULT: Final = (
 
 
 class Redactor:
-    """Replaces passwords of URLs, bearer tokens, values behind words such as `password=`, and taskmq's own tokens.
+    """Replaces passwords in URLs, bearer tokens, values after words such as `password=`, and taskmq's own tokens.
 
     Args:
-        patterns: regular expressions of further secrets, in either case. What a group `keep` finds stays.
+        patterns: regular expressions of further secrets, case-insensitive. A group `keep` is kept.
 
     Raises:
-        InvalidOption: a pattern cannot be read.
+        InvalidOption: a pattern is not a regular expression.
     """
 
     def __init__(self, patterns: Sequence[str] = ()) -> None:
         given = ((("",), pattern) for pattern in patterns)
-        self._patterns = [(words, _compiled(pattern)) for words, pattern in (*_DEFAULT, *given)]
+        self._patterns = [(words, _compile(pattern)) for words, pattern in (*_DEFAULT, *given)]
 
     def redact(self, text: str) -> str:
         """Return the text with its secrets replaced."""
         folded = text.casefold()
         for words, pattern in self._patterns:
             if any(word in folded for word in words):
-                text = pattern.sub(_replaced, text)
+                text = pattern.sub(_replacement, text)
         return text
 
 
-def _compiled(pattern: str) -> re.Pattern[str]:
+def _compile(pattern: str) -> re.Pattern[str]:
     try:
         return re.compile(pattern, re.IGNORECASE)
     except re.error as error:
-        raise InvalidOption(f"the pattern {pattern!r} is no regular expression: {error}") from error
+        raise InvalidOption(f"the pattern {pattern!r} is not a regular expression: {error}") from error
 
 
-def _replaced(found: re.Match[str]) -> str:
+def _replacement(found: re.Match[str]) -> str:
     return f"{found.groupdict().get('keep') or ''}{_HIDDEN}"

@@ -1,7 +1,7 @@
-"""Figures of each minute: how many runs ended how, how long jobs waited, and how long runs took. Pure.
+"""Figures of each minute: outcomes of runs, waiting times of jobs, durations of runs. Pure.
 
-Times are counted in fixed buckets, two for each doubling from a millisecond on, so that figures of any minutes, tasks
-and queues can be added, and a quantile of the sum is never too low, and at most 41 % too high.
+Times are counted in fixed buckets, two for each doubling from a millisecond up. So figures of any minutes, tasks and
+queues can be added. A quantile of the sum is never too low and at most 41 % too high.
 """
 
 import math
@@ -37,43 +37,45 @@ __all__ = [
 MINUTE: Final = 60_000
 QUARTER: Final = 15 * MINUTE
 MISSED: Final = "missed"
-"""Among the outcomes of a task: occurrences of schedules that were not emitted in time, and never will be."""
+"""Outcome of a task: occurrences of schedules that were not emitted in time, and never will be."""
 EXPIRED: Final = "expired"
-"""Among the outcomes of a task: jobs whose time was over before they started. Those that a worker has found so are
-among the cancelled ones, too."""
+"""Outcome of a task: jobs that expired before they started.
+
+Those that a worker found expired also count as cancelled.
+"""
 BUCKETS: Final = 60
-"""The last one has everything from about nine days on."""
+"""Index of the last bucket, which holds everything from about nine days on."""
 _PER_DOUBLING: Final = 2
 _FIRST_BOUND: Final = 0.001
 _FAILURES: Final = frozenset({"dead", "parked"})
 
 
 def bucket_of(seconds: float) -> int:
-    """The bucket that a time is counted in, from 0."""
+    """Return the bucket of a time, from 0."""
     if seconds <= _FIRST_BOUND:
         return 0
     return min(math.ceil(math.log2(seconds / _FIRST_BOUND) * _PER_DOUBLING - 1e-9), BUCKETS - 1)
 
 
 def bucket_bound(bucket: int) -> float:
-    """The longest time that is counted in a bucket, seconds; of the last one there are longer ones."""
+    """Return the upper bound of a bucket in seconds; the last one holds longer times, too."""
     return _FIRST_BOUND * math.pow(2.0, bucket / _PER_DOUBLING)
 
 
 class Buckets(msgspec.Struct):
-    """How many times were in each bucket, and their sum in seconds. Empty buckets are left out."""
+    """Counts of times by bucket, and their sum in seconds. Empty buckets are omitted."""
 
     counts: dict[int, int] = msgspec.field(default_factory=dict[int, int])
     total: float = 0.0
 
     @property
     def count(self) -> int:
-        """How many there were."""
+        """Number of times."""
         return sum(self.counts.values())
 
     @property
     def mean(self) -> float | None:
-        """Seconds on average; None where there were none."""
+        """Mean in seconds; None if there are none."""
         return self.total / self.count if self.counts else None
 
     def add(self, seconds: float) -> None:
@@ -82,13 +84,13 @@ class Buckets(msgspec.Struct):
         self.total += seconds
 
     def merge(self, other: "Buckets") -> None:
-        """Add all of another's times."""
+        """Add the times of another."""
         for bucket, count in other.counts.items():
             self.counts[bucket] = self.counts.get(bucket, 0) + count
         self.total += other.total
 
     def quantile(self, share: float) -> float | None:
-        """Below how many seconds so large a share of them is, at most a bucket too many; None where there are none.
+        """Return an upper bound of a quantile in seconds, at most one bucket too high; None if there are no times.
 
         Args:
             share: 0 to 1.
@@ -102,7 +104,7 @@ class Buckets(msgspec.Struct):
 
 
 class RollupKey(msgspec.Struct, frozen=True, order=True, cache_hash=True):
-    """What figures are of. `minute` is its first ms since the epoch."""
+    """Minute, task, queue and tenant of a rollup. `minute` is its first ms since the epoch."""
 
     minute: int
     task: str
@@ -114,9 +116,9 @@ class Rollup(msgspec.Struct):
     """The figures of one minute, task, queue and tenant.
 
     Attributes:
-        outcomes: events of jobs by their name (`taskmq.model.telemetry.events`): started, succeeded, retried, dead...
-        waited: from when jobs were due to their first start.
-        ran: runs that have ended.
+        outcomes: number of job events by name (`taskmq.model.telemetry.events`): started, succeeded, retried, dead...
+        waited: times from due to the first start.
+        ran: durations of ended runs.
     """
 
     key: RollupKey
@@ -126,26 +128,26 @@ class Rollup(msgspec.Struct):
 
     @classmethod
     def empty(cls) -> "Rollup":
-        """Return the figures of a time in which nothing ran."""
+        """Return the figures of a time without runs."""
         return cls(RollupKey(0, "", "", ""))
 
     @property
     def ended(self) -> int:
-        """Jobs that have ended, well or badly."""
+        """Number of jobs that ended, in any outcome."""
         return sum(self.outcomes.get(name, 0) for name in ("succeeded", "answered", "dead", "parked", "cancelled"))
 
     @property
     def failed(self) -> int:
-        """Jobs that have ended badly."""
+        """Number of jobs that failed."""
         return sum(self.outcomes.get(name, 0) for name in _FAILURES)
 
     @property
     def failure_rate(self) -> float | None:
-        """The share of those that have ended which did so badly; None where none has ended."""
+        """Failed jobs as a share of the ended ones; None if none ended."""
         return self.failed / self.ended if self.ended else None
 
     def add(self, event: JobEvent) -> None:
-        """Count the run that an event is about."""
+        """Count the run of an event."""
         self.outcomes[event.event] = self.outcomes.get(event.event, 0) + 1
         if event.event == "cancelled" and event.reason == EXPIRED_REASON:
             self.outcomes[EXPIRED] = self.outcomes.get(EXPIRED, 0) + 1
@@ -155,26 +157,26 @@ class Rollup(msgspec.Struct):
             self.ran.add(event.seconds)
 
     def merge(self, other: "Rollup") -> None:
-        """Add all of another's figures, of whichever key."""
+        """Add the figures of another rollup, whatever its key."""
         self.merge_outcomes(other)
         self.waited.merge(other.waited)
         self.ran.merge(other.ran)
 
     def merge_outcomes(self, other: "Rollup") -> None:
-        """Add another's outcomes, and none of its times."""
+        """Add another rollup's outcomes, but not its times."""
         for name, count in other.outcomes.items():
             self.outcomes[name] = self.outcomes.get(name, 0) + count
 
 
 class RunFailure(msgspec.Struct, frozen=True, kw_only=True):
-    """A job of the broker lane that has ended badly, as its worker reported it.
+    """A failed job of the broker, as its worker reported it.
 
     Attributes:
-        number: the store's own; grows. 0 before the store has it.
+        number: assigned by the store, increasing; 0 before.
         event: `dead`, or `parked`.
         reason: of a dead letter, see `taskmq.model.outcome.DeadReason`.
-        message: what the error of a dead letter said, redacted; "" where that is not kept.
-        traceback: the end of its traceback, redacted; "" where that is not kept.
+        message: the error message of a dead letter, redacted; "" if it is not kept.
+        traceback: the end of its traceback, redacted; "" if it is not kept.
     """
 
     number: int = 0
@@ -194,7 +196,7 @@ class RunFailure(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def minute_of(instant: int) -> int:
-    """The first ms of an instant's minute."""
+    """Return the first ms of an instant's minute."""
     return instant // MINUTE * MINUTE
 
 
@@ -209,11 +211,11 @@ def rolled_up(events: Iterable[JobEvent], into: dict[RollupKey, Rollup]) -> None
 
 
 def summed(rollups: Iterable[Rollup], *, step: int, by: tuple[str, ...]) -> Mapping[RollupKey, Rollup]:
-    """The figures of longer times, added.
+    """Sum rollups over longer times.
 
     Args:
-        step: ms of each; a multiple of a minute.
-        by: those of `task`, `queue` and `tenant` to group by; the others are "".
+        step: length of each in ms; a multiple of a minute.
+        by: labels to group by (`task`, `queue`, `tenant`); the others are "".
     """
     found: dict[RollupKey, Rollup] = {}
     for one in rollups:
@@ -227,7 +229,7 @@ def summed(rollups: Iterable[Rollup], *, step: int, by: tuple[str, ...]) -> Mapp
 
 
 def failure_of(event: JobEvent) -> RunFailure | None:
-    """What is kept of an event: of a job of the broker lane that has ended badly; None of any other."""
+    """Return the failure to keep of an event: only failed jobs of the broker have one."""
     if event.is_stored or event.event not in _FAILURES:
         return None
     return RunFailure(
@@ -248,7 +250,7 @@ def failure_of(event: JobEvent) -> RunFailure | None:
 
 
 def spans(since: int, until: int, step: int) -> list[tuple[int, int, int]]:
-    """The time in parts that are read in minutes or in quarters of an hour: each as long as its steps let it be."""
+    """Split a time into spans that are read in minutes or in quarters of an hour, as long as the step allows."""
     first, last = -(-since // QUARTER) * QUARTER, until // QUARTER * QUARTER
     if step % QUARTER or first >= last:
         return [(since, until, MINUTE)]

@@ -1,4 +1,4 @@
-"""The figures that rules look at, of what was counted in their window. Pure."""
+"""Samples of alert rules, computed from the counts of their windows. Pure."""
 
 from collections.abc import Callable, Collection, Iterator, Mapping
 from fnmatch import fnmatchcase
@@ -10,7 +10,7 @@ from taskmq.model.history.rollups import EXPIRED, MINUTE, MISSED, Rollup, Rollup
 __all__ = ["OF_ROLLUPS", "WindowFigures", "job_samples", "queue_samples"]
 
 _SUCCESSES: Final = ("succeeded", "answered")
-# With too few ended jobs these say nothing.
+# Undefined while fewer jobs than `at_least` have ended.
 _NEED_MANY: Final[Mapping[str, Callable[[Rollup], float | None]]] = {
     "failure_rate": lambda rollup: rollup.failure_rate,
     "wait_p95": lambda rollup: rollup.waited.quantile(0.95),
@@ -25,14 +25,14 @@ _COUNTS: Final[Mapping[str, Callable[[Rollup], float]]] = {
 }
 _SUMMED: Final = frozenset({"depth", "dead_letters", "workers"})
 OF_ROLLUPS: Final = frozenset({*_NEED_MANY, *_COUNTS, "silence"})
-"""Figures that follow from rollups."""
+"""Metrics that are computed from rollups."""
 
 
 class WindowFigures:
-    """A rule's figures, added up rollup by rollup: none of them is needed afterwards.
+    """A rule's samples, accumulated rollup by rollup, so that no rollup needs to be kept.
 
     Args:
-        now: when the rule's window ends, ms since the epoch.
+        now: end of the rule's window, ms since the epoch.
     """
 
     def __init__(self, rule: AlertRule, now: int) -> None:
@@ -41,11 +41,11 @@ class WindowFigures:
         self._begin = now - rule.window * 1000
         self._whole: dict[str, Rollup] = {}
         self._last: dict[str, int] = {}
-        # By task, queue and tenant, which come again with each minute; None: the rule is not about them.
+        # By task, queue and tenant, which repeat every minute; None: the rule does not cover them.
         self._subjects: dict[tuple[str, str, str], str | None] = {}
 
     def add(self, one: Rollup) -> None:
-        """Count what is the rule's: of its tenant or of all, and not before its window."""
+        """Count a rollup if it belongs to the rule's tenant and lies in its window."""
         key = one.key
         if key.minute + MINUTE <= self._begin or (subject := self._subject(key)) is None:
             return
@@ -61,14 +61,14 @@ class WindowFigures:
             self._last[subject] = max(self._last.get(subject, 0), key.minute)
 
     def samples(self, known: Collection[str] = ()) -> Iterator[tuple[str, float]]:
-        """Subjects and their figures, each worked out when it is asked for.
+        """Yield each subject with its sample, computed lazily.
 
         Args:
-            known: subjects that the rule has alerts of.
+            known: subjects for which the rule has alerts.
         """
         rule, whole = self._rule, self._whole
         if rule.metric == "silence":
-            # One that has said nothing in the whole window is silent still.
+            # A subject without events in the whole window is still silent.
             for subject in known:
                 if subject not in self._last:
                     yield subject, rule.window
@@ -92,7 +92,7 @@ class WindowFigures:
 
 
 def job_samples(rule: AlertRule, counts: Mapping[tuple[str, str, str], int]) -> dict[str, float]:
-    """The rule's figure by subject, from how many jobs of each task, queue and tenant there are."""
+    """Return the rule's sample by subject, from job counts by task, queue and tenant."""
     found: dict[str, float] = {}
     for names, count in counts.items():
         if _is_about(rule, *names):
@@ -102,7 +102,7 @@ def job_samples(rule: AlertRule, counts: Mapping[tuple[str, str, str], int]) -> 
 
 
 def queue_samples(rule: AlertRule, values: Mapping[str, float]) -> dict[str, float]:
-    """The rule's figure by subject, from the figure of each queue."""
+    """Return the rule's sample by subject, from the figure of each queue."""
     found = {queue: value for queue, value in values.items() if fnmatchcase(queue, rule.queue or "*")}
     if rule.each:
         return {f"queue:{queue}": value for queue, value in found.items()}

@@ -1,9 +1,9 @@
-"""Who may do what, as values and rules. Pure.
+"""Rules of access: who may do what. Pure.
 
-A user has a role on tenants: viewer, submitter, operator or admin, each of which includes those before it. A role on
-`EVERYWHERE` is one on the instance, and with it on each of its tenants; `admin` there is the instance's admin. A
-handler needs one `Permission`, and each permission one role (`RULES`). A token narrows what its user may do, by
-scopes, tenants and task patterns, and never adds to it.
+A user has a role on tenants: viewer, submitter, operator or admin; each includes those before it. A role on
+`EVERYWHERE` holds on the instance and on each of its tenants; `admin` there is the instance's admin. A handler needs
+one `Permission`, and each permission one role (`RULES`). A token narrows what its user may do, by scopes, tenants and
+task patterns, and never extends it.
 
     credential -> Identity -> may(identity, permission, tenant) -> Scope of a repository's query
 """

@@ -1,8 +1,8 @@
-"""Audit entries, and the chain of hashes that shows whether one was changed or taken away.
+"""Audit entries, and the hash chain that shows whether one was changed or removed.
 
-An entry's digest is made of what stays (when, which action, on what, by which ids) and of two commitments, each the
-hash of a random salt and of a part that may be about a person: who (name, address) and what (before, after, note). To
-erase a person's data is to forget the salt and the part: the commitment stays, and with it the chain.
+An entry's digest covers its permanent fields (time, action, subject, ids) and two commitments. Each commitment is the
+hash of a random salt and of a part that may concern a person: who (name, address) and what (before, after, note).
+Erasing a person's data deletes the salt and the part; the commitment stays, and with it the chain.
 """
 
 import hashlib
@@ -24,24 +24,24 @@ __all__ = [
 ]
 
 GENESIS: Final = bytes(32)
-"""The link before the first entry of the chain."""
+"""Hash that precedes the first entry of the chain."""
 _NO_BYTES: Final = b""
 
 
 class AuditEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Something that an administrator or an operator has done, as it is handed to a store.
+    """An action of an administrator or an operator, as it is passed to a store.
 
     Attributes:
         action: a noun and a verb, such as `user.add`.
-        kind, subject: what it was done to: `user` and its id, `queue` and its name.
-        tenant: whose; "" where it belongs to the instance.
-        user_id, user: who; `user_id` is "" for the command line, whose `user` is the system's.
-        via: by which kind of credential: `session`, `token`, `host`, `cli`.
+        kind, subject: the object of the action: `user` and its id, `queue` and its name.
+        tenant: of the object; "": it belongs to the instance.
+        user_id, user: the actor; `user_id` is "" for the command line, whose `user` is the system's.
+        via: the kind of credential: `session`, `token`, `host`, `cli`.
         credential: its id.
-        address: from where.
+        address: the address of the client.
         request_id: of the request.
-        before, after: what was changed, without secrets.
-        note: why.
+        before, after: the values before and after, without secrets.
+        note: the reason.
     """
 
     action: str
@@ -63,10 +63,10 @@ class AuditRecord(msgspec.Struct, frozen=True, kw_only=True):
     """An entry as a store keeps it.
 
     Attributes:
-        number: the store's own; entries of one moment may get theirs in any order.
+        number: assigned by the store; concurrent entries may get theirs in any order.
         at: ms since the epoch.
-        who, what: JSON of the parts that may be about a person; None where they were erased.
-        who_salt, what_salt: random; None where they were erased.
+        who, what: JSON of the parts that may concern a person; None once erased.
+        who_salt, what_salt: random; None once erased.
         who_commitment, what_commitment: hashes of salt and part.
         position, hash: in the chain; None until it is sealed.
     """
@@ -91,7 +91,7 @@ class AuditRecord(msgspec.Struct, frozen=True, kw_only=True):
     hash: bytes | None = None
 
     def entry(self) -> AuditEntry:
-        """What was handed to the store, without what was erased."""
+        """Return the entry that was passed to the store, without erased parts."""
         who: dict[str, Any] = {} if self.who is None else msgspec.json.decode(self.who)
         what: dict[str, Any] = {} if self.what is None else msgspec.json.decode(self.what)
         return AuditEntry(
@@ -109,19 +109,19 @@ class AuditRecord(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_erased(self) -> bool:
-        """Whether a part of it was erased."""
+        """Whether a part of the entry was erased."""
         return self.who is None or self.what is None
 
 
 class ChainLink(msgspec.Struct, frozen=True):
-    """The last entry that was sealed: its place in the chain, from 1, and its hash; 0 and `GENESIS` where none is."""
+    """Position, from 1, and hash of the last sealed entry; 0 and `GENESIS` if there is none."""
 
     position: int = 0
     hash: bytes = GENESIS
 
 
 def recorded(entry: AuditEntry, *, number: int, at: int, who_salt: bytes, what_salt: bytes) -> AuditRecord:
-    """The entry as a store keeps it; the salts are 16 random bytes each."""
+    """Return the entry as a store keeps it; each salt is 16 random bytes."""
     who = msgspec.json.encode({"user": entry.user, "address": entry.address})
     what = msgspec.json.encode({"before": entry.before, "after": entry.after, "note": entry.note})
     return AuditRecord(
@@ -137,15 +137,15 @@ def recorded(entry: AuditEntry, *, number: int, at: int, who_salt: bytes, what_s
         request_id=entry.request_id,
         who=who,
         who_salt=who_salt,
-        who_commitment=_committed(who_salt, who),
+        who_commitment=_commitment(who_salt, who),
         what=what,
         what_salt=what_salt,
-        what_commitment=_committed(what_salt, what),
+        what_commitment=_commitment(what_salt, what),
     )
 
 
 def entry_digest(record: AuditRecord) -> bytes:
-    """The hash of what stays of an entry, whatever was erased."""
+    """Return the hash of an entry's permanent fields, which erasing leaves unchanged."""
     kept = [
         record.number,
         record.at,
@@ -164,12 +164,12 @@ def entry_digest(record: AuditRecord) -> bytes:
 
 
 def link(previous: bytes, record: AuditRecord) -> bytes:
-    """The hash of an entry in the chain, behind `previous`."""
+    """Return the hash of an entry that follows `previous` in the chain."""
     return hashlib.sha256(previous + entry_digest(record)).digest()
 
 
 def sealed(head: ChainLink, records: Sequence[AuditRecord]) -> list[ChainLink]:
-    """The links of entries that follow `head`, in their order."""
+    """Return the chain links of entries that follow `head`, in their order."""
     links: list[ChainLink] = []
     for record in records:
         head = ChainLink(head.position + 1, link(head.hash, record))
@@ -178,7 +178,7 @@ def sealed(head: ChainLink, records: Sequence[AuditRecord]) -> list[ChainLink]:
 
 
 def broken_link(head: ChainLink, records: Sequence[AuditRecord]) -> str:
-    """What is wrong with the entries that follow `head` in the chain, the first of it; "" where nothing is."""
+    """Return the first fault among entries that follow `head` in the chain; "" if there is none."""
     for record in records:
         head = ChainLink(head.position + 1, link(head.hash, record))
         if record.position != head.position:
@@ -189,10 +189,10 @@ def broken_link(head: ChainLink, records: Sequence[AuditRecord]) -> str:
             ("who", record.who_salt, record.who, record.who_commitment),
             ("what", record.what_salt, record.what, record.what_commitment),
         ):
-            if part is not None and _committed(salt or _NO_BYTES, part) != commitment:
+            if part is not None and _commitment(salt or _NO_BYTES, part) != commitment:
                 return f"position {head.position} (entry {record.number}): {name!r} was changed"
     return ""
 
 
-def _committed(salt: bytes, part: bytes) -> bytes:
+def _commitment(salt: bytes, part: bytes) -> bytes:
     return hashlib.sha256(salt + part).digest()

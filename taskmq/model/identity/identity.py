@@ -1,4 +1,4 @@
-"""Who calls, and what they may do."""
+"""The identity of a caller, and what it may do."""
 
 from collections.abc import Iterable, Sequence
 from fnmatch import fnmatchcase
@@ -27,20 +27,20 @@ __all__ = [
 
 
 class Scope(msgspec.Struct, frozen=True):
-    """What every query of a repository takes: rows of other tenants do not exist for it.
+    """The tenants that a query is limited to: rows of other tenants do not exist for it.
 
     Attributes:
-        tenants: whose rows; None: everybody's, and what belongs to the instance.
+        tenants: the tenants; None: all of them, and the rows of the instance.
     """
 
     tenants: frozenset[str] | None
 
     def has(self, tenant: str) -> bool:
-        """Whether the tenant's rows are in it."""
+        """Return whether the scope contains the tenant's rows."""
         return self.tenants is None or tenant in self.tenants
 
     def single(self) -> str | None:
-        """Its tenant, where it is that of exactly one."""
+        """Return the tenant of a scope with exactly one; None for others."""
         if self.tenants is None or len(self.tenants) != 1:
             return None
         (tenant,) = self.tenants
@@ -48,7 +48,7 @@ class Scope(msgspec.Struct, frozen=True):
 
 
 EVERYTHING_OF_ALL: Final = Scope(None)
-"""For the instance's own processes and its administrators."""
+"""Scope of the instance's own processes and administrators."""
 NOTHING_AT_ALL: Final = Scope(frozenset())
 _WILDCARDS: Final = frozenset("*?[")
 
@@ -57,7 +57,7 @@ class Membership(msgspec.Struct, frozen=True, omit_defaults=True):
     """A user's role on a tenant, or on the instance (`EVERYWHERE`).
 
     Attributes:
-        tasks: patterns of the names of tasks that may be called there, such as `billing.*`.
+        tasks: patterns of tasks that the user may call there, such as `billing.*`.
     """
 
     tenant: str
@@ -66,18 +66,18 @@ class Membership(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Identity(msgspec.Struct, frozen=True, kw_only=True):
-    """Who calls: a user, and what their credential leaves them of what they may do.
+    """A caller: a user, limited by their credential.
 
     Attributes:
-        user_id: the user's id, which stays theirs.
-        user: the user's name, which jobs have as their owner.
-        memberships: the user's own.
+        user_id: the user's permanent id.
+        user: the user's name, the owner of their jobs.
+        memberships: the user's roles.
         via: the kind of credential; `host`: the application that the API is mounted in vouches for them;
             `event`: a sender of events from outside, by its signature.
-        credential: its id: the session's or the token's; no secret.
-        scopes: what the credential is good for; None: for all that its user may do.
-        tenants: where it is good; None: wherever its user has a role.
-        tasks: patterns that the credential adds to those of the memberships: both must fit.
+        credential: id of the session or token; not a secret.
+        scopes: permissions that the credential is limited to; None: all of its user's.
+        tenants: tenants that it is limited to; None: all of its user's.
+        tasks: task patterns of the credential; a task must match one of these and one of the memberships'.
     """
 
     user_id: str
@@ -91,11 +91,11 @@ class Identity(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def may(identity: Identity, permission: Permission, tenant: str | None = None) -> bool:
-    """Whether the identity may do that.
+    """Return whether the identity has a permission.
 
     Args:
-        tenant: whose data it is about; None: the instance's, or that of no tenant in particular. For a permission
-            that is about tenants None asks for the instance as a whole.
+        tenant: of the data; None: the data belongs to the instance or to no particular tenant. For a permission on
+            tenants, None means the whole instance.
     """
     if identity.scopes is not None and permission not in identity.scopes:
         return False
@@ -111,12 +111,12 @@ def may(identity: Identity, permission: Permission, tenant: str | None = None) -
 
 
 def _counts(identity: Identity, membership: Membership, place: Place, tenant: str | None) -> bool:
-    """Whether a role there is one where the permission needs it."""
+    """Return whether a membership grants a permission of this place."""
     is_everywhere = membership.tenant == EVERYWHERE
     if place is Place.ANYWHERE and tenant is None:
         return identity.tenants is None or is_everywhere or membership.tenant in identity.tenants
     if place is Place.INSTANCE or tenant is None:
-        # A credential that is good for some tenants is good for nothing that is everybody's.
+        # A credential limited to tenants has no access to what belongs to the instance.
         return is_everywhere and identity.tenants is None
     if identity.tenants is not None and tenant not in identity.tenants:
         return False
@@ -124,16 +124,16 @@ def _counts(identity: Identity, membership: Membership, place: Place, tenant: st
 
 
 def roles_in(identity: Identity, tenant: str) -> list[Role]:
-    """The roles that the identity has on a tenant, by itself or by the instance."""
+    """Return the roles that the identity has on a tenant, directly or through the instance."""
     return [
         membership.role for membership in identity.memberships if _counts(identity, membership, Place.TENANT, tenant)
     ]
 
 
 def scope_for(identity: Identity, permission: Permission) -> Scope:
-    """The tenants in which the identity may do that; `EVERYTHING_OF_ALL` where it may on the whole instance.
+    """Return the tenants in which the identity has a permission; `EVERYTHING_OF_ALL` if it has it on the instance.
 
-    Of what belongs to the instance there is everything or nothing.
+    Rows of the instance are visible completely or not at all.
     """
     if not may(identity, permission) and RULES[permission].place is not Place.TENANT:
         return NOTHING_AT_ALL
@@ -157,9 +157,9 @@ def _may_everywhere(identity: Identity, permission: Permission) -> bool:
 
 
 def home(identity: Identity) -> str | None:
-    """The tenant of a call that names none: the only one that there is; None where it has to be named.
+    """Return the tenant of a call that names none, if the identity has only one; None if the call must name it.
 
-    For a role on the instance that is "", the tenant of jobs that have none.
+    For a role on the instance that is "", the tenant of jobs without one.
     """
     if identity.tenants is not None:
         return next(iter(identity.tenants)) if len(identity.tenants) == 1 else None
@@ -170,17 +170,17 @@ def home(identity: Identity) -> str | None:
 
 
 def allows_task(identity: Identity, tenant: str, task: str) -> bool:
-    """Whether the identity may call the task for the tenant: by the patterns of its roles there, and of its token."""
+    """Return whether the identity may call the task for the tenant, by the patterns of its roles and of its token."""
     return all(_fits(task, patterns) for patterns in task_patterns(identity, tenant))
 
 
 def allows_pattern(identity: Identity, tenant: str, pattern: str) -> bool:
-    """Whether the identity may surely call every task that fits a pattern."""
+    """Return whether the identity may call every task that a pattern can match."""
     return all(any(_includes(own, pattern) for own in have) for have in task_patterns(identity, tenant))
 
 
 def _includes(own: str, pattern: str) -> bool:
-    """Whether all that fits a pattern fits one of one's own."""
+    """Return whether a pattern matches only tasks that one of the own patterns matches."""
     begin = own.removesuffix("*")
     if pattern == own or (begin != own and not _WILDCARDS.intersection(begin) and pattern.startswith(begin)):
         return True
@@ -188,7 +188,7 @@ def _includes(own: str, pattern: str) -> bool:
 
 
 def task_patterns(identity: Identity, tenant: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Patterns, one of each of which a task has to fit for the identity to call it for the tenant."""
+    """Return two groups of patterns: the identity may call a task for the tenant that matches one of each group."""
     by_role = tuple(
         pattern
         for membership in identity.memberships
@@ -199,9 +199,9 @@ def task_patterns(identity: Identity, tenant: str) -> tuple[tuple[str, ...], tup
 
 
 def may_give(identity: Identity, tenant: str, tasks: Iterable[str]) -> bool:
-    """Whether the identity, an admin of the tenant, may let others call tasks of these patterns there.
+    """Return whether the identity, an admin of the tenant, may let others call tasks of these patterns there.
 
-    A user cannot give more than they have: each pattern is one of their own, or they may call everything.
+    Users cannot grant more than they have: each pattern must be one of their own, or they may call everything.
     """
     own = {
         pattern
@@ -213,10 +213,10 @@ def may_give(identity: Identity, tenant: str, tasks: Iterable[str]) -> bool:
 
 
 def may_take(identity: Identity, present: Iterable[Membership]) -> bool:
-    """Whether the identity, an admin, may change or remove a user who has those roles.
+    """Return whether the identity, an admin, may change or remove a user with these roles.
 
-    An admin has no power over a user who may call more tasks than the admin. The patterns of viewers, who may call
-    none, do not count.
+    An admin has no power over a user who may call more tasks than the admin. Patterns of viewers do not count,
+    because viewers may call no tasks.
     """
     return all(may_give(identity, one.tenant, one.tasks) for one in present if one.role.includes(Role.SUBMITTER))
 

@@ -1,4 +1,4 @@
-"""Names of tenants, users and tokens, patterns of tasks, and texts about them."""
+"""Validation of the names of tenants, users and tokens, of task patterns, and of their descriptions."""
 
 import re
 from typing import Final
@@ -13,13 +13,13 @@ _PATTERN: Final = re.compile(r"[A-Za-z0-9_.:*?-]{1,128}")
 
 
 def check_name(name: str, *, what: str) -> str:
-    """The name of a tenant, user or token, as it was given.
+    """Return the name of a tenant, user or token if it is valid.
 
     Args:
         what: the kind of thing, for the message.
 
     Raises:
-        InvalidOption: it is none.
+        InvalidOption: it is not.
     """
     if _NAME.fullmatch(name) is None:
         raise InvalidOption(
@@ -29,10 +29,10 @@ def check_name(name: str, *, what: str) -> str:
 
 
 def check_pattern(pattern: str) -> str:
-    """A pattern of task names, as it was given: `*` stands for anything, `?` for one character.
+    """Return a pattern of task names if it is valid: `*` matches anything, `?` one character.
 
     Raises:
-        InvalidOption: it is none.
+        InvalidOption: it is not.
     """
     if _PATTERN.fullmatch(pattern) is None:
         raise InvalidOption(
@@ -42,10 +42,10 @@ def check_pattern(pattern: str) -> str:
 
 
 def check_text(text: str, *, what: str) -> str:
-    """A description or an address of mail, as it was given: one line.
+    """Return a description or a mail address if it is one line.
 
     Raises:
-        InvalidOption: it is none, or too long.
+        InvalidOption: it has several lines, or is too long.
     """
     if len(text) > _LONGEST_TEXT or not text.isprintable():
         raise InvalidOption(f"{what}: at most {_LONGEST_TEXT} characters of one line")

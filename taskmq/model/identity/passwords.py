@@ -1,8 +1,8 @@
-"""The rule which passwords are refused, for every user: by an estimate of how many guesses one takes. Pure.
+"""The rule that refuses weak passwords, by an estimate of the guesses that one takes. Pure.
 
-The text is cut into pieces in the way that is cheapest for the attacker: known passwords (also backwards, or with
-signs for letters), names, years, runs of letters or digits, walks over the keyboard, and copies of earlier text. The
-attacker tries every other character by itself. Each piece costs the decimal logarithm of its guesses.
+The estimate splits the text in the way that is cheapest for the attacker: into known passwords (also reversed, or
+with signs for letters), names, years, runs of letters or digits, keyboard walks, and copies of earlier text. Every
+other character is guessed by itself. The cost of a piece is the decimal logarithm of its guesses.
 """
 
 import itertools
@@ -15,16 +15,16 @@ __all__ = ["LONGEST_PASSWORD", "SHORTEST_PASSWORD", "check_password", "guesses_o
 
 SHORTEST_PASSWORD: Final = 12
 LONGEST_PASSWORD: Final = 1024
-"""More is refused, and never cut: hashing it costs the server."""
+"""Longer passwords are refused, never cut: hashing them costs the server."""
 _FEWEST_GUESSES: Final = 10.0
-"""As a decimal logarithm: against argon2id, so many guesses take a rich attacker years."""
+"""Decimal logarithm; against argon2id this many guesses take a rich attacker years."""
 _WORD: Final = 4.3
-"""One of some 20,000."""
+"""Cost of one of some 20,000 known passwords."""
 _CHANGED_WORD: Final = 4.6
 _NAME: Final = 1.0
 _YEAR: Final = 2.0
 _WALK: Final = 1.7
-"""The first key of a walk or run; then for each step, and each turn."""
+"""Cost of the first key of a walk or run, of each step, and of each turn."""
 _STEP: Final = 0.15
 _TURN: Final = 0.5
 _COPY: Final = 1.0
@@ -32,12 +32,12 @@ _LONGEST_WORD: Final = 24
 _FARTHEST_COPY: Final = 64
 _SHORTEST_PIECE: Final = 3
 _LONGEST_PIECE: Final = 64
-"""Longer walks are several, and of a longer copy only the end counts: all ends of each would be quadratic work."""
+"""Maximum length of a walk, and of the end of a copy that counts: every end of each would be quadratic work."""
 
 _KEYS: Final = ("`1234567890-=", " qwertyuiop[]\\", " asdfghjkl;'", " zxcvbnm,./")
 _SHIFTED: Final = str.maketrans('~!@#$%^&*()_+{}|:"<>?', "`1234567890-=[]\\;',./")
 _SIGNS: Final = tuple(str.maketrans("0134579@$!|", letters) for letters in ("oleastgasil", "oieastgasii"))
-"""Signs for letters, as in `p@ssw0rd`: a 1 is an l or an i."""
+"""Signs for letters, as in `p@ssw0rd`: a 1 stands for an l or an i."""
 
 
 class _Key(NamedTuple):
@@ -46,7 +46,7 @@ class _Key(NamedTuple):
 
 
 class _Step(NamedTuple):
-    """From one character to the next: on the keyboard, or in the alphabet (`kind` says which)."""
+    """A step from one character to the next: on the keyboard or in the alphabet, as `kind` says."""
 
     kind: str
     down: int
@@ -60,18 +60,18 @@ _PLACES: Final = {
     if letter != " "
 }
 _NEIGHBOURS: Final = frozenset({(0, 1), (0, -1), (1, 0), (1, -1), (-1, 0), (-1, 1)})
-"""Each row stands half a key to the right of the one above it."""
+"""Rows of the keyboard; each is half a key to the right of the row above."""
 
 
 def check_password(password: str, *, user: str, known: Collection[str]) -> None:
-    """See whether a user may have that password. Every character is allowed, and none is required.
+    """Check a user's new password. Every character is allowed, and none is required.
 
     Args:
         user: the user's name.
         known: passwords that attackers try first, in lower case.
 
     Raises:
-        InvalidOption: it is too short or too long, or is made of what attackers try first, in whatever order.
+        InvalidOption: it is too short, too long, or built from what attackers try first, in any order.
     """
     if len(password) < SHORTEST_PASSWORD:
         raise InvalidOption(f"the password is too short: at least {SHORTEST_PASSWORD} characters")
@@ -89,7 +89,7 @@ def guesses_of(text: str, *, known: Collection[str], names: Collection[str] = ()
 
     Args:
         known: passwords that attackers try first, in lower case; looked up very often.
-        names: what belongs to this password alone, such as the user's name.
+        names: words that belong to this password, such as the user's name.
     """
     plain = text.casefold()
     cheapest = [0.0] + [float("inf")] * len(plain)
@@ -112,7 +112,7 @@ def guesses_of(text: str, *, known: Collection[str], names: Collection[str] = ()
 
 
 def _cost_of(letter: str) -> float:
-    """Cost of one character that has to be tried by itself."""
+    """Return the cost of one character that is guessed by itself."""
     if not letter.isascii():
         return 2.0
     if letter.isdigit():
@@ -142,7 +142,7 @@ def _years(text: str, begin: int) -> Iterator[tuple[int, float]]:
 
 
 def _walks(steps: Sequence[_Step | None], begin: int) -> Iterator[tuple[int, float]]:
-    """Pieces that go on from key to key, or from letter to letter."""
+    """Yield pieces that continue from key to key, or from letter to letter."""
     cost, last = _WALK, None
     for place in range(begin, min(len(steps), begin + _LONGEST_PIECE)):
         step = steps[place]
@@ -152,7 +152,7 @@ def _walks(steps: Sequence[_Step | None], begin: int) -> Iterator[tuple[int, flo
         last = step
         length = place - begin + 2
         if length >= _SHORTEST_PIECE:
-            # As in `1qaz2wsx3edc`: the same walk again, from another key.
+            # As in `1qaz2wsx3edc`: the same walk from another key.
             is_again = begin >= length and steps[begin - length : begin - 1] == steps[begin : place + 1]
             yield begin + length, _COPY if is_again else cost
 
@@ -170,7 +170,7 @@ def _keyboard_step(one: _Key | None, other: _Key | None) -> _Step | None:
 
 
 def _alphabet_steps(text: str) -> list[_Step | None]:
-    """Steps up or down in digits or letters; a 0 comes behind the 9, and an a behind the z."""
+    """Return steps up or down in digits or letters; 0 follows 9, and a follows z."""
     found: list[_Step | None] = []
     for one, other in itertools.pairwise(text):
         way = ord(other) - ord(one)

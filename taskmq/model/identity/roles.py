@@ -1,4 +1,4 @@
-"""The roles, the permissions, and which role each permission needs."""
+"""Roles, permissions, and the role that each permission needs."""
 
 from collections.abc import Iterable, Mapping
 from enum import StrEnum
@@ -23,7 +23,7 @@ EVERYWHERE: Final = "*"
 
 
 class Role(StrEnum):
-    """What a user may do in a tenant; each role includes those before it."""
+    """A role of a user in a tenant; each includes those before it."""
 
     VIEWER = "viewer"
     SUBMITTER = "submitter"
@@ -31,7 +31,7 @@ class Role(StrEnum):
     ADMIN = "admin"
 
     def includes(self, other: "Role") -> bool:
-        """Whether this role may do what `other` may."""
+        """Return whether this role may do everything that `other` may."""
         return _RANKS[self] >= _RANKS[other]
 
 
@@ -39,20 +39,20 @@ _RANKS: Final = {role: rank for rank, role in enumerate(Role)}
 
 
 class Place(StrEnum):
-    """Where the role that a permission needs has to be."""
+    """The kind of place in which a permission needs a role."""
 
     TENANT = "tenant"
-    """On the tenant that is asked about, or on the instance."""
+    """On the tenant of the data, or on the instance."""
     INSTANCE = "instance"
     """On the instance: queues, workers, nodes and dead letters belong to no tenant."""
     ANYWHERE = "anywhere"
     """On any tenant, or on the instance."""
     ACCOUNT = "account"
-    """Nowhere: one's own account, sessions and tokens."""
+    """Nowhere: a user's own account, sessions and tokens need no role."""
 
 
 class Permission(StrEnum):
-    """What a handler needs: one for each kind of handler. The values are also the scopes of tokens."""
+    """A permission, one for each kind of handler. The values are also the scopes of tokens."""
 
     JOBS_READ = "jobs.read"
     JOBS_SUBMIT = "jobs.submit"
@@ -99,11 +99,11 @@ class Permission(StrEnum):
 
 
 class Rule(NamedTuple):
-    """What a permission needs.
+    """The role that a permission needs.
 
     Attributes:
-        role: at least this one; for `Place.ACCOUNT` there is none.
-        about: what the permission lets a user do, for the table in docs/security.md.
+        role: the minimum; None for `Place.ACCOUNT`.
+        about: what the permission allows, for the table in docs/security.md.
     """
 
     place: Place
@@ -133,13 +133,13 @@ RULES: Final[Mapping[Permission, Rule]] = {
     Permission.EVENTS_READ: Rule(_TENANT, _VIEWER, "follow a tenant's live events"),
     Permission.EVENTS_SEND: Rule(_TENANT, _SUBMITTER, "send an outside event"),
     Permission.TASKS_READ: Rule(_ANYWHERE, _VIEWER, "list tasks and the schema of their arguments"),
-    Permission.MEMBERS_READ: Rule(_TENANT, _ADMIN, "list who has which role in a tenant"),
-    Permission.MEMBERS_CHANGE: Rule(_TENANT, _ADMIN, "give and take roles in a tenant"),
+    Permission.MEMBERS_READ: Rule(_TENANT, _ADMIN, "list the members of a tenant and their roles"),
+    Permission.MEMBERS_CHANGE: Rule(_TENANT, _ADMIN, "grant and revoke roles in a tenant"),
     Permission.AUDIT_READ: Rule(_TENANT, _ADMIN, "read a tenant's audit entries"),
     Permission.AUDIT_VERIFY: Rule(_INSTANCE, _ADMIN, "verify and export the chain of all audit entries"),
     Permission.QUEUES_READ: Rule(_INSTANCE, _VIEWER, "list queues and their figures"),
     Permission.QUEUES_OPERATE: Rule(_INSTANCE, _OPERATOR, "pause and resume queues"),
-    Permission.QUEUES_PURGE: Rule(_INSTANCE, _ADMIN, "purge queues, move what waits in them"),
+    Permission.QUEUES_PURGE: Rule(_INSTANCE, _ADMIN, "purge queues, move their messages"),
     Permission.DEAD_LETTERS_READ: Rule(_TENANT, _OPERATOR, "browse dead letters of a tenant's jobs"),
     Permission.DEAD_LETTERS_REPLAY: Rule(_TENANT, _OPERATOR, "replay dead letters"),
     Permission.DEAD_LETTERS_PURGE: Rule(_TENANT, _OPERATOR, "purge dead letters"),
@@ -148,12 +148,12 @@ RULES: Final[Mapping[Permission, Rule]] = {
     Permission.NODES_OPERATE: Rule(_INSTANCE, _OPERATOR, "drain, label and remove nodes"),
     Permission.WORKERS_READ: Rule(_INSTANCE, _VIEWER, "list workers"),
     Permission.WORKERS_CONTROL: Rule(
-        _INSTANCE, _OPERATOR, "drain workers, change their concurrency, see their stacks"
+        _INSTANCE, _OPERATOR, "drain workers, change their concurrency, read their stacks"
     ),
     Permission.POOLS_READ: Rule(_INSTANCE, _VIEWER, "list pools, allocations and their use"),
     Permission.POOLS_CHANGE: Rule(_INSTANCE, _ADMIN, "change pools, shares and quotas"),
-    Permission.RESOURCES_ALLOCATE: Rule(_INSTANCE, _OPERATOR, "allocate and release resources by hand"),
-    Permission.TENANTS_READ: Rule(_ANYWHERE, _VIEWER, "list the tenants in which one has a role"),
+    Permission.RESOURCES_ALLOCATE: Rule(_INSTANCE, _OPERATOR, "allocate and release resources manually"),
+    Permission.TENANTS_READ: Rule(_ANYWHERE, _VIEWER, "list the tenants in which the user has a role"),
     Permission.TENANTS_CHANGE: Rule(_INSTANCE, _ADMIN, "add, change and remove tenants"),
     Permission.USERS_READ: Rule(_INSTANCE, _ADMIN, "list users, their sessions and their tokens"),
     Permission.USERS_CHANGE: Rule(_INSTANCE, _ADMIN, "add, disable and erase users, revoke sessions and tokens"),
@@ -162,12 +162,12 @@ RULES: Final[Mapping[Permission, Rule]] = {
 }
 
 SELF_SERVICE: Final = frozenset(permission for permission, rule in RULES.items() if rule.place is Place.ACCOUNT)
-"""What a token may do only where its scopes name it: a token that was found could make another one otherwise."""
+"""Permissions that a token has only if its scopes name them; otherwise a stolen token could create another one."""
 
 
 def permissions_of(role: Role, place: Place) -> frozenset[Permission]:
-    """What the role may do in a place of that kind: a tenant, or the instance."""
-    # A role on the instance is one on each tenant.
+    """Return the permissions of a role in a place of that kind: a tenant, or the instance."""
+    # A role on the instance holds on each tenant.
     places = {place, Place.ANYWHERE, Place.ACCOUNT, *([Place.TENANT] if place is Place.INSTANCE else [])}
     return frozenset(
         permission
@@ -177,10 +177,10 @@ def permissions_of(role: Role, place: Place) -> frozenset[Permission]:
 
 
 def read_scopes(words: Iterable[str]) -> frozenset[Permission]:
-    """Scopes as people write them: permissions (`jobs.read`), all of a kind (`jobs.*`), or what a role may do.
+    """Parse scopes: permissions (`jobs.read`), all of a kind (`jobs.*`), or the permissions of a role (`viewer`).
 
     Raises:
-        InvalidOption: a word is none of these.
+        InvalidOption: a word is not a scope.
     """
     return frozenset(permission for word in words for permission in _scopes(word))
 

@@ -1,4 +1,4 @@
-"""Secrets of sessions and tokens: how they look, and what is kept of them."""
+"""Secrets of sessions and tokens: their form, and the digests that the store keeps."""
 
 import hashlib
 import hmac
@@ -20,16 +20,16 @@ __all__ = [
 ]
 
 MOST_TOKENS: Final = 100
-"""A user has no more API tokens than this that are good at a time."""
+"""Maximum of valid API tokens of a user."""
 _PREFIX: Final = "tmq_"
 _TOKEN: Final = re.compile(r"tmq_[A-Za-z0-9_-]{43}")
 
 
 class SecretKey(NamedTuple):
-    """A secret, shown once, and what the store keeps of it.
+    """A secret, shown once, and the digest that the store keeps of it.
 
     Attributes:
-        text: what the caller presents.
+        text: the secret that the caller presents.
         digest: its SHA-256: 256 random bits need no slow hash.
     """
 
@@ -38,27 +38,30 @@ class SecretKey(NamedTuple):
 
 
 def token_key(random: bytes) -> SecretKey:
-    """An API token of 32 random bytes; its prefix lets scanners of secrets find it."""
+    """Return an API token of 32 random bytes; its prefix lets secret scanners find it."""
     return _key(_PREFIX, random)
 
 
 def session_key(random: bytes) -> SecretKey:
-    """A session's secret of 32 random bytes, for its cookie."""
+    """Return a session's secret of 32 random bytes, for its cookie."""
     return _key("", random)
 
 
 def is_token(text: str) -> bool:
-    """Whether it looks like an API token."""
+    """Return whether a text looks like an API token."""
     return _TOKEN.fullmatch(text) is not None
 
 
 def digest(secret: str) -> bytes:
-    """What the store keeps of a secret."""
+    """Return the digest of a secret that the store keeps."""
     return hashlib.sha256(secret.encode(errors="surrogatepass")).digest()
 
 
 def csrf_token(secret: str) -> str:
-    """The CSRF token of a session: derived from its secret, so that it ends with it and is kept nowhere."""
+    """Return the CSRF token of a session.
+
+    It is derived from the secret, so it ends with the session and is not stored.
+    """
     return _text(hmac.digest(secret.encode(errors="surrogatepass"), b"taskmq csrf", "sha256"))
 
 
@@ -74,10 +77,10 @@ def _text(data: bytes) -> str:
 
 
 def check_token_count(present: int) -> None:
-    """Return if a user with so many tokens that are good may have another one.
+    """Check that a user with this many valid tokens may have another one.
 
     Raises:
-        LimitReached: they have as many as a user may have.
+        LimitReached: they have the maximum.
     """
     if present >= MOST_TOKENS:
         raise LimitReached(

@@ -1,9 +1,9 @@
-"""How long a login has to wait after others have failed, and when a credential's use is written down.
+"""Throttling of logins after failures, and of writes of a credential's last use.
 
-Failures are counted for the pair of name and address, for the name, and for the address. A client that guesses from
-one place is stopped soon, and does not lock out the user, who comes from another. A user who has signed in from an
-address within a month waits there for failures of the pair alone: others at the address do not lock them out, and
-neither does a client elsewhere that guesses for their name.
+Failures are counted by the pair of name and address, by name, and by address. A client that guesses from one address
+is throttled soon, and does not lock out the user, who signs in from another. A user who signed in from an address
+within a month waits there only for failures of the pair. So neither other users at the address nor a client elsewhere
+that guesses for their name can lock them out.
 """
 
 import hashlib
@@ -23,22 +23,22 @@ __all__ = [
 ]
 
 FORGET_AFTER_MS: Final = 15 * 60 * 1000
-"""Failures count for so long after the last of them."""
+"""Time after the last failure until which failures count."""
 REMEMBER_MS: Final = 30 * 24 * 3600 * 1000
-"""A user is known at an address for so long after the last sign-in there."""
+"""Time after the last sign-in until which an address is known for a user."""
 _TOUCH_MS: Final = 60_000
 
 
 class ThrottleKey(NamedTuple):
-    """What failures are counted for.
+    """A key that failures are counted by.
 
     Attributes:
-        key: a hash: what people type as their name may be their password.
-        free: so many failures cost nothing.
-        longest_ms: no wait is longer.
-        first_ms: the wait after the first failure that costs something; it doubles with each further one.
-        is_shared: others are counted for it as well, and a success of one takes back no more than its own count.
-        known: the key of a success; within `REMEMBER_MS` of it failures are counted, and no login waits for them.
+        key: a hash, because people may type their password as their name.
+        free: number of failures without a wait.
+        longest_ms: upper bound of the wait.
+        first_ms: the first wait; it doubles with each further failure.
+        is_shared: other logins count for the key, too, so a success subtracts only its own failures.
+        known: key of a success; for `REMEMBER_MS` after it, failures are counted but no login waits for them.
     """
 
     key: str
@@ -50,23 +50,23 @@ class ThrottleKey(NamedTuple):
 
 
 def throttle_keys(name: str, address: str) -> tuple[ThrottleKey, ...]:
-    """What a failed login of that name from that address counts for."""
+    """Return the keys that a failed login of that name from that address counts for."""
     network = network_of(address)
-    known = _hashed("known", name.casefold(), network)
+    known = _hash("known", name.casefold(), network)
     return (
-        ThrottleKey(_hashed("pair", name.casefold(), network), 5, FORGET_AFTER_MS),
-        ThrottleKey(_hashed("name", name.casefold()), 20, 60_000, known=known),
-        ThrottleKey(_hashed("address", network), 50, 60_000, is_shared=True, known=known),
+        ThrottleKey(_hash("pair", name.casefold(), network), 5, FORGET_AFTER_MS),
+        ThrottleKey(_hash("name", name.casefold()), 20, 60_000, known=known),
+        ThrottleKey(_hash("address", network), 50, 60_000, is_shared=True, known=known),
     )
 
 
 def confirmation_key(credential: str) -> ThrottleKey:
-    """Throttle key of wrong passwords given with a credential: the fifth within the time has to wait."""
-    return ThrottleKey(_hashed("credential", credential), 4, FORGET_AFTER_MS, first_ms=FORGET_AFTER_MS)
+    """Return the key of wrong passwords given with a credential: the fifth within the window must wait."""
+    return ThrottleKey(_hash("credential", credential), 4, FORGET_AFTER_MS, first_ms=FORGET_AFTER_MS)
 
 
 def network_of(address: str) -> str:
-    """What counts as one address: of IPv6 the network (/64), in which one client has as many as it wants."""
+    """Return the unit that counts as one address: for IPv6 the /64 network, because one client has all of it."""
     if ":" not in address:
         return address
     try:
@@ -77,22 +77,22 @@ def network_of(address: str) -> str:
 
 
 def failures_at(failures: int, *, at: int, now: int) -> int:
-    """How many of the failures count now, where `at` was the last of them (ms)."""
+    """Return how many of the failures count now, if `at` was the last of them (ms)."""
     return failures if now - at < FORGET_AFTER_MS else 0
 
 
 def wait_after(key: ThrottleKey, failures: int) -> int:
-    """Milliseconds from the last of so many failures until the next attempt."""
+    """Return milliseconds from the last of this many failures until the next attempt."""
     if failures < key.free:
         return 0
     return min(key.first_ms << min(failures - key.free, 30), key.longest_ms)
 
 
 def touches(last_used: int, now: int, *, idle_ms: int | None = None) -> bool:
-    """Whether the use of a credential is written down: at most once a minute, more often where it ends sooner."""
+    """Return whether to write a credential's use: once a minute, or more often if it expires sooner."""
     period = _TOUCH_MS if idle_ms is None else min(_TOUCH_MS, idle_ms // 2)
     return now - last_used >= period
 
 
-def _hashed(*parts: str) -> str:
+def _hash(*parts: str) -> str:
     return hashlib.sha256("\0".join(parts).encode(errors="surrogatepass")).hexdigest()

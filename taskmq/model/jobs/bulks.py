@@ -1,4 +1,4 @@
-"""The same done to many jobs: what was asked for, and how far it is. Pure."""
+"""Bulk operations: one action on many jobs, with its progress. Pure."""
 
 from collections.abc import Sequence
 from fnmatch import fnmatchcase
@@ -25,18 +25,18 @@ BulkAction = Literal["cancel", "hold", "release", "retry", "change"]
 BulkState = Literal["running", "done", "aborted"]
 
 MOST_REFUSALS: Final = 100
-"""The largest number of jobs whose refusals a bulk keeps, and of those whose repetitions it keeps."""
+"""Maximum of refusals that a bulk keeps, and of repetitions."""
 
 
 MOST_DEFERRED: Final = 10_000
-"""So many jobs may wait until others were retried."""
+"""Maximum of jobs in a bulk that wait until others were retried."""
 
 
 class BulkRefused(msgspec.Struct, frozen=True):
-    """A job that stayed as it was, by the name that its tenant has for it, and why.
+    """A job that a bulk left unchanged, by its tenant's name for it, and the reason.
 
     Attributes:
-        job_id: "" where it is about the bulk, whose jobs could not be found.
+        job_id: "" if it concerns the bulk itself, whose jobs could not be listed.
         error: the name of the error's type.
     """
 
@@ -46,40 +46,40 @@ class BulkRefused(msgspec.Struct, frozen=True):
 
 
 class BulkRepeated(msgspec.Struct, frozen=True):
-    """A job that was retried as another one, both by the names that their tenant has for them."""
+    """A job that a bulk repeated as a new one; both by their tenant's names for them."""
 
     job_id: str
     retried_as: str
 
 
 class Bulk(msgspec.Struct, frozen=True, kw_only=True):
-    """One thing that is done to many jobs.
+    """One action on many jobs.
 
     Attributes:
         id: a time-ordered UUID.
-        tenant: whose jobs are meant: `""` those that have no tenant, None everybody's.
-        filter: as people write it; what it says of times counts from `began`.
-        at: of a change: when the jobs are to run, in ms; None: as before.
-        priority: of a change; None: as before.
-        mode: of a retry: how jobs that have ended are run again; None: each as suits it.
-        again: of a retry: also jobs that were retried before.
-        rate: to so many jobs a second; None: as fast as it goes.
-        matched: how many jobs there were when it began, counted up to a cap.
-        user_id, user, via: who has asked for it.
-        tasks: patterns; a job's task that is to be called again has to fit one of each.
+        tenant: of the jobs: `""` for jobs without one, None for all jobs.
+        filter: as text; relative times count from `began`.
+        at: of a change: the new due time in ms; None: unchanged.
+        priority: of a change; None: unchanged.
+        mode: of a retry: how ended jobs run again; None: chosen for each job.
+        again: of a retry: include jobs that were retried before.
+        rate: jobs a second; None: unlimited.
+        matched: number of jobs at the start, counted up to a cap.
+        user_id, user, via: the caller who requested it.
+        tasks: patterns; the task of a job that runs again must match one of each group.
         began, ended: ms.
-        done, refused: so many jobs so far; `refusals` say why of the first of them, and `repeated` which jobs repeat
-            the first that were done.
-        pending: ids of the jobs that a runner is at, or was when it died.
-        after: the cursor behind those; None before the first page.
-        is_listed: there are none behind those.
-        deferred: ids of jobs that wait for others which are to be retried first, the earliest first.
-        fruitless: so many of them in a row were tried since the last one that it was done to.
-        due: not before this instant (ms) it goes on.
-        holder: who is at it, until `lease_until` (ms).
-        version: grows with every change.
-        key: of the request that has begun it, its tenant's own; "": it had none.
-        fingerprint: of what was asked for; the same key with another one is another request.
+        done, refused: counts so far; `refusals` has the reasons of the first refused jobs, and `repeated` the
+            repetitions of the first jobs that were done.
+        pending: ids of the jobs that a runner is working on, or was when it died.
+        after: the cursor after those; None before the first page.
+        is_listed: whether no jobs follow those.
+        deferred: ids of jobs that wait until others were retried, the earliest first.
+        fruitless: number of deferred jobs tried in a row without success.
+        due: the instant (ms) at which it continues.
+        holder: the runner, until `lease_until` (ms).
+        version: increases with every change.
+        key: idempotency key of the request, unique within its tenant; "": none.
+        fingerprint: of the request; the same key with another fingerprint is another request.
     """
 
     id: str
@@ -118,36 +118,36 @@ class Bulk(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def unique_key(self) -> str | None:
-        """What no other bulk may have: its key, with the tenant's name; None without a key."""
+        """Key that no other bulk may have: the tenant and the request's key; None without a key."""
         return msgspec.json.encode([self.tenant, self.key]).decode() if self.key else None
 
     @property
     def has_more(self) -> bool:
-        """Whether it is to be done to further jobs than the pending ones."""
+        """Whether jobs other than the pending ones remain."""
         return not self.is_listed or bool(self.deferred)
 
     @property
     def may_defer(self) -> bool:
-        """Whether a job that waits for others may have its turn later, since that may help."""
+        """Whether a job that waits for others may be deferred, because waiting may help."""
         if not self.is_listed:
             return len(self.deferred) < MOST_DEFERRED
         return self.fruitless < len(self.deferred) + len(self.pending)
 
     @property
     def mark(self) -> str:
-        """The note in the history of every job that it was done to."""
+        """The note in the history of every job that the bulk changed."""
         return f"bulk {self.id}"
 
     def allows(self, task: str) -> bool:
-        """Whether who has asked for it may have the task called again."""
+        """Return whether the caller who requested the bulk may call the task."""
         return all(any(fnmatchcase(task, pattern) for pattern in patterns) for patterns in self.tasks)
 
 
 def wanted(which: JobFilter, action: BulkAction, *, again: bool) -> JobFilter:
-    """The filter, which of a retry leaves out what was retried before, unless it says itself whether it does.
+    """Return the filter; for a retry it excludes jobs that were retried before, unless the filter decides itself.
 
     Args:
-        again: those are meant, too.
+        again: include those, too.
     """
     if action != "retry" or which.retried:
         return which
@@ -163,14 +163,14 @@ def add_outcomes(
     repeated: Sequence[BulkRepeated] = (),
     deferred: Sequence[str] = (),
 ) -> Bulk:
-    """The bulk after its pending jobs: no runner is at them, and it goes on at `due` where it has not ended."""
+    """Return the bulk after its pending jobs: no runner holds it, and it continues at `due` unless it ended."""
     return msgspec.structs.replace(
         bulk,
         done=bulk.done + done,
         refused=bulk.refused + len(refusals),
         refusals=(*bulk.refusals, *refusals)[:MOST_REFUSALS],
         repeated=(*bulk.repeated, *repeated)[:MOST_REFUSALS],
-        # The list has the newest first, and those that wait come behind those that they wait for.
+        # The list is newest first, and jobs that wait come after those that they wait for.
         deferred=(*bulk.deferred, *deferred) if bulk.is_listed else (*reversed(deferred), *bulk.deferred),
         fruitless=0 if done or not bulk.is_listed else bulk.fruitless + len(deferred),
         pending=(),

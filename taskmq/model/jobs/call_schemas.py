@@ -1,4 +1,4 @@
-"""The JSON Schema of a call: made where the task's code is, judged and used where it is not. Pure.
+"""The JSON Schema of a call: created where the task's code is, checked and used where it is not. Pure.
 
     def report(month: str, /, *years: int, region: Literal["eu", "us"] = "eu") -> ...
 
@@ -7,9 +7,9 @@
                 "years": {"type": "array", "items": {"type": "integer"}}, "region": {"enum": ["eu", "us"]}},
                 "required": ["month"], "additionalProperties": false}
 
-`bound` makes of a call's arguments the object that the schema is about. A schema that comes over the broker is used
-only where `flaw_of` finds nothing: it has the keywords that are written here and no others, so it names nothing
-outside, has no patterns, and cannot make a check by it work for long.
+`bound` turns a call's arguments into the object that the schema describes. A schema that arrives over the broker is
+used only if `flaw_of` finds nothing. Such a schema has only the keywords that this module writes: no outside
+references, no patterns, and no expensive checks.
 """
 
 from collections.abc import Mapping, Sequence
@@ -45,10 +45,10 @@ _encoder: Final = msgspec.json.Encoder(order="deterministic")
 def registration_of(
     task: str, queue: str, parameters: Parameters, *, doc: str | None, facts: TaskFacts
 ) -> TaskRegistration:
-    """The description of a task.
+    """Describe a task.
 
-    A parameter whose type has no schema may be anything: the worker says what fits. So may all of them where the
-    whole is longer than `LONGEST_SCHEMA`.
+    A parameter whose type has no schema accepts anything; the worker validates it. If the schema is longer than
+    `LONGEST_SCHEMA`, all parameters do.
 
     Args:
         doc: the function's docstring.
@@ -87,16 +87,16 @@ def registration_of(
 
 
 def bound(registration: TaskRegistration, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
-    """The arguments of a call by the names of their parameters: what the schema is about.
+    """Return the arguments of a call by parameter name, as the schema describes them.
 
     Raises:
-        InvalidArguments: there are too many, or one is given twice; names the parameter.
+        InvalidArguments: there are too many, or one is given twice; the message names the parameter.
     """
     task, names = registration.task, registration.positional
     found = dict(kwargs)
     for name in (*names[: registration.unnamed], registration.rest):
         if name and name in found:
-            raise InvalidArguments(f"task {task}: {name!r} is given by its place, not by name")
+            raise InvalidArguments(f"task {task}: {name!r} is positional, and cannot be given by name")
     if len(args) > len(names) and not registration.rest:
         raise InvalidArguments(f"task {task}: too many arguments, it takes {len(names)}")
     for name, value in zip(names, args, strict=False):
@@ -109,10 +109,10 @@ def bound(registration: TaskRegistration, args: Sequence[Any], kwargs: Mapping[s
 
 
 def check_names(registration: TaskRegistration, arguments: Mapping[str, Any]) -> None:
-    """See that the task has parameters of these names.
+    """Check that the task has parameters of these names.
 
     Raises:
-        InvalidArguments: it has not; names the argument.
+        InvalidArguments: it has not; the message names the argument.
     """
     schema = msgspec.json.decode(registration.schema)
     known: dict[str, Any] = schema.get("properties", {})
@@ -123,7 +123,7 @@ def check_names(registration: TaskRegistration, arguments: Mapping[str, Any]) ->
 
 
 def flaw_of(registration: TaskRegistration) -> str:
-    """Why a registration that a client has sent is not used; empty where it may be."""
+    """Return why a registration from a client must not be used; "" if it may."""
     try:
         check_task_name(registration.task)
         check_queue_name(registration.queue)
@@ -137,14 +137,14 @@ def flaw_of(registration: TaskRegistration) -> str:
     try:
         schema: Any = msgspec.json.decode(text)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return "its schema is no JSON"
+        return "its schema is not JSON"
     if not isinstance(schema, dict) or cast("dict[str, Any]", schema).get("type") != "object":
         return "its schema is not that of an object"
     return _Schema(cast("dict[str, Any]", schema)).flaw()
 
 
 class _Schema:
-    """A schema that is looked at."""
+    """A schema under inspection."""
 
     def __init__(self, schema: dict[str, Any]) -> None:
         self._schema = schema
@@ -167,7 +167,7 @@ class _Schema:
         if isinstance(schema, bool):
             return ""
         if not isinstance(schema, dict):
-            return "its schema has a part that is none"
+            return "a part of its schema is not a schema"
         for keyword, value in cast("dict[str, Any]", schema).items():
             if flaw := self._flaw_of_keyword(keyword, value, depth):
                 return flaw
@@ -187,7 +187,7 @@ class _Schema:
         return next((flaw for part in parts if (flaw := self._flaw(part, depth + 1))), "")
 
     def _cost(self, schema: Any, path: tuple[str, ...]) -> int:
-        """How many parts one value may be compared with: what is said of its own parts is not among them."""
+        """Return an upper bound of the parts that one value is compared with."""
         if not isinstance(schema, dict):
             return 1
         here = cast("dict[str, Any]", schema)
@@ -202,14 +202,14 @@ class _Schema:
 
 
 def _parts_of(keyword: str, value: Any) -> list[Any] | None:
-    """The schemas below a keyword that has several; None where it has not."""
+    """Return the schemas below a keyword that takes several; None for other keywords."""
     if keyword in _NAMED and isinstance(value, dict):
         return list(cast("dict[str, Any]", value).values())
     return [*cast("Sequence[Any]", value)] if keyword in _LISTS and isinstance(value, list) else None
 
 
 def _schemas(kinds: Sequence[Any]) -> tuple[list[dict[str, Any]], dict[str, Any]]:
-    """A schema for each of the types, and what those refer to."""
+    """Return a schema for each type, and the definitions that they refer to."""
     known = [kind if _has_schema(kind) else Any for kind in kinds]
     schemas, definitions = msgspec.json.schema_components(known, schema_hook=_custom, ref_template=_REF + "{name}")
     return [_plain(schema) for schema in schemas], {name: _plain(one) for name, one in definitions.items()}
@@ -228,7 +228,7 @@ def _custom(kind: type) -> dict[str, Any]:
 
 
 def _plain(schema: Any) -> Any:
-    """The schema without patterns: regular expressions of others are not run."""
+    """Return the schema without patterns: regular expressions from elsewhere are never run."""
     if not isinstance(schema, dict):
         return schema
     found: dict[str, Any] = {}

@@ -1,4 +1,4 @@
-"""What an operator may do to a job of the store, and what becomes of it. Pure."""
+"""Operations of an operator on a stored job, and their effect. Pure."""
 
 from collections.abc import Callable
 from typing import Final, Literal
@@ -20,31 +20,31 @@ __all__ = [
 ]
 
 Action = Literal["change", "cancel", "hold", "release", "retry"]
-"""What an operator asks for:
+"""Operations:
 
-- `change`: another time, priority, queue, or other arguments;
-- `cancel`: it is not to run;
-- `hold`: it is not to run until it is released;
-- `release`: it may;
-- `retry`: it waits for its time or its next attempt, and is to run now.
+- `change`: set another time, priority, queue, or other arguments;
+- `cancel`: do not run it;
+- `hold`: do not run it until it is released;
+- `release`: allow it to run;
+- `retry`: run now a job that waits for its time or its next attempt.
 """
 
 
 RetryMode = Literal["new", "resume"]
-"""Ways to run a job again that has ended:
+"""Ways to run an ended job again:
 
-- `new`: another job repeats it from the beginning, and each names the other;
-- `resume`: the same job goes on, under its id, with its next attempt, and with what its runs have saved.
+- `new`: a new job repeats it from the beginning, and each names the other;
+- `resume`: the same job continues under its id, with its next attempt and with what its runs saved.
 """
 
 
 class Decision(msgspec.Struct, frozen=True):
-    """What a change makes of a job.
+    """The effect of an operation on a job.
 
     Attributes:
-        state: the job's afterwards.
-        is_request: nothing but a note is made, that its worker is asked to stop.
-        is_due: its time is now, whatever it was.
+        state: the job's new state.
+        is_request: the job keeps its state, and its worker is asked to stop.
+        is_due: the job becomes due now.
     """
 
     state: JobState
@@ -53,7 +53,7 @@ class Decision(msgspec.Struct, frozen=True):
 
 
 class Refusal(msgspec.Struct, frozen=True):
-    """Why nothing is done, as the end of a sentence that begins with the job."""
+    """The reason why an operation is impossible, as the end of a sentence that begins with the job."""
 
     reason: str
 
@@ -62,47 +62,47 @@ _WAITS_FOR_TIME: Final = frozenset({JobState.SCHEDULED, JobState.RETRYING, JobSt
 
 
 def ready_state(due: int, now: int) -> JobState:
-    """The state of a job that nothing but its time may hold back; both in ms since the epoch."""
+    """Return the state of a job that only its due time may hold back; both instants in ms since the epoch."""
     return JobState.QUEUED if due <= now else JobState.SCHEDULED
 
 
 def needs_time(action: Action, *, is_moved: bool) -> bool:
-    """Whether it depends on the present instant what `action` does.
+    """Return whether the effect of `action` depends on the present instant.
 
     Args:
-        is_moved: the job is to have another time.
+        is_moved: the operation sets another due time.
     """
     return is_moved or action in ("release", "retry")
 
 
 def retry_mode(state: JobState, *, is_named: bool, was_asked_to_end: bool) -> RetryMode:
-    """Return the way in which a job that has ended is run again unless a mode is named.
+    """Return the way to run an ended job again if the caller names none.
 
     Args:
-        state: its end.
-        is_named: its submitter chose its id, by which others look for it.
+        state: the state in which it ended.
+        is_named: its submitter chose its id, by which others find it.
         was_asked_to_end: a worker was asked to stop it.
     """
     return "resume" if is_named and resumption_refusal(state, was_asked_to_end=was_asked_to_end) is None else "new"
 
 
 def resumption_refusal(state: JobState, *, was_asked_to_end: bool) -> Refusal | None:
-    """Why a job that has ended cannot go on; None where it can. See `retry_mode`."""
+    """Return why an ended job cannot be resumed; None if it can. See `retry_mode`."""
     if state not in RESUMABLE:
         return Refusal(f"is {state}, so that it cannot go on: let another job repeat it (mode new)")
     if was_asked_to_end:
-        # The request is remembered for a week, and would stop the next run.
+        # The cancellation request is remembered for a week and would stop the next run.
         return Refusal("was cancelled while it ran, so that it cannot go on: let another job repeat it (mode new)")
     return None
 
 
 def decide(action: Action, state: JobState, *, due: int, now: int | None) -> Decision | Refusal:
-    """What `action` does to a job.
+    """Decide the effect of `action` on a job.
 
     Args:
-        state: the job's.
-        due: when it is due; for a change, when it will be (ms since the epoch).
-        now: ms since the epoch; None where nothing depends on it (`needs_time`).
+        state: the job's state.
+        due: its due time; for a change, the new one (ms since the epoch).
+        now: ms since the epoch; None if nothing depends on it (`needs_time`).
     """
     if state in TERMINAL:
         return Refusal(f"has ended: it is {state}")
@@ -133,8 +133,8 @@ def _hold(state: JobState, ready: JobState) -> Decision | Refusal:
 def _release(state: JobState, ready: JobState) -> Decision | Refusal:
     if state is not JobState.HELD:
         return Refusal(f"is not held: it is {state}")
-    # What it has tried is in its attempts: it is `scheduled` again, and not `retrying`. Whether it waits for
-    # other jobs is for the store to see.
+    # Its attempts show what was tried, so it becomes `scheduled`, not `retrying`. The store decides whether it waits
+    # for other jobs.
     return Decision(ready)
 
 

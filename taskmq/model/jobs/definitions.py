@@ -1,12 +1,12 @@
-"""Definitions: named, versioned templates that jobs and schedules are made from. Pure.
+"""Definitions: named, versioned templates of jobs and schedules. Pure.
 
     put("monthly", report(region="eu"))  ->  version 1
     put("monthly", the same)             ->  version 1 still
-    put("monthly", report(region="us"))  ->  version 2; jobs of version 1 go on naming version 1
-    delete("monthly")                    ->  not found any more; its versions are kept
+    put("monthly", report(region="us"))  ->  version 2; jobs of version 1 keep naming version 1
+    delete("monthly")                    ->  no longer found; its versions are kept
     put("monthly", ...)                  ->  version 3
 
-Two contents are the same where their texts are: `true`, `1` and `1.0` are three different values.
+Two contents are equal if their encoded texts are: `true`, `1` and `1.0` are three different values.
 """
 
 from collections.abc import Mapping
@@ -18,15 +18,15 @@ __all__ = ["Definition", "DefinitionContent", "decode_content", "encode_content"
 
 
 class DefinitionContent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a version of a definition says. What it leaves out is as the task has it.
+    """The content of one version of a definition. Unset fields are the task's own.
 
     Attributes:
         task: the name of the task that its jobs run.
-        args, kwargs: of the call, as plain JSON values: none, some or all that the task needs.
-        queue: where its jobs wait; "": the task's own.
+        args, kwargs: of the call, as plain JSON values: none, some or all of those that the task needs.
+        queue: the queue of its jobs; "": the task's own.
         priority: 0 (lowest) to 9; None: the task's own.
-        expires: how many ms after its submission a job is not to start any more; None: as the task says.
-        labels, description, owner: of its jobs, where a submission says nothing else.
+        expires: ms after submission until which a job may start; None: the task's own.
+        labels, description, owner: defaults for its jobs, which a submission may override.
     """
 
     task: str
@@ -44,11 +44,11 @@ class Definition(msgspec.Struct, frozen=True, kw_only=True):
     """One version of a definition.
 
     Attributes:
-        tenant: whose; "" of those that belong to none.
-        name: by which jobs are submitted, one of the tenant's.
-        version: from 1; grows by 1 with each other content.
-        at: when the version was made, ms since the epoch by the store's clock.
-        by: who has made it.
+        tenant: the owner; "" for definitions without one.
+        name: unique within the tenant; submissions use it.
+        version: from 1; increases by 1 with each different content.
+        at: when the version was created, ms since the epoch by the store's clock.
+        by: the user who created it.
     """
 
     tenant: str
@@ -64,21 +64,21 @@ _decoder: Final = msgspec.json.Decoder(DefinitionContent)
 
 
 def encode_content(content: DefinitionContent) -> bytes:
-    """The content as stores keep it; contents that are the same have the same text.
+    """Encode a content as stores keep it; equal contents have equal texts.
 
     Raises:
-        UnicodeEncodeError: a text has no form in UTF-8.
+        UnicodeEncodeError: a text cannot be encoded as UTF-8.
     """
     return _encoder.encode(content)
 
 
 def decode_content(text: str | bytes) -> DefinitionContent:
-    """What `encode_content` has made."""
+    """Decode the output of `encode_content`."""
     return _decoder.decode(text)
 
 
 def merged(
     content: DefinitionContent, args: tuple[Any, ...], kwargs: Mapping[str, Any]
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """The arguments of a job: given positional ones replace all of the definition's, named ones theirs."""
+    """Return a job's arguments: its positional ones replace all of the definition's, named ones replace by name."""
     return args or tuple(content.args), {**content.kwargs, **kwargs}

@@ -1,10 +1,10 @@
-"""Jobs that wait for others: what they wait for, and what the end of one means to those that wait for it. Pure.
+"""Dependencies between jobs: what a job waits for, and the effect of an upstream end. Pure.
 
     submit(depends_on=[a, (b, "ended")]) -> waiting --a and b have ended as they had to-> queued, scheduled
                                                     --one of them never will------------> upstream_failed, skipped
 
-The *upstream* job is the one that is waited for, its *dependents* are those that wait. A dependency is settled once,
-when its upstream job ends: an end is final, and running that job again is another job.
+The *upstream* job is waited for; its *dependents* wait. A dependency is settled once, when the upstream job ends. An
+end is final: a repetition of that job is another job.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,21 +17,23 @@ from taskmq.model.states import JobState
 __all__ = ["MOST_UPSTREAM", "DependencyCondition", "JobDependency", "after_upstream", "end_reason", "generations"]
 
 DependencyCondition = Literal["succeeded", "ended", "failed"]
-"""How the upstream job has to end: `succeeded`; in any way; or `failed`, which `expired` and `upstream_failed` count
-as, and `cancelled` and `skipped` do not."""
+"""How the upstream job must end: `succeeded`, `ended` (in any way), or `failed`.
+
+`expired` and `upstream_failed` count as `failed`; `cancelled` and `skipped` do not.
+"""
 
 MOST_UPSTREAM: Final = 1_000
-"""So many jobs one job may wait for."""
+"""Maximum of jobs that one job may wait for."""
 
 _FAILURES: Final = frozenset({JobState.FAILED, JobState.EXPIRED, JobState.UPSTREAM_FAILED})
 
 
 class JobDependency(msgspec.Struct, frozen=True):
-    """That a job waits for another one.
+    """A dependency of a job on an upstream job.
 
     Attributes:
-        id: of the upstream job: the store's own.
-        condition: how that one has to end.
+        id: the store's id of the upstream job.
+        condition: how that one must end.
     """
 
     id: str
@@ -39,10 +41,11 @@ class JobDependency(msgspec.Struct, frozen=True):
 
 
 def after_upstream(condition: DependencyCondition, state: JobState) -> JobState | None:
-    """What becomes of a job whose upstream job has ended in `state`.
+    """Return the state of a dependent whose upstream job ended in `state`.
 
     Returns:
-        None: the dependency is met. `upstream_failed`: it was to succeed, and has not. `skipped`: it was to fail, and
+        None: the dependency is met. `upstream_failed`: the upstream job should have succeeded and did not. `skipped`:
+            it should have failed and did not, so the dependent is not needed.
         has not, so that the job is not needed.
     """
     if condition == "ended":
@@ -53,19 +56,18 @@ def after_upstream(condition: DependencyCondition, state: JobState) -> JobState 
 
 
 def end_reason(dependency: JobDependency, state: JobState) -> str:
-    """Why a job that waited has ended, for people."""
+    """Return why a dependent ended, for people."""
     return f"job {dependency.id} was to be {dependency.condition}, and is {state}"
 
 
 def generations(upstream: Mapping[str, Sequence[str]]) -> tuple[list[list[str]], list[str]]:
-    """Jobs of one submission in an order in which each comes behind those that it waits for.
+    """Sort jobs of one submission so that each follows those that it waits for.
 
     Args:
-        upstream: what each of them waits for; others than these do not matter.
+        upstream: the jobs that each waits for; jobs outside of the submission are ignored.
 
     Returns:
-        Groups, of which none has a job and one that it waits for; and those that never come, since they wait, also by
-        way of others, for themselves.
+        Groups without dependencies inside; and the jobs in cycles or behind them, which could never run.
     """
     left = {job_id: {each for each in others if each in upstream} for job_id, others in upstream.items()}
     groups: list[list[str]] = []

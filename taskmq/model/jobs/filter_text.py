@@ -1,9 +1,9 @@
-"""Filters as people write them, and back. Pure.
+"""Filters as people write them: parsing and formatting. Pure.
 
     status:failed,dead task:billing.* error:TimeoutError created:>-24h attempt:>=3 label.team:ops key:"order 17"
 
-Each part is a field, a colon and what is looked for; a job has to fit all parts. Values with spaces, commas, quotes
-or a star at their end are put in double quotes, where a backslash stands before a quote or a backslash.
+Each part is a field, a colon and the values to match; a job must match all parts. Values with spaces, commas, quotes
+or a final star are written in double quotes, where a backslash escapes a quote or a backslash.
 """
 
 import re
@@ -73,13 +73,13 @@ class _Part(NamedTuple):
 
 
 def parse_filter(text: str, now_ms: int) -> JobFilter:
-    """The filter that `text` means; an empty one means everything.
+    """Parse a filter; an empty text matches everything.
 
     Args:
-        now_ms: what relative times such as `-24h` start from, ms since the epoch.
+        now_ms: base of relative times such as `-24h`, ms since the epoch.
 
     Raises:
-        InvalidFilter: it cannot be read; says where, and what can stand there.
+        InvalidFilter: the text cannot be parsed; the message says where, and what is possible there.
     """
     reader = _Reader(text)
     found: JobFilter = EVERYTHING
@@ -88,7 +88,7 @@ def parse_filter(text: str, now_ms: int) -> JobFilter:
         fields = _meaning(part, now_ms)
         for name in fields:
             if name in said and name != "labels":
-                raise _error(part.column, f"{part.field} is said twice: a job has to fit both, so say it once")
+                raise _error(part.column, f"{part.field} occurs twice: a job must match both, so write it once")
             said.add(name)
         if "labels" in fields:
             fields["labels"] = found.labels + fields["labels"]
@@ -97,20 +97,20 @@ def parse_filter(text: str, now_ms: int) -> JobFilter:
 
 
 def may_have_times(text: str) -> bool:
-    """Whether `parse_filter` may need to know the time."""
+    """Return whether `parse_filter` may need the present time."""
     return "<" in text or ">" in text
 
 
 def filter_text(which: JobFilter) -> str:
-    """The text that `parse_filter` reads as this filter, whatever the time is then."""
+    """Return a text that `parse_filter` reads as this filter at any time."""
     parts = [f"status:{','.join(sorted(which.states))}"] if which.states else []
     for field, name in _LISTS.items():
         if values := getattr(which, name):
-            parts.append(f"{field}:{','.join(map(_quoted, values))}")
+            parts.append(f"{field}:{','.join(map(_quote, values))}")
     if which.task_prefix:
-        parts.append(f"task:{_quoted(which.task_prefix)}*")
+        parts.append(f"task:{_quote(which.task_prefix)}*")
     if which.tenant is not None:
-        parts.append(f"tenant:{_quoted(which.tenant)}")
+        parts.append(f"tenant:{_quote(which.tenant)}")
     for field, name in _SPANS.items():
         if (span := getattr(which, name)) is not None:
             parts.append(f"{field}:>={span}ms")
@@ -122,12 +122,12 @@ def filter_text(which: JobFilter) -> str:
                 parts.append(f"{field}:{sign}{_time_text(instant)}")
     if which.retried:
         parts.append(f"retried:{which.retried}")
-    parts += [f"label.{_quoted(name)}:{_quoted(value)}" for name, value in which.labels]
+    parts += [f"label.{_quote(name)}:{_quote(value)}" for name, value in which.labels]
     return " ".join(parts)
 
 
 class _Reader:
-    """Parts a text into fields and values, without knowing what they mean."""
+    """Splits a text into fields and values, without interpreting them."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -150,12 +150,12 @@ class _Reader:
         label = self._label() if field == "label" and self._take(".") else ""
         if not self._take(":"):
             word = self._text[start:].split(maxsplit=1)[0]
-            raise _error(start, f"{word!r} names no field: write for example task:{word}")
+            raise _error(start, f"{word!r} has no field: write for example task:{word}")
         return _Part(field, label, self._values(field), start)
 
     def _label(self) -> str:
         start = self._at
-        value = self._quoted()
+        value = self._read_quoted()
         text = self._match(_LABEL) if value is None else value
         if not text:
             raise _error(start, "the label has no name: write for example label.team:ops")
@@ -171,13 +171,13 @@ class _Reader:
 
     def _value(self, field: str) -> _Value:
         start = self._at
-        if (quoted := self._quoted()) is not None:
+        if (quoted := self._read_quoted()) is not None:
             return _Value(quoted, start, is_quoted=True, is_beginning=self._take("*"))
         if (bare := self._match(_BARE)) is None:
             raise _error(start, f"{field}: has no value: write for example {_EXAMPLES.get(field, f'{field}:x')}")
         return _Value(bare.removesuffix("*"), start, is_beginning=bare.endswith("*"))
 
-    def _quoted(self) -> str | None:
+    def _read_quoted(self) -> str | None:
         if not self._text.startswith('"', self._at):
             return None
         start = self._at
@@ -200,10 +200,10 @@ class _Reader:
 
 
 def _meaning(part: _Part, now: int) -> dict[str, Any]:
-    """The fields of the filter that a part sets."""
+    """Return the fields of the filter that a part sets."""
     field = part.field
     if field.startswith("-"):
-        raise _error(part.column, f"{field}: leaves jobs out, which is not possible: name what is to be found")
+        raise _error(part.column, f"{field}: excludes jobs, which is not possible: name the jobs to find")
     if (read := _READERS.get(field)) is None:
         known = _OTHER_NAMES.get(field)
         hint = f"did you mean {known!r}?" if known else did_you_mean(field, _FIELDS)
@@ -231,9 +231,9 @@ def _read_names(part: _Part, now: int) -> dict[str, Any]:
 
 def _read_beginning(part: _Part, value: _Value) -> dict[str, Any]:
     if part.field != "task":
-        raise _error(value.column, f"{part.field} cannot be looked for by its beginning, only task: name all of it")
+        raise _error(value.column, f"{part.field} matches no prefixes, only task does: write the whole value")
     if not value.text or len(part.values) > 1:
-        raise _error(value.column, "one beginning of a task can be looked for, such as task:billing.*")
+        raise _error(value.column, "a filter has at most one prefix of a task, such as task:billing.*")
     return {"task_prefix": value.text}
 
 
@@ -246,7 +246,7 @@ def _read_retried(part: _Part, now: int) -> dict[str, Any]:
     del now
     value = _only(part)
     if value.text not in _RETRIED:
-        raise _error(value.column, f"retried:{value.text} says nothing: write {_EXAMPLES['retried']}, no or any")
+        raise _error(value.column, f"retried:{value.text} is not a choice: write {_EXAMPLES['retried']}, no or any")
     return {"retried": value.text}
 
 
@@ -261,7 +261,7 @@ def _read_attempt(part: _Part, now: int) -> dict[str, Any]:
     del now
     value, rest, least = _at_least(part)
     if _COUNT.fullmatch(rest) is None:
-        raise _error(value.column, f"{value.text!r} is no number of attempts: write for example attempt:>=3")
+        raise _error(value.column, f"{value.text!r} is not a number of attempts: write for example attempt:>=3")
     return {"min_attempt": int(rest) + least}
 
 
@@ -271,16 +271,16 @@ def _read_span(part: _Part, now: int) -> dict[str, Any]:
     try:
         return {_SPANS[part.field]: to_ms(parse_duration(rest)) + least}
     except InvalidOption:
-        raise _error(value.column, f"{rest!r} is no duration: write for example {_EXAMPLES[part.field]}") from None
+        raise _error(value.column, f"{rest!r} is not a duration: write for example {_EXAMPLES[part.field]}") from None
 
 
 def _at_least(part: _Part) -> tuple[_Value, str, int]:
-    """The value, what follows its sign, and 1 where it has to be more than that."""
+    """Return the value, the text after its sign, and 1 if a greater value is required."""
     value = _only(part)
     for sign, least in ((">=", 0), (">", 1)):
         if value.text.startswith(sign):
             return value, value.text.removeprefix(sign), least
-    raise _error(value.column, f"{part.field} can be looked for from a value on: write {_EXAMPLES[part.field]}")
+    raise _error(value.column, f"{part.field} takes a minimum only: write {_EXAMPLES[part.field]}")
 
 
 def _read_time(part: _Part, now: int) -> dict[str, Any]:
@@ -299,13 +299,17 @@ def _instant(value: _Value, text: str, now: int) -> int:
         try:
             span = to_ms(parse_duration(text[1:]))
         except InvalidOption:
-            raise _error(value.column, f"{text!r} is no time from now: write for example -24h, +30m or -7d") from None
+            raise _error(
+                value.column, f"{text!r} is not a relative time: write for example -24h, +30m or -7d"
+            ) from None
         instant = now - span if text[0] == "-" else now + span
         return min(max(instant, 0), LAST_INSTANT)
     try:
         when = datetime.fromisoformat(text)
     except ValueError:
-        raise _error(value.column, f"{text!r} is no time: write for example -24h or 2026-01-31T08:00:00Z") from None
+        raise _error(
+            value.column, f"{text!r} is not a time: write for example -24h or 2026-01-31T08:00:00Z"
+        ) from None
     if when.tzinfo is None:
         raise _error(value.column, f"{text!r} has no zone: put Z (UTC) or for example +01:00 behind a time")
     return min(max((when - _EPOCH) // _MS, 0), LAST_INSTANT)
@@ -316,7 +320,7 @@ def _only(part: _Part) -> _Value:
         raise _error(part.values[1].column, f"{part.field} can have one value: put quotes around one with a comma")
     (value,) = part.values
     if value.is_beginning:
-        raise _error(value.column, f"{part.field} cannot be looked for by its beginning: put quotes around a star")
+        raise _error(value.column, f"{part.field} matches no prefixes: put quotes around a star")
     return value
 
 
@@ -324,7 +328,7 @@ def _error(index: int, message: str) -> InvalidFilter:
     return InvalidFilter(message, column=index + 1)
 
 
-def _quoted(text: str) -> str:
+def _quote(text: str) -> str:
     if _LABEL.fullmatch(text) and not set(text) & set("*\\"):
         return text
     escaped = text.replace("\\", "\\\\").replace('"', '\\"')
@@ -336,7 +340,7 @@ def _time_text(instant: int) -> str:
 
 
 _READERS: Final[dict[str, Callable[[_Part, int], dict[str, Any]]]] = {
-    # As the API names it: there `status` has the API's original words.
+    # The API's name for it; `status` has the API's original words there.
     "state": _read_status,
     "status": _read_status,
     **dict.fromkeys(_LISTS, _read_names),

@@ -1,4 +1,4 @@
-"""Which jobs of the store are meant. Pure."""
+"""Filters that select stored jobs. Pure."""
 
 from typing import Final, Literal
 
@@ -11,29 +11,29 @@ __all__ = ["EVERYTHING", "UNSUCCESSFUL", "JobFilter", "Retried"]
 Retried = Literal["", "yes", "no", "any"]
 
 UNSUCCESSFUL: Final = TERMINAL - {JobState.SUCCEEDED}
-"""Ends that a retry settles: who looks for them looks for what is yet to be done."""
+"""Ends that a retry settles: filters for them exclude jobs that were retried."""
 
 
 class JobFilter(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Jobs that fit all of what is said; a field that is empty says nothing. Times are ms since the epoch.
+    """Conditions that jobs must match; an unset field matches everything. Times are ms since the epoch.
 
     Attributes:
-        tenant: of this tenant; None: of any. "" is the tenant of jobs that have none.
-        states: in any of them.
-        tasks, queues, keys: with any of these names.
-        task_prefix: whose task's name begins so.
-        errors: that have failed with an error of any of these types.
-        submitted_from, submitted_before: submitted at or after, and before.
-        due_from, due_before: due at or after, and before.
-        finished_from, finished_before: ended at or after, and before, by the clock of who has ended them.
-        min_attempt: of which at least this is the attempt.
-        min_ran: ms that its last run took, or has taken until now where it goes on.
-        min_waited: ms from when it was due until it first started, or until now where it waits for a worker. If a
-            retry or a pause has given it another time since, from that time until it started again.
-        labels: that have all of these.
-        ids: these.
-        retried: whether another job repeats it: `yes`, `no`, or `any` of both. "": of the unsuccessful ends among
-            `states` those that no other job repeats, and else any.
+        tenant: the tenant; None: any. "" is the tenant of jobs without one.
+        states: any of these states.
+        tasks, queues, keys: any of these names.
+        task_prefix: prefix of the task's name.
+        errors: types of the last error, any of them.
+        submitted_from, submitted_before: half-open range of the submission time.
+        due_from, due_before: half-open range of the due time.
+        finished_from, finished_before: half-open range of the end, by the clock of the process that ended the job.
+        min_attempt: minimum attempt.
+        min_ran: minimum duration of the last run in ms; until now if it is still running.
+        min_waited: minimum of ms from due to the first start, or until now if it waits for a worker. If a retry or a
+            pause gave it another due time, from that time to the next start.
+        labels: all of these labels.
+        ids: any of these ids.
+        retried: whether another job repeats it: `yes`, `no`, or `any`. "": `no` for the unsuccessful ends among
+            `states`, and `any` for other states.
     """
 
     tenant: str | None = None
@@ -57,7 +57,7 @@ class JobFilter(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     retried: Retried = ""
 
     def wants_retried(self, state: JobState) -> bool | None:
-        """Whether jobs in this state have to be retried (True), must not be (False), or may be either."""
+        """Return whether jobs in this state must have been retried (True), must not (False), or either (None)."""
         if self.retried in ("yes", "no"):
             return self.retried == "yes"
         return False if not self.retried and state in self.states and state in UNSUCCESSFUL else None

@@ -1,11 +1,11 @@
-"""Policies of queues and pools of tenants: what operators say about whose turn it is. Pure.
+"""Policies of queues and pools of tenants: the operators' rules of whose turn it is. Pure.
 
     queue -> policy
     pool  -> its parent -> ... -> the queue: weight among its neighbours, a guaranteed minimum, a cap
 
-The jobs of a tenant belong to the pool of the tenant's name; a tenant that has none is a pool by itself, with the
-values of the pool `*` where there is one. Amounts are of jobs in flight (`slots`) or of what jobs that are placed on
-nodes take of those, in each queue for itself.
+The jobs of a tenant belong to the pool of the tenant's name. A tenant without a pool is one by itself, with the
+values of the pool `*` if there is one. Amounts are jobs in flight (`slots`), or resources that placed jobs use of
+nodes; they count in each queue separately.
 """
 
 from collections.abc import Iterable, Mapping
@@ -37,12 +37,12 @@ __all__ = [
 ]
 
 EVERY_TENANT: Final = "*"
-"""The pool whose values hold for tenants that have no pool of their own."""
+"""The pool whose values apply to tenants without a pool of their own."""
 CLASS_SHARES: Final[Mapping[PriorityClass, int]] = {"high": 60, "medium": 30, "low": 10}
 
 Amounts = Mapping[str, float]
 SLOTS_ASKED: Final = "slots"
-"""The resource that every job needs one of."""
+"""The resource that every job needs one unit of."""
 
 _Share = Annotated[float, msgspec.Meta(gt=0, le=1e6)]
 _Amount = Annotated[float, msgspec.Meta(ge=0, le=1e12)]
@@ -52,17 +52,17 @@ _MOST_TIMES: Final = 1000
 
 
 class QueuePolicy(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """How the jobs of a queue take turns.
+    """The order in which the jobs of a queue take turns.
 
     Attributes:
         policy: see `Policy`.
-        shares: of the capacity, of each priority class, as long as all have jobs.
-        strict: the highest class that has jobs goes first, always, so lower ones may starve; for `priority`: who
-            waits does not rise.
-        ageing: seconds after which a job that waits in a `priority` queue counts one priority more.
-        preempt_after: seconds for which a pool or class has less than it is guaranteed before runs give way to it.
-        preempt_grace: seconds that a run has which is asked to.
-        preempt_most: so often in a row a job gives way.
+        shares: share of the capacity for each priority class while all have jobs.
+        strict: the highest class with jobs always goes first, so lower classes may starve; for `priority`: waiting
+            jobs do not rise.
+        ageing: seconds of waiting that raise a job in a `priority` queue by one priority.
+        preempt_after: seconds below its guarantee after which runs are preempted for a pool or class.
+        preempt_grace: seconds that a preempted run has to stop.
+        preempt_most: how often in a row a job can be preempted.
     """
 
     policy: Policy = "fair"
@@ -90,19 +90,19 @@ class QueuePolicy(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 
 
 FAIR: Final = QueuePolicy()
-"""What a queue has by default."""
+"""The default policy of a queue."""
 
 
 class TenantPool(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A share of a queue's capacity.
 
     Attributes:
-        name: the tenant whose jobs belong to it, or that of a pool of pools; `*`: see `EVERY_TENANT`.
-        parent: the pool that it is a part of; None: of the queue itself.
-        weight: beside its neighbours, in `weighted` queues. What one of them does not use is lent to the others, and
-            taken back as runs end.
-        min: amounts that it gets first whenever it has jobs; all minimums together get at most nine tenths.
-        max: amounts above which its jobs wait.
+        name: the tenant whose jobs belong to it, or the name of a group of pools; `*`: see `EVERY_TENANT`.
+        parent: the pool that contains it; None: the queue itself.
+        weight: relative to its neighbours, in `weighted` queues. Capacity that one does not use is lent to the
+            others, and reclaimed as runs end.
+        min: amounts that it gets first whenever it has jobs; all minimums together are at most nine tenths.
+        max: upper bounds; its jobs wait above them.
     """
 
     name: str
@@ -127,10 +127,10 @@ class TenantPool(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             self._refuse("a minimum for every tenant can be promised to none: give it to pools by name")
 
     def check_amounts(self) -> "TenantPool":
-        """It; for those who describe pools.
+        """Return the pool if its amounts are valid; for callers that describe pools.
 
         Raises:
-            InvalidOption: it has amounts of what cannot be a resource.
+            InvalidOption: an amount is not of a resource.
         """
         for option, amounts in (("min", self.min), ("max", self.max)):
             if some := {resource: amount for resource, amount in amounts.items() if amount}:
@@ -142,11 +142,11 @@ class TenantPool(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Sharing(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What operators have said about turns, for everybody who uses a store.
+    """All settings of turns that the users of a store share.
 
     Attributes:
-        version: grows by 1 with every change; 0: nothing was set.
-        queues: policies, instead of those that apps describe.
+        version: increases by 1 with every change; 0: never set.
+        queues: policies, which override those of the apps.
         pools: by name.
     """
 
@@ -162,23 +162,23 @@ class Sharing(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 def read_sharing(content: str | bytes | None) -> Sharing:
-    """Read what a store has kept; nothing was said where it has kept nothing."""
+    """Read the stored settings; None yields empty ones."""
     if content is None:
         return Sharing()
     found = msgspec.json.decode(content)
     for policy in found.get("queues", {}).values():
         shares = policy.get("shares", {})
         if "default" in shares:
-            # The name that the middle class had at first.
+            # An earlier name of the middle class.
             shares["medium"] = shares.pop("default")
     return msgspec.convert(found, Sharing)
 
 
 def check_pools(pools: Iterable[TenantPool]) -> dict[str, TenantPool]:
-    """The pools by name.
+    """Return the pools by name.
 
     Raises:
-        InvalidOption: two have one name, a parent is missing, or a pool is above itself.
+        InvalidOption: two share a name, a parent is missing, or a pool contains itself.
     """
     found: dict[str, TenantPool] = {}
     for pool in pools:
@@ -199,24 +199,24 @@ def check_pools(pools: Iterable[TenantPool]) -> dict[str, TenantPool]:
 
 
 def pool_group(name: str) -> str:
-    """What people know a pool by that is owed something."""
+    """Return the name under which people know a pool that is below its guarantee."""
     return f"pool {name}"
 
 
 def preemption_reason(group: str) -> str:
-    """Why a run is stopped, for its job's history: for the jobs of that pool or class."""
+    """Return the reason of a preemption for its job's history: the pool or class that needed room."""
     return f"preempted by {group}"
 
 
 def known_reason(reason: str, tenant: str) -> str:
-    """A `preemption_reason` as the tenant of the job may know it: no pool of another tenant is named."""
+    """Return a `preemption_reason` as the job's tenant may see it: without the pool of another tenant."""
     if reason.startswith(preemption_reason(pool_group(""))) and reason != preemption_reason(pool_group(tenant)):
         return preemption_reason("another pool")
     return reason
 
 
 def path_of(tenant: str, pools: Mapping[str, TenantPool]) -> list[TenantPool]:
-    """The pools of a tenant's jobs, the outermost first; the last one is its own."""
+    """Return the pools of a tenant's jobs from the outermost to its own."""
     own = pools.get(tenant)
     if own is None:
         usual = pools.get(EVERY_TENANT)
@@ -230,7 +230,7 @@ def path_of(tenant: str, pools: Mapping[str, TenantPool]) -> list[TenantPool]:
 
 
 def shares_of(tenants: Iterable[str], pools: Mapping[str, TenantPool], *, weighted: bool) -> dict[str, float]:
-    """Which part of a queue each of these tenants is due, as long as all of them have jobs; together 1."""
+    """Return the share of a queue for each tenant while all of them have jobs; the sum is 1."""
     children: dict[str | None, dict[str, float]] = {}
     paths = {tenant: path_of(tenant, pools) for tenant in tenants}
     parents = {pool.parent for path in paths.values() for pool in path}
@@ -238,7 +238,7 @@ def shares_of(tenants: Iterable[str], pools: Mapping[str, TenantPool], *, weight
         for pool in path:
             children.setdefault(pool.parent, {})[pool.name] = pool.weight if weighted else 1.0
         if tenant in parents:
-            # Its own jobs stand beside its parts.
+            # Its own jobs compete with its parts.
             children.setdefault(tenant, {})[""] = 1.0
     found: dict[str, float] = {}
     for tenant, path in paths.items():

@@ -1,12 +1,12 @@
-"""Proofs that a store has given out a token: a MAC that travels with each invitation, and back in its reports. Pure.
+"""Proofs that a store issued a token: a MAC in each invitation, which the reports repeat. Pure.
 
     keys of the store -> prove(id, token, reports queue) -> invitation -> worker -> report -> is_genuine
 
-A store that has lost its last transactions (a restored backup, a standby that was behind) remembers no dispatch of
-that time. Its keys are older than that, so by the proof it knows its own tokens from those that a forger made up.
+A store that lost its last transactions (a restored backup, a standby that was behind) has no record of the dispatches
+of that time. Its keys are older, so the proof distinguishes its own tokens from forged ones.
 
 The MAC is HMAC-SHA256, cut to 128 bits: half of it (RFC 2104), and approved wherever ciphers are restricted (FIPS
-140), where a keyed BLAKE2b may be refused. It costs a dispatch two microseconds.
+140), where a keyed BLAKE2b may be refused. It costs two microseconds per dispatch.
 """
 
 import hmac
@@ -19,19 +19,19 @@ __all__ = ["ReportKey", "ReportKeys", "new_report_key"]
 _ID_BYTES: Final = 3
 _SECRET_BYTES: Final = 32
 _MAC_BYTES: Final = 16
-# Of the id in base64, which stands before the MAC.
+# Length of the id in base64, which precedes the MAC.
 _ID_TEXT: Final = 4
-# Of a MAC in base64, without the padding.
+# Length of a MAC in base64, without the padding.
 _MAC_TEXT: Final = 22
-# Nothing else is signed with such a key, and nothing later may be taken for this.
+# These keys sign nothing else, and no later use of them can be mistaken for this one.
 _PURPOSE: Final = b"taskmq dispatch\0"
 
 
 class ReportKey:
-    """A key of a store, by which proofs are made. Its secret is in no repr, and no encoder takes it.
+    """A store's key for proofs. Its secret appears in no repr, and no encoder accepts it.
 
     Attributes:
-        id: four characters that are no secret: each proof begins with the id of its key.
+        id: four characters, not secret: each proof begins with the id of its key.
         secret: 32 random bytes.
     """
 
@@ -45,9 +45,9 @@ class ReportKey:
         return f"<ReportKey {self.id}>"
 
     def prove(self, job_id: str, token: int, reports: str) -> str:
-        """The proof for the dispatch of a job under a token whose reports go to a queue: 26 characters."""
+        """Return the proof for a dispatch of a job under a token and a reports queue: 26 characters."""
         name = job_id.encode(errors="surrogatepass")
-        # The length parts the id from the queue: no two dispatches are the same bytes.
+        # The length separates the id from the queue, so no two dispatches produce the same bytes.
         content = b"%b%b%b%b%b" % (
             _PURPOSE,
             token.to_bytes(8),
@@ -59,7 +59,7 @@ class ReportKey:
 
 
 class ReportKeys:
-    """The keys that a store has, the newest first: it makes new proofs, and each of them is good for old ones."""
+    """The keys of a store, the newest first: new proofs use it, and every key verifies old ones."""
 
     def __init__(self, keys: Sequence[ReportKey]) -> None:
         self._keys = tuple(keys)
@@ -68,9 +68,9 @@ class ReportKeys:
         return f"<ReportKeys {' '.join(key.id for key in self._keys)}>"
 
     def is_genuine(self, proof: str, job_id: str, token: int, reports: str) -> bool:
-        """Whether one of the keys has made this proof for this dispatch."""
+        """Return whether one of the keys made this proof for this dispatch."""
         return any(
-            # In constant time: how far a guess is right is not to be seen.
+            # In constant time, so that timing does not reveal how much of a guess is right.
             hmac.compare_digest(key.prove(job_id, token, reports).encode(), proof.encode(errors="replace"))
             for key in self._keys
             if proof.startswith(key.id)
@@ -78,10 +78,10 @@ class ReportKeys:
 
 
 def new_report_key(random: bytes) -> ReportKey:
-    """A key of 35 random bytes.
+    """Create a key from 35 random bytes.
 
     Raises:
-        ValueError: they are more, or fewer.
+        ValueError: the number of bytes differs.
     """
     if len(random) != _ID_BYTES + _SECRET_BYTES:
         raise ValueError(

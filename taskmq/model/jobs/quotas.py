@@ -1,12 +1,13 @@
-"""Quotas: how much a tenant, or one of its users, may submit to the store, and have running. Pure.
+"""Quotas: how much a tenant, or one of its users, may submit to the store and have running. Pure.
 
-    a job that is submitted -> the quota of its tenant, and that of its owner ->
-        room in both: it is made; else: refused, with the limit and until when
-    a job whose turn it is  -> the same, as to what waits -> room in both: it goes; else: it waits, and others pass it
+    a submitted job -> the quota of its tenant, and that of its owner ->
+        room in both: it is created; else: it is refused with the limit, and when there is room again
+    a job at its turn -> the same for running jobs ->
+        room in both: it is dispatched; else: it waits, and others pass it
 
-What has been submitted under a quota is in its usage: this day's count and bytes (days of UTC), and the instant until
-which a rate is used up (the generic cell rate algorithm: one number, however high the rate). How many jobs of a
-tenant wait for their turn, and how many are under way, the store counts when it is asked for.
+The usage of a quota holds this day's count and bytes (days of UTC), and the instant until which a rate is used up
+(the generic cell rate algorithm: one number, whatever the rate). The store counts the waiting and the running jobs of
+a tenant on demand.
 """
 
 import json
@@ -39,34 +40,34 @@ __all__ = [
 ]
 
 EVERYBODY: Final = "*"
-"""The tenant, or the user, whose values hold for those that have no quota of their own."""
+"""The tenant, or the user, whose values apply to those without a quota of their own."""
 
 OnLimit = Literal["refuse", "wait"]
 _Limit = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
 _Rate = Annotated[float, msgspec.Meta(gt=0, le=1e6)]
 KEPT_DAYS: Final = 2
-"""So many days the usage of a day is kept behind it."""
+"""Days for which the usage of a past day is kept."""
 _DAY: Final = 86_400_000
 _LONGEST: Final = 200
-# So many jobs of a lane are looked at, and of all lanes together.
+# Maximum of jobs examined in one lane, and in all lanes together.
 _LOOKED_AT: Final = 500
 _LOOKED_AT_TOGETHER: Final = 10_000
 
 
 class Quota(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What one tenant, or one user of it, may submit. What is None has no limit.
+    """Limits of one tenant, or of one of its users. None means no limit.
 
     Attributes:
-        tenant: whose; `*`: each tenant without a quota. Jobs without a tenant have the tenant "".
+        tenant: its name; `*`: each tenant without a quota. Jobs without a tenant have the tenant "".
         user: the owner of the jobs; `*`: each without a quota. None: all jobs of the tenant together.
-        queued: jobs that may wait for their turn at a time. Of tenants only. Those whose time has not come are not
-            counted.
-        a_day: jobs a day, from midnight to midnight UTC.
-        bytes: of their bodies, a day.
+        queued: jobs that may wait for their turn at a time, for tenants only. Jobs that are not yet due do not count.
+        a_day: jobs submitted a day, from midnight to midnight UTC.
+        bytes: size of their bodies, a day.
         rate: jobs a second.
-        burst: how many may come at once under the rate; at least 1.
-        running: jobs that may be at the broker and with workers at a time, in all queues. Further ones wait.
-        on_limit: what becomes of a job beyond the rate: it is refused, or made, and waits until the rate lets it go.
+        burst: jobs that may be submitted at once within the rate; at least 1.
+        running: jobs in flight (at the broker or at workers) at a time, in all queues. Others wait.
+        on_limit: what happens to a job beyond the rate: `refuse` it, or create it and let it `wait` until the rate
+            allows it.
     """
 
     tenant: str
@@ -100,12 +101,12 @@ class Quota(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def holds_back(self) -> bool:
-        """Whether jobs wait for it, that have been made."""
+        """Whether created jobs may have to wait for the quota."""
         return self.running is not None or self.on_limit == "wait"
 
     @property
     def name(self) -> str:
-        """The quota, for people: its tenant, and its user behind a slash."""
+        """Name of the quota for people: its tenant, a slash, and its user."""
         return self.tenant if self.user is None else f"{self.tenant}/{self.user}"
 
     def _refuse(self, reason: str) -> NoReturn:
@@ -113,14 +114,14 @@ class Quota(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class QuotaExcess(msgspec.Struct, frozen=True, kw_only=True):
-    """Which limit a submission would go beyond.
+    """A limit that a submission would exceed.
 
     Attributes:
-        tenant, user: whose; the user is None where the limit is that of the tenant.
-        limit: which.
-        most: what it is.
-        until: ms since the epoch, from when on there is room again; None where that depends on the tenant's jobs.
-        now: ms since the epoch, when this was found.
+        tenant, user: the quota's; the user is None if the limit is the tenant's.
+        limit: the name of the limit.
+        most: its value.
+        until: ms since the epoch, when there is room again; None if that depends on the tenant's jobs.
+        now: ms since the epoch, when the limit was checked.
     """
 
     tenant: str
@@ -132,10 +133,10 @@ class QuotaExcess(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class QuotaUsage(msgspec.Struct, frozen=True):
-    """What was submitted under a quota of late.
+    """Recent submissions under a quota.
 
     Attributes:
-        day: days since the epoch, of which `jobs` and `bytes` are.
+        day: the day, in days since the epoch, that `jobs` and `bytes` count.
         used_until: ms since the epoch; the rate is used up until then.
     """
 
@@ -146,10 +147,10 @@ class QuotaUsage(msgspec.Struct, frozen=True):
 
 
 class HeldBack(msgspec.Struct, frozen=True):
-    """The tenants of which a quota lets jobs wait. False where there are none.
+    """Tenants whose jobs may have to wait for a quota. False if there are none.
 
     Attributes:
-        tenants: by name; `*`: all that have a name.
+        tenants: by name; `*`: all named tenants.
     """
 
     tenants: frozenset[str] = frozenset()
@@ -165,7 +166,7 @@ class Quotas(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """All quotas of a store.
 
     Attributes:
-        version: grows by 1 with every change; 0: nothing was set.
+        version: increases by 1 with every change; 0: never set.
         quotas: by `usage_name` of their tenant and user.
     """
 
@@ -178,19 +179,19 @@ class Quotas(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
                 raise InvalidOption(f"quota of {quota.name!r} is listed as {name!r}")
 
     def held_back(self) -> HeldBack:
-        """The tenants whose jobs may have to wait; it looks at every quota."""
+        """Return the tenants whose jobs may have to wait, from all quotas."""
         return HeldBack(frozenset(quota.tenant for quota in self.quotas.values() if quota.holds_back))
 
     def find(self, tenant: str, user: str | None = None) -> Quota | None:
-        """The quota that was said for exactly these."""
+        """Return the quota of exactly this tenant and user."""
         return self.quotas.get(usage_name(tenant, user))
 
     def of(self, tenant: str, user: str = "") -> list[Quota]:
-        """The quotas of a job of this tenant and owner, with the tenant and the user that they are counted for."""
+        """Return the quotas of a job of this tenant and owner, each with the tenant and user that it counts for."""
         if not self.quotas:
             return []
         found: list[Quota] = []
-        # Jobs without a tenant belong to none: only a quota that names them holds for them.
+        # Jobs without a tenant are subject only to a quota that names the tenant "".
         tenants = [tenant, EVERYBODY] if tenant else [tenant]
         if (own := self._first((each, None) for each in tenants)) is not None:
             found.append(msgspec.structs.replace(own, tenant=tenant))
@@ -205,27 +206,27 @@ class Quotas(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 def run_name(tenant: str, user: str | None = None) -> str:
-    """What is kept under it of the jobs that a quota has let go; it begins with `usage_prefix` of the tenant."""
+    """Return the key of the run usage of a quota; it begins with `usage_prefix` of the tenant."""
     return json.dumps([tenant, user, "runs"])
 
 
 def read_quotas(content: str | bytes | None) -> Quotas:
-    """What a store has kept; no quotas where it has kept nothing."""
+    """Decode the stored quotas; None yields empty ones."""
     return Quotas() if content is None else msgspec.json.decode(content, type=Quotas)
 
 
 def usage_name(tenant: str, user: str | None = None) -> str:
-    """What the usage of a tenant, or of a user of it, is kept under; no two have one name."""
+    """Return the unique key of the usage of a tenant, or of one of its users."""
     return json.dumps([tenant] if user is None else [tenant, user])
 
 
 def usage_prefix(tenant: str) -> str:
-    """What the names of the usage of the tenant, and of all users of it, begin with, and no others."""
+    """Return the common prefix of the usage keys of a tenant and its users, which no other key has."""
     return usage_name(tenant).removesuffix("]")
 
 
 class CountedJob(TypedDict):
-    """What quotas see of a job that is submitted: `size` in bytes; `is_queued`: it waits for its turn from now on."""
+    """Facts of a submitted job that quotas count: `size` in bytes; `is_queued`: whether it waits for its turn now."""
 
     tenant: str
     user: str
@@ -234,15 +235,15 @@ class CountedJob(TypedDict):
 
 
 class QuotaBook:
-    """The quotas of some jobs, as they are submitted one after the other.
+    """Quotas of jobs that are submitted one after the other.
 
     Args:
-        usage: by `usage_name`; what is missing was not used yet.
-        queued: how many jobs of these tenants wait for their turn; needed where a quota limits it.
+        usage: by `usage_name`; a missing quota is unused.
+        queued: number of jobs of these tenants that wait for their turn; needed if a quota limits it.
         now: ms since the epoch.
 
     Attributes:
-        changed: the usage after the jobs that were admitted, of those that have changed.
+        changed: usage that admitted jobs changed.
     """
 
     def __init__(
@@ -255,7 +256,7 @@ class QuotaBook:
         self._now = now
 
     def admit(self, **job: Unpack[CountedJob]) -> QuotaExcess | None:
-        """Count a job in; or the first limit beyond which it would be, and nothing is counted."""
+        """Count a job if it is within its limits; else return the first limit that it exceeds, and count nothing."""
         size, is_queued = job["size"], job["is_queued"]
         for quota in self._quotas.of(job["tenant"], job["user"]):
             excess = self._excess(quota, self._usage_of(quota), size=size, is_queued=is_queued)
@@ -265,7 +266,7 @@ class QuotaBook:
         return None
 
     def count(self, **job: Unpack[CountedJob]) -> None:
-        """Count a job in that is made already, also beyond its limits."""
+        """Count a job that exists already, even beyond its limits."""
         tenant, size = job["tenant"], job["size"]
         quotas = self._quotas.of(tenant, job["user"])
         for quota in quotas:
@@ -279,7 +280,7 @@ class QuotaBook:
             self._queued[tenant] = self._queued.get(tenant, 0) + 1
 
     def take_back(self, **job: Unpack[CountedJob]) -> None:
-        """Uncount a job that was not made: another one has its key, or a job that it depends on is unknown."""
+        """Uncount a job that was not created: its key is taken, or a job that it depends on is unknown."""
         tenant, size = job["tenant"], job["size"]
         quotas = self._quotas.of(tenant, job["user"])
         for quota in quotas:
@@ -316,15 +317,15 @@ class QuotaBook:
 
 
 class RunBook:
-    """The quotas of jobs that are ready, as they go one after the other.
+    """Quotas of ready jobs that are dispatched one after the other.
 
     Args:
-        usage: by `run_name`; what is missing was not used yet.
-        running: how many jobs are under way, by tenant and owner.
+        usage: by `run_name`; a missing quota is unused.
+        running: number of jobs in flight, by tenant and owner.
         now: ms since the epoch.
 
     Attributes:
-        changed: the usage after the jobs that go, of those that have changed.
+        changed: usage that dispatched jobs changed.
     """
 
     def __init__(
@@ -345,7 +346,7 @@ class RunBook:
         self._now = now
 
     def admit(self, *, tenant: str, user: str) -> bool:
-        """Count a job in that goes; False: it has to wait, and nothing is counted."""
+        """Count a job that may be dispatched; if it must wait, count nothing and return False."""
         after: dict[str, QuotaUsage] = {}
         for quota in self._quotas.of(tenant, user):
             if quota.running is not None and self._running[tenant, quota.user] >= quota.running:
@@ -364,7 +365,7 @@ class RunBook:
         return True
 
     def admit_all(self, owners: Iterable[tuple[str, str]]) -> bool:
-        """Count jobs in that go together, by tenant and user; False: they have to wait, and nothing is counted."""
+        """Count jobs that are dispatched together, by tenant and user; if they must wait, return False."""
         changed, running = dict(self.changed), self._running.copy()
         if all(self.admit(tenant=tenant, user=user) for tenant, user in owners):
             return True
@@ -373,12 +374,12 @@ class RunBook:
 
 
 def looked_at(quotas: Quotas, picks: Sequence[tuple[str, int]]) -> list[int]:
-    """How many of its first jobs each lane is looked at for those that may go.
+    """Return how many of each lane's first jobs to examine for ones that may be dispatched.
 
-    Where no quota tells the users of the tenant apart, one that has to wait says the same of all behind it.
+    If no quota distinguishes the users of a tenant, one job that must wait means that all behind it must wait.
 
     Args:
-        picks: tenant of each lane, and how many of its jobs are to go.
+        picks: tenant of each lane, and how many of its jobs to dispatch.
     """
     parted = {quota.tenant for quota in quotas.quotas.values() if quota.user is not None and quota.holds_back}
     deep = [tenant in parted or (EVERYBODY in parted and bool(tenant)) for tenant, _ in picks]
@@ -387,11 +388,11 @@ def looked_at(quotas: Quotas, picks: Sequence[tuple[str, int]]) -> list[int]:
 
 
 def _free(quota: Quota, usage: QuotaUsage) -> float:
-    """From when on the rate has room again, ms since the epoch."""
+    """Return the instant from which the rate has room again, ms since the epoch."""
     assert quota.rate is not None
     return usage.used_until - (quota.burst - 1) * 1000 / quota.rate
 
 
 def limited_tenants(quotas: Quotas, tenants: Sequence[str]) -> list[str]:
-    """Those of these tenants whose waiting jobs have to be counted."""
+    """Return the tenants whose waiting jobs must be counted."""
     return sorted({tenant for tenant in tenants if any(each.queued is not None for each in quotas.of(tenant))})

@@ -1,8 +1,8 @@
-"""Tasks as their code registers them, for those who have no code: names, queues, and the schemas of arguments. Pure.
+"""Registrations of tasks, for processes without their code: names, queues, and schemas of arguments. Pure.
 
-A registration is kept for each form that a task has had, with when it was first and last reported: while a deploy
-goes on there are two. One that a scheduler has registered for its own app is trusted before what came over the
-broker, where others may write, too: so no message makes a server accept what the app refuses.
+A registration is kept for each form that a task had, with the times of its first and last report; during a deploy
+there are two. A registration by a scheduler for its own app takes precedence over one from the broker, where others
+may publish, too. So no message makes a server accept a call that the app refuses.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -28,29 +28,28 @@ __all__ = [
 ]
 
 LONGEST_SCHEMA: Final = 65_536
-"""Bytes of a task's schema; one that is longer is left out."""
+"""Maximum bytes of a task's schema; a larger one is omitted."""
 TASKS_TOLD: Final = "task.told"
-"""The topic on which workers describe their tasks."""
+"""Topic on which workers describe their tasks."""
 VERSION: Final = 1
 _LONGEST: Final = 262_144
 _STALE: Final = 1_800_000
 
 Origin = Literal["app", "broker"]
-"""The source: `app`: a scheduler, of the app that it was started with; `broker`: a message, said to be a
-worker's."""
+"""Source of a registration: `app`: a scheduler, for the app it runs; `broker`: a message claimed to be a worker's."""
 
 
 class TaskFacts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What of a task's options matters to those who submit its jobs, or look at them.
+    """The options of a task that matter to callers who submit or inspect its jobs.
 
     Attributes:
-        priority, delay, expires: what a job has that says nothing else; the spans in ms.
-        tenant, meta: what its jobs have, the latter beside what a call says.
-        timeout: seconds that a run may take.
-        max_attempts: how often it is tried.
+        priority, delay, expires: defaults of its jobs; durations in ms.
+        tenant, meta: values of its jobs; a call may add to `meta`.
+        timeout: maximum seconds of a run.
+        max_attempts: maximum of attempts.
         ack: `early`: it runs at most once.
-        needs_code: options that make a key of the arguments, which only the task's own code can do: its jobs are
-            submitted where that is.
+        needs_code: options that derive a key from the arguments, which only the task's own code can do; so only a
+            process with the code can submit its jobs.
     """
 
     priority: int | None = None
@@ -69,11 +68,11 @@ class TaskRegistration(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=
 
     Attributes:
         task: its name.
-        queue: where its jobs wait unless they say otherwise.
+        queue: the default queue of its jobs.
         description: the first line of its docstring.
-        positional: the names of the parameters that may be given by position, in their order.
-        unnamed: how many of those, from the first, can be given by position only.
-        rest: the name of what takes all further positional arguments, `*values`; "" where nothing does.
+        positional: names of the parameters that accept positional arguments, in order.
+        unnamed: number of leading parameters that are positional-only.
+        rest: name of the parameter for further positional arguments (`*values`); "" if there is none.
         schema: of its arguments by name: a JSON Schema (2020-12) of an object.
     """
 
@@ -88,11 +87,11 @@ class TaskRegistration(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=
 
 
 class ToldTasks(msgspec.Struct, frozen=True, kw_only=True):
-    """One message of a worker.
+    """One message in which a worker describes its tasks.
 
     Attributes:
         v: version of the format.
-        app: the app's name; schedulers of another one do not listen to it.
+        app: the app's name; schedulers of other apps ignore the message.
         worker: its name.
     """
 
@@ -106,8 +105,8 @@ class RegisteredTask(msgspec.Struct, frozen=True, kw_only=True):
     """One form of a task, as a store keeps it. Times are ms since the epoch by the store's clock.
 
     Attributes:
-        worker: the last one that reported it.
-        first, last: when it was reported first, and last.
+        worker: the last worker that reported it.
+        first, last: times of the first and last report.
     """
 
     registration: TaskRegistration
@@ -122,16 +121,16 @@ _decoder: Final = msgspec.json.Decoder(TaskRegistration)
 
 
 def encode_registration(registration: TaskRegistration) -> bytes:
-    """The registration as stores keep it; forms of a task that are the same have the same text.
+    """Encode a registration as stores keep it; equal forms of a task have equal texts.
 
     Raises:
-        UnicodeEncodeError: a text has no form in UTF-8.
+        UnicodeEncodeError: a text cannot be encoded as UTF-8.
     """
     return _encoder.encode(registration)
 
 
 def decode_registration(text: str | bytes) -> TaskRegistration:
-    """What `encode_registration` has made."""
+    """Decode the output of `encode_registration`."""
     return _decoder.decode(text)
 
 
@@ -139,7 +138,7 @@ _told = msgspec.json.Decoder(ToldTasks)
 
 
 def encode_told(app: str, worker: str, tasks: Iterable[TaskRegistration]) -> Iterator[bytes]:
-    """The messages in which a worker describes its tasks, of about 256 KiB at most."""
+    """Yield messages in which a worker describes its tasks, each of at most about 256 KiB."""
     part: list[TaskRegistration] = []
     size = 0
     for task in tasks:
@@ -154,7 +153,7 @@ def encode_told(app: str, worker: str, tasks: Iterable[TaskRegistration]) -> Ite
 
 
 def decode_told(body: bytes) -> ToldTasks:
-    """Read the descriptions of tasks in one message.
+    """Decode the descriptions of tasks in one message.
 
     Raises:
         MalformedMessage: it describes no tasks, or is of a later version.
@@ -171,10 +170,11 @@ def decode_told(body: bytes) -> ToldTasks:
 
 
 def in_force(found: Sequence[RegisteredTask]) -> RegisteredTask | None:
-    """The one of a task's registrations by which calls are judged; None where there is none.
+    """Return the registration that validates calls of a task; None if there is none.
 
-    Of those that were reported within half an hour of the last it is the youngest, so that a deploy counts at once
-    and one that was taken back soon does not; what a scheduler registered for its own app goes before all others.
+    That is the newest one of those reported within half an hour of the last report. So a deploy counts at once, and
+    one that was rolled back soon does not. A scheduler's registration of its own app takes precedence over all
+    others.
     """
     last = max((one.last for one in found), default=0)
     fresh = [one for one in found if one.last >= last - _STALE]

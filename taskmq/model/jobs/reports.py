@@ -1,12 +1,12 @@
-"""What a worker reports of a job of the store, and what follows from it. Pure.
+"""Reports of workers on stored jobs, and the transitions that follow. Pure.
 
     invitation (id, attempt, token)  ->  the worker runs the task  ->  report (id, token, kind, ...)
 
-A report counts only with the job's present token, which is new with every dispatch: one that is late, doubled, or of
-a run that was given up is superseded, and harmless. Where a store was restored it may not remember the dispatch: then
-an end counts by its proof (`taskmq.model.jobs.proofs`), and one with a made-up token does not. Reports travel as
-lists, JSON, at most `LONGEST` bytes a message: part of the wire format, which docs/wire.md describes for workers in
-other languages.
+A report counts only with the job's present token, which is new with every dispatch. A late, duplicate or abandoned
+run's report is superseded, and harmless. A store that was restored may have lost the record of the dispatch. Then an
+end counts if its proof is genuine (`taskmq.model.jobs.proofs`), and a forged token does not. Reports travel as JSON
+lists, at most `LONGEST` bytes a message. They are part of the wire format, which docs/wire.md describes for workers
+in other languages.
 """
 
 from collections.abc import Iterable, Iterator
@@ -44,38 +44,38 @@ __all__ = [
 ]
 
 LONGEST: Final = 262_144
-"""Bytes of one message with reports; a single report that is larger has a message of its own."""
+"""Maximum bytes of one message with reports; a single larger report has its own message."""
 LONGEST_DELAY: Final = 365_000 * 86_400_000
-"""Milliseconds: a job that is to run again later than that runs then."""
+"""Upper bound of the delay of another run, in milliseconds; longer delays are cut to it."""
 UNHEEDED: Final = frozenset({"superseded", "unknown_attempt"})
-"""The events of a job of which a report with another token than its present one has changed nothing."""
+"""Events of a job for reports whose token was not its present one; such reports changed nothing."""
 MOST_UNHEEDED: Final = 10
-"""So many of these events are kept for a job. Further reports are only counted: no forger makes its history grow."""
+"""Maximum of these events kept for a job. Further reports are only counted, so a forger cannot grow its history."""
 
 ReportKind = Literal[
     "started", "succeeded", "failed", "retry", "snoozed", "expired", "cancelled", "refused", "interrupted",
     "detached", "alive",
 ]  # fmt: skip
-"""What a worker says:
+"""Kinds of reports:
 
-- `started`: it still runs after a quarter of a second, or is acknowledged before its run;
+- `started`: the run continues after a quarter of a second, or is acknowledged before it starts;
 - `succeeded`: with its result;
-- `failed`: no further attempt is to follow, with the error;
-- `retry`: the attempt has failed, and another is to follow after `delay`: the task's own policy says so;
-- `snoozed`: it is to run again after `delay`, and the attempt does not count; if an outage has interrupted its run,
-  the message of the error says so;
+- `failed`: no further attempt follows; with the error;
+- `retry`: the attempt failed, and by the task's policy another follows after `delay`;
+- `snoozed`: the job runs again after `delay`, and the attempt does not count; if an outage interrupted the run, the
+  message of the error says so;
 - `expired`, `cancelled`: it did not start, or was stopped;
-- `refused`: this worker cannot read it or does not know its task; after `delay` another one may;
-- `interrupted`: it is to run again at once, and the attempt does not count; the message of the error says why its
-  run was stopped: its worker stops, or it has given way to others;
-- `detached`: it runs on without its message, which is acknowledged now: no broker gives it to another worker;
-- `alive`: so it does still. Sent every ten seconds; the scheduler keeps it in mind, and does not write it down.
+- `refused`: this worker cannot read the message or does not know the task; another one may after `delay`;
+- `interrupted`: the job runs again immediately, and the attempt does not count; the message of the error says why the
+  run was stopped: its worker stops, or it was preempted;
+- `detached`: the run continues without its message, which is acknowledged now, so the broker redelivers it to no one;
+- `alive`: the run still continues. Sent every ten seconds; the scheduler keeps it in memory only.
 """
 
 PREEMPTED: Final = "Preempted"
-"""The type of the error with which a run is reported that has given way to others."""
+"""Error type of a run that was preempted."""
 INTERRUPTED: Final = "Interrupted"
-"""The same of a run that an outage, or the end of its worker, has interrupted."""
+"""Error type of a run that was interrupted by an outage, or by the end of its worker."""
 
 _Instant = Annotated[int, msgspec.Meta(ge=0, le=LAST_INSTANT)]
 _Span = Annotated[int, msgspec.Meta(ge=0, le=LAST_INSTANT)]
@@ -97,20 +97,20 @@ _RUNS_AGAIN: Final = frozenset({JobState.RETRYING, JobState.SCHEDULED, JobState.
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What became of one attempt. Times are ms since the epoch by the worker's clock, spans are ms.
+    """The outcome of one attempt. Times are ms since the epoch by the worker's clock, durations are ms.
 
     Attributes:
         id: the store's id of the job.
         token: of the invitation.
-        proof: of the invitation: by it a store that has forgotten the dispatch knows its token for its own.
+        proof: of the invitation: proves to a store that lost the dispatch that the token is its own.
         attempt: its number, from 1.
-        worker: who ran it.
-        started: when its run began; None where it had none.
-        ran: how long it ran.
-        delay: when it is to run again, from now on; `LONGEST_DELAY` at most counts.
-        limited: it was snoozed because a limit of its task is used up.
+        worker: the worker that ran it.
+        started: start of the run; None if there was none.
+        ran: duration of the run.
+        delay: time until it runs again, from now; at most `LONGEST_DELAY`.
+        limited: whether it was snoozed because a limit of its task was reached.
         content_type, result: the encoded return value of a success.
-        error: of a failure; of other ends `message` is the reason.
+        error: of a failure; for other ends `message` is the reason.
     """
 
     id: str
@@ -129,29 +129,29 @@ class Report(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class UnreadReport(NamedTuple):
-    """What should be a report, as it came, and why it is none."""
+    """A list item that cannot be decoded as a report, and the reason."""
 
     body: bytes
     reason: str
 
 
 def after_report(kind: ReportKind, *, cancel_requested: bool) -> JobState:
-    """The state of a job whose report counts.
+    """Return the state of a job after a report that counts.
 
     Args:
-        cancel_requested: an operator has asked for its end meanwhile. What would run again ends; what has ended has.
+        cancel_requested: whether an operator asked to cancel it. A job that would run again ends; an end stays.
     """
     state = _AFTER[kind]
     return JobState.CANCELLED if cancel_requested and state in _RUNS_AGAIN else state
 
 
 def goes_on(kind: ReportKind) -> bool:
-    """Whether the attempt that is reported goes on."""
+    """Return whether the reported attempt continues."""
     return _AFTER[kind] is JobState.RUNNING
 
 
 class Interruption(NamedTuple):
-    """The end of a run that says nothing about its task.
+    """An interrupted run, which says nothing about its task.
 
     Attributes:
         kind: of the event in the job's history.
@@ -164,7 +164,7 @@ class Interruption(NamedTuple):
 
 
 def interruption_of(report: Report) -> Interruption | None:
-    """Why the run that is reported was interrupted; None: it was not, or had not begun."""
+    """Return why the reported run was interrupted; None if it was not, or had not started."""
     if report.error is None:
         return None
     is_named = report.error.type_name == INTERRUPTED
@@ -176,30 +176,31 @@ def interruption_of(report: Report) -> Interruption | None:
 
 
 def kept_error(report: Report) -> ErrorRecord | None:
-    """Return the error that the job has from this report: the reason of an interruption is none."""
+    """Return the error that the job keeps from this report; the reason of an interruption is not an error."""
     return None if interruption_of(report) is not None else report.error
 
 
 def ran_again(report: Report, started: int | None) -> bool:
-    """Whether the report is of a later run than the one that began at `started`, of which no end was reported.
+    """Return whether the report is of a later run than the one that began at `started`, whose end was never reported.
 
-    The broker gave the message to a second worker: the first one has stopped, was killed, or has lost its connection.
+    The broker redelivered the message to another worker: the first one stopped, was killed, or lost its connection.
 
     Args:
-        started: when the dispatch's run began that the store knows of, ms since the epoch; None: it knows of none.
+        started: start of the dispatch's run that the store knows of, ms since the epoch; None: it knows of none.
     """
     return report.started is not None and started is not None and report.started > started
 
 
 def restart_note(report: Report) -> str:
-    """Write the note of the event that a run had no end, and that the job ran again."""
+    """Return the note of the event that a run had no end and the job ran again."""
     return f"no end of this run was reported; the job ran again at {report.worker or 'another worker'}"
 
 
 def with_readable_result(report: Report) -> Report:
-    """The report; a success whose result is neither JSON nor MessagePack has failed, as one whose value has no form.
+    """Return the report; a success whose result is neither JSON nor MessagePack becomes a failure.
 
-    Else the job would have a result for good that no page can show. A success may have none at all: its task returned
+    Otherwise the job would keep a result that no page can show. A success may have no result: its task returned
+        nothing, or keeps no results.
     nothing, or keeps no results.
     """
     if report.kind != "succeeded" or not report.result:
@@ -207,7 +208,7 @@ def with_readable_result(report: Report) -> Report:
     try:
         (_any_msgpack if report.content_type == MSGPACK else _any_json).decode(report.result)
     except _UNREADABLE as error:
-        why = f"its worker reported a result that is no {report.content_type or 'JSON'}: {error}"
+        why = f"its worker reported a result that is not {report.content_type or 'JSON'}: {error}"
         failure = ErrorRecord(type_name="EncodeError", message=why, traceback="")
         return msgspec.structs.replace(report, kind="failed", content_type="", result=b"", error=failure)
     return report
@@ -223,19 +224,19 @@ _any_msgpack = msgspec.msgpack.Decoder()
 
 
 def encode_reports(reports: Iterable[Report]) -> Iterator[bytes]:
-    """The bodies of the messages with these reports, in their order.
+    """Yield the bodies of messages with these reports, in order.
 
     Raises:
-        EncodeError: a text has no form in UTF-8.
+        EncodeError: a text cannot be encoded as UTF-8.
     """
     parts: list[bytes] = []
-    # Each part has a comma behind it, or the closing bracket.
+    # Each part is followed by a comma or by the closing bracket.
     size = 1
     for report in reports:
         try:
             part = _encoder.encode(report)
         except UnicodeEncodeError as error:
-            raise EncodeError(f"the report of job {report.id} has no form on the wire: {error}") from error
+            raise EncodeError(f"the report of job {report.id} cannot be encoded: {error}") from error
         if parts and size + len(part) + 1 > LONGEST:
             yield b"[%s]" % b",".join(parts)
             parts, size = [], 1
@@ -246,7 +247,7 @@ def encode_reports(reports: Iterable[Report]) -> Iterator[bytes]:
 
 
 def decode_reports(body: bytes) -> list[Report]:
-    """The reports in one message.
+    """Decode the reports in one message.
 
     Raises:
         MalformedMessage: it has none.
@@ -258,7 +259,7 @@ def decode_reports(body: bytes) -> list[Report]:
 
 
 def read_reports(body: bytes) -> tuple[list[Report], list[UnreadReport]]:
-    """The reports in one message, and what of it is none: a worker sends those of several jobs together.
+    """Decode the reports in one message, and list the items that cannot be decoded. A message may hold several jobs.
 
     Raises:
         MalformedMessage: it has none.
@@ -276,7 +277,7 @@ def read_reports(body: bytes) -> tuple[list[Report], list[UnreadReport]]:
             try:
                 reports.append(_within_time(_decoder_of_one.decode(part)))
             except _UNREADABLE as error:
-                unread.append(UnreadReport(bytes(part), f"it is no report: {type(error).__name__}: {error}"))
+                unread.append(UnreadReport(bytes(part), f"it is not a report: {type(error).__name__}: {error}"))
         if not reports:
             raise
         return reports, unread
@@ -287,11 +288,11 @@ def _within_time(report: Report) -> Report:
 
 
 def invite(body: bytes, *, attempt: int, invitation: Invitation) -> bytes:
-    """The body of the message of one dispatch.
+    """Return the body of the message of one dispatch.
 
     Args:
         body: an envelope in JSON without `attempt` and `store`, as the store keeps it.
         attempt: its number, from 1.
     """
-    # What the store keeps is a whole object that has a task: two more fields fit before its end.
+    # The stored body is a whole object that has a task, so two more fields fit before its end.
     return b'%s,"attempt":%d,"store":%s}' % (body[:-1], attempt, _encoder.encode(invitation))

@@ -1,7 +1,7 @@
-"""Whether the unique key of a job that is submitted is free. Pure.
+"""Availability of the unique key of a submitted job. Pure.
 
-Nothing frees a key when its job starts or ends: whether it does not hold its key any more follows from what the job
-is, at the moment when a job wants the key. So no report and no end costs anything for it.
+Starts and ends of jobs release no key. Whether a job still holds its key follows from its row when another job wants
+the key. So reports and ends have no cost for it.
 """
 
 from typing import Final, Literal
@@ -14,12 +14,12 @@ __all__ = ["KeyHolder", "UniqueKey", "availability"]
 
 
 class UniqueKey(msgspec.Struct, frozen=True, kw_only=True):
-    """That a job is to be the only one of its key.
+    """Uniqueness rule of one job.
 
     Attributes:
         name: the key, with its task and tenant.
-        until: it is taken while its job waits, until that has ended, or until `ttl` is over, whatever the job does.
-        replaces: the later job counts: it takes the place of one that has not started.
+        until: the key is taken while its job waits, until it ends, or until `ttl` is over whatever the job does.
+        replaces: whether a later job replaces one that has not started.
         ttl: ms after which the key is free in any case.
     """
 
@@ -30,10 +30,10 @@ class UniqueKey(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class KeyHolder(msgspec.Struct, frozen=True):
-    """The job that was given a key last, as it is now.
+    """The job that acquired a key last, as it is now.
 
     Attributes:
-        has_run: it was begun, this time or before.
+        has_run: whether it started, now or before.
         until: ms since the epoch; the key is free then in any case.
     """
 
@@ -48,10 +48,10 @@ _MAY_BE_REPLACED: Final = CHANGEABLE | {JobState.DISPATCHED}
 
 
 def availability(key: UniqueKey, holder: KeyHolder | None, *, now: int) -> Literal["free", "taken", "replaceable"]:
-    """Whether a further job may have the key.
+    """Return whether another job may have the key.
 
     Args:
-        holder: None: no job has had it, or that job is not known any more.
+        holder: None: no job had it, or that job no longer exists.
         now: ms since the epoch.
     """
     if holder is None or now >= holder.until:

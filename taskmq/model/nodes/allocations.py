@@ -1,8 +1,8 @@
-"""Parts of nodes that are taken. Pure.
+"""Allocations: parts of nodes that are in use. Pure.
 
-An allocation of a job of the store names the token of the job's dispatch, and lasts exactly as long as that dispatch
-does: nothing has to give it back, so nothing can forget to. One that was made by hand lasts until it is released, or
-its time is over. Both end when their node is lost.
+The allocation of a stored job names the token of its dispatch, and lasts exactly as long as that dispatch. So it
+needs no release, and cannot leak. A manual allocation lasts until it is released or expires. Both end when their node
+is lost.
 """
 
 from collections import defaultdict
@@ -16,16 +16,16 @@ _HOUR_MS = 3_600_000
 
 
 class NewAllocation(msgspec.Struct, frozen=True, kw_only=True):
-    """What is asked for by hand.
+    """A request for a manual allocation.
 
     Attributes:
-        id: a UUID of the caller's; the same again is the same allocation.
-        node: its name; None: whichever fits best.
-        amounts: of what.
-        labels: that the node must have.
-        job: for whom, in the caller's words.
-        tenant: whose that is.
-        ttl: ms until it ends by itself; None: when it is released.
+        id: a UUID that the caller chooses; a repeated request is the same allocation.
+        node: its name; None: the best fit.
+        amounts: by resource.
+        labels: labels that the node must have.
+        job: the purpose, in the caller's words.
+        tenant: the owner of the allocation.
+        ttl: ms until it expires; None: it lasts until it is released.
     """
 
     id: str
@@ -38,12 +38,12 @@ class NewAllocation(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Placement(msgspec.Struct, frozen=True, kw_only=True):
-    """A job that waits, and the node that it is to run on.
+    """A waiting job, and the node that it is to run on.
 
     Attributes:
         job: the store's id.
-        epoch: of the node, as it was seen.
-        gang: those of one gang are placed all, or none of them.
+        epoch: of the node, as the scheduler saw it.
+        gang: jobs of one gang are placed all together, or not at all.
     """
 
     job: str
@@ -59,11 +59,11 @@ class Allocation(msgspec.Struct, frozen=True, kw_only=True):
     """An allocation. Instants are ms since the epoch.
 
     Attributes:
-        job: the store's id of a job, or what its user has said.
-        task: of a job of the store; "" of one by hand.
-        since: when it was made.
-        until: when it ends by itself.
-        ended: when it ended, as far as it was seen; None: it has not.
+        job: the store's id of a job, or the purpose that its user gave.
+        task: of a stored job; "" for a manual allocation.
+        since: its start.
+        until: its expiry.
+        ended: its end, as far as observed; None: it continues.
     """
 
     id: str
@@ -78,11 +78,11 @@ class Allocation(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AllocationFilter(msgspec.Struct, frozen=True, kw_only=True):
-    """Which allocations are meant: all that fit everything that is said.
+    """Conditions that allocations must match; an unset one matches all.
 
     Attributes:
-        since, until: those that there were within this time, ms since the epoch.
-        is_open: those that have not ended.
+        since, until: a time with which the allocation overlaps, ms since the epoch.
+        is_open: only allocations that have not ended.
     """
 
     node: str | None = None
@@ -94,7 +94,7 @@ class AllocationFilter(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def usage_of(allocations: Iterable[Allocation], *, since: int, until: int) -> dict[str, float]:
-    """Amounts times hours that were allocated within this time (ms since the epoch)."""
+    """Return amounts times hours that were allocated within this time (ms since the epoch)."""
     found: defaultdict[str, float] = defaultdict(float)
     for each in allocations:
         begin = max(each.since, since)

@@ -6,8 +6,8 @@
                   v    |
                  lost
 
-A node's epoch grows when it is lost: what was allocated on it before is void then, and a worker that still works
-under it is late.
+A node's epoch increases when it is lost. That voids the allocations made on it before, and outdates a worker that
+still runs under the old epoch.
 """
 
 import re
@@ -34,21 +34,24 @@ __all__ = [
 ]
 
 HEARTBEAT_SECONDS: Final = 10.0
-"""Workers with a node report it so often."""
+"""Interval at which workers with a node report it."""
 
 
 def lost_after(heartbeat_seconds: float) -> int:
-    """Milliseconds of silence in which a node has missed three heartbeats; the third may come half of one late."""
+    """Return the ms of silence that mean three missed heartbeats; the third may be late by half an interval."""
     return round(heartbeat_seconds * 3_500)
 
 
 LOST_AFTER_MS: Final = lost_after(HEARTBEAT_SECONDS)
-"""For so long a node of a worker may be silent."""
+"""Maximum silence of a worker's node."""
 
 NodeState = Literal["available", "busy", "draining", "lost"]
-"""- `available`: it gets jobs;
-- `busy`: nothing is free of something that it has, or its owner says so;
-- `draining`: an operator has said that it gets no more; what runs there goes on;
+"""States of a node:
+
+- `available`: it gets jobs;
+- `busy`: one of its resources is used up, or its owner says so;
+- `draining`: an operator stopped new jobs; running ones continue;
+- `lost`: it was silent for too long.
 - `lost`: it was not heard for too long."""
 
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:-]{0,127}")
@@ -59,16 +62,16 @@ _LONGEST: Final = 255
 
 
 class NodeTold(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a node says of itself; said again, it is a heartbeat.
+    """The report of a node; a repeated report is a heartbeat.
 
     Attributes:
         name: unique.
-        address: for people: an IP address or a host name.
-        capacity: what may be allocated; `memory` and `storage` in bytes.
-        labels: such as region and zone, for jobs that ask for them.
-        version: of the taskmq there.
-        lost_after: ms of silence after which it counts as lost; None: never.
-        runs_jobs: workers there take jobs that the scheduler places.
+        address: an IP address or a host name, for people.
+        capacity: amounts that may be allocated; `memory` and `storage` in bytes.
+        labels: such as region and zone, for jobs that require them.
+        version: of taskmq on the node.
+        lost_after: ms of silence until it is lost; None: never.
+        runs_jobs: whether workers there run jobs that the scheduler places.
     """
 
     name: str
@@ -81,17 +84,17 @@ class NodeTold(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class HostNode(msgspec.Struct, frozen=True, kw_only=True):
-    """A node as the store has it. Instants are ms since the epoch, by the store's clock.
+    """A node as the store keeps it. Instants are ms since the epoch, by the store's clock.
 
     Attributes:
-        id: its own, which it keeps as long as it is known.
-        told: what it reported last.
-        used: of its capacity, what is allocated.
-        epoch: the time in ms when it was registered; grows each time that the node is lost.
-        registered, heartbeat: when it was reported first and last.
-        is_busy: its owner says that it takes nothing for now.
-        is_draining: an operator wants it to get nothing more.
-        is_lost: it was silent for too long.
+        id: permanent while the node is known.
+        told: its last report.
+        used: the allocated part of its capacity.
+        epoch: its registration in ms; increases whenever the node is lost.
+        registered, heartbeat: times of the first and last report.
+        is_busy: whether its owner reports it as busy.
+        is_draining: whether an operator drains it.
+        is_lost: whether it was silent for too long.
     """
 
     id: str
@@ -110,7 +113,7 @@ class HostNode(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def free(self) -> dict[str, float]:
-        """What is left of its capacity."""
+        """The unallocated part of its capacity."""
         return {name: amount - self.used.get(name, 0.0) for name, amount in self.told.capacity.items()}
 
     @property
@@ -124,15 +127,15 @@ class HostNode(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_open(self) -> bool:
-        """Whether something may be allocated there, where there is room."""
+        """Whether new allocations are possible, given room."""
         return not (self.is_lost or self.is_draining or self.is_busy)
 
 
 def check_node_name(name: str) -> str:
-    """`name` itself.
+    """Return `name` if it is a valid node name.
 
     Raises:
-        InvalidOption: no node can be called that.
+        InvalidOption: it is not.
     """
     if not _NAME.fullmatch(name):
         raise InvalidOption(
@@ -146,24 +149,24 @@ def check_labels(labels: Mapping[str, str], *, what: str) -> dict[str, str]:
     """Return the labels if a node can have them.
 
     Raises:
-        InvalidOption: too many, or one that cannot be; names `what`.
+        InvalidOption: there are too many, or one is invalid; the message names `what`.
     """
     if len(labels) > _MOST_LABELS:
         raise InvalidOption(f"{what}: at most {_MOST_LABELS} labels, these are {len(labels)}")
     for name, value in labels.items():
         if not _NAME.fullmatch(name) or not value.isprintable() or not 0 < len(value) <= _LONGEST_LABEL:
             raise InvalidOption(
-                f"{what}: {name!r}={value[:80]!r} is no label: a name of letters, digits, '_', '.', ':' and '-', and "
-                f"1 to {_LONGEST_LABEL} printable characters"
+                f"{what}: {name!r}={value[:80]!r} is not a label: a name of letters, digits, '_', '.', ':' and '-', "
+                f"and 1 to {_LONGEST_LABEL} printable characters"
             )
     return dict(labels)
 
 
 def checked_node(told: NodeTold) -> NodeTold:
-    """What a node says, in order.
+    """Return a node's report with valid values, its amounts and labels sorted.
 
     Raises:
-        InvalidOption: a name, an amount or a label that cannot be; names the node.
+        InvalidOption: a name, an amount or a label is invalid; the message names the node.
     """
     check_node_name(told.name)
     what = f"node {told.name}"

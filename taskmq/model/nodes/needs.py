@@ -1,4 +1,4 @@
-"""What a job asks of its node, and which nodes fit. Pure."""
+"""Requirements of a job on its node, and the nodes that meet them. Pure."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final, TypedDict, TypeVar
@@ -30,14 +30,14 @@ __all__ = [
 ]
 
 SLOTS: Final = "slots"
-"""The resource that every placed job takes one of."""
+"""The resource that every placed job uses one unit of."""
 
-# Sums of parts of a processor are not exact.
+# Sums of fractions of a processor are not exact.
 _TINY: Final = 1e-9
 _PATIENCE: Final = 3.0
 _LONGEST_PATIENCE: Final = 86_400.0
 _MOST_RESOURCES: Final = 32
-# So many jobs a scheduler looks at together.
+# Maximum of jobs that a scheduler examines together.
 _LARGEST_GANG: Final = 500
 _SHOWN: Final = 3
 
@@ -45,7 +45,7 @@ _Job = TypeVar("_Job")
 
 
 class PlaceOptions(TypedDict, total=False):
-    """Where a job is to run, as its submitter says it: see `JobNeeds`; `gang` is a name, and how many jobs it has."""
+    """Placement as submitters request it: see `JobNeeds`; `gang` is a name and the number of its jobs."""
 
     labels: Mapping[str, str]
     prefers: Mapping[str, str]
@@ -54,14 +54,14 @@ class PlaceOptions(TypedDict, total=False):
 
 
 class JobNeeds(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a job needs of the node that it is placed on.
+    """Requirements of a job on the node that it is placed on.
 
     Attributes:
-        resources: amounts; `slots` is 1 where nothing else is said.
-        labels: that the node must have.
-        prefers: labels that it had better have: for `patience` seconds the job waits for such a node.
-        gang: jobs of one gang, tenant and queue begin together, all of them or none.
-        gang_size: how many they are.
+        resources: amounts; `slots` defaults to 1.
+        labels: labels that the node must have.
+        prefers: preferred labels: the job waits up to `patience` seconds for such a node.
+        gang: jobs of one gang, tenant and queue start together, or not at all.
+        gang_size: the number of jobs in the gang.
     """
 
     resources: dict[str, float] = {}
@@ -73,15 +73,15 @@ class JobNeeds(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def amounts(self) -> dict[str, float]:
-        """What it takes of its node."""
+        """Amounts that the job uses of its node."""
         return {SLOTS: 1.0, **self.resources}
 
 
 def job_needs(resources: Mapping[str, object] | None = None, place: PlaceOptions | None = None) -> JobNeeds | None:
-    """What a submitter asks for; None where that is nothing.
+    """Return the requirements of a submission; None if there are none.
 
     Raises:
-        InvalidOption: what cannot be; names the option.
+        InvalidOption: a value is invalid; the message names the option.
     """
     if not resources and not place:
         return None
@@ -109,38 +109,41 @@ def job_needs(resources: Mapping[str, object] | None = None, place: PlaceOptions
 
 
 def fits(amounts: Amounts, free: Amounts) -> bool:
-    """Whether so much is free of everything."""
+    """Return whether all amounts are free."""
     return all(amount <= free.get(name, 0.0) + _TINY for name, amount in amounts.items())
 
 
 def added(one: Amounts, other: Amounts, *, sign: float = 1.0) -> dict[str, float]:
-    """The amounts of both together; with `sign=-1` what the first has more than the other."""
+    """Return the sum of both amounts, or with `sign=-1` the first minus the second."""
     return {name: one.get(name, 0.0) + sign * other.get(name, 0.0) for name in {**one, **other}}
 
 
 def has_labels(node: HostNode, labels: Mapping[str, str]) -> bool:
-    """Whether the node has all of these labels."""
+    """Return whether the node has all of these labels."""
     return labels.items() <= node.told.labels.items()
 
 
 def left_over(amounts: Amounts, free: Amounts, capacity: Amounts) -> float:
-    """What is left of a node afterwards: the parts of all its resources together, so a GPU is kept for who asks."""
+    """Return the free shares of all resources after an allocation, added up.
+
+    So GPUs are kept for jobs that need them.
+    """
     return sum((free.get(name, 0.0) - amounts.get(name, 0.0)) / whole for name, whole in capacity.items() if whole)
 
 
 def best_fit(amounts: Amounts, nodes: Iterable[HostNode]) -> HostNode | None:
-    """Of the open nodes with enough room the one of which the least is left over, of equal ones the first by name.
+    """Return the open node with enough room that has the least left over; of equal ones, the first by name.
 
-    None where there is none.
+    Returns None if no node has room.
     """
     able = [node for node in nodes if node.is_open and fits(amounts, node.free)]
     return min(able, key=lambda node: (left_over(amounts, node.free, node.told.capacity), node.name), default=None)
 
 
 def reservable(placements: Sequence[Placement], nodes: Iterable[HostNode]) -> list[Placement]:
-    """Of these the ones that can be, in their order: on open nodes with the epoch that was seen, as far as room goes.
+    """Return the placements that are possible, in order: on open nodes with the seen epoch, while there is room.
 
-    Of a gang all or none. Nothing is placed beyond what is free.
+    A gang is placed completely or not at all. Nothing is placed beyond the free capacity.
     """
     there = {node.name: node for node in nodes if node.is_open}
     free = {name: node.free for name, node in there.items()}
@@ -162,13 +165,13 @@ def reservable(placements: Sequence[Placement], nodes: Iterable[HostNode]) -> li
 
 
 def startable(placements: Mapping[_Job, Placement], ready: Collection[_Job]) -> dict[_Job, Placement]:
-    """Of these the ones whose jobs are ready, without the gangs of which one is not."""
+    """Return the placements whose jobs are ready, without gangs in which a job is not."""
     broken = {each.gang for job, each in placements.items() if each.gang and job not in ready}
     return {job: each for job, each in placements.items() if job in ready and each.gang not in broken}
 
 
 def together(placements: Mapping[_Job, Placement]) -> list[list[_Job]]:
-    """The jobs that are placed together: gangs, and each other one by itself."""
+    """Return groups of jobs that are placed together: each gang, and each other job by itself."""
     units: dict[object, list[_Job]] = {}
     for job, each in placements.items():
         units.setdefault(each.gang or (job,), []).append(job)
@@ -176,7 +179,7 @@ def together(placements: Mapping[_Job, Placement]) -> list[list[_Job]]:
 
 
 def capacity_of(nodes: Iterable[HostNode]) -> dict[str, float]:
-    """What those of these nodes that take jobs have, all together."""
+    """Return the total capacity of those nodes that take jobs."""
     found: dict[str, float] = {}
     for node in nodes:
         if node.is_open and node.told.runs_jobs:
@@ -186,14 +189,14 @@ def capacity_of(nodes: Iterable[HostNode]) -> dict[str, float]:
 
 
 def could_ever_fit(needs: JobNeeds, node: HostNode) -> bool:
-    """Whether the node, were it empty, open and there, would do."""
+    """Return whether the node would fit if it were empty, open and available."""
     return node.told.runs_jobs and has_labels(node, needs.labels) and fits(needs.amounts, node.told.capacity)
 
 
 def why_unplaced(needs: JobNeeds, nodes: Sequence[HostNode]) -> tuple[str, bool]:
-    """Why a job that needs this is on no node yet, as a sentence, and whether no node that is known ever fits.
+    """Return a sentence on why a job is on no node yet, and whether no known node can ever fit.
 
-    Such a job is unschedulable: it waits for a node that is yet to come.
+    If none can, the job is unschedulable: it waits for a new node.
     """
     running = [node for node in nodes if node.told.runs_jobs]
     wanted = amounts_text(needs.amounts)
@@ -209,13 +212,13 @@ def why_unplaced(needs: JobNeeds, nodes: Sequence[HostNode]) -> tuple[str, bool]
         return f"unschedulable: it needs {wanted}, and no node that fits has more than {amounts_text(most)}", True
     closed = [node for node in able if not node.is_open]
     if len(closed) == len(able):
-        return f"all {len(able)} nodes that fit are closed: {_listed(closed)}", False
+        return f"all {len(able)} nodes that fit are closed: {_node_list(closed)}", False
     full = [node for node in able if node.is_open and not fits(needs.amounts, node.free)]
     if len(full) + len(closed) == len(able):
         return f"it needs {wanted}, and so much is free on none of the {len(able)} nodes that fit", False
     return f"there is room on {len(able) - len(full) - len(closed)} nodes: it is about to be placed", False
 
 
-def _listed(nodes: Sequence[HostNode]) -> str:
+def _node_list(nodes: Sequence[HostNode]) -> str:
     names = ", ".join(f"{node.name} ({node.state})" for node in nodes[:_SHOWN])
     return names if len(nodes) <= _SHOWN else f"{names} and {len(nodes) - _SHOWN} others"

@@ -1,17 +1,18 @@
-"""What happens to jobs and workers, as others hear of it: facts in batches, version 1. Pure.
+"""Events of jobs and workers: facts in batches, version 1. Pure.
 
-A batch is one message of JSON. All of its events are of one topic, so that a listener chooses at the broker:
+A batch is one JSON message. All of its events have one topic, so that a listener chooses at the broker:
 
     job.EVENT.QUEUE    started, succeeded, answered, retried, snoozed, dead, cancelled, interrupted, parked
     worker.EVENT       online, beat, draining, offline
-    failure.QUEUE      the `dead` event of a job that is not of the store once more, with the words of its error
+    failure.QUEUE      the `dead` event of a job that is not stored, repeated with its error message
 
-QUEUE is the queue as people name it; one with dots in its name makes more words. Events of `job` and `worker` are
-facts: ids, names, times, durations and the type of an error. Arguments, results and the words of an error are never
-in them. The words are in those of `failure` alone, redacted, for the history of runs.
+QUEUE is the queue's public name; dots in it make more words. Events of `job` and `worker` are facts: ids, names,
+times, durations and the type of an error. They never contain arguments, results or error messages. Only `failure`
+events contain error messages, redacted, for the history of runs.
 
-An event may be lost, and nothing waits for one. Each worker numbers its events, and says how many it has dropped.
-Fields and events may be added; readers ignore what they do not know. docs/events.md is for other languages.
+An event may be lost; delivery is never awaited. Each worker numbers its events, and reports how many it dropped.
+Fields and events may be added; readers ignore those that they do not know. docs/events.md describes them for other
+languages.
 """
 
 from collections.abc import Sequence
@@ -46,17 +47,17 @@ __all__ = [
 
 VERSION: Final = 1
 JOB_EVENTS: Final = "job.#"
-"""The topics of all events of jobs."""
+"""Topic pattern of all job events."""
 WORKER_EVENTS: Final = "worker.*"
-"""The topics of all events of workers."""
+"""Topic pattern of all worker events."""
 ALL_EVENTS: Final = (JOB_EVENTS, WORKER_EVENTS)
 FAILURE_EVENTS: Final = "failure.#"
-"""The topics of words of errors; not among `ALL_EVENTS`."""
+"""Topic pattern of error messages; not among `ALL_EVENTS`."""
 EXPIRED_REASON: Final = "expired"
-"""The reason of `cancelled` where the job's time was over before it started."""
+"""Reason of `cancelled` for a job that expired."""
 LONGEST_MESSAGE: Final = 1_000
 LONGEST_TRACEBACK: Final = 8_000
-"""Characters of an error's message, and of the end of its traceback."""
+"""Maximum characters of an error message, and of the end of its traceback."""
 _JOB: Final = "job."
 _FAILURE: Final = "failure."
 _WORKER: Final = "worker."
@@ -74,49 +75,49 @@ JobEventName = Literal[
     "interrupted",
     "parked",
 ]
-"""What happens to attempts; all but `started` are ends, whose outcome is about to be settled:
+"""Events of attempts; all but `started` are ends, whose outcome is about to be settled:
 
 - `started`: an attempt begins;
-- `succeeded`: the task has returned;
-- `answered`: an earlier run had done the work: the function was not called;
+- `succeeded`: the task returned;
+- `answered`: an earlier run had done the work, so the function was not called;
 - `retried`: the attempt failed, and another one follows after `delay`;
 - `snoozed`: the task runs later, after `delay`; no attempt is counted;
 - `dead`: the job is a dead letter, for `reason`;
 - `cancelled`: the job ends here, neither done nor failed;
-- `interrupted`: the job goes back to its queue, after `delay` if an outage has ended its run; no attempt is counted;
+- `interrupted`: the job returns to its queue, after `delay` if an outage ended its run; no attempt is counted;
 - `parked`: no worker can run the message, which goes to `taskmq.parking`.
 """
 
 WorkerEventName = Literal["online", "beat", "draining", "offline"]
-"""What happens to worker processes:
+"""Events of worker processes:
 
 - `online`: it consumes;
-- `beat`: it still does: every 10 s, and when a program begins to listen for jobs;
-- `draining`: it takes nothing new;
-- `offline`: it ends in order. One that is killed says nothing: it misses its beats.
+- `beat`: a heartbeat, every 10 s and when a program begins to listen for jobs;
+- `draining`: it accepts no new jobs;
+- `offline`: it stops in order. A killed worker sends nothing: its heartbeats stop.
 """
 
 
 class JobEvent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
-    """What happened to one attempt of a job.
+    """An event of one attempt of a job.
 
     Attributes:
-        event: the name of what happened, a `JobEventName`.
+        event: the kind of event, a `JobEventName`.
         worker: the name of the worker process.
-        number: the event's number at its worker, from 1; grows by one with each.
+        number: the event's number at its worker, from 1; increases by one with each event.
         job_id: the job's id.
         task: the task's name.
-        queue: where the job waited, as people name it.
-        attempt: which attempt of the job, from 1; absent where it is the first.
-        tenant: whose job it is; "" (absent) without a tenant.
-        at: when it happened, in ms since the epoch; for an end, when the function had ended, before the outcome
-            was settled.
-        waited: `started`, first attempt: seconds from the instant when it was due.
-        seconds: an end: how long the attempt ran.
-        delay: `retried`, `snoozed`, and `interrupted` by an outage: seconds until it runs again.
+        queue: the public name of the job's queue.
+        attempt: the attempt's number, from 1; absent for the first.
+        tenant: the job's tenant; "" (absent) without one.
+        at: the time of the event, in ms since the epoch; for an end, when the function ended, before the outcome was
+            settled.
+        waited: `started`, first attempt: seconds since the job was due.
+        seconds: an end: the duration of the attempt.
+        delay: `retried`, `snoozed`, and `interrupted` by an outage: seconds until the next run.
         error: `retried`, `dead`, and `interrupted` by an outage: the name of the exception's type.
-        reason: `dead`: why, a `DeadReason`; `cancelled`: `expired` where its time was over before it started.
-        is_stored: true for a job of the store, which remembers its end itself.
+        reason: `dead`: a `DeadReason`; `cancelled`: `expired` if the job expired before it started.
+        is_stored: true for a stored job: the store records its end itself.
     """
 
     event: str
@@ -137,11 +138,11 @@ class JobEvent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc
 
 
 class FailureEvent(JobEvent, frozen=True, kw_only=True, omit_defaults=True, gc=False):
-    """The `dead` event of the same number once more, with what the error said.
+    """The `dead` event of the same number, with the error message.
 
     Attributes:
-        message: what the error says, redacted; "" where the worker keeps it to itself.
-        traceback: its end, redacted; "" the same.
+        message: the error message, redacted; "" if the worker does not publish it.
+        traceback: the end of the traceback, redacted; "" likewise.
     """
 
     message: str = ""
@@ -149,14 +150,14 @@ class FailureEvent(JobEvent, frozen=True, kw_only=True, omit_defaults=True, gc=F
 
 
 class WorkerEvent(msgspec.Struct, frozen=True, kw_only=True):
-    """What happened to a worker process, and how it was then.
+    """An event of a worker process, with its status at that time.
 
     Attributes:
-        event: the name of what happened, a `WorkerEventName`.
+        event: the kind of event, a `WorkerEventName`.
         worker: the name of the worker process.
-        number: the event's number at its worker; events of jobs and of the worker are counted together.
-        at: when it happened, in ms since the epoch.
-        status: how the worker was then, a `WorkerStatus`.
+        number: the event's number at its worker; events of jobs and of the worker share one count.
+        at: the time of the event, in ms since the epoch.
+        status: the status at that time, a `WorkerStatus`.
     """
 
     event: str
@@ -174,9 +175,9 @@ class EventBatch(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         v: version of the format: 1; another number is another format.
-        worker: the name of the worker process whose events these are.
-        dropped: how many events the worker has dropped since it started.
-        events: what happened, in that order.
+        worker: the name of the worker process that published the events.
+        dropped: number of events that the worker dropped since it started.
+        events: the events, in order.
     """
 
     v: int
@@ -213,35 +214,35 @@ _worker_batches = msgspec.json.Decoder(_WorkerBatch)
 
 
 def job_topic(event: str, queue: str) -> str:
-    """The topic of events of this kind about jobs of this queue."""
+    """Return the topic of events of this kind for jobs of this queue."""
     return _short(f"{_JOB}{event}.{queue}")
 
 
 def failure_topic(queue: str) -> str:
-    """The topic of the words of errors of jobs of this queue."""
+    """Return the topic of error messages of jobs of this queue."""
     return _short(f"{_FAILURE}{queue}")
 
 
 def worker_topic(event: str) -> str:
-    """The topic of events of workers."""
+    """Return the topic of a worker event."""
     return f"{_WORKER}{event}"
 
 
 def encode_batch(worker: str, events: Sequence[Event], *, dropped: int) -> bytes:
-    """The message for events of one topic."""
+    """Encode events of one topic as a message."""
     return _encoder.encode(EventBatch(v=VERSION, worker=worker, dropped=dropped, events=events))
 
 
 def decode_batch(topic: str, body: bytes) -> EventBatch:
-    """Read the events in a message of this topic.
+    """Decode the events in a message of this topic.
 
     Raises:
-        MalformedMessage: it is no batch of events, or of a later version.
+        MalformedMessage: the body is not a batch of events, or has a later version.
     """
     try:
         batch = _decoder_of(topic).decode(body)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise MalformedMessage(f"no batch of events: {error}") from error
+        raise MalformedMessage(f"not a batch of events: {error}") from error
     if batch.v != VERSION:
         raise MalformedMessage(f"a batch of events of version {batch.v}; this taskmq reads version {VERSION}")
     events = [msgspec.structs.replace(event, worker=batch.worker) for event in batch.events]

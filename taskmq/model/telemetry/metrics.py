@@ -1,7 +1,7 @@
-"""What can be counted about workers, beats and schedulers, as values, and the contract of what shows them.
+"""Metrics of workers, beats and schedulers as values, and the contract of exporters.
 
-A package offers an exporter under the entry-point group `taskmq.metrics`: a function that is given a `Source` and
-returns an `Exporter`. The process whose health port it is asks it whenever `/metrics` is asked for.
+A package offers an exporter under the entry-point group `taskmq.metrics`: a function that takes a `Source` and
+returns an `Exporter`. The process that owns the health port calls it for every request of `/metrics`.
 """
 
 from bisect import bisect_left
@@ -50,7 +50,7 @@ _FIRST_BOUND: Final = BOUNDS[0]
 
 
 class Histogram(msgspec.Struct):
-    """How many values were in each bucket of `BOUNDS`, and their sum in seconds."""
+    """Counts of values by bucket of `BOUNDS`, and their sum in seconds."""
 
     counts: list[int] = msgspec.field(default_factory=lambda: [0] * (len(BOUNDS) + 1))
     total: float = 0.0
@@ -61,18 +61,18 @@ class Histogram(msgspec.Struct):
         self.counts[0 if seconds <= _FIRST_BOUND else bisect_left(BOUNDS, seconds)] += 1
 
     def merge(self, other: "Histogram") -> None:
-        """Add all of another's values."""
+        """Add the values of another histogram."""
         self.counts = [mine + theirs for mine, theirs in zip(self.counts, other.counts, strict=True)]
         self.total += other.total
 
 
 class Count(msgspec.Struct):
-    """Of one task in one queue.
+    """Counts of one task in one queue.
 
     Attributes:
         outcomes: runs by how they ended: the names of `taskmq.model.outcome`'s classes, in lower case.
         run: seconds from the start of a run to its outcome.
-        waited: seconds from the moment when a job was due to its first start.
+        waited: seconds from due to the first start.
     """
 
     task: str
@@ -82,10 +82,10 @@ class Count(msgspec.Struct):
     waited: Histogram = msgspec.field(default_factory=Histogram)
 
     def succeeded(self, seconds: float, waited: float | None) -> None:
-        """One more run has succeeded, which took so long, and waited so long where it was a job's first."""
+        """Count a run that succeeded, with its duration, and with the waiting time if it was the job's first run."""
         outcomes, run = self.outcomes, self.run
         outcomes["succeeded"] = outcomes.get("succeeded", 0) + 1
-        # Written out, and not `run.add`: this is done for every message.
+        # Inlined instead of `run.add`: this runs for every message.
         run.total += seconds
         run.counts[0 if seconds <= _FIRST_BOUND else bisect_left(BOUNDS, seconds)] += 1
         if waited is not None:
@@ -93,11 +93,11 @@ class Count(msgspec.Struct):
 
     @property
     def ended(self) -> int:
-        """Runs that have ended."""
+        """Number of ended runs."""
         return sum(self.outcomes.values())
 
     def merge(self, other: "Count") -> None:
-        """Add another's, which is of the same task and queue."""
+        """Add another count of the same task and queue."""
         for name, number in other.outcomes.items():
             self.outcomes[name] = self.outcomes.get(name, 0) + number
         self.run.merge(other.run)
@@ -105,14 +105,14 @@ class Count(msgspec.Struct):
 
 
 class ProcessGauges(NamedTuple):
-    """One worker process, as it last said.
+    """The last report of one worker process.
 
     Attributes:
-        slot: its number, from 0; a process that replaces another has the same.
+        slot: its number, from 0; a replacement process has the same.
         unsettled: jobs that keep their slots because their outcomes cannot be settled.
         memory: resident bytes.
         loop_lag: seconds.
-        cpu: cores used since the report before, 0 to 1 and a bit.
+        cpu: cores used since the previous report, 0 to slightly above 1.
     """
 
     slot: int
@@ -129,14 +129,14 @@ class ProcessGauges(NamedTuple):
 
 
 class Snapshot(NamedTuple):
-    """All that is known at one moment.
+    """All metrics of a supervisor at one moment.
 
     Attributes:
-        counts: since the supervisor started; they only grow, also when processes are replaced.
-        processes: those that have reported.
-        wanted: how many processes there are to be.
-        ends: how often worker processes ended before their time, by how: `exit`, `signal`, `out of memory`.
-        queues: messages that wait, by queue as people name it; empty where the broker was not asked.
+        counts: since the supervisor started; they only increase, even when processes are replaced.
+        processes: processes that have reported.
+        wanted: the target number of processes.
+        ends: number of worker processes that ended unexpectedly, by cause: `exit`, `signal`, `out of memory`.
+        queues: waiting messages by public queue name; empty if the broker was not asked.
     """
 
     version: str
@@ -148,13 +148,13 @@ class Snapshot(NamedTuple):
 
 
 class ScheduleCount(msgspec.Struct):
-    """What one beat or scheduler has emitted of one task.
+    """Counts of one task's occurrences that one beat or scheduler emitted.
 
     Attributes:
-        emitted: occurrences that the broker has confirmed, or the store has as jobs, by kind: `due`, `catchup`,
+        emitted: occurrences that the broker confirmed, or that the store has as jobs, by kind: `due`, `catchup`,
             `backfill`, ...
-        failed: those that can never be sent.
-        late: seconds from when occurrences were due to that; those of a backfill are never late.
+        failed: occurrences that can never be published.
+        late: seconds from due to emission; occurrences of a backfill are never late.
     """
 
     task: str
@@ -164,11 +164,11 @@ class ScheduleCount(msgspec.Struct):
 
 
 class BeatSnapshot(NamedTuple):
-    """All that is known about a beat at one moment.
+    """All metrics of a beat at one moment.
 
     Attributes:
         counts: since it started.
-        schedules: how many it emits, together with the others.
+        schedules: number of schedules that all beats together emit.
         state_silence: seconds since the state last answered; None: it never has.
     """
 
@@ -179,18 +179,18 @@ class BeatSnapshot(NamedTuple):
 
 
 class SchedulerSnapshot(NamedTuple):
-    """All that is known about a scheduler at one moment. The counts only grow.
+    """All metrics of a scheduler at one moment. Counts only increase.
 
     Attributes:
-        partitions: the number that it holds.
-        in_flight: jobs at the broker and with workers, by queue.
-        dispatched: jobs that were handed to the broker.
-        fired: jobs whose time has come.
-        lost: jobs that were given up, and dispatched again or ended.
-        reports: of workers, by what they came to: `accepted`, `superseded`, `invented`, `unknown`, `malformed`.
+        partitions: number of partitions that it holds.
+        in_flight: jobs at the broker and at workers, by queue.
+        dispatched: jobs published to the broker.
+        fired: jobs that became due.
+        lost: jobs whose run was lost; they were dispatched again or ended.
+        reports: of workers, by result: `accepted`, `superseded`, `invented`, `unknown`, `malformed`.
         store_silence: seconds since the store last answered; None: it never has.
         schedules: occurrences of schedules, since it started.
-        preempted: runs that were asked to give way to others.
+        preempted: runs that were preempted.
     """
 
     version: str
@@ -206,12 +206,12 @@ class SchedulerSnapshot(NamedTuple):
 
 
 class RequestCount(msgspec.Struct):
-    """What one server has answered to one call of its API.
+    """Responses of one server to one operation of its API.
 
     Attributes:
-        operation: the call; "" for paths that there are not.
-        statuses: answers by their status.
-        took: seconds until the answer began.
+        operation: the operation's name; "" for unknown paths.
+        statuses: responses by status code.
+        took: seconds until the response started.
     """
 
     operation: str
@@ -220,10 +220,10 @@ class RequestCount(msgspec.Struct):
 
 
 class ServerSnapshot(NamedTuple):
-    """All that is known about a server at one moment. The counts only grow.
+    """All metrics of a server at one moment. Counts only increase.
 
     Attributes:
-        streams: of events, that are open.
+        streams: open event streams.
     """
 
     version: str
@@ -232,14 +232,14 @@ class ServerSnapshot(NamedTuple):
 
 
 class Page(NamedTuple):
-    """An answer to a scrape."""
+    """A response to a scrape."""
 
     content_type: str
     body: bytes
 
 
 Source = Callable[[], Snapshot | BeatSnapshot | SchedulerSnapshot | ServerSnapshot]
-"""The numbers of now: of a worker's processes, of a beat, of a scheduler, or of a server."""
+"""Reads the current metrics of a worker's processes, a beat, a scheduler, or a server."""
 
 Exporter = Callable[[str], Page]
-"""The page of now, for the `Accept` header of who asks."""
+"""Renders the current page, for the `Accept` header of the client."""

@@ -1,11 +1,11 @@
-"""Text for logs and terminals, without characters that act: no cursor moves, no forged lines. Pure.
+"""Text for logs and terminals without active characters: no moved cursor, no forged lines. Pure.
 
-Job ids, messages of errors and names arrive from clients, and a line of a log is evidence. The characters below are
-written as escapes, so that one record stays one line and a terminal shows text only:
+Clients choose job ids, error messages and names, and a log line is evidence. The characters below are escaped, so
+that one record stays one line and a terminal shows text only:
 
-- C0 and C1 controls and DEL: line ends, escape sequences, and what 8-bit terminals take for one;
+- C0 and C1 controls and DEL: line ends, escape sequences, and their 8-bit forms;
 - U+2028 and U+2029, at which many programs end a line;
-- marks, embeddings and isolates of bidirectional text, which make a line read differently from what it says.
+- marks, embeddings and isolates of bidirectional text, which display a line in another order.
 """
 
 from typing import Final
@@ -26,10 +26,10 @@ _INDENT: Final = "    "
 
 
 def check_line(what: str, text: str) -> str:
-    """Return `text`, the name of something, if it is one line that acts on nothing.
+    """Return `text`, the name of something, if it is one line without active characters.
 
     Raises:
-        InvalidOption: it has a control character, a line end or a mark of direction; `what` names the text.
+        InvalidOption: it has a control character, a line end or a direction mark; the message names `what`.
     """
     if escape_line(text) != text:
         raise InvalidOption(
@@ -40,27 +40,27 @@ def check_line(what: str, text: str) -> str:
 
 
 def escape_line(text: str) -> str:
-    """Write `text` as one line: line ends and tabs are escaped, too."""
+    """Escape `text` for one line, including line ends and tabs."""
     # Nearly all text is printable, and this check costs a tenth of the translation.
     return text if text.isprintable() else text.translate(_LINE)
 
 
 def escape_controls(text: str) -> str:
-    """Escape all of these characters but line feeds and tabs."""
+    """Escape all active characters except line feeds and tabs."""
     return text if text.isprintable() else text.translate(_TEXT)
 
 
 def escape_json(text: str) -> str:
-    """Escape what acts in a text of JSON, whose meaning stays the same.
+    """Escape active characters in a JSON text, which keeps its meaning.
 
-    Only strings of JSON hold such characters, and encoders escape those below U+0020 themselves.
+    Only JSON strings can contain such characters, and encoders escape those below U+0020 themselves.
     """
     return text.translate(_JSON)
 
 
 def indent_lines(text: str) -> str:
-    """Indent each line of a text whose line ends are wanted, such as a traceback.
+    """Indent each line of a text that keeps its line ends, such as a traceback.
 
-    A line that an exception's message begins is indented like the others, so none of them can pass for a record.
+    Lines from an exception's message are indented like the others, so none of them can pass for a record.
     """
     return "\n".join(f"{_INDENT}{line}" for line in escape_controls(text).rstrip("\n").split("\n"))

@@ -1,4 +1,4 @@
-"""What a worker process reports about itself: to its supervisor, over the broker, and to health checks."""
+"""Status of a worker process: for its supervisor, for commands over the broker, and for health checks."""
 
 import msgspec
 
@@ -8,10 +8,10 @@ __all__ = ["RunningJob", "WorkerStatus"]
 
 
 class RunningJob(msgspec.Struct, frozen=True, kw_only=True):
-    """A run that goes on.
+    """A run in progress.
 
     Attributes:
-        seconds: for how long.
+        seconds: duration so far.
     """
 
     job_id: str
@@ -22,30 +22,30 @@ class RunningJob(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WorkerStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """One worker process at one moment. Travels as JSON; fields may be added.
+    """The status of one worker process at one moment. Travels as JSON; fields may be added.
 
     Attributes:
-        name: unique among running workers, unless two were given the same.
+        name: unique among running workers, unless two were started with the same.
         host: the machine's name.
         pid: the process.
         version: of taskmq.
         app: `module:attribute`, or the app's name.
-        queues: the queues that it consumes, as people name them.
-        paused: those of them that are paused.
+        queues: public names of the queues that it consumes.
+        paused: the paused queues among them.
         state: `starting`, `running` (it consumes), `disconnected` (a subscription is not live) or `draining`.
-        slots: how many runs may go on at a time.
-        running: how many runs do go on.
-        jobs: the longest of them: `job_id`, `task`, `queue`, `attempt`, and for how many `seconds`.
+        slots: maximum of concurrent runs.
+        running: number of current runs.
+        jobs: the longest of them: `job_id`, `task`, `queue`, `attempt`, and their duration in `seconds`.
         backlog: deliveries in hand that wait for a slot.
-        in_hand: how many deliveries of each queue are in hand: those that run and those that wait here.
-        ended: runs that have ended.
-        abandoned: threads that were given up and have not returned.
-        unsettled: jobs that have run and keep their slots because their outcomes cannot be settled.
+        in_hand: number of deliveries in hand by queue, running and waiting ones.
+        ended: number of ended runs.
+        abandoned: threads that were abandoned and have not returned.
+        unsettled: jobs that ran and keep their slots because their outcomes cannot be settled.
         memory: resident bytes of the process.
         descriptors: open files and sockets of the process.
-        loop_lag: seconds by which the event loop was late, at most, in the last ten of them.
-        started: when it started, in ms since the epoch.
-        node: the host node that it works for; none where it takes no jobs that the scheduler places.
+        loop_lag: maximum delay of the event loop in the last ten seconds, in seconds.
+        started: its start, in ms since the epoch.
+        node: its host node; empty if it runs no jobs that the scheduler places.
     """
 
     name: str

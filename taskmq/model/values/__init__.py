@@ -1,6 +1,6 @@
-"""Values on their way: as JSON or MessagePack, and whether what arrives is what was sent. Pure.
+"""Encoding of values as JSON or MessagePack, and checks that they survive it. Pure.
 
-wire_form       a value as bytes, and back            objects        what they consist of, pydantic's models
-difference      what would be lost on the way         annotations    what a function says of its types
+wire_form       encoding and decoding of a value        objects        fields of objects, pydantic's models
+difference      what encoding would lose                annotations    types in a function's signature
 canonical_form  the same bytes in every process
 """

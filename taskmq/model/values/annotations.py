@@ -18,14 +18,14 @@ _UNIONS: Final = (typing.Union, type(int | str))
 
 
 def hints_of(function: Callable[..., Any], owner: str) -> dict[str, Any]:
-    """The annotations of a task's function, resolved.
+    """Return the resolved annotations of a task's function.
 
     Args:
         owner: the task's name, for errors.
 
     Raises:
-        InvalidOption: one cannot be read.
-        NameError: one names what is not defined yet.
+        InvalidOption: an annotation cannot be read.
+        NameError: an annotation contains a name that is not defined yet.
     """
     target: Any = inspect.unwrap(function)
     if not inspect.isroutine(target):
@@ -33,7 +33,7 @@ def hints_of(function: Callable[..., Any], owner: str) -> dict[str, Any]:
     try:
         hints = typing.get_type_hints(target, include_extras=True)
     except AttributeError as error:
-        # Of a module that is still being imported: it may have the name later.
+        # The module is still being imported: the name may be defined later.
         raise NameError(str(error)) from error
     except (SyntaxError, TypeError) as error:
         raise InvalidOption(f"task {owner}: an annotation cannot be read: {error}") from error
@@ -42,7 +42,7 @@ def hints_of(function: Callable[..., Any], owner: str) -> dict[str, Any]:
 
 
 def is_injected(kind: Any, injected: type) -> bool:
-    """Whether an annotation is of that class, or of it among others; what `Annotated` adds is not looked at."""
+    """Return whether an annotation is that class or a union with it, with or without `Annotated`."""
     if typing.get_origin(kind) is Annotated:
         return is_injected(kind.__origin__, injected)
     if typing.get_origin(kind) in _UNIONS:
@@ -54,7 +54,7 @@ def check_type(kind: Any, *, owner: str, what: str, refused: type) -> None:
     """Refuse a type that cannot be decoded from a message.
 
     Args:
-        owner, what: whose type it is, for errors.
+        owner, what: owner and name of the type, for errors.
         refused: a class that never travels.
 
     Raises:
@@ -62,7 +62,7 @@ def check_type(kind: Any, *, owner: str, what: str, refused: type) -> None:
     """
     from msgspec import inspect as types
 
-    def unsupported(info: Any, seen: set[int]) -> str | None:
+    def find_unsupported(info: Any, seen: set[int]) -> str | None:
         if id(info) in seen:
             return None
         seen.add(id(info))
@@ -76,14 +76,14 @@ def check_type(kind: Any, *, owner: str, what: str, refused: type) -> None:
             children: Any = getattr(info, name, None)
             group: list[Any] = list(children) if hasattr(children, "__iter__") else [children]
             for child in group:
-                if isinstance(child, types.Type | types.Field) and (found := unsupported(child, seen)):
+                if isinstance(child, types.Type | types.Field) and (found := find_unsupported(child, seen)):
                     return found
         return None
 
     if kind is Any or kind in (int, str, float, bool, None, dict, list, bytes):
         return
     try:
-        found = unsupported(types.type_info(kind), set())
+        found = find_unsupported(types.type_info(kind), set())
         msgspec.json.Decoder(kind, dec_hook=decode_hook)
     except (TypeError, ValueError, NotImplementedError) as error:
         raise InvalidOption(f"task {owner}: {what} cannot be decoded from a message: {error}") from error

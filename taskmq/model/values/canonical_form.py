@@ -1,7 +1,7 @@
-"""A value as the same JSON in every process: for keys and for what is compared. Pure.
+"""Canonical JSON of a value, equal in every process: for keys and comparisons. Pure.
 
-The order of a set depends on the process, and that of a dictionary on who has filled it. Neither is part of what it
-says. Fields keep their order, so values without a set or a dictionary are written as they travel.
+The order of a set depends on the process, and that of a dictionary on the code that filled it. Neither is part of the
+value. Fields keep their order, so values without a set or a dictionary are written as they travel.
 """
 
 from collections.abc import Mapping
@@ -18,20 +18,20 @@ __all__ = ["canonical_json", "canonical_order"]
 
 
 def canonical_json(value: object) -> bytes:
-    """`value` as JSON, its sets and the keys of its dictionaries in order.
+    """Encode `value` as JSON with its sets and dictionary keys sorted.
 
     Raises:
-        EncodeError: it has no form in JSON.
+        EncodeError: it cannot be encoded as JSON.
     """
     data = encode_value(value, JSON)
     return msgspec.json.encode(canonical_order(value, decode_value(data, JSON)))
 
 
 def canonical_order(value: Any, plain: Any, *, keeps_keys: bool = False) -> Any:
-    """`plain`, which is `value` as plain data, in order.
+    """Return `plain`, the plain data of `value`, with sets and keys sorted.
 
     Args:
-        keeps_keys: leave the keys of dictionaries as they are.
+        keeps_keys: keep the order of dictionary keys.
     """
     if _is_a(value, Mapping):
         return _mapping(value, plain, keeps_keys)
@@ -51,7 +51,7 @@ def canonical_order(value: Any, plain: Any, *, keeps_keys: bool = False) -> Any:
             name: canonical_order(fields[name], each, keeps_keys=keeps_keys) if name in fields else each
             for name, each in plain.items()
         }
-    # An array of a Struct's fields, or what a pydantic model of one value stands for.
+    # An array of a Struct's fields, or the single value of a pydantic root model.
     inner = list(fields.values()) if isinstance(value, msgspec.Struct) else fields.get("root")
     return canonical_order(inner, plain, keeps_keys=keeps_keys)
 

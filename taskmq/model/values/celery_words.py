@@ -1,4 +1,4 @@
-"""Celery's words where taskmq has others: options and attributes that do not exist, each with what to use instead."""
+"""Hints for Celery's options and attributes that taskmq does not have: each with its replacement."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
@@ -76,22 +76,22 @@ CELERY_WORDS: Final[Mapping[str, Mapping[str, str]]] = {
         "worker_main": "`taskmq worker shop:app`",
     },
 }
-"""By the place of a word: `option`, or the class whose attribute it would be."""
+"""Replacements by location: `option`, or the class whose attribute the word would be."""
 
 
 def celery_hint(place: str, word: str) -> str:
-    """Say what to use in place of one of Celery's words; "" for any other word."""
+    """Return the replacement of one of Celery's words as a hint; "" for any other word."""
     instead = CELERY_WORDS.get(place, {}).get(word)
     return "" if instead is None else f"{word!r} is Celery's word; in taskmq it is {instead}. See docs/celery.md"
 
 
 class CeleryHints:
-    """Attributes that do not exist are errors that name taskmq's own, where the attribute is one of Celery's."""
+    """Mixin: a missing attribute raises an error that names taskmq's replacement for Celery's attribute."""
 
     __slots__ = ()
 
     if TYPE_CHECKING:
-        # With `__getattr__` in sight, type checkers would take every attribute for one that is there.
+        # With a visible `__getattr__`, type checkers would accept every attribute.
         pass
     else:
 

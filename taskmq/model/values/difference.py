@@ -1,9 +1,9 @@
 """Differences between a value as it was sent and as it arrives. Pure.
 
-Most values are equal when they arrive, which costs one comparison. Those that are not may still have lost nothing:
-NaN is not equal to itself, an object without `__eq__` to nothing else, and a value may be read as another type than
-it was sent as: where the reader names no type, a list for a tuple, a dictionary for a dataclass, and text for an
-instant. What counts is that everything the sender has said is there.
+Most values are equal when they arrive, which costs one comparison. Unequal ones may still have lost nothing: NaN is
+not equal to itself, and an object without `__eq__` to no other. A reader without an annotated type decodes another
+type: a list for a tuple, a dictionary for a dataclass, and text for an instant. What counts is that all of the
+sender's data is there.
 """
 
 from collections.abc import Collection, Mapping
@@ -28,19 +28,19 @@ _NO_OFFSET: Final = "its UTC offset has seconds, which have no form on the wire:
 _KEYS: Final = "JSON has no keys but texts: annotate the type of the keys, such as dict[int, str]"
 
 _Lost = tuple[str, str] | None
-"""What is lost, and where."""
+"""What is lost, and the path to it."""
 
 
 def difference(sent: object, arrived: object) -> str | None:
     """Describe what `arrived` lacks of `sent`, without quoting values; None if nothing is lost."""
-    lost = _lost(sent, arrived)
+    lost = _find_loss(sent, arrived)
     if lost is None:
         return None
     reason, path = lost
     return f"{reason} - at `{path.removeprefix('.')}`" if path else reason
 
 
-def _lost(sent: Any, arrived: Any) -> _Lost:
+def _find_loss(sent: Any, arrived: Any) -> _Lost:
     if _is_equal(sent, arrived):
         return None
     if isinstance(sent, float) and not isfinite(sent):
@@ -67,7 +67,7 @@ def _lost_of_time(sent: datetime | time, arrived: Any) -> _Lost:
     offset = sent.utcoffset()
     if isinstance(sent, datetime) and isinstance(arrived, datetime) and offset is not None:
         other = arrived.utcoffset()
-        # Of two time zones, instants in the hour that comes twice are never equal.
+        # In two time zones, instants in a repeated hour are never equal.
         if other is not None and sent.replace(tzinfo=None) - arrived.replace(tzinfo=None) == offset - other:
             return None
     if offset is not None and (offset.seconds % 60 or offset.microseconds):
@@ -78,7 +78,7 @@ def _lost_of_time(sent: datetime | time, arrived: Any) -> _Lost:
 
 def _lost_of_mapping(sent: Any, arrived: Any) -> _Lost:
     if not _is_a(arrived, Mapping):
-        # Pydantic's own rules say what becomes of data that is no model yet.
+        # Pydantic's own rules decide how data that is not yet a model is validated.
         fields = None if is_model(_type(arrived)) else fields_of(arrived)
         return None if fields is None else _lost_of_fields(sent, fields, arrived)
     there = cast("Mapping[Any, Any]", arrived)
@@ -88,7 +88,7 @@ def _lost_of_mapping(sent: Any, arrived: Any) -> _Lost:
     for (key, value), (other_key, other) in zip(sent.items(), there.items(), strict=False):
         if isinstance(key, int | float) and isinstance(other_key, str):
             return _KEYS, ""
-        if (lost := _lost(key, other_key) or _lost(value, other)) is not None:
+        if (lost := _find_loss(key, other_key) or _find_loss(value, other)) is not None:
             return lost[0], f"[...]{lost[1]}"
     return None
 
@@ -101,7 +101,7 @@ def _lost_of_items(sent: Collection[Any], arrived: Any) -> _Lost:
     if len(here) > len(there):
         return f"of its {len(here)} items {len(there)} would arrive", ""
     for number, (value, other) in enumerate(zip(here, there, strict=False)):
-        if (lost := _lost(value, other)) is not None:
+        if (lost := _find_loss(value, other)) is not None:
             return lost[0], f"[{number}]{lost[1]}"
     return None
 
@@ -110,13 +110,13 @@ def _lost_of_object(sent: Any, fields: dict[str, Any], arrived: Any) -> _Lost:
     kind = _type(sent)
     there = fields_of(arrived)
     if there is None:
-        # Where no type is named it is read as plain data.
+        # Without an annotated type it is decoded as plain data.
         plain = plain_model(sent) if is_model(kind) else fields
         if not isinstance(plain, dict):
-            return _lost(plain, arrived)
+            return _find_loss(plain, arrived)
         named = cast("dict[str, Any]", plain)
         if not isinstance(arrived, Mapping):
-            return _lost(list(named.values()), arrived)
+            return _find_loss(list(named.values()), arrived)
         if isinstance(sent, msgspec.Struct) and sent.__struct_config__.omit_defaults:
             named = {name: value for name, value in named.items() if name in arrived}
         return _lost_of_fields(named, cast("Mapping[str, Any]", arrived), arrived)
@@ -133,7 +133,7 @@ def _lost_of_fields(sent: Mapping[Any, Any], there: Mapping[str, Any], arrived: 
     tag = arrived.__struct_config__.tag_field if isinstance(arrived, msgspec.Struct) else None
     for name, value in sent.items():
         if name in there:
-            if (lost := _lost(value, there[name])) is not None:
+            if (lost := _find_loss(value, there[name])) is not None:
                 return lost[0], f".{name}{lost[1]}"
         elif name != tag:
             return f"{type(arrived).__qualname__} has no {name!r}, which would be left out", ""
@@ -144,7 +144,7 @@ def _lost_of_private_state(sent: Any, arrived: Any) -> _Lost:
     there = private_state(arrived)
     for name, value in private_state(sent).items():
         other = there.get(name)
-        # Of two locks it cannot be said whether they are equal, and they hold no data.
+        # Locks are not comparable, and hold no data.
         is_comparable = type(value) is not type(other) or "__eq__" in {
             name for base in type(value).__mro__[:-1] for name in vars(base)
         }
@@ -170,7 +170,7 @@ def _lost_of_scalar(sent: Any, arrived: Any) -> _Lost:
 
 
 def _text(value: Any) -> bytes | None:
-    """A value as it stands in a text; None of what has no such form."""
+    """Return a value's text form; None if it has none."""
     try:
         return msgspec.json.encode(value, enc_hook=_path_text)
     except Exception:  # noqa: BLE001 - of a value's own type

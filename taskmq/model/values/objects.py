@@ -1,7 +1,7 @@
-"""Fields of objects, and the wire form of pydantic models by their own methods. Pure.
+"""Fields of objects, and the encoding of pydantic models by their own methods. Pure.
 
-A model is written with the names of its fields, as plain data, and read from JSON: by its names and by its aliases.
-taskmq itself does not need pydantic.
+A model is encoded with its field names as plain data, and decoded from JSON by its names and its aliases. taskmq
+itself does not need pydantic.
 """
 
 import dataclasses
@@ -14,14 +14,14 @@ __all__ = ["fields_of", "is_model", "plain_model", "private_state", "read_model"
 
 
 def is_model(kind: type[Any]) -> bool:
-    """Whether a class is one of pydantic's models."""
+    """Return whether a class is a pydantic model."""
     return hasattr(kind, "model_dump") and hasattr(kind, "model_validate_json")
 
 
 def fields_of(value: object) -> dict[str, Any] | None:
-    """The fields of a dataclass, a Struct, an attrs class or a pydantic model, as on the wire; None of anything else.
+    """Return the fields of a dataclass, Struct, attrs class or pydantic model, as encoded; None for anything else.
 
-    A model has what it takes beside its fields, too.
+    The fields of a model include its extra fields.
     """
     kind = type(value)
     if issubclass(kind, msgspec.Struct):
@@ -43,12 +43,12 @@ def fields_of(value: object) -> dict[str, Any] | None:
 
 
 def private_state(model: Any) -> dict[str, Any]:
-    """Return the state that a model keeps beside its fields, which does not travel."""
+    """Return a model's private attributes, which do not travel."""
     return dict(model.__pydantic_private__ or {})
 
 
 def plain_model(model: Any) -> Any:
-    """The model as plain data; `read_model` makes an equal one of it, or the model cannot travel.
+    """Return the model as plain data; `read_model` builds an equal one from it, or the model cannot travel.
 
     Raises:
         Exception: whatever the model's own serializers raise.
@@ -57,18 +57,18 @@ def plain_model(model: Any) -> Any:
 
 
 def read_model(kind: type[Any], data: Any) -> Any:
-    """The model that plain data stands for.
+    """Build a model from plain data.
 
     Raises:
         Exception: whatever the model's validators raise.
     """
     try:
-        # With NaN and the infinities as pydantic reads them.
+        # With NaN and the infinities as pydantic parses them.
         text = json.dumps(data)
     except TypeError:
-        # MessagePack of another language may have bytes and times in it.
+        # MessagePack of another language may contain bytes and times.
         return cast("Any", kind).model_validate(data)
     model = cast("Any", kind)
-    # By name as well as by alias, from pydantic 2.11 on; before that, as the model says.
+    # By name and by alias from pydantic 2.11 on; before, as the model's configuration says.
     options = {"by_name": True} if "by_name" in (model.model_validate_json.__kwdefaults__ or {}) else {}
     return model.model_validate_json(text, **options)

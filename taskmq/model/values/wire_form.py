@@ -1,6 +1,6 @@
-"""A value as JSON or MessagePack, and back. Pure.
+"""Encoding of a value as JSON or MessagePack, and decoding. Pure.
 
-Whether what is read is what was written is another question: `difference` answers it.
+`difference` checks whether the decoded value equals the encoded one.
 """
 
 from collections.abc import Callable, Mapping
@@ -18,7 +18,7 @@ __all__ = ["ENCODERS", "Decoder", "decode_hook", "decode_value", "decoder_of", "
 
 
 class Decoder(Protocol):
-    """Reads one type in one content type."""
+    """Decodes one type from one content type."""
 
     def decode(self, data: Any, /) -> Any: ...
 
@@ -29,7 +29,7 @@ def _encode_hook(value: object) -> Any:
     kind = type(value)
     if not is_model(kind):
         raise TypeError(
-            f"a value of type {kind.__qualname__} has no form on the wire: use texts, numbers, lists, dictionaries, "
+            f"a value of type {kind.__qualname__} cannot be encoded: use texts, numbers, lists, dictionaries, "
             "dataclasses or pydantic models"
         )
     plain = plain_model(value)
@@ -41,14 +41,12 @@ def _encode_hook(value: object) -> Any:
             f"{_places(error)}; a serializer and a validator of the model have to fit each other"
         ) from error
     if (lost := difference(value, arrived)) is not None:
-        raise TypeError(
-            f"a {kind.__qualname__} does not arrive as it is: {lost}; a serializer of the model may say how"
-        )
+        raise TypeError(f"a {kind.__qualname__} changes on the way: {lost}; a serializer of the model may say how")
     return plain
 
 
 def _places(error: Exception) -> str:
-    """The fields that pydantic complains of, without their values."""
+    """Return the fields that pydantic complains about, without their values."""
     found = getattr(error, "errors", None)
     if found is None:
         return "a validator"
@@ -56,7 +54,7 @@ def _places(error: Exception) -> str:
 
 
 def decode_hook(kind: Any, value: Any) -> Any:
-    """Read what msgspec does not know: paths and pydantic models."""
+    """Decode types that msgspec does not know: paths and pydantic models."""
     if kind is object:
         return value
     if issubclass(kind, PurePath):
@@ -70,14 +68,14 @@ ENCODERS: Final[Mapping[str, Callable[[object], bytes]]] = {
     JSON: msgspec.json.Encoder(enc_hook=_encode_hook).encode,
     MSGPACK: msgspec.msgpack.Encoder(enc_hook=_encode_hook).encode,
 }
-"""What encodes for each content type; it raises whatever the values' own serializers do."""
+"""Encoder of each content type; it raises whatever the values' own serializers raise."""
 
 
 def encode_value(value: object, content_type: str) -> bytes:
-    """`value` in the given content type.
+    """Encode `value` in the given content type.
 
     Raises:
-        EncodeError: it has no form on the wire.
+        EncodeError: it cannot be encoded.
     """
     try:
         return ENCODERS[MSGPACK if content_type == MSGPACK else JSON](value)
@@ -86,10 +84,10 @@ def encode_value(value: object, content_type: str) -> bytes:
 
 
 def encode_json(value: object) -> bytes:
-    """`value` as JSON, for readers that know no types: texts, numbers, lists and dictionaries arrive equal.
+    """Encode `value` as JSON for readers without types: texts, numbers, lists and dictionaries arrive equal.
 
     Raises:
-        EncodeError: it has no form as JSON, such as NaN.
+        EncodeError: it cannot be encoded as JSON, such as NaN.
     """
     try:
         data = ENCODERS[JSON](value)
@@ -102,12 +100,12 @@ def encode_json(value: object) -> bytes:
 
 
 def decode_value(data: bytes, content_type: str) -> Any:
-    """The value in `data` as plain dictionaries, lists, strings and numbers."""
+    """Decode `data` as plain dictionaries, lists, strings and numbers."""
     return decoder_of(Any, content_type).decode(data)
 
 
 def decoder_of(kind: Any, content_type: str) -> Decoder:
-    """Return what reads a type in a content type."""
+    """Return the decoder of a type for a content type."""
     if content_type == MSGPACK:
         return cast("Decoder", msgspec.msgpack.Decoder(kind, dec_hook=decode_hook))
     return cast("Decoder", msgspec.json.Decoder(kind, dec_hook=decode_hook))

@@ -1,10 +1,10 @@
-"""What some runs have to pass before they start, and who has to know how they ended.
+"""The contract of guards: checks that some runs pass before they start.
 
     attempt -> guards by rank, the smallest first -> a permit of each -> run -> permits released, the last one first
 
 A guard answers with a permit, or with the outcome that the attempt has instead of a run. Most tasks have no guard,
-and pay for none: `Guards.concern` says whether an attempt has any, and the fast path asks the two halves of that,
-`concern_task` once for a task and `is_marked` for each message.
+and pay nothing: `Guards.concern` returns whether an attempt has any. The fast path asks the two halves of that
+question: `concern_task` once for a task, and `is_marked` for each message.
 """
 
 import asyncio
@@ -26,57 +26,57 @@ __all__ = ["Guard", "GuardRank", "Guards", "is_marked"]
 
 _log = logging.getLogger("taskmq.worker")
 
-# How long an attempt waits at a guard that cannot be asked, in seconds, and how long at the broker afterwards.
+# Seconds that an attempt waits at a guard whose state is unavailable, and then at the broker.
 _PAUSES: Final = (0.1, 0.4, 1.5)
 _LATER: Final = (5.0, 15.0)
 _ENDS: Final = (AlreadyDone, Cancelled, Dead)
 
 
 class GuardRank(enum.IntEnum):
-    """The order in which the worker's own guards are passed, the smallest first. Others take any number between."""
+    """Order in which the worker's own guards are passed, the smallest first. Other guards use numbers in between."""
 
     REACTIONS = 10
-    """The first to be passed and the last to be released: what a later guard sends back has not ended."""
+    """Passed first and released last: a run that a later guard sends back has not ended."""
     WORKFLOWS = 20
-    """Early: what later guards answer is an end that the workflow has to know."""
+    """Passed early: an answer of a later guard is an end that the workflow must record."""
     OCCURRENCES = 30
-    """Before the keys: for its schedule, a duplicate that is answered there has ended, too."""
+    """Passed before the keys: for its schedule, a duplicate that is answered there has ended, too."""
     IDEMPOTENCY = 40
     LIMITS = 50
-    """Behind all that may refuse: what is not run must not take a start from others."""
+    """Passed after all that may refuse: a run that does not start must not use up a start."""
     UNIQUENESS = 60
-    """The last: it frees its key, and if another guard sent the run back then, the job would wait without one."""
+    """Passed last: it frees its key; if a later guard sent the run back, the job would wait without one."""
 
 
 class Guard(Protocol):
-    """One thing that a run may have to pass."""
+    """A check that a run may have to pass."""
 
     def concerns_task(self, task: Task[..., Any]) -> bool:
-        """Whether runs of this task may have to pass here, whatever their message says. Asked once for a task."""
+        """Return whether runs of this task may have to pass, whatever their message is. Asked once for a task."""
         ...
 
     def concerns(self, attempt: Attempt) -> bool:
-        """Whether the attempt has to pass here.
+        """Return whether the attempt must pass this guard.
 
-        Asked for every attempt of a task that some guard `concerns_task`, or whose message `is_marked`; no other
-        attempt comes here.
+        Asked for every attempt of a task that some guard `concerns_task`, or whose message `is_marked`; for no other
+        attempt.
         """
         ...
 
     async def acquire(self, attempt: Attempt) -> Permit | Outcome:
-        """Let the attempt in, or say what becomes of it instead.
+        """Admit the attempt, or decide its outcome instead.
 
-        A job that was cancelled while it waited (`attempt.cancelled`) comes here as well and is not run: a guard that
-        only holds runs back answers with a permit that does nothing, or is not concerned.
+        A job that was cancelled while it waited (`attempt.cancelled`) is asked for, too, and does not run. A guard
+        that only holds runs back answers with a permit without effect, or is not concerned.
 
         Raises:
-            StateUnavailable: the state could not be reached; the attempt comes again later.
+            StateUnavailable: the state could not be reached; the attempt is tried again later.
         """
         ...
 
 
 def is_marked(envelope: Envelope) -> bool:
-    """Whether a message says of itself that more than its run is concerned.
+    """Return whether a message has consequences beyond its run.
 
     It has a key, is a step of a workflow, or refers to its arguments.
     """
@@ -95,32 +95,32 @@ class Guards:
         self._tasks: dict[str, bool] = {}
 
     def concern(self, attempt: Attempt) -> bool:
-        """Whether the attempt may have to pass a guard."""
+        """Return whether the attempt may have to pass a guard."""
         return is_marked(attempt.envelope) or self.concern_task(attempt.task)
 
     def concern_task(self, task: Task[..., Any]) -> bool:
-        """Whether each attempt of the task may have to pass a guard."""
+        """Return whether each attempt of the task may have to pass a guard."""
         known = self._tasks.get(task.name)
         if known is None:
             known = self._tasks[task.name] = any(guard.concerns_task(task) for guard in self._guards)
         return known
 
     async def acquire(self, attempt: Attempt) -> Outcome | None:
-        """Acquire the permits of an attempt that guards concern; otherwise what becomes of it, and it has none.
+        """Acquire the permits of an attempt that guards concern; otherwise return its outcome, and hold no permit.
 
-        Where the state does not answer for two seconds, the attempt is snoozed.
+        If the state does not answer for two seconds, the attempt is snoozed.
         """
         for pause in _PAUSES:
             try:
                 return await self._acquire(attempt)
             except StateUnavailable as error:
-                _log.warning("job %s waits at a guard: %s", attempt.job_id, error)
+                _log.warning("job %s: a guard is unavailable, waiting: %s", attempt.job_id, error)
                 await asyncio.sleep(pause)
         try:
             return await self._acquire(attempt)
         except StateUnavailable as error:
             later = random.uniform(*_LATER)
-            _log.warning("job %s comes again in %.1f s: %s", attempt.job_id, later, error)
+            _log.warning("job %s: a guard is unavailable, will retry in %.1f s: %s", attempt.job_id, later, error)
             attempt.is_turned_back = True
             return Snoozed(timedelta(seconds=later))
 
@@ -132,7 +132,7 @@ class Guards:
                 answer = await guard.acquire(attempt)
                 if isinstance(answer, Outcome):
                     attempt.is_turned_back = True
-                    # Who let it in has to know the job's end: settling says that, with the record.
+                    # The guards that admitted it must learn the job's end: settling does that, with the record.
                     if not isinstance(answer, _ENDS):
                         await self._turn_back(attempt, answer)
                     return answer
@@ -149,4 +149,4 @@ class Guards:
             try:
                 await attempt.permits.pop().release(outcome, None)
             except (StateUnavailable, SendError) as error:
-                _log.warning("job %s: a permit ends by itself: %s", attempt.job_id, error)
+                _log.warning("job %s: releasing a permit failed, it will expire: %s", attempt.job_id, error)

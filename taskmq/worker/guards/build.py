@@ -1,4 +1,4 @@
-"""Which guards a worker has: the one list to add a guard to."""
+"""The list of a worker's guards: the one place to add a guard."""
 
 from collections.abc import Callable
 from typing import Final
@@ -20,12 +20,12 @@ __all__ = ["GUARDS", "GuardSetup", "build_guards"]
 
 
 class GuardSetup(msgspec.Struct, frozen=True):
-    """What guards are made from.
+    """Dependencies of guards.
 
     Attributes:
-        stores: what serves each capability.
-        worker: the worker's name, shown as the owner of what its guards hold.
-        lease: seconds until what a run holds passes on when its worker is gone.
+        stores: the store of each capability.
+        worker: the worker's name, shown as the owner of its guards' claims.
+        lease: seconds until the claims of a run expire after its worker is gone.
         concurrency: slots of the worker.
     """
 
@@ -61,7 +61,7 @@ def _limits(setup: GuardSetup) -> Guard | None:
     limits = setup.stores.limits
     if limits is None or not has_limits(setup.app):
         return None
-    # Results are waited for patiently in tests only, whose broker goes by the clock that a test moves.
+    # Only tests set a patience; their broker follows the virtual clock.
     patience = PATIENCE if setup.app.sessions.patience is None else 0.0
     return LimitsGuard(setup.app, limits, concurrency=setup.concurrency, lease=setup.lease, patience=patience)
 
@@ -81,10 +81,10 @@ GUARDS: Final[list[tuple[int, Callable[[GuardSetup], Guard | None]]]] = [
     (GuardRank.LIMITS, _limits),
     (GuardRank.UNIQUENESS, _uniqueness),
 ]
-"""By rank: what makes the guard, or None where the app does not need it."""
+"""Factories of guards by rank; a factory returns None if the app does not need the guard."""
 
 
 def build_guards(app: TaskMQ, config: WorkerConfig, *, worker: str) -> Guards:
-    """The guards of one worker."""
+    """Create the guards of one worker."""
     setup = GuardSetup(app, app.sessions.current().stores, worker, config.lease, config.concurrency)
     return Guards((rank, guard) for rank, make in GUARDS if (guard := make(setup)) is not None)

@@ -1,4 +1,4 @@
-"""The work of one key is done once.
+"""Idempotency: the work of one key is done once.
 
     claim -- granted ---> run -- done --------> complete: its result answers all later jobs of the key
       |                     +--- anything else -> release: the retry, or the next job of the key, claims again
@@ -6,16 +6,16 @@
       |                                      +--- no --> back to the broker, look again later
       +---- done -------> answered, without a run
 
-Who is gone: a holder whose very message has come back (the broker says that it lost it), once per job in a row, so
-that two copies of one message do not take the key from each other for ever; one whose worker does not say any more
-that it lives; and this worker itself, where it knows nothing of it. Every other one has its lease.
+A holder counts as gone in three cases. Its own message was redelivered (the broker lost it): this counts once in a
+row per job, so that two copies of one message do not take the key from each other forever. Its worker no longer
+renews its liveness. Or it is this worker, which does not know of the claim. Every other holder keeps its lease.
 
-A holder may be wrongly taken for gone: it was frozen, or cut off. So each claim has a larger token than those before
-it (`Context.fencing_token`), and what a holder says that has lost its key does not count: its message goes back, and
-finds what the other one has done.
+A holder may be wrongly considered gone: it was frozen, or disconnected. So each claim has a larger token than those
+before it (`Context.fencing_token`). Whatever a holder reports after it lost its key does not count: its message is
+returned, and finds the work done by the new holder.
 
-One lease says that the worker lives, and is renewed by one call every few seconds as long as it holds keys; those
-leases of keys that need it are renewed by the same loop, in one batch.
+One lease says that the worker is alive. One call renews it every few seconds while the worker holds keys, and the
+same loop renews the leases of keys that need it in one batch.
 """
 
 import asyncio
@@ -51,7 +51,7 @@ _LIVENESS: Final = 15.0
 _RENEWALS: Final = 3
 _AGAIN: Final = " again"
 _UNSTORABLE: Final = "taskmq/unstorable"
-# How long a duplicate waits between two looks, in seconds: so much of the time that the first has been running.
+# Seconds that a duplicate waits between two polls: this part of the time that the first run has taken so far.
 _SHORTEST_WAIT: Final = 0.5
 _LONGEST_WAIT: Final = 30.0
 _PART: Final = 0.5
@@ -59,11 +59,11 @@ _OCCURRENCE_TTL: Final = 900.0
 
 
 class IdempotencyGuard:
-    """Lets one run per idempotency key go on at a time, and answers duplicates of work that is done.
+    """Admits one run per idempotency key at a time, and answers duplicates of finished work.
 
     Args:
         worker: the worker's name, shown as the owner of its claims.
-        lease: seconds until a key that is not renewed passes on.
+        lease: seconds until a key that is not renewed expires.
     """
 
     def __init__(self, app: TaskMQ, claims: ClaimStore, leases: LeaseStore, *, worker: str, lease: float) -> None:
@@ -73,7 +73,7 @@ class IdempotencyGuard:
         self._owner = f"{worker} {secrets.token_hex(6)}"
         self._lease = lease
         self._liveness = min(_LIVENESS, lease)
-        # None: it is being claimed.
+        # None: the claim is in progress.
         self._held: dict[str, _HeldClaim | None] = {}
         self._alive_until = 0.0
         self._alive_token: int | None = None
@@ -84,7 +84,7 @@ class IdempotencyGuard:
         return task.idempotency_key is not None
 
     def concerns(self, attempt: Attempt) -> bool:
-        """Jobs that have a key, or whose task makes one."""
+        """Return whether the job has a key, or its task derives one."""
         has_key = bool(attempt.envelope.key) or attempt.task.idempotency_key is not None
         return has_key and attempt.cancelled is None
 
@@ -92,7 +92,7 @@ class IdempotencyGuard:
         try:
             key = _key_of(attempt)
         except InvalidArguments as error:
-            # Without its key the job could run a second time.
+            # Without its key the job could run twice.
             return Dead("invalid_arguments", error)
         if key is None:
             return _NOTHING
@@ -104,7 +104,7 @@ class IdempotencyGuard:
         try:
             answer = await self._claim(attempt, name)
         except (ResultExpired, ResultDamaged) as error:
-            # The work was done, and is not done again.
+            # The work was done, and is not repeated.
             return Dead("result", error)
         finally:
             if self._held[name] is None:
@@ -118,7 +118,7 @@ class IdempotencyGuard:
                 return _later(self._clock.now_ms() / 1000 - answer.token / 1e6, left=answer.left)
 
     async def _claim(self, attempt: Attempt, name: str) -> Granted | Held | Done:
-        # Before the claim: who meets it asks whether its owner lives.
+        # Before the claim, because a competing worker checks whether its owner is alive.
         await self._say_alive()
         answer = await self._ask(attempt, name)
         if not isinstance(answer, Held):
@@ -154,9 +154,9 @@ class IdempotencyGuard:
 
     async def _is_gone(self, owner: str) -> bool:
         if owner == self._owner:
-            # An answer to this worker was lost, or it could not let go.
+            # An answer to this worker was lost, or its release failed.
             return True
-        # Without a name it was held before the state lost its data.
+        # A claim without a lease name was made before the state lost its data.
         return bool(owner) and await self._leases.find(worker_key(owner)) is None
 
     def _hold(self, attempt: Attempt, key: str, name: str, token: int) -> Permit:
@@ -167,14 +167,14 @@ class IdempotencyGuard:
         return claim
 
     async def release(self, claim: "_HeldClaim", outcome: Outcome, record: ResultRecord | None) -> bool:
-        """Say how the work of a key ended; False where it does not count."""
-        counts = await self._told(claim, outcome, record)
-        # Only now: a call that failed is repeated, and the key is renewed meanwhile.
+        """Record the end of a key's work; return False if it does not count."""
+        counts = await self._record_end(claim, outcome, record)
+        # Only now: a failed call is repeated, and the key is renewed meanwhile.
         if self._held.get(claim.name) is claim:
             del self._held[claim.name]
         return counts or isinstance(outcome, Interrupted)
 
-    async def _told(self, claim: "_HeldClaim", outcome: Outcome, record: ResultRecord | None) -> bool:
+    async def _record_end(self, claim: "_HeldClaim", outcome: Outcome, record: ResultRecord | None) -> bool:
         is_unstorable = isinstance(outcome, Dead) and outcome.reason == "result"
         if not isinstance(outcome, Succeeded) and not is_unstorable:
             return await self._claims.release(claim.name, token=claim.token)
@@ -208,14 +208,14 @@ class IdempotencyGuard:
         return bool(self._held)
 
     async def _say_alive(self) -> None:
-        """Say that this worker lives, if it has not said so a moment ago."""
+        """Renew this worker's liveness, unless it was renewed a moment ago."""
         now = asyncio.get_running_loop().time()
         if self._alive_until - now > self._liveness * (1 - 1 / _RENEWALS):
             return
         name, token = worker_key(self._owner), self._alive_token
         if token is None or not await self._leases.renew(name, token=token, seconds=self._liveness):
             taken = await self._leases.acquire(name, owner=self._owner, seconds=self._liveness)
-            # No other holder has it: another call of this worker, or the answer was lost.
+            # No other holder can have it: another call of this worker acquired it, or the answer was lost.
             self._alive_token = taken.token if isinstance(taken, Lease) else taken
         self._alive_until = now + self._liveness
 
@@ -237,7 +237,7 @@ class _HeldClaim:
         return await self._guard.release(self, outcome, record)
 
     def lose(self) -> None:
-        """Another holder has it: what the run still does is in vain, and it may look whether it is."""
+        """Mark the key as lost to another holder: the run's work does not count, and the run can check that."""
         self.is_lost = True
         _log.warning(
             "job %s of task %s has lost its idempotency key to another run; its result will not count",
@@ -249,7 +249,7 @@ class _HeldClaim:
 
 
 class KeyRefusal:
-    """In the place of the guard where there is no state: better no run than one that may be a second."""
+    """Replaces the guard without a state: no run is better than a possible second one."""
 
     def concerns_task(self, task: Task[..., Any]) -> bool:  # noqa: ARG002 - its jobs have a key
         """See `Guard`."""
@@ -257,7 +257,7 @@ class KeyRefusal:
 
     def concerns(self, attempt: Attempt) -> bool:
         key = attempt.envelope.key
-        # Its id alone was no wish for a key: its sender has a state, and this worker has none.
+        # The job id alone is not a requested key: its sender has a state, and this worker has none.
         has_key = bool(key) and (key != attempt.job_id or _is_scheduled(attempt.envelope))
         return has_key and attempt.cancelled is None
 
@@ -280,12 +280,12 @@ _NOTHING: Final = _NoClaim()
 
 
 def _key_of(attempt: Attempt) -> str | None:
-    """Return the job's key: what was sent with it, else what its arguments make.
+    """Return the job's key: the one it was sent with, else one derived from its arguments.
 
-    None where the task makes no keys, and where the arguments do not fit it.
+    Returns None if the task derives no keys, or the arguments do not fit it.
 
     Raises:
-        InvalidArguments: the arguments fit, and make no key.
+        InvalidArguments: the arguments fit, but yield no key.
     """
     if attempt.envelope.key:
         return attempt.envelope.key
@@ -297,16 +297,16 @@ def _key_of(attempt: Attempt) -> str | None:
             envelope.args, envelope.kwargs, attempt.delivery.content_type or JSON
         )
     except InvalidArguments:
-        # The run says so, too.
+        # The run reports the same error.
         return None
     return maker.of(*arguments)
 
 
 def _ttl_of(attempt: Attempt) -> float:
-    """Seconds for which the attempt's key is remembered."""
+    """Return the seconds for which the attempt's key is remembered."""
     ttl, envelope = attempt.task.plan.idempotency.ttl, attempt.envelope
     if envelope.key == attempt.job_id and _is_scheduled(envelope):
-        # Beat's own, against its own duplicates; of a schedule of one second a day of them would be too many.
+        # Keys of beat only prevent its own duplicates; a schedule of one second would accumulate too many in a day.
         return min(ttl, _OCCURRENCE_TTL)
     return ttl
 
@@ -336,6 +336,6 @@ def _answer(attempt: Attempt, done: Done) -> Outcome:
         )
         return Dead("result", UnsupportedFeature(text))
     if not done.content_type:
-        # It was done when the task kept no results.
+        # The task kept no results when the work was done.
         return AlreadyDone(JSON, b"null")
     return AlreadyDone(done.content_type, done.value)

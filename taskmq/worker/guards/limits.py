@@ -1,23 +1,22 @@
-"""Runs that have to wait for limits which all workers share.
+"""Limits that all workers share, and the runs that wait for them.
 
-    enter    what the task's limits demand is taken, all or nothing, in one call to the state
-    refused  the job goes back into the broker's delay until its turn, which the state keeps for it. Nothing waits in
-             memory, and what else is in the queue passes
-    granted  a start that is at most `PATIENCE` away is waited for here, by a few at a time, instead of at the broker,
-             which is not that punctual
-    leave    places are given back before the result is stored
+    acquire  all or nothing, in one call to the state, for all limits of the task
+    refused  the job returns to the broker with a delay until its turn, which the state records. Nothing waits in
+             memory, and other messages of the queue pass it
+    granted  a start at most `PATIENCE` away is awaited here, by a few runs at a time, instead of at the broker,
+             whose delays are not that precise
+    release  permits are released before the result is stored
 
-Places are held under leases, which one call renews for all runs of the worker. Those of a worker that dies pass on
-at their end; at once, when a worker on the same machine that waits for one sees that its process is gone. Starts that
-were granted and not made (the worker stopped meanwhile, another guard refused) are lost: the rate is lower then,
-never higher.
+Permits are leases, which one call renews for all runs of the worker. Those of a dead worker expire; or at once, if a
+waiting worker on the same machine sees that its process is gone. A granted start that does not happen (the worker
+stopped, another guard refused) is lost: the rate is then lower, never higher.
 
-Under a strict rate a start must not be late either: it could come together with those after it. A period of the rate
-is longer by `STRICT_MARGIN`; a start that is later than that is not made, and asked for anew.
+Under a strict rate a start must not be late either: it could coincide with those after it. A period of the rate is
+longer by `STRICT_MARGIN`; a start later than that does not happen, and is requested again.
 
-When the state does not answer, jobs wait (`on_failure="closed"`), or run without their limits where all of them say
-so (`"open"`). A place whose lease cannot be renewed in time may be given to another run, while the first goes on:
-that is logged.
+If the state does not answer, jobs wait (`on_failure="closed"`), or run without their limits if all of them allow it
+(`"open"`). A permit whose lease cannot be renewed in time may go to another run while the first continues; this is
+logged.
 """
 
 import asyncio
@@ -48,41 +47,41 @@ __all__ = ["PATIENCE", "LimitsGuard", "has_limits"]
 _log = logging.getLogger("taskmq.worker")
 
 PATIENCE: Final = 0.1
-"""Seconds for which a run may wait here, in its slot."""
+"""Maximum seconds for which a run waits here, in its slot."""
 
-# So much before its turn a job comes back, to wait for the rest here: more than what brokers round a delay up by.
+# Lead of a job's return before its turn, to wait for the rest here: more than brokers round a delay up by.
 _LEAD: Final = 0.15
 _SHORTEST: Final = 0.1
-# Of its wait: lines may move faster than they did when it was answered.
+# Fraction of the predicted wait: the line may move faster than predicted.
 _EAGERNESS: Final = 0.95
 _LONGEST: Final = 890.0
-# Of a worker's slots, those in which runs wait.
+# One in this many of a worker's slots may hold waiting runs.
 _SHARE: Final = 4
 _OPEN_FOR: Final = 1.0
-# Seconds that a start under a strict rate may be late: clocks and sleeps are inexact by a millisecond. Where the
-# state is far away it is more, up to the latest, and then the next start has to be later by as much; less with each
-# one that is in time.
+# Seconds that a start under a strict rate may be late: clocks and sleeps are imprecise by a millisecond. With a
+# distant state the tolerance grows up to `_LATEST`, which delays the next start equally; every punctual start lowers
+# it.
 _IN_TIME: Final = STRICT_MARGIN - 0.001
 _LATEST: Final = 5.0
 _CALM: Final = 0.9
 _ROOM: Final = 1.2
-# A message this much early (s) is kept in hand by who runs it.
+# A message that is early by at most this (s) is kept in hand until it is due.
 _EARLY: Final = 0.125
 
 
 def has_limits(app: TaskMQ) -> bool:
-    """Whether some task of the app has limits that workers share."""
+    """Return whether some task of the app has limits that workers share."""
     return any(task.limits for task in app.tasks.values())
 
 
 class LimitsGuard:
-    """The limits of the tasks of one worker.
+    """Limits of the tasks of one worker.
 
     Args:
         concurrency: slots of the worker.
-        lease: seconds until the places of a worker that has gone silent pass on.
-        patience: seconds for which a run may wait here, in its slot. 0: delays of the broker end at their
-            millisecond, as in a test, and each run waits there for exactly its turn.
+        lease: seconds until the permits of a silent worker expire.
+        patience: seconds for which a run may wait here, in its slot. 0: the broker's delays are exact, as in a test,
+            so each run waits there for its turn.
     """
 
     def __init__(
@@ -113,14 +112,14 @@ class LimitsGuard:
         except InvalidArguments as error:
             return Dead("invalid_arguments", error)
         if demands is None:
-            # Its run meets the same arguments, and knows what they mean.
+            # Its run gets the same arguments, and reports the error.
             return _NOTHING
-        if (unwanted := self._unwanted(attempt)) is not None:
+        if (unwanted := self._skip_limits(attempt)) is not None:
             with contextlib.suppress(StateUnavailable):
                 await self._limits.withdraw(attempt.job_id, [demand.key for demand in demands])
             return unwanted
-        if (left := _left(attempt.envelope, self._clock)) > _EARLY:
-            # Its start would be over before its time has come.
+        if (left := _seconds_until_due(attempt.envelope, self._clock)) > _EARLY:
+            # The granted start would have passed before the job is due.
             return Snoozed(timedelta(seconds=left))
         is_open = all(limit.limit.on_failure == "open" for limit in attempt.task.limits)
         if is_open and self._clock.monotonic() < self._open_until:
@@ -134,7 +133,7 @@ class LimitsGuard:
             self._open_until = self._clock.monotonic() + _OPEN_FOR
             return _NOTHING
 
-    def _unwanted(self, attempt: Attempt) -> Permit | Outcome | None:
+    def _skip_limits(self, attempt: Attempt) -> Permit | Outcome | None:
         if attempt.cancelled is not None:
             return _NOTHING
         expires = attempt.envelope.expires
@@ -155,7 +154,7 @@ class LimitsGuard:
                     attempt.job_id, wanted, hold=hold, seconds=self._lease, patience=patience
                 )
             except BaseException:
-                # It may be held.
+                # The permit may have been granted.
                 self._holder.let_go(hold, places)
                 raise
             if entry.granted:
@@ -164,7 +163,7 @@ class LimitsGuard:
                     await self._wait(entry.wait - (self._clock.monotonic() - asked), hold, places)
                 if not strict or self._is_in_time(self._clock.monotonic() - asked - entry.wait, in_time):
                     return granted
-                # The start that was granted is counted, and not made: so late it would be one too many of its period.
+                # The granted start is counted but does not happen: this late it would be one too many in its period.
                 self._holder.let_go(hold, places)
                 hold = f"{self._identity}/{next(self._numbers)}"
                 continue
@@ -174,7 +173,7 @@ class LimitsGuard:
 
     def _pause(self, wait: float, places: Sequence[PlaceDemand]) -> float:
         if not self._patience:
-            # A place is given back by a run, which no clock says the end of.
+            # A run releases a permit, and no clock predicts its end.
             return max(wait, _SHORTEST if places else 0.0)
         return _pause(wait)
 
@@ -193,7 +192,7 @@ class LimitsGuard:
             self._waiting -= 1
 
     async def _expire_dead_holders(self, entry: LimitEntry) -> bool:
-        """Give back the places of processes that have ended; whether there were any."""
+        """Release the permits of processes that ended; return whether there were any."""
         gone = [hold for hold in entry.holds if is_gone(hold.partition("/")[0])]
         for hold in gone:
             await self._limits.release(hold, [entry.key], held=None)
@@ -205,7 +204,7 @@ def _is_strict(demand: Demand) -> bool:
 
 
 def _with_more_time(demands: Sequence[Demand], seconds: float) -> list[Demand]:
-    """The demands of a start that may be later by so much, so that the next ones have to be later, too."""
+    """Return the demands of a start that may be this much later, which delays the next starts equally."""
     return [
         msgspec.structs.replace(demand, interval=demand.interval + seconds)
         if isinstance(demand, RateDemand) and demand.strict
@@ -215,14 +214,14 @@ def _with_more_time(demands: Sequence[Demand], seconds: float) -> list[Demand]:
 
 
 class _Holder:
-    """The places of one worker: renews them all together, as long as there are any."""
+    """Permits of one worker; renews them all together while there are any."""
 
     def __init__(self, limits: LimitStore, clock: Clock, *, lease: float) -> None:
         self._limits = limits
         self._clock = clock
         self._lease = lease
         self._held: dict[str, _HeldPermits] = {}
-        self._unwanted: dict[str, Sequence[PlaceDemand]] = {}
+        self._skip_limits: dict[str, Sequence[PlaceDemand]] = {}
         self._keeper = LeaseKeeper("places of running jobs", seconds=lease, renew=self._renew)
 
     def hold(self, hold: str, places: Sequence[PlaceDemand], *, job_id: str) -> "_HeldPermits":
@@ -236,22 +235,22 @@ class _Holder:
             seconds = self._clock.monotonic() - held.since
             await self._limits.release(held.name, [demand.key for demand in held.places], held=seconds)
         except StateUnavailable as error:
-            _log.warning("the places of job %s are given back later: %s", held.job_id, error)
+            _log.warning("job %s: releasing its permits failed, will retry: %s", held.job_id, error)
             self.let_go(held.name, held.places)
 
     def let_go(self, hold: str, places: Sequence[PlaceDemand]) -> None:
-        """Give places back that may be held, soon."""
+        """Release permits that may be held, in the background."""
         self._held.pop(hold, None)
         if places:
-            self._unwanted[hold] = places
+            self._skip_limits[hold] = places
             self._keeper.hurry()
 
     async def _renew(self) -> bool:
-        for hold, places in tuple(self._unwanted.items()):
+        for hold, places in tuple(self._skip_limits.items()):
             await self._limits.release(hold, [demand.key for demand in places], held=None)
-            self._unwanted.pop(hold, None)
+            self._skip_limits.pop(hold, None)
         await self._renew_held()
-        return bool(self._held or self._unwanted)
+        return bool(self._held or self._skip_limits)
 
     async def _renew_held(self) -> None:
         pairs = [(held, demand) for held in self._held.values() for demand in held.places]
@@ -260,19 +259,19 @@ class _Holder:
         answers = await self._limits.renew([(held.name, demand) for held, demand in pairs], seconds=self._lease)
         for (held, demand), is_held in zip(pairs, answers, strict=True):
             if held.name not in self._held:
-                # It has ended meanwhile, and may have been taken once more.
+                # The run ended meanwhile, and the permit may have been acquired once more.
                 self.let_go(held.name, held.places)
             elif not is_held and not held.is_lost:
                 held.is_lost = True
                 _log.warning(
-                    "job %s goes on without its place (%s): it was not renewed in time, and another run has it",
+                    "job %s continues without its permit (%s): it was not renewed in time, and another run holds it",
                     held.job_id,
                     demand.key,
                 )
 
 
 class _HeldPermits:
-    """Places that a run holds."""
+    """Permits that a run holds."""
 
     __slots__ = ("_holder", "is_lost", "job_id", "name", "places", "since")
 
@@ -292,7 +291,7 @@ class _HeldPermits:
 
 
 class _NoPermit:
-    """Nothing is held."""
+    """A permit that holds nothing."""
 
     async def release(self, outcome: Outcome, record: ResultRecord | None) -> bool:  # noqa: ARG002 - however it ended
         return True
@@ -302,10 +301,10 @@ _NOTHING: Final = _NoPermit()
 
 
 def _demands(attempt: Attempt) -> list[Demand] | None:
-    """What the run takes; None where its arguments do not fit the task.
+    """Return the run's demands; None if its arguments do not fit the task.
 
     Raises:
-        InvalidArguments: they make no key.
+        InvalidArguments: they yield no key.
     """
     task, envelope = attempt.task, attempt.envelope
     args: tuple[object, ...] = ()
@@ -319,12 +318,12 @@ def _demands(attempt: Attempt) -> list[Demand] | None:
     return [limit.demand(args, kwargs, tenant=envelope.tenant) for limit in task.limits]
 
 
-def _left(envelope: Envelope, clock: Clock) -> float:
+def _seconds_until_due(envelope: Envelope, clock: Clock) -> float:
     return 0.0 if envelope.eta is None else (envelope.eta - clock.now_ms()) / 1000
 
 
 def _pause(wait: float) -> float:
     if wait > _LONGEST:
-        # All that wait the longest: not to come together.
+        # Waits of the maximum length are spread, so that they do not end together.
         return wait * random.uniform(0.8, 1.0)
     return max(wait * _EAGERNESS - _LEAD, _SHORTEST)

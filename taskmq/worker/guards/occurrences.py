@@ -1,7 +1,7 @@
-"""How many occurrences of one schedule run at a time, in all workers.
+"""Limit of concurrent occurrences of one schedule, across all workers.
 
-Beat puts each occurrence of a schedule that limits them into the schedule's record, and decides by it what becomes of
-the next ones. Here they say that they have begun, that they still run, and that they have ended:
+Beat records each occurrence of a limited schedule in the schedule's record, and decides with it about the next ones.
+This guard records there that occurrences started, still run, and ended:
 
     waits -- enter, with room --> runs -- leave, has ended --------> gone from the record
       ^  +-- enter, no room ---> (comes again)       its worker is silent for a lease: gone as well
@@ -38,7 +38,10 @@ _Change = Callable[[ScheduleRecord, str, int], bool]
 
 
 class OccurrenceGuard:
-    """One worker's. Where the state does not answer, what is limited waits (fails closed)."""
+    """Holds an occurrence back while its schedule's limit is reached.
+
+    Limited occurrences wait while the state is down.
+    """
 
     def __init__(self, app: TaskMQ, schedules: ScheduleStore) -> None:
         self._app = app
@@ -51,13 +54,13 @@ class OccurrenceGuard:
         return False
 
     def concerns(self, attempt: Attempt) -> bool:
-        """Occurrences of schedules that say how many may run."""
+        """Return whether the job is an occurrence of a schedule with a limit."""
         return attempt.envelope.meta is not None and SCHEDULE_LIMIT in attempt.envelope.meta
 
     async def acquire(self, attempt: Attempt) -> Permit | Outcome:
         meta = attempt.envelope.meta or {}
         place = _OccurrencePermit(self, attempt.job_id, meta.get(SCHEDULE_NAME, ""))
-        # One that was cancelled is not run, and has to give its place back all the same.
+        # A cancelled occurrence does not run, and must release its place all the same.
         if attempt.cancelled is None:
             limit = int(meta[SCHEDULE_LIMIT]) if meta[SCHEDULE_LIMIT].isdecimal() else 1
             if not await self._change(place, partial(_begin, limit=limit)):
@@ -67,7 +70,7 @@ class OccurrenceGuard:
         return place
 
     async def release(self, place: "_OccurrencePermit", outcome: Outcome) -> None:
-        """Say how the run ended."""
+        """Record the end of the run."""
         comes_again = isinstance(outcome, Retried | Snoozed | Interrupted | Parked)
         place.is_ending = True
         try:
@@ -92,7 +95,7 @@ class OccurrenceGuard:
 
 
 class _OccurrencePermit:
-    """What a run was given."""
+    """The place of one run in its schedule's limit."""
 
     __slots__ = ("_guard", "is_ending", "job_id", "schedule")
 
@@ -117,7 +120,7 @@ def _begin(record: ScheduleRecord, job_id: str, now: int, *, limit: int) -> bool
 
 def _renew(record: ScheduleRecord, job_id: str, now: int, *, place: _OccurrencePermit) -> bool:
     if place.is_ending:
-        # What is gone stays so.
+        # An occurrence that was removed stays removed.
         return False
     others = [run for run in record.active if run.job_id != job_id]
     record.active = [*others, ActiveRun(job_id, now + round(_LEASE * 1000), is_running=True)]

@@ -1,10 +1,11 @@
-"""What follows the end of a job: published, or noted, before the job's own delivery is settled.
+"""Reactions to the end of a job: published, or recorded, before the job's own delivery is settled.
 
-    leave: ended as a reaction waits for --> deliver --> confirmed --> settle
-                                             ^  broker or state away: again, until the worker stops
+    release: an end that a reaction waits for --> deliver --> confirmed --> settle ^ broker or state unavailable:
+        again, until the worker stops the worker dies: the message is redelivered, the job ends again, and the
+        reaction has the same id
     dies on the way: the delivery comes again, the job ends again, and what follows has the same id
 
-So a job that ended here is followed at least once; workers run what follows once, where there is a state.
+So a reaction follows at least once; workers run it once if there is a state.
 """
 
 from typing import Any
@@ -26,7 +27,7 @@ class ReactionGuard:
     """Delivers the ends of jobs to the reactions that wait for them.
 
     Args:
-        awaited: the tasks whose jobs something waits for.
+        awaited: tasks whose jobs have reactions.
     """
 
     def __init__(self, app: TaskMQ, awaited: set[str]) -> None:
@@ -39,14 +40,14 @@ class ReactionGuard:
         return task.name in self._awaited
 
     def concerns(self, attempt: Attempt) -> bool:
-        """Jobs that something waits for."""
+        """Return whether a reaction waits for the job."""
         return self.concerns_task(attempt.task)
 
     async def acquire(self, attempt: Attempt) -> Permit | Outcome:
         return _ReactionPermit(self, attempt)
 
     async def follow(self, attempt: Attempt, record: ResultRecord) -> None:
-        """Have everybody know who waits for this end."""
+        """Notify all reactions that wait for this end."""
         ended = JobEnded(
             job_id=attempt.job_id,
             task=attempt.task.name,

@@ -1,8 +1,7 @@
-"""Unique jobs: their key is free once they have started, or once they have ended.
+"""Unique jobs: the key is freed when the job starts, or when it ends.
 
-A job that was replaced is cancelled. One that does not hold its key for another reason (its time was over, the state
-was emptied) runs all the same, and where a key is taken until the end, after the one that has it: no job is lost for
-the sake of a key.
+A replaced job is cancelled. A job that lost its key for another reason (it expired, the state lost its data) runs all
+the same. If keys are held until the end, it runs after the present holder. No job is lost because of a key.
 """
 
 import random
@@ -24,7 +23,7 @@ _GOES_ON: Final = (Retried, Snoozed, Interrupted)
 
 
 class UniqueGuard:
-    """Frees the unique key of a job when it starts or ends, as its task says."""
+    """Frees the unique key of a job when it starts or ends, as its task defines."""
 
     def __init__(self, claims: ClaimStore) -> None:
         self._claims = claims
@@ -43,8 +42,8 @@ class UniqueGuard:
         if rule is None or claim is None:
             return _KeyFree()
         name, token = claim
-        # In the place of a job that was replaced another one may have come and gone.
-        if rule.replaces and (found := await self._replaced(attempt)) is not None:
+        # After a job was replaced, its successor may have started and ended.
+        if rule.replaces and (found := await self._find_replacement(attempt)) is not None:
             return found
         if rule.until == "waiting":
             if attempt.envelope.attempt == 1:
@@ -57,12 +56,12 @@ class UniqueGuard:
             return _KeyFree()
         return Snoozed(timedelta(seconds=random.uniform(*_PAUSE)))
 
-    async def _replaced(self, attempt: Attempt) -> Cancelled | None:
+    async def _find_replacement(self, attempt: Attempt) -> Cancelled | None:
         found = await self._claims.find(replaced_key(attempt.job_id))
         return Cancelled(f"replaced by job {found.job_id}") if isinstance(found, Done) else None
 
     async def _take(self, attempt: Attempt, rule: Uniqueness, name: str, token: int) -> int | None:
-        """Hold the key as one that runs; None where another job has it."""
+        """Acquire the key for a run; None if another job holds it."""
         over = token
         for _ in range(2):
             answer = await self._claims.claim(
@@ -72,7 +71,7 @@ class UniqueGuard:
                 return answer.token
             if not isinstance(answer, Held) or answer.job_id != attempt.job_id:
                 return None
-            # Of an earlier run of this very job.
+            # The claim is of an earlier run of the same job.
             over = answer.token
         return None
 
@@ -83,7 +82,7 @@ class _KeyFree:
 
 
 class _KeyHeld:
-    """A key that is taken until its job has ended."""
+    """A key that is held until its job ends."""
 
     def __init__(self, claims: ClaimStore, rule: Uniqueness, job_id: str, name: str, token: int) -> None:
         self._claims = claims
@@ -96,7 +95,7 @@ class _KeyHeld:
         if not isinstance(outcome, _GOES_ON):
             await self._claims.release(self._name, token=self._token)
         elif self._rule.replaces:
-            # It waits again, and may be replaced.
+            # The job waits again, and may be replaced.
             await self._claims.claim(
                 self._name,
                 job_id=self._job_id,

@@ -1,13 +1,12 @@
-"""The steps of workflows: asked for before they run, ended before they are settled.
+"""Steps of workflows: claimed before they run, ended before they are settled.
 
-    enter: claim the node -- begun ---> its missing arguments -> run -> leave: end the node, publish what is ready
-                           +- busy ---> back to the broker, look again later
-                           +- ended --> publish what may have been left, and end as it ended, without a run
-                           +- unknown > dead: without the state it is unknown what it is part of
+    acquire: claim the node -- begun ---> its missing arguments -> run -> release: end the node, publish ready steps
+        +- busy ---> back to the broker, poll again later +- ended --> publish what may be left, and end as it ended,
+        without a run +- unknown > dead: without the state its workflow is unknown
 
-A message that has come back was lost by its last worker, so the run that it had is taken over at once, unless it goes
-on here. Every other run has its lease, which is renewed. Whatever a run comes to that was taken over does not count:
-its token is refused.
+A redelivered message was lost by its last worker, so its run is taken over at once, unless it continues in this
+worker. Every other run holds a lease, which is renewed. The outcome of a run that was taken over does not count: its
+token is refused.
 """
 
 import copy
@@ -50,7 +49,7 @@ _STATES: Final = {
 
 
 class WorkflowGuard:
-    """Lets each step of a workflow run once at a time, and records how it ends.
+    """Admits each step of a workflow once at a time, and records its end.
 
     Args:
         worker: the worker's name, shown as the owner of its runs.
@@ -60,7 +59,7 @@ class WorkflowGuard:
     def __init__(self, app: TaskMQ, *, worker: str, lease: float = _LEASE) -> None:
         self._services = AppServices(app.producer, app.jobs, app.tasks.dependencies)
         self._store = flow_store(app.sessions.current())
-        # What it has begun and does not hold was not answered, or could not be prepared: that is its to begin again.
+        # A claim of this owner that it does not hold was not answered, or failed in preparation: it may claim again.
         self._owner = f"{worker} {secrets.token_hex(8)}"
         self._lease = lease
         self._held: dict[tuple[str, str], _NodeRun] = {}
@@ -78,9 +77,9 @@ class WorkflowGuard:
     async def acquire(self, attempt: Attempt) -> Permit | Outcome:
         flow_id, _, key = (attempt.envelope.flow or "").rpartition("/")
         if (flow_id, key) in self._held:
-            # A second copy of the message, or one that has come back while the run that it began goes on.
+            # A second copy of the message, or a redelivery while the run that it began continues.
             return _later(_LONGEST_WAIT)
-        # From here on, so that no other copy is let in while this one waits for its answer.
+        # Held from here on, so that no other copy is admitted while this one waits for its answer.
         run = self._held[flow_id, key] = _NodeRun(self, attempt, flow_id, key)
         try:
             answer = await self._store.start(
@@ -100,7 +99,7 @@ class WorkflowGuard:
                     outcome: Outcome = _later(left)
                 case EndedNode():
                     await run.publisher().resume()
-                    outcome = _remembered(attempt, answer)
+                    outcome = _outcome_of_end(attempt, answer)
                 case _:
                     outcome = Dead(
                         "rejected",
@@ -115,12 +114,12 @@ class WorkflowGuard:
         return outcome
 
     def forget(self, run: "_NodeRun") -> None:
-        """The run holds its node no more."""
+        """Stop holding the run's node."""
         if self._held.get((run.flow_id, run.key)) is run:
             del self._held[run.flow_id, run.key]
 
     async def _prepare(self, run: "_NodeRun", call: NodeCall) -> None:
-        """Give the attempt the arguments that it does not carry, and its own number of attempts."""
+        """Add the arguments that the message does not carry, and the step's own maximum of attempts."""
         attempt = run.attempt
         if call.inputs:
             content_type = attempt.delivery.content_type or JSON
@@ -147,7 +146,7 @@ class WorkflowGuard:
         return bool(self._held)
 
     async def release(self, run: "_NodeRun", record: ResultRecord | None) -> bool:
-        """The run has ended, and with it its node where there is a record; False where that does not count."""
+        """End the run, and with a record its node; return False if that does not count."""
         if record is None:
             await self._store.release(run.flow_id, run.key, token=run.token)
             self.forget(run)
@@ -192,13 +191,13 @@ class _NodeRun:
 
     async def release(self, outcome: Outcome, record: ResultRecord | None) -> bool:  # noqa: ARG002 - the record says it
         counts = await self._guard.release(self, record)
-        # What stays in a shard enters again, with the arguments that it carries.
+        # A delivery that stays in a shard is admitted again, with the arguments that it carries.
         self.attempt.envelope, self.attempt.task = self._envelope, self._task
         return counts
 
 
 class WorkflowRefusal:
-    """In the place of the guard where there is no state."""
+    """Replaces the guard without a state."""
 
     def concerns_task(self, task: Task[..., Any]) -> bool:  # noqa: ARG002 - a message says that it is a step
         """See `Guard`."""
@@ -229,8 +228,8 @@ def _value(record: ResultRecord) -> bytes:
     return encode_failure(record.error or ErrorRecord(type_name="", message="", traceback=""))
 
 
-def _remembered(attempt: Attempt, ended: EndedNode) -> Outcome:
-    """The outcome of a job whose node has ended: once more, where a worker has died before it was settled."""
+def _outcome_of_end(attempt: Attempt, ended: EndedNode) -> Outcome:
+    """Return the outcome of a job whose node ended: once more, if a worker died before it settled it."""
     match ended.state:
         case NodeState.SUCCEEDED:
             return AlreadyDone(attempt.delivery.content_type or JSON, ended.value)
@@ -246,7 +245,7 @@ def _remembered(attempt: Attempt, ended: EndedNode) -> Outcome:
 
 
 def _error(kept: ErrorRecord) -> TaskMQError:
-    """An error that says what the one did that was kept, under its name."""
+    """Return an error with the name and message of a stored one."""
     module, _, name = kept.type_name.rpartition(".")
     kind: type[TaskMQError] = type(name or "Error", (TaskMQError,), {"__module__": module or "builtins"})
     return kind(kept.message)

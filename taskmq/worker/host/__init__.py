@@ -1,1 +1,1 @@
-"""What a worker process knows about itself and its host: memory, identity, resources, stacks, a blocked loop."""
+"""Facts of a worker process about itself and its host: memory, identity, resources, stacks, a blocked event loop."""

@@ -1,7 +1,7 @@
-"""Notices that the event loop is blocked: how late it is, and what holds it up.
+"""Detection of a blocked event loop: its delay, and the stack that blocks it.
 
-While a task keeps the loop from turning, nothing is received, sent or settled here. The broker bears that for nearly
-two heartbeats. So it is said early, with the stack of what holds it up, while it goes on:
+While a task blocks the loop, nothing is received, sent or settled here. The broker tolerates that for nearly two
+heartbeats. So it is logged early, while it continues, with the stack that blocks the loop:
 
     the loop is blocked  a thread beside it, which looks a few times a second, logs the loop's stack and the runs
     the GIL is held      no Python code runs at all. The thread is among the first to run once the call into C
@@ -41,11 +41,11 @@ _STACKS: Final = 20_000
 
 
 class LoopMonitor:
-    """Watches the loop that `watching` is entered on.
+    """Watches the loop on which `watching` is entered.
 
     Args:
-        patience: seconds that the loop may stand before it is said; 0 watches nothing.
-        running: names what runs; called from another thread.
+        patience: seconds that the loop may be blocked before a warning; 0 disables the watch.
+        running: returns the names of the runs; called from another thread.
     """
 
     def __init__(self, *, patience: float, running: Callable[[], Sequence[str]]) -> None:
@@ -59,13 +59,13 @@ class LoopMonitor:
 
     @property
     def lag(self) -> float:
-        """Seconds by which the loop was late, at most, in the last ten of them, or is now."""
+        """Maximum delay of the loop in the last ten seconds, or at present, in seconds."""
         late = time.monotonic() - self._due if self._due else 0.0
         return max(self._lag, late) if late > self._tick else self._lag
 
     @contextlib.asynccontextmanager
     async def watching(self) -> AsyncGenerator[None]:
-        """Watch the running loop until the end of the block."""
+        """Watch the running loop for the duration of the block."""
         if not self._patience:
             yield
             return
@@ -101,7 +101,7 @@ class LoopMonitor:
             if now - last > self._tick + self._patience:
                 self._complain_of_silence(now - last - self._tick)
                 spell = None
-                # What follows is judged by what the loop does now that it can.
+                # From here on the loop's present behaviour counts.
                 self._due = max(due, now)
             elif now - due > self._patience:
                 spell = spell or _Spell(due, self._patience)
@@ -114,7 +114,7 @@ class LoopMonitor:
             _say_over(spell, time.monotonic())
 
     def _complain(self, seconds: float, ident: int) -> None:
-        # The interpreter's own way to see what another thread does.
+        # The interpreter's own way to inspect another thread.
         frame = sys._current_frames().get(ident)  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
         stack = "".join(traceback.format_stack(frame)) if frame is not None else "(its thread has ended)"
         _log.warning(
@@ -136,7 +136,7 @@ class LoopMonitor:
 
     def _names(self) -> str:
         names: Sequence[str] = ()
-        # The loop may change what is listed here.
+        # The loop may change this collection meanwhile.
         with contextlib.suppress(RuntimeError):
             names = self._running()
         shown = ", ".join(names[:_SHOWN])
@@ -149,10 +149,10 @@ def _say_over(spell: "_Spell", now: float) -> None:
 
 
 class _Spell:
-    """One time that the loop is blocked.
+    """One period in which the loop is blocked.
 
     Attributes:
-        since: when it was to turn.
+        since: when the loop should have run.
     """
 
     def __init__(self, since: float, patience: float) -> None:
@@ -160,7 +160,7 @@ class _Spell:
         self._next = patience
 
     def is_worth_words(self, now: float) -> bool:
-        """Whether to speak up, for the first time or once more."""
+        """Return whether to log now, for the first time or again."""
         if now - self.since < self._next:
             return False
         self._next = 2 * (now - self.since)
@@ -168,7 +168,7 @@ class _Spell:
 
 
 def loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:
-    """Uvloop's loop where it is installed."""
+    """Return uvloop's loop factory, if it is installed."""
     try:
         import uvloop
     except ImportError:

@@ -1,4 +1,4 @@
-"""What the operating system knows of this process."""
+"""Facts of this process from the operating system."""
 
 import os
 import resource
@@ -15,7 +15,7 @@ __all__ = ["abandoned", "is_gone", "open_descriptors", "process_identity", "resi
 
 
 def resident_bytes() -> int:
-    """Memory of this process that is in RAM; where the system does not tell, the most that it ever was."""
+    """Return the resident memory of this process; its maximum so far on systems without the present value."""
     try:
         pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
     except OSError:
@@ -25,7 +25,7 @@ def resident_bytes() -> int:
 
 
 def open_descriptors() -> int:
-    """How many this process has open; 0 where the system does not tell."""
+    """Return the number of open descriptors of this process; 0 if the system does not report it."""
     for folder in ("/proc/self/fd", "/dev/fd"):
         try:
             # Minus the one that lists the folder.
@@ -36,35 +36,35 @@ def open_descriptors() -> int:
 
 
 def abandoned(executors: Iterable[Executor]) -> int:
-    """Threads that were given up and have not returned yet."""
+    """Return the number of abandoned threads that have not returned."""
     return sum(executor.abandoned for executor in executors if isinstance(executor, ThreadExecutor))
 
 
 _STARTED: Final = 19
-# Of a process that has ended and that its parent has not looked after yet.
+# States of a process that ended and was not yet reaped by its parent.
 _ENDED: Final = frozenset("ZXx")
 
 
 def process_identity() -> str:
-    """Identifies this process among all others, also a later one with its number."""
+    """Return an identity of this process that no other process has, not even a later one with its pid."""
     place = _place()
-    started = _started(os.getpid())
+    started = _start_of(os.getpid())
     if place is None or started is None:
         return f"?.{uuid.uuid4().hex}"
     return f"{place}.{os.getpid()}.{started}"
 
 
 def is_gone(identity: str) -> bool:
-    """Whether that process has certainly ended. False of those that cannot be seen from here."""
+    """Return whether that process has certainly ended; False for processes that cannot be seen from here."""
     place, _, rest = identity.partition(".")
     number, _, started = rest.partition(".")
     if not number.isdecimal() or place != _place():
         return False
-    return _started(int(number)) != started
+    return _start_of(int(number)) != started
 
 
 def _place() -> str | None:
-    """This start of the machine, and the namespace of its processes; None where that is not to be known."""
+    """Identify this boot of the machine and the pid namespace; None if they are unknown."""
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
         space = os.stat("/proc/self/ns/pid").st_ino  # noqa: PTH116 - a link that is not to be resolved by name
@@ -73,12 +73,12 @@ def _place() -> str | None:
     return f"{boot.replace('-', '')[:12]}{space:x}"
 
 
-def _started(number: int) -> str | None:
-    """When a process began, in the kernel's ticks; None where it has ended."""
+def _start_of(number: int) -> str | None:
+    """Return the start of a process in the kernel's ticks; None if it has ended."""
     try:
         stat = Path(f"/proc/{number}/stat").read_text(encoding="ascii", errors="replace")
     except OSError:
         return None
-    # After the name, which may hold anything.
+    # After the name, which may contain anything.
     state, *rest = stat.rpartition(")")[2].split()
     return None if state in _ENDED else rest[_STARTED - 1]

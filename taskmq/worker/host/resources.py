@@ -1,4 +1,4 @@
-"""What this machine has for tasks that need resources."""
+"""Resources of this machine for tasks that need them."""
 
 import os
 import re
@@ -15,9 +15,9 @@ _DEVICE: Final = re.compile(r"nvidia(\d+)")
 
 
 def capacity(given: Amounts | None, *, processes: int) -> dict[str, float]:
-    """What one of so many worker processes has: `given`, and of processors and memory its share of the machine's.
+    """Return the resources of one of this many worker processes: `given`, and its share of the machine's CPU and RAM.
 
-    GPUs are not shared out: who has them is for `devices` to say.
+    GPUs are not shared out: `devices` returns their owner.
     """
     found: dict[str, float] = {
         "cpu": _processors() / processes,
@@ -28,7 +28,7 @@ def capacity(given: Amounts | None, *, processes: int) -> dict[str, float]:
 
 
 def devices(environment: Mapping[str, str]) -> list[str]:
-    """Ids of the GPUs that this process may use: those that `CUDA_VISIBLE_DEVICES` names, else all."""
+    """Return ids of the GPUs that this process may use: those in `CUDA_VISIBLE_DEVICES`, else all."""
     visible = environment.get("CUDA_VISIBLE_DEVICES")
     if visible is not None:
         return [part.strip() for part in visible.split(",") if part.strip() not in ("", "-1")]

@@ -1,6 +1,6 @@
-"""What a process is doing: the stacks of all threads and of all tasks of the running loop, as text.
+"""Stacks of all threads and of all tasks of the running loop, as text.
 
-Places only: files, lines, names of functions. No arguments, no values, no source, so nothing is read from the disk.
+They contain files, lines and function names only: no arguments, no values, no source, so nothing is read from disk.
 """
 
 import asyncio
@@ -19,21 +19,21 @@ _LONGEST_NAME: Final = 120
 
 
 def stacks(*, limit: int) -> str:
-    """Up to `limit` characters of text; tells when there was more."""
+    """Return the stacks in up to `limit` characters; a cut text says so."""
     parts = [*_threads()]
     for task in sorted(asyncio.all_tasks(), key=lambda task: task.get_name()):
-        parts += (f"task {task.get_name()[:_LONGEST_NAME]}", *_lines(_awaited(task.get_coro())), "")
+        parts += (f"task {task.get_name()[:_LONGEST_NAME]}", *_lines(_awaited_frames(task.get_coro())), "")
     return _cut("\n".join(parts), limit)
 
 
 def stacks_of_threads(*, limit: int) -> str:
-    """The same of the other threads only, from any thread."""
+    """Return the stacks of the other threads; may be called from any thread."""
     return _cut("\n".join(_threads(but=threading.get_ident())), limit)
 
 
 def _threads(*, but: int | None = None) -> Iterator[str]:
     names = {thread.ident: thread.name for thread in threading.enumerate()}
-    # Documented, and for this very purpose, in spite of its name.
+    # Documented, and meant for this purpose, in spite of its name.
     for ident, frame in sys._current_frames().items():  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
         if ident != but:
             yield from (f"thread {names.get(ident, ident)}", *_lines(_frames(frame)), "")
@@ -49,8 +49,8 @@ def _frames(frame: FrameType | None) -> Iterator[FrameType]:
         frame = frame.f_back
 
 
-def _awaited(coroutine: object) -> Iterator[FrameType]:
-    """What a suspended coroutine awaits, from what waits in the end to the outermost: as a thread's frames come."""
+def _awaited_frames(coroutine: object) -> Iterator[FrameType]:
+    """Yield the frames that a suspended coroutine awaits, innermost first, like the frames of a thread."""
     frames: list[FrameType] = []
     while coroutine is not None and len(frames) < _LONGEST_CHAIN:
         frame = getattr(coroutine, "cr_frame", None) or getattr(coroutine, "gi_frame", None)
@@ -61,7 +61,7 @@ def _awaited(coroutine: object) -> Iterator[FrameType]:
 
 
 def _driven(frame: object) -> object:
-    """The coroutine that a generator runs by hand, as `task_pool` does; None where it runs none."""
+    """Return the coroutine that a generator drives by hand, as `task_pool` does; None if it drives none."""
     if not isinstance(frame, FrameType) or not frame.f_code.co_flags & CO_GENERATOR:
         return None
     values: list[object] = list(frame.f_locals.values())

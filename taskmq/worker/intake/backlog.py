@@ -1,20 +1,19 @@
-"""What was delivered and waits for a slot, and which of it comes next. Pure.
+"""Backlog: deliveries that wait for a slot, and the choice of the next one. Pure.
 
-Weighted round robin over the priority classes (deficit round robin of Shreedhar and Varghese, 1995, with
-deliveries of equal cost): in each round a class may be picked as often as its weight says, the highest class
-first; a class with nothing waiting gives its share away. A class that has waited longer than the starvation
-limit gets a turn out of order, the one that has waited longest first; that is at most every fourth turn, so that
-the weights still count where tasks are so slow that every class waits that long. Within a class, queues take turns,
-each as many in a row as its share says.
-Queues without priority classes are of the medium class, and so are lanes, the slow one excepted: that is of the low
-class.
+Weighted round robin over the priority classes (deficit round robin of Shreedhar and Varghese, 1995, with deliveries
+of equal cost). In each round a class may be picked as often as its weight says, the highest class first; an empty
+class gives its share away. A class that has waited longer than the starvation limit gets a turn out of order, the
+longest-waiting first. That is at most every fourth turn, so that weights still count when tasks are so slow that
+every class waits that long. Within a class, queues take turns, each with as many deliveries in a row as its share.
+Queues without priority classes belong to the medium class, and so do lanes, except the slow one, which belongs to the
+low class.
 
-Of a shard of an ordered queue one delivery is out at a time: the next one waits until the shard is released. Of a
-queue with a limit at most so many have a slot.
+Of a shard of an ordered queue one delivery is out at a time: the next one waits until the shard is released. A queue
+with a limit has at most that many deliveries in slots.
 
-While jobs of the high class keep coming, the other classes together get all slots but one, so that a high one does
-not wait until some long job of theirs has ended. While jobs keep coming to lanes, the slow one leaves a slot free for
-them in the same way, unless it is its turn while they wait.
+While jobs of the high class keep arriving, the other classes together get all slots but one, so that a high job does
+not wait for the end of their long jobs. While jobs keep arriving in lanes, the slow lane leaves a slot free for them
+in the same way, unless it is its turn while they wait.
 """
 
 import itertools
@@ -32,7 +31,7 @@ __all__ = ["WEIGHTS", "Backlog"]
 WEIGHTS: Final[Mapping[PriorityClass, int]] = {"high": 16, "medium": 4, "low": 1}
 _REGULAR_TURNS: Final = 3
 _KEPT_SECONDS: Final = 300.0
-# With fewer slots, one that is kept for one class would be missed by the others.
+# With fewer slots, the other classes would miss one that is reserved.
 _SLOTS_TO_KEEP_ONE: Final = 4
 _NO_NUMBERS: Final[Mapping[str, int]] = {}
 
@@ -42,12 +41,12 @@ class Backlog:
 
     Args:
         queues: the queues that are consumed.
-        slots: how many deliveries may be out at a time, which is for the taker to see to; 0: no slot is kept.
+        slots: maximum of deliveries out at a time, which the taker must enforce; 0: no slot is reserved.
         weights: of the classes; each at least 1.
-        strict: nothing of a class starts while a higher one waits; lower ones may starve.
+        strict: a class starts nothing while a higher one waits; lower ones may starve.
         starvation_limit: seconds after which a waiting class gets a turn, whatever the weights say.
-        limits: of some queues: how many of their deliveries may have a slot.
-        shares: of some queues: how many of theirs start in a row; the others' is 1.
+        limits: maximum of slots for a queue's deliveries.
+        shares: number of a queue's deliveries that start in a row; default 1.
     """
 
     def __init__(
@@ -77,7 +76,7 @@ class Backlog:
         self._turns: dict[str, int] = {}
         self._others_out = 0
         self._kept_until = self._kept_for_lanes_until = float("-inf")
-        # Lanes, and the queue itself beside them.
+        # Lanes, and the queue itself with them.
         self._spread: set[str] = set()
         self._size = 0
         for queue in queues:
@@ -98,14 +97,14 @@ class Backlog:
         self.resize(slots)
 
     def resize(self, slots: int) -> None:
-        """There are so many slots from now on."""
+        """Set the number of slots."""
         self._others_slots = slots - 1 if slots >= _SLOTS_TO_KEEP_ONE else None
 
     def __len__(self) -> int:
         return self._size
 
     def put(self, delivery: Delivery, *, now: float, first: bool = False) -> None:
-        """Add a delivery, behind those of its queue or, as `first`, before them."""
+        """Add a delivery, after those of its queue or, as `first`, before them."""
         queue = delivery.queue
         lane = self._lanes[queue]
         if self._class_of[queue] == "high":
@@ -121,7 +120,7 @@ class Backlog:
         self._size += 1
 
     def take(self, *, now: float) -> Delivery | None:
-        """The next delivery to run; None when nothing waits, or what waits may not start yet."""
+        """Return the next delivery to run; None if nothing waits, or nothing that waits may start yet."""
         if not self._size:
             return None
         if self._is_plain and now >= self._kept_until:
@@ -135,7 +134,7 @@ class Backlog:
         if is_last_slot and now < self._kept_until:
             if waiting[0] != "high":
                 return None
-            name = self._kept()
+            name = self._take_reserved()
         elif is_last_slot and waiting[0] == "low" and now < self._kept_for_lanes_until:
             return None
         else:
@@ -156,7 +155,7 @@ class Backlog:
         return delivery
 
     def _take_alone(self, lanes: deque[deque[Delivery]], now: float) -> Delivery:
-        # As long as nothing of another class waits no share is counted, so it makes no difference afterwards.
+        # Shares count only while another class waits, so skipping them here changes nothing later.
         lane = lanes[0]
         delivery = lane.popleft()
         if not lane:
@@ -175,7 +174,7 @@ class Backlog:
         return left > 0
 
     def enter(self, queue: str) -> None:
-        """A delivery of the queue has a slot: one that was taken, or that had none for a while."""
+        """Count a slot for a delivery of the queue: one that was taken, or that had no slot for a while."""
         self._others_out += self._class_of[queue] != "high"
         if (room := self._rooms.get(queue)) is not None:
             room.out += 1
@@ -184,7 +183,7 @@ class Backlog:
                     _remove(self._waiting[self._class_of[other]], self._lanes[other])
 
     def leave(self, queue: str, *, now: float) -> None:
-        """A delivery of the queue that was taken has no slot any more."""
+        """Free the slot of a taken delivery."""
         self._others_out -= self._class_of[queue] != "high"
         if self._rooms and (room := self._rooms.get(queue)) is not None:
             room.out -= 1
@@ -194,7 +193,7 @@ class Backlog:
                         self._line_up(other, now)
 
     def shed(self, queue: str, *, keep: int) -> list[Delivery]:
-        """What waits of a physical queue beyond the first `keep`, taken out, in its order."""
+        """Remove and return the deliveries of a physical queue beyond the first `keep`, in order."""
         lane = self._lanes[queue]
         surplus = [lane.pop() for _ in range(len(lane) - keep)]
         self._size -= len(surplus)
@@ -207,7 +206,7 @@ class Backlog:
         return itertools.chain.from_iterable(self._lanes.values())
 
     def retract(self, unwanted: Collection[Delivery]) -> list[Delivery]:
-        """Those of these that wait, taken out, each queue in its order."""
+        """Remove and return those of these deliveries that wait, each queue in order."""
         taken: list[Delivery] = []
         for queue, lane in self._lanes.items():
             found = [delivery for delivery in lane if delivery in unwanted]
@@ -223,14 +222,14 @@ class Backlog:
         return taken
 
     def release(self, queue: str, *, now: float) -> None:
-        """What was taken of the queue is over: the next of a shard may come. Other queues need no release."""
+        """Release a shard after its delivery, so that the next one may start. Other queues need no release."""
         if self._is_out.get(queue):
             self._is_out[queue] = False
             if self._lanes[queue] and not self._is_shut(queue):
                 self._line_up(queue, now)
 
     def clear(self) -> list[Delivery]:
-        """Everything that waits, taken out, each queue in its order."""
+        """Remove and return all waiting deliveries, each queue in order."""
         rest = [delivery for lane in self._lanes.values() for delivery in lane]
         for lane in self._lanes.values():
             lane.clear()
@@ -256,8 +255,8 @@ class Backlog:
         self._regular_turns = 0 if name else self._regular_turns + 1
         return name or self._due(waiting)
 
-    def _kept(self) -> PriorityClass:
-        # Out of turn, so it is paid back, as far as a round goes.
+    def _take_reserved(self) -> PriorityClass:
+        # Out of turn, so it is paid back within a round.
         self._credit["high"] = max(self._credit["high"] - 1, -self._weights["high"])
         return "high"
 
@@ -271,12 +270,12 @@ class Backlog:
                 if self._credit[name] > 0:
                     self._credit[name] -= 1
                     return name
-            # What is left of a round is not saved up; what was taken in advance is remembered.
+            # Unused turns of a round are not saved up; turns taken in advance are remembered.
             self._credit = {name: min(self._credit[name], 0) + self._weights[name] for name in CLASSES}
 
 
 class _QueueRoom(msgspec.Struct):
-    """A queue's limit, and how many of its deliveries have a slot."""
+    """A queue's limit, and the number of its deliveries in slots."""
 
     most: int
     queues: Sequence[str]
@@ -284,7 +283,7 @@ class _QueueRoom(msgspec.Struct):
 
 
 def _remove(lanes: deque[deque[Delivery]], lane: deque[Delivery]) -> None:
-    """Take a lane out of the line, if it is there: by identity, since empty ones are all equal."""
+    """Remove a lane from the line if it is there, by identity, because empty lanes are equal."""
     for place, other in enumerate(lanes):
         if other is lane:
             del lanes[place]
@@ -297,6 +296,6 @@ def _classes(queue: WorkQueue) -> list[tuple[PriorityClass, str]]:
     if queue.lanes is not None:
         slow = slow_lane(queue.name)
         return [("low" if physical == slow else "medium", physical) for physical in queue.physical]
-    # The jobs of the store were put in order by it: they take turns with those of the medium class.
+    # The store ordered its jobs already: they take turns with those of the medium class.
     names = [name for name in queue.physical if not is_jobs_queue(name)]
     return [*zip(CLASSES, names, strict=True), ("medium", jobs_queue(queue.name))]

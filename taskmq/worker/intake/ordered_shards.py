@@ -1,11 +1,11 @@
-"""Retries that keep the order: the job at the front of a shard waits here, in the worker that has the shard.
+"""Retries in ordered queues: the front job of a shard waits here, in the worker that consumes the shard.
 
-A copy with a delay would let the jobs behind it pass. So the delivery stays unsettled, without a slot, until its time
-has come, and is then run again; the shard is held meanwhile. The number of the attempt and its time are known to this
-worker only: another one that takes over begins with the attempt that the message says, at once.
+A delayed copy would let the jobs behind it pass. So the delivery stays unsettled, without a slot, until it is due,
+and then runs again; the shard is held meanwhile. Only this worker knows the attempt's number and due time: another
+worker that takes over starts immediately with the attempt in the message.
 
-A broker may take back what is unsettled for too long. After `_LONGEST` a delivery is given back: it comes to the same
-worker again, as the first of its shard, and goes on waiting.
+A broker may take back a delivery that is unsettled for too long. After `_LONGEST` a delivery is returned: it is
+redelivered to the same worker, first in its shard, and continues to wait.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ from taskmq.worker.attempt import Attempt
 __all__ = ["LONGEST_HOLD", "OrderedShards"]
 
 LONGEST_HOLD: Final = 600.0
-"""Seconds for which a delivery is held beyond its runs."""
+"""Maximum seconds for which a delivery is held beyond its runs."""
 
 _LONGEST_MS: Final = round(LONGEST_HOLD * 1000)
 
@@ -34,12 +34,12 @@ class _ShardFront(msgspec.Struct):
     """The job at the front of a shard.
 
     Attributes:
-        came: when its delivery did, ms.
-        attempt: which attempt the next run is.
-        due: when that is to begin, ms.
+        came: when its delivery arrived, ms.
+        attempt: number of the next attempt.
+        due: when the next run is due, ms.
         unknown: how often this worker did not know its task.
-        outages: how many outages have interrupted the attempt.
-        waiting: what wakes its delivery, while that is held.
+        outages: number of outages that interrupted the attempt.
+        waiting: the task that wakes its delivery while that is held.
     """
 
     delivery: Delivery
@@ -52,13 +52,13 @@ class _ShardFront(msgspec.Struct):
 
 
 class OrderedShards:
-    """The fronts of the shards that this worker has.
+    """The fronts of the shards that this worker consumes.
 
     Args:
-        unknown_delay: how long (seconds) a message waits whose task is not known here, the first time.
-        unknown_attempts: how often it does, before it is parked.
-        again: called with a held delivery that is to be processed again.
-        passed: called with one that was given back, or is with another worker meanwhile.
+        unknown_delay: seconds that a message with an unknown task waits the first time.
+        unknown_attempts: number of such waits before it is parked.
+        again: called with a held delivery that is due.
+        passed: called with a delivery that was returned, or went to another worker.
     """
 
     def __init__(
@@ -79,17 +79,17 @@ class OrderedShards:
         self._is_closed = False
 
     def holds(self, delivery: Delivery) -> bool:
-        """Whether a delivery waits here for its time."""
+        """Return whether a delivery is held until it is due."""
         front = self._fronts.get(delivery.queue)
         return front is not None and front.waiting is not None and front.delivery is delivery
 
     @property
     def is_holding(self) -> bool:
-        """Whether any delivery is held back."""
+        """Whether any delivery is held."""
         return any(front.waiting is not None for front in self._fronts.values())
 
     def take(self, delivery: Delivery, read: Attempt | Parked) -> Attempt | Parked | None:
-        """What is to be done with a shard's delivery now; None when it is held."""
+        """Return what to do with a shard's delivery now; None if it is held."""
         front = self._front(delivery)
         if front.due > self._clock.now_ms():
             self._hold(front)
@@ -107,9 +107,9 @@ class OrderedShards:
         return read
 
     def keep(self, attempt: Attempt, outcome: Outcome) -> bool:
-        """Hold the delivery of an attempt that is to be followed by another; whether it is.
+        """Hold the delivery of an attempt that another one follows; return whether it is held.
 
-        Once closed it is given back: the next worker begins again.
+        After `close` it is returned instead: the next worker starts again.
         """
         front = self._front(attempt.delivery)
         match outcome:
@@ -117,8 +117,8 @@ class OrderedShards:
                 front.attempt, front.outages = attempt.envelope.attempt + 1, 0
             case Interrupted(delay=timedelta() as delay):
                 front.attempt, front.outages = attempt.envelope.attempt, front.outages + 1
-            # One that neither began nor was turned back came too early: it waits at the broker, and takes its place
-            # when it is due.
+            # A job that neither started nor was turned back came too early: it waits at the broker, and is ordered by
+            # its due time.
             case Snoozed(delay) if attempt.started is not None or attempt.is_turned_back:
                 front.attempt = attempt.envelope.attempt
             case _:
@@ -127,11 +127,11 @@ class OrderedShards:
         return True
 
     def forget(self, delivery: Delivery) -> None:
-        """The delivery's job has ended."""
+        """Forget the front of a shard whose job ended."""
         self._fronts.pop(delivery.queue, None)
 
     def close(self) -> list[Delivery]:
-        """Hold nothing from here on; all that were held."""
+        """Hold no more deliveries; return those that were held."""
         self._is_closed = True
         held = [front for front in self._fronts.values() if front.waiting is not None]
         for front in held:
@@ -145,7 +145,7 @@ class OrderedShards:
         if front is None or not _is_same(front.delivery, delivery):
             front = self._fronts[delivery.queue] = _ShardFront(delivery, self._clock.now_ms())
         elif front.delivery is not delivery:
-            # The same message has come back.
+            # The same message was redelivered.
             front.delivery, front.came = delivery, self._clock.now_ms()
         return front
 

@@ -1,4 +1,4 @@
-"""Adapting to each queue how many of its deliveries a worker has in hand: see `taskmq.worker.prefetch`."""
+"""Adaptive prefetch of each queue: see `taskmq.worker.prefetch`."""
 
 import asyncio
 import logging
@@ -18,19 +18,19 @@ __all__ = ["PrefetchTuner"]
 _log = logging.getLogger("taskmq.worker")
 
 _LOOK: Final = 10.0
-# Pauses before the first one: a worker of short runs that begins with a backlog waits for the broker until then.
+# Pauses before the first changes: a worker of short runs with a backlog is limited by the round trips until then.
 _EARLY: Final = (0.5, 1.0, 3.0)
-# Between two changes of one queue.
+# Minimum seconds between two changes of one queue.
 _REST: Final = 60.0
 _ENOUGH_RUNS: Final = 5
-# For each slot: so many in so short a time were short indeed.
+# Runs per slot that show in a short time that runs are short.
 _ENOUGH_EARLY_RUNS: Final = 10
 
 
 class PrefetchTuner:
-    """Adapts the prefetch of each queue to what its runs take: a `Service`.
+    """Adapts the prefetch of each queue to the duration of its runs: a `Service`.
 
-    It knows what is in force, and what the runs since the last look say.
+    It knows the present values, and the runs since the last check.
     """
 
     def __init__(
@@ -43,7 +43,7 @@ class PrefetchTuner:
         self._consumer = consumer
         self._slots = slots
         self._stats = stats
-        # The next of a shard would only wait here.
+        # The next delivery of a shard would only wait here.
         self._queues = [queue for queue in queues if queue.ordered is None]
         first = prefetch_for(slots.concurrency, seconds=None)
         self._now = dict.fromkeys((queue.name for queue in self._queues), first)
@@ -54,7 +54,7 @@ class PrefetchTuner:
         self._is_stopping = asyncio.Event()
 
     async def run(self) -> None:
-        """Look now and then, until `stop`."""
+        """Check now and then, until `stop`."""
         for seconds in _EARLY:
             if await pause(self._is_stopping, seconds):
                 return
@@ -69,7 +69,7 @@ class PrefetchTuner:
         self._is_stopping.set()
 
     async def look(self, *, enough: int = _ENOUGH_RUNS) -> None:
-        """Change what is worth it, where at least `enough` runs have ended, or one goes on for long."""
+        """Change the prefetch of queues with at least `enough` ended runs, or a long one, if that is worth it."""
         for queue in self._queues:
             name = queue.name
             if self._clock() < self._rested.get(name, 0.0):
@@ -79,7 +79,7 @@ class PrefetchTuner:
                 await self._change(queue, wanted)
 
     def _mean(self, queue: WorkQueue, enough: int) -> float | None:
-        """Seconds of a run since the last look, those that go on among them; None where too few have ended."""
+        """Return the mean seconds of runs since the last check, including current ones; None if there are few."""
         runs, seconds = 0, 0.0
         for (_, physical), count in self._stats.counts.items():
             if physical in queue.physical:
@@ -91,7 +91,7 @@ class PrefetchTuner:
             return (seconds - before[1]) / (runs - before[0])
         now = self._monotonic()
         going = [now - began for one, began in self._stats.running.items() if one.delivery.queue in queue.physical]
-        # Few ends and many runs: they are long, at least as long as they have gone on.
+        # Few ends and many runs: they take at least as long as the current ones have taken.
         return max(going) if going and max(going) >= _LOOK else None
 
     async def _change(self, queue: WorkQueue, wanted: int) -> None:
@@ -102,7 +102,7 @@ class PrefetchTuner:
         except BrokerUnavailable as error:
             _log.debug("queue %s: prefetch stays %d: %s", queue.name, before, error)
             return
-        _log.debug("queue %s: prefetch %d instead of %d", queue.name, wanted, before)
+        _log.debug("queue %s: prefetch changed to %d from %d", queue.name, wanted, before)
         self._now[queue.name] = wanted
         self._rested[queue.name] = self._clock() + _REST
         if wanted < before:

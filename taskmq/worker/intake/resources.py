@@ -1,12 +1,12 @@
-"""The resources that a worker has for tasks that need more than a slot, and the attempts that wait for them.
+"""Resource pool: a worker's resources beyond slots, and the attempts that wait for them.
 
-A delivery that does not fit stays in the worker's hands, unsettled, until it does; others that fit pass it. Since it
-counts for the prefetch, a worker that is full of such deliveries is sent no more of that queue, and nothing is taken
-and given back in a loop. Once an attempt has waited for `patience` seconds, no other one gets any of the resources
-that it needs until it fits, so small jobs do not starve large ones.
+A delivery that does not fit stays in hand, unsettled, until it fits; others that fit pass it. It counts for the
+prefetch, so a worker full of such deliveries receives no more of that queue, and deliveries do not bounce in a loop.
+Once an attempt has waited for `patience` seconds, no other attempt gets any of the resources that it needs until it
+fits, so small jobs do not starve large ones.
 
-A task's `worker_concurrency` is a separate resource, of which each run needs one, and so are the processes for
-`executor="process"`: a run that waits for one has not begun, so the end of its worker does not count against it.
+A task's `worker_concurrency` is a separate resource, of which each run needs one unit, and so are the processes for
+`executor="process"`. A run that waits for one has not started, so the end of its worker does not count against it.
 """
 
 from collections import deque
@@ -19,15 +19,15 @@ from taskmq.worker.attempt import Attempt
 
 __all__ = ["ResourcePool"]
 
-# Sums of parts of a processor are not exact.
+# Sums of fractions of a processor are not exact.
 _TINY: Final = 1e-9
 
 
 class ResourcePool:
-    """Amounts that are free, and attempts that wait for some. Instants are of a monotonic clock, in seconds.
+    """Free amounts, and attempts that wait for some. Instants are of a monotonic clock, in seconds.
 
     Args:
-        capacity: what there is.
+        capacity: the total amounts.
         devices: ids of GPUs; as many as `capacity` has.
         patience: seconds.
     """
@@ -40,11 +40,11 @@ class ResourcePool:
         self._waiting: deque[tuple[Attempt, Amounts, float]] = deque()
 
     def __len__(self) -> int:
-        """How many wait."""
+        """Return the number of waiting attempts."""
         return len(self._waiting)
 
     def lacks(self, needs: Amounts) -> dict[str, float]:
-        """Which of `needs` exceed the capacity, each with the capacity."""
+        """Return those of `needs` that exceed the capacity, each with the capacity."""
         return {
             name: self._capacity.get(name, 0.0)
             for name, amount in needs.items()
@@ -52,22 +52,22 @@ class ResourcePool:
         }
 
     def take(self, needs: Amounts, *, now: float) -> Grant | None:
-        """Take what is needed; None where it is not free, or kept for an attempt that has waited too long."""
+        """Acquire what is needed; None if it is not free, or reserved for an attempt that has waited too long."""
         return None if self._is_kept(needs, now) else self._take(needs)
 
     def give_back(self, grant: Grant) -> None:
-        """Give back what a run had, at its end."""
+        """Release the grant of an ended run."""
         for name, amount in grant.amounts.items():
             self._free[name] = min(self._free[name] + amount, self._capacity[name])
         self._devices.extend(grant.devices)
         self._devices.sort()
 
     def wait(self, attempt: Attempt, needs: Amounts, *, now: float) -> None:
-        """Keep an attempt until its needs are free."""
+        """Queue an attempt until its needs are free."""
         self._waiting.append((attempt, needs, now))
 
     def next(self, *, now: float) -> tuple[Attempt, Grant] | None:
-        """The first that waits and fits, and what it gets; None when there is none."""
+        """Return the first waiting attempt that fits, and its grant; None if there is none."""
         kept: set[str] = set()
         for place, (attempt, needs, since) in enumerate(self._waiting):
             if kept.isdisjoint(needs) and (grant := self._take(needs)) is not None:
@@ -78,15 +78,15 @@ class ResourcePool:
         return None
 
     def attempts(self) -> list[Attempt]:
-        """All that wait, in their order."""
+        """Return all waiting attempts, in order."""
         return [attempt for attempt, _, _ in self._waiting]
 
     def has(self, delivery: Delivery) -> bool:
-        """Whether the attempt of this delivery waits."""
+        """Return whether the attempt of this delivery waits."""
         return any(attempt.delivery is delivery for attempt, _, _ in self._waiting)
 
     def remove(self, job_id: str) -> Attempt | None:
-        """The attempt of a job, taken out; None where none waits."""
+        """Remove and return the waiting attempt of a job; None if there is none."""
         for place, (attempt, _, _) in enumerate(self._waiting):
             if attempt.job_id == job_id:
                 del self._waiting[place]
@@ -94,7 +94,7 @@ class ResourcePool:
         return None
 
     def clear(self) -> list[Attempt]:
-        """All that wait, taken out, in their order."""
+        """Remove and return all waiting attempts, in order."""
         rest = [attempt for attempt, _, _ in self._waiting]
         self._waiting.clear()
         return rest

@@ -1,7 +1,7 @@
-"""Deliveries on their way back to their queue because something has failed that no contract knows.
+"""Deliveries that are returned to their queue because of an unexpected failure.
 
-Whatever has failed would fail again: at once, and without an end. So each waits before it goes back, longer each time
-that its message comes.
+An unexpected failure would recur immediately, in an endless loop. So each delivery waits before it is returned,
+longer each time that its message arrives.
 """
 
 import asyncio
@@ -20,16 +20,16 @@ _REMEMBERED: Final = 1_000
 
 
 class Returns:
-    """Those of one worker."""
+    """Pending returns of one worker."""
 
     def __init__(self) -> None:
         self._waiting: dict[Delivery, asyncio.TimerHandle] = {}
-        # By message, the one that has come back last at the end.
+        # By message; the most recent return is last.
         self._counts: dict[str, int] = {}
         self._is_closed = False
 
     def put(self, delivery: Delivery, error: BaseException) -> None:
-        """Give a delivery back after a while, because of `error`."""
+        """Return a delivery after a pause, because of `error`."""
         name = delivery.message_id or ""
         count = self._counts.pop(name, 0) + 1
         self._counts[name] = count
@@ -37,7 +37,7 @@ class Returns:
             del self._counts[next(iter(self._counts))]
         seconds = min(_FIRST * 2 ** (count - 1), _LONGEST)
         _log.critical(
-            "message %s could not be carried out, for the %d. time: %s; it goes back to its queue in %g s",
+            "message %s could not be processed (failure %d): %s; requeueing it in %g s",
             delivery.message_id,
             count,
             type(error).__name__,
@@ -50,7 +50,7 @@ class Returns:
         self._waiting[delivery] = asyncio.get_running_loop().call_later(seconds, self._give_back, delivery)
 
     def close(self) -> None:
-        """Give back what waits, and all that comes from here on, at once: the worker stops."""
+        """Return all waiting deliveries, and later ones immediately, because the worker stops."""
         self._is_closed = True
         for delivery, timer in tuple(self._waiting.items()):
             timer.cancel()

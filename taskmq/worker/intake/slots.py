@@ -1,4 +1,4 @@
-"""The owner of the worker's slots: knows every delivery in hand and whether it has one.
+"""Owner of the worker's slots: knows every delivery in hand and whether it has one.
 
     put -> waiting for a slot -- take ------> in a slot -- leave, or end ------------------> gone
                 ^  |                           |    ^
@@ -6,10 +6,10 @@
                 |                              +-- acquire: not free -> waiting for resources
                 +------ its time has come <----+-- end: kept in its shard -> held
 
-A delivery that waits for its turn in a shard, or for resources that others use, is in hand without a slot. Only this
-module moves deliveries between the parts that know of them: the `Backlog` (who is next), the `ResourcePool` (who
-waits for what), `OrderedShards` (who is held), the `TaskPool` (whose run an asyncio task carries out) and
-`ThreadRuns` (whose run goes on in a thread).
+A delivery that waits for its turn in a shard, or for resources in use, is in hand without a slot. Only this module
+moves deliveries between the parts that know them: the `Backlog` (next delivery), the `ResourcePool` (waits for
+resources), `OrderedShards` (held deliveries), the `TaskPool` (runs in asyncio tasks) and `ThreadRuns` (runs in
+threads).
 """
 
 import asyncio
@@ -40,20 +40,20 @@ class Slots:
     """The slots of one worker, and the deliveries that it has in hand.
 
     Args:
-        resources: what the worker has for tasks that need more than a slot.
-        threads: carries out the runs of plain functions; None where the app has none.
-        next_item: what to do next, and for which delivery; see `TaskPool`.
-        thread_ended: called with each attempt that has ended in a thread, and how, if it is to be settled.
+        resources: resources of the worker for tasks that need more than a slot.
+        threads: executes plain functions; None if the app has none.
+        next_item: returns the next item and its delivery; see `TaskPool`.
+        thread_ended: called with each attempt that ended in a thread and must be settled, and with its result.
 
     Attributes:
-        concurrency: how many deliveries may have a slot.
-        monotonic: the clock by which waits are timed.
-        resources: who waits for what.
-        shards: who is held in an ordered queue.
-        take: gives the next delivery a slot; None when none may start.
-        leave: frees the slot of a queue's delivery that never waits and has been settled.
-        settling: those in a slot whose run has ended, and which are not to be interrupted.
-        threads: the runs that go on in threads; None where there are none.
+        concurrency: maximum of deliveries in slots.
+        monotonic: the clock of waits.
+        resources: attempts that wait for resources.
+        shards: deliveries that are held in ordered queues.
+        take: assigns a slot to the next delivery; None if none may start.
+        leave: frees the slot of a settled delivery that never waited.
+        settling: deliveries in slots whose run ended, and which must not be interrupted.
+        threads: runs in threads; None if there are none.
     """
 
     def __init__(
@@ -81,7 +81,7 @@ class Slots:
             limits=config.queue_slots,
             shares=config.queue_shares,
         )
-        # Called for each delivery, so without a step between.
+        # Bound directly, because it is called for each delivery.
         self.take = self._backlog.take
         self.leave = self._backlog.leave
         self.shards = OrderedShards(
@@ -109,42 +109,42 @@ class Slots:
 
     @property
     def room(self) -> int:
-        """How many more deliveries may have a slot."""
+        """Number of free slots."""
         return self._pool.room
 
     @property
     def running(self) -> int:
-        """How many slots are taken."""
+        """Number of occupied slots."""
         return len(self._pool.busy) + (0 if self.threads is None else len(self.threads.going))
 
     @property
     def waiting(self) -> int:
-        """How many deliveries in hand wait for a slot or for resources."""
+        """Number of deliveries in hand that wait for a slot or for resources."""
         return len(self._backlog) + len(self.resources)
 
     @property
     def is_busy(self) -> bool:
-        """Whether anything runs, or waits here for something else than a slot."""
+        """Whether anything runs, or waits here for something other than a slot."""
         return bool(self.running) or bool(self.resources) or bool(self._cancelled_items) or self.shards.is_holding
 
     @property
     def in_tasks(self) -> Mapping["asyncio.Task[None]", Delivery]:
-        """The deliveries that asyncio tasks carry out."""
+        """Deliveries that asyncio tasks execute."""
         return self._pool.busy
 
     def waiting_deliveries(self) -> list[Delivery]:
-        """Those in hand that have not begun."""
+        """Return the deliveries in hand that have not started."""
         return [*self._backlog.deliveries(), *(attempt.delivery for attempt in self.resources.attempts())]
 
     def call(self) -> None:
-        """Something may start: look for it."""
+        """Look for work, because something may start."""
         self._pool.call()
 
     def resize(self, concurrency: int) -> None:
-        """Have so many slots from now on; runs beyond them go on to their end.
+        """Set the number of slots; runs beyond it continue to their end.
 
         Raises:
-            InvalidOption: below 1.
+            InvalidOption: the number is below 1.
         """
         if concurrency < 1:
             raise InvalidOption("concurrency: at least 1")
@@ -153,12 +153,12 @@ class Slots:
         self._pool.call()
 
     def put(self, delivery: Delivery) -> None:
-        """A delivery has come."""
+        """Accept a delivery from the broker."""
         self._backlog.put(delivery, now=self.monotonic())
         self._pool.call()
 
     def take_granted(self, *, now: float) -> Attempt | None:
-        """Give an attempt a slot that has waited for resources which are free now; its grant is set."""
+        """Assign a slot to an attempt that waited for resources which are free now; its grant is set."""
         while self.resources and (fits := self.resources.next(now=now)) is not None:
             attempt, grant = fits
             if not is_revoked(attempt.delivery):
@@ -170,11 +170,14 @@ class Slots:
         return None
 
     def take_cancelled(self) -> tuple[Delivery, WorkItem] | None:
-        """What settles a cancelled attempt that had waited for resources."""
+        """Return the item that settles a cancelled attempt which waited for resources."""
         return self._cancelled_items.pop(0) if self._cancelled_items else None
 
     def acquire(self, attempt: Attempt, needs: Amounts) -> bool:
-        """Give an attempt in its slot what it needs; False: it waits for that, without a slot once its item ends."""
+        """Grant an attempt in a slot its resources.
+
+        Otherwise return False: it waits, without a slot once its item ends.
+        """
         now = self.monotonic()
         attempt.grant = self.resources.take(needs, now=now)
         if attempt.grant is None:
@@ -182,7 +185,7 @@ class Slots:
         return attempt.grant is not None
 
     def withdraw(self, job_id: str, settle: Callable[[Attempt], WorkItem]) -> bool:
-        """Give the attempt of a job that waits for resources a slot, to be settled; whether one waits."""
+        """Assign a slot to a job's attempt that waits for resources, to settle it; return whether one waits."""
         if not self.resources or (held := self.resources.remove(job_id)) is None:
             return False
         self._backlog.enter(held.delivery.queue)
@@ -191,7 +194,7 @@ class Slots:
         return True
 
     def carry_out(self, delivery: Delivery, item: WorkItem, variables: contextvars.Context) -> None:
-        """Have an asyncio task settle what has run elsewhere, in the slot that it has had there."""
+        """Have an asyncio task settle a run that ended elsewhere, in the slot that it has."""
         self._pool.carry_out(delivery, item, variables)
 
     def replace(self, old: Delivery, new: Delivery) -> None:
@@ -201,12 +204,12 @@ class Slots:
                 self._pool.busy[task] = new
 
     def drop(self, delivery: Delivery, *, now: float) -> None:
-        """A delivery that was taken is not run, since the broker has given it to another worker meanwhile."""
+        """Drop a taken delivery, because the broker redelivered it to another worker."""
         self._backlog.leave(delivery.queue, now=now)
         self._backlog.release(delivery.queue, now=now)
 
     def end(self, delivery: Delivery, error: BaseException | None) -> None:
-        """An item has ended: its delivery has no slot any more, and is in hand only if it is held or waits."""
+        """End an item: its delivery has no slot any more, and stays in hand only if it is held or waits."""
         self.settling.discard(delivery)
         now = self.monotonic()
         if error is not None:
@@ -220,19 +223,19 @@ class Slots:
             self._backlog.release(delivery.queue, now=now)
 
     def settled(self, delivery: Delivery, error: BaseException | None, /, *, now: float) -> None:
-        """A delivery whose run was in a thread is settled, unless there was an error."""
+        """Free the slot of a delivery that ran in a thread and is settled; with an error, settle it."""
         if error is None:
             self._backlog.leave(delivery.queue, now=now)
         else:
             self.end(delivery, error)
 
     def shed(self, queue: str, *, keep: int) -> None:
-        """Give back what waits of a physical queue beyond the first `keep`."""
+        """Return the waiting deliveries of a physical queue beyond the first `keep`."""
         for delivery in self._backlog.shed(queue, keep=keep):
             delivery.requeue()
 
     def give_back(self, deliveries: Iterable[Delivery]) -> None:
-        """Give back those of these that have not begun; none of a shard."""
+        """Return those of these deliveries that have not started; none of a shard."""
         unwanted = set(deliveries)
         if not unwanted:
             return
@@ -244,7 +247,7 @@ class Slots:
             delivery.requeue()
 
     def pause(self, queues: Collection[str]) -> None:
-        """Give back what has not begun of these physical queues, and what would begin again in them."""
+        """Return what has not started of these physical queues, and later deliveries of them."""
         self._paused.update(queues)
         for queue in queues:
             self.shed(queue, keep=0)
@@ -256,18 +259,18 @@ class Slots:
                 self._backlog.release(delivery.queue, now=now)
 
     def resume(self, queues: Collection[str]) -> None:
-        """Take what comes of these physical queues again."""
+        """Accept deliveries of these physical queues again."""
         self._paused.difference_update(queues)
 
     def give_back_all(self) -> None:
-        """Give back everything that has not begun, and hold nothing from here on."""
+        """Return everything that has not started, and hold nothing from here on."""
         self._returns.close()
         waiting = [attempt.delivery for attempt in self.resources.clear()]
         for delivery in (*self.shards.close(), *waiting, *self._backlog.clear()):
             delivery.requeue()
 
     def give_up(self) -> int:
-        """Give back the deliveries whose tasks do not end although they were cancelled; how many there are."""
+        """Return the deliveries whose tasks did not end although they were cancelled; return their number."""
         for delivery in self._pool.busy.values():
             delivery.requeue()
         return len(self._pool.busy)
@@ -279,7 +282,7 @@ class Slots:
             await asyncio.wait((*self._pool.busy, *ends))
 
     async def aclose(self) -> None:
-        """Nothing runs any more: let go."""
+        """Release all resources after the last run."""
         self._returns.close()
         if self.threads is not None:
             self.threads.close()

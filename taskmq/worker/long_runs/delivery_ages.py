@@ -1,4 +1,4 @@
-"""How long deliveries have been here, at the cost of a look now and then instead of a note for each. Pure."""
+"""Ages of deliveries, measured by periodic checks instead of a note for each delivery. Pure."""
 
 from collections.abc import Iterable
 
@@ -8,12 +8,12 @@ __all__ = ["DeliveryAges"]
 
 
 class DeliveryAges:
-    """Deliveries by the last look before they were first seen: they cannot have come earlier than that.
+    """Deliveries by the last check before they were first seen: they cannot have arrived earlier.
 
     Instants are of a monotonic clock, in seconds.
 
     Args:
-        now: nothing is here yet.
+        now: a time before any delivery arrived.
     """
 
     def __init__(self, *, now: float) -> None:
@@ -21,11 +21,11 @@ class DeliveryAges:
         self._since: dict[Delivery, float] = {}
 
     def look(self, here: Iterable[Delivery], *, now: float) -> None:
-        """These are here, and no others."""
+        """Record a check: exactly these deliveries are here."""
         since = self._since
         self._since = {delivery: since.get(delivery, self._last) for delivery in here}
         self._last = now
 
     def most(self, delivery: Delivery, *, now: float) -> float:
-        """How many seconds a delivery may have been here; at most by the time between two looks too many."""
+        """Return an upper bound of a delivery's age in seconds; the error is at most the time between two checks."""
         return now - self._since.get(delivery, self._last)

@@ -1,14 +1,16 @@
-"""Long runs of the store's jobs: their scheduler answers for them without a message, and hears that they go on.
+"""Detached runs: long runs of stored jobs, which the scheduler supervises without a message.
 
-    1 report   `detached`, confirmed. From here on the scheduler answers for the job
+    1 report   `detached`, confirmed. From here on the scheduler is responsible for the job
     2 ack      the delivery
-    3 report   `alive`, every ten seconds, while the run goes on
-    4 report   how it ended, as of any run; or `interrupted` where the worker stops
+    3 report   `alive`, every ten seconds, while the run continues
+    4 report   the outcome, as for any run; or `interrupted` if the worker stops
 
-A scheduler that has heard nothing for a minute dispatches the job again, as one whose worker has died. No state is
-needed. What the worker does late has no effect then: the job has another token.
+If the scheduler has received no report for a minute, it dispatches the job again, as for a dead worker. No state is
+needed. Late reports of the worker then have no effect, because the job has another token.
 
-    at 1  not confirmed before the broker takes the message back: another worker gets it, and starts
+    at 1 not confirmed before the broker takes the message back: another worker gets it, and starts at 3 reports that
+        are not confirmed in time are sent again ten seconds later at 4 retried until the worker stops; an unconfirmed
+        `interrupted` is silence, which the scheduler notices
     at 3  what is not confirmed in time is said anew ten seconds later
     at 4  tried until the worker stops; an `interrupted` that is not confirmed is silence, which the scheduler notices
 """
@@ -34,12 +36,12 @@ __all__ = ["DetachedRuns"]
 
 _log = logging.getLogger("taskmq.worker")
 
-# A keeper renews at a third of this.
+# The lease keeper renews at a third of this.
 _SECONDS: Final = 30.0
 
 
 class DetachedRuns:
-    """Those of one worker."""
+    """Detached runs of one worker."""
 
     def __init__(self, reports: ReportSender, slots: Slots, stats: WorkerStats) -> None:
         self._reports = reports
@@ -50,11 +52,11 @@ class DetachedRuns:
         self._tasks = TaskSet("worker reports a detached job", failure="a detached job was not reported")
 
     async def detach(self, attempt: Attempt, delivery: Delivery, invitation: Invitation) -> None:
-        """Let the run go on without its message, once the scheduler is to know of it."""
+        """Let the run continue without its message, once the scheduler has confirmed it."""
         report = self._reports.about(attempt, invitation, "detached")
         is_confirmed = await self._reports.send(invitation, report)
         if attempt not in self._stats.running or attempt.delivery is not delivery:
-            # It has ended meanwhile, and is reported so.
+            # The run ended meanwhile, and reported its outcome.
             return
         if not is_confirmed or is_revoked(delivery):
             _log.warning(
@@ -64,25 +66,25 @@ class DetachedRuns:
                 attempt.envelope.task,
             )
             if is_confirmed:
-                # The worker that has the message now answers for the job.
+                # The worker that has the message now is responsible for the job.
                 await self._reports.send(invitation, self._reports.about(attempt, invitation, "started"))
             return
         handed = LeasedDelivery(delivery, lambda is_done: self._settle(attempt, invitation, is_done=is_done))
         self._slots.replace(delivery, handed)
         attempt.delivery = handed
         delivery.ack()
-        _log.info("job %s of task %s runs on without its message", attempt.job_id, attempt.envelope.task)
+        _log.info("job %s of task %s continues without its message", attempt.job_id, attempt.envelope.task)
         self._running[attempt] = invitation
         self._keeper.watch()
 
     async def aclose(self, *, grace: float) -> None:
-        """Say nothing more, but what is said within so many seconds."""
+        """Stop reporting, after pending reports had `grace` seconds."""
         await self._keeper.aclose()
         await self._tasks.aclose(grace=grace)
 
     async def _say_alive(self) -> bool:
         if not len(self._tasks):
-            # One after the other: what waits for the broker says it as well as a second one.
+            # Sequentially: while one report waits for the broker, a second one would not arrive earlier.
             for attempt, invitation in self._running.items():
                 self._tasks.start(self._say(attempt, invitation))
         return bool(self._running)
@@ -96,8 +98,8 @@ class DetachedRuns:
             self._tasks.start(self._give_back(attempt, invitation))
 
     async def _give_back(self, attempt: Attempt, invitation: Invitation) -> None:
-        """Have another worker run the job, at once or as soon as the scheduler has heard nothing for a minute."""
+        """Return the job to another worker: immediately, or once the scheduler has missed reports for a minute."""
         why = ErrorRecord(type_name=INTERRUPTED, message=STOPPED)
         report = replace(self._reports.about(attempt, invitation, "interrupted"), error=why)
         if not await self._reports.send(invitation, report):
-            _log.warning("job %s runs again when its scheduler misses it", attempt.job_id)
+            _log.warning("job %s: reporting its interruption failed; the scheduler will run it again", attempt.job_id)

@@ -1,44 +1,44 @@
-"""Runs that take longer than the broker leaves a delivery with a worker.
+"""Guard of long runs: replaces deliveries that are about to exceed the broker's consumer timeout.
 
-RabbitMQ takes a delivery back that was unsettled for too long (30 minutes by default), and up to 4.2 all others of
-its channel with it: the job then runs a second time beside itself. So a run that comes near that time is handed over,
-from the broker's care into that of a lease in the state:
+RabbitMQ takes back a delivery that was unsettled for too long (30 minutes by default), and up to 4.2 all others of
+its channel: the job then runs twice at a time. So a run that approaches the timeout is transferred from the broker to
+a lease in the state:
 
-    1 take     a lease on a new key
+    1 acquire  a lease on a new key
     2 publish  a copy of the message, its standby: same id, attempt and body, the key in a header, due when the
-               lease may end; wait for its confirm
-    3 ack      the delivery. From here on the standby answers for the job
-    4 renew    the lease, while the run goes on
-    5 done     the key says so for a week: the standby is dropped when it comes
-      or given back: a fresh copy is published, and then the key says done
+               lease may expire; wait for its confirm
+    3 ack      the delivery. From here on the standby is responsible for the job
+    4 renew    the lease, while the run continues
+    5 done     the key says so for a week: the standby is dropped when it arrives
+      or returned: a fresh copy is published, and then the key says done
 
-The worker that gets a standby looks at the key. While the lease is alive it puts the standby back until the lease may
-end. When the run is done it drops the standby. When the lease has ended it marks the key as taken over, so that the
-first holder cannot come back, and runs the job again, as one that may have ended its worker. A worker without a state
-runs a standby as it is, so all workers of a queue have the same state, or none.
+The worker that receives a standby reads the key. While the lease is alive it requeues the standby until the lease may
+expire. If the run is done it drops the standby. If the lease expired, it marks the key as taken over, so that the
+first holder cannot return, and runs the job again as one that may have crashed its worker. A worker without a state
+runs a standby as it is, so all workers of a queue need the same state, or none.
 
-A job of the store needs none of that: its scheduler replaces its message (`detached_runs`).
+A stored job needs none of that: its scheduler replaces its message (`detached_runs`).
 
-Standbys wait at the broker, also with `delay="state"`: they must not be lost together with the leases. What only
-waits for a slot is given back to the broker when it comes near the time. Nothing is handed over of an ordered queue,
-whose next message must not start before; nor of tasks with early acknowledgement, whose message is gone already.
+Standbys wait at the broker, even with `delay="state"`: they must not be lost together with the leases. A delivery
+that only waits for a slot is returned to the broker when it approaches the timeout. Deliveries of ordered queues are
+never transferred, because the next message must not start before. Nor are deliveries of tasks with early
+acknowledgement, whose message is gone already.
 
-When the state does not answer (the broker's failures are in brackets):
+If the state does not answer (failures of the broker are in brackets):
 
-    at 1  tried again until the time is nearly over; then all is as without a hand-over: the broker gives the job to
-          another worker [at 2 the same; a standby whose confirm did not come is dropped when it comes]
-    at 3  the state is not asked [a connection that is lost just before: the broker gives the job to another worker,
-          as ever, and the standby is dropped]
-    at 4  tried again. Once the lease has ended, its holder and a worker with the standby are equals: who reaches the
-          state first has the job. The holder goes on running in any case: that is twice, if it is the other one
-    at 5  tried again for as long as the worker lives, and for `_STOPPING` seconds when it stops. Ended without a
-          word, the job runs a second time [the copy is not published: the standby runs when it comes]
-    a standby comes: it is put back for one lease's time; so it is, without a question to the state, where its job
-    runs
-          [not published: it goes back to its queue after a pause]
+    at 1  retried until the timeout is near; then the job is not transferred, and the broker redelivers it to
+          another worker [the same at 2; a standby without a confirm is dropped when it arrives]
+    at 3  the state is not needed [a connection lost just before: the broker redelivers the job to another worker,
+          as usual, and the standby is dropped]
+    at 4  retried. Once the lease has expired, its holder and a worker with the standby are equals: the first to
+          reach the state gets the job. The holder continues in any case, so the job may run twice
+    at 5  retried while the worker lives, and for `_STOPPING` seconds when it stops. Without a record of its end,
+          the job runs a second time [the copy is not published: the standby runs when it arrives]
+    a standby arrives: it is requeued for the duration of a lease; so it is, without a call to the state, if its
+          job runs here [not published: it returns to its queue after a pause]
 
-The state lost its data: as if all leases had ended. A worker that dies at any point loses nothing: before 3 its
-delivery comes back, after 3 the standby comes; between the confirm and the ack, both.
+If the state lost its data, all leases count as expired. A worker that dies at any point loses nothing: before 3 its
+delivery is redelivered, after 3 the standby arrives; between the confirm and the ack, both.
 """
 
 import asyncio
@@ -79,7 +79,7 @@ _log = logging.getLogger("taskmq.worker")
 _DONE: Final = "done"
 _TAKEN_OVER: Final = "taken over"
 _REMEMBERED: Final = 7 * 86_400.0
-# Of the time that the broker allows: when it is too late to try.
+# Fraction of the timeout after which a transfer is too late.
 _GIVE_UP: Final = 0.95
 _LOOKS: Final = 20
 _SHORTEST_LOOK: Final = 0.1
@@ -90,12 +90,12 @@ _STOPPING: Final = 5.0
 
 
 class LongRunGuard:
-    """One worker's: a `Service`.
+    """Guard of one worker: a `Service`.
 
     Args:
-        leases: None where there is no state: then jobs of the store alone are looked after.
+        leases: None without a state: then only stored jobs are transferred.
         worker: shown as the owner of leases.
-        seconds: how long a lease lasts that is not renewed; a job that was lost is run again that much later.
+        seconds: duration of a lease without renewal; a lost job runs again that much later.
     """
 
     def __init__(
@@ -110,7 +110,7 @@ class LongRunGuard:
         self._worker = worker
         self._seconds = seconds
         self._held: dict[str, _LongRun] = {}
-        # Those whose job runs here, with its attempt: what is renewed.
+        # Runs of this worker under a lease, with their attempts; the leases to renew.
         self._running: dict[_LongRun, Attempt] = {}
         self._keeper = LeaseKeeper("leases of long jobs", seconds=seconds, renew=self._renew)
         self._begun: set[Delivery] = set()
@@ -128,11 +128,11 @@ class LongRunGuard:
         return self._asked_leases
 
     def is_over(self, queue: str) -> bool:
-        """Whether the deliveries of a physical queue are looked after."""
+        """Return whether deliveries of a physical queue are watched."""
         return not is_shard(queue) and (self._asked_leases is not None or is_jobs_queue(queue))
 
     def attach(self, consumer: Consumer, slots: Slots, reports: ReportSender, queues: Collection[str]) -> None:
-        """Say whose deliveries are looked at, before `run`.
+        """Set the deliveries to watch; called before `run`.
 
         Args:
             queues: the physical queues that are consumed.
@@ -147,13 +147,13 @@ class LongRunGuard:
         self._stopping.set()
 
     async def run(self) -> None:
-        """Hand over what comes near its time, until `stop`; then wait a while for what has to be said."""
+        """Transfer runs that approach the timeout, until `stop`; then wait a while for pending records."""
         try:
             await self._look_on()
         except asyncio.CancelledError:
             await self._close()
             raise
-        # Not where it has failed: it starts again, and what was handed over keeps its leases meanwhile.
+        # Not after a failure: the service restarts, and transferred runs keep their leases meanwhile.
         await self._close()
 
     async def _close(self) -> None:
@@ -168,10 +168,10 @@ class LongRunGuard:
             await self._stopping.wait()
             return
         loop = asyncio.get_running_loop()
-        # Not anew where it starts again: a delivery must not be thought younger than it is.
+        # Kept over restarts: a delivery must not seem younger than it is.
         ages = self._ages = self._ages or DeliveryAges(now=loop.time())
         while not self._stopping.is_set():
-            # Asked each time: it may be another node, of another version.
+            # Asked each time: the consumer may be connected to another node, of another version.
             limits = {queue: consumer.settle_within(queue) for queue in self._queues}
             shortest = min((limit for limit in limits.values() if limit is not None), default=None)
             seconds = _LONGEST_LOOK if shortest is None else shortest / _LOOKS
@@ -214,7 +214,7 @@ class LongRunGuard:
         if hold is None:
             return
         if attempt not in self._stats.running or attempt.delivery is not delivery or is_revoked(delivery):
-            # It has ended meanwhile, or another worker has its message: the standby message is void.
+            # The run ended meanwhile, or another worker has its message: the standby message is void.
             await self._say_done(hold)
             return
         handed = LeasedDelivery(delivery, lambda is_done: self._settle(hold, attempt, is_done=is_done))
@@ -224,7 +224,7 @@ class LongRunGuard:
         attempt.delivery = handed
         delivery.ack()
         _log.info(
-            "job %s of task %s runs for so long that it was handed over to the state",
+            "job %s of task %s exceeds the broker's timeout: a lease in the state replaces its delivery",
             attempt.job_id,
             attempt.envelope.task,
         )
@@ -232,7 +232,7 @@ class LongRunGuard:
         self._keeper.watch()
 
     async def _publish_standby(self, attempt: Attempt, delivery: Delivery, *, until: float) -> "_LongRun | None":
-        """The lease, once its standby message is at the broker; None where there is nothing to be done any more."""
+        """Return the lease once its standby message is at the broker; None if there is nothing left to do."""
         key = long_run_key(attempt.job_id, uuid.uuid4().hex)
         token: int | None = None
         backoff = Backoff(_PAUSE, _LONGEST_PAUSE)
@@ -261,14 +261,14 @@ class LongRunGuard:
             else:
                 return hold
         if (given_up := self._held.get(key)) is not None:
-            # Its standby message may be there.
+            # Its standby message may be at the broker.
             await self._say_done(given_up)
         return None
 
     async def _take(self, key: str) -> int:
         taken = await self._leases.acquire(key, owner=self._worker, seconds=self._seconds)
         if isinstance(taken, Lease):
-            # No other process knows the key: the answer to an earlier try was lost.
+            # No other process knows the key: the answer to an earlier call was lost.
             return taken.token
         return taken
 
@@ -309,12 +309,12 @@ class LongRunGuard:
         return bool(self._running)
 
     async def _hold_on(self, hold: "_LongRun", seconds: float, *, note: str | None = None) -> bool:
-        """Renew the lease, or take it once more where it ended and is free; whether it is held.
+        """Renew the lease, or acquire it again if it expired and is free; return whether it is held.
 
         Raises:
-            StateUnavailable: it is not known.
+            StateUnavailable: the lease's state is unknown.
         """
-        # One after the other: a renewal must not come behind the last word.
+        # Sequentially: a renewal must not follow the final record.
         async with hold.turn:
             if hold.is_over and note is None:
                 return True
@@ -336,7 +336,7 @@ class LongRunGuard:
             self._tasks.start(self._say_done(hold) if is_done else self._give_back(hold, attempt, hold.handed))
 
     async def _give_back(self, hold: "_LongRun", attempt: Attempt, handed: LeasedDelivery) -> None:
-        """Have the job run by another worker, at once or as soon as its standby message comes."""
+        """Return the job to another worker: immediately, or when its standby message arrives."""
         try:
             body = amend(handed.body, handed.content_type, {"id": attempt.job_id})
             copy = copy_message(
@@ -359,7 +359,7 @@ class LongRunGuard:
         backoff = Backoff(_PAUSE, _LONGEST_PAUSE)
         while True:
             try:
-                # Where another has taken it over, nothing is left to be said.
+                # If another worker took it over, there is nothing left to record.
                 await self._hold_on(hold, _REMEMBERED, note=_DONE)
                 break
             except StateUnavailable as error:
@@ -368,7 +368,7 @@ class LongRunGuard:
         self._held.pop(hold.key, None)
 
     async def admits(self, attempt: Attempt) -> bool:
-        """Whether a message is to be run; where it is a standby message that is not, it was settled."""
+        """Return whether a message may run; a standby message that may not was settled."""
         standby = attempt.delivery
         key = standby.headers.get(header.LEASE)
         if self._asked_leases is None or not isinstance(key, str):
@@ -378,13 +378,13 @@ class LongRunGuard:
             try:
                 answer = await self._leases.acquire(key, owner=self._worker, seconds=_REMEMBERED, note=_TAKEN_OVER)
             except StateUnavailable as error:
-                _log.warning("job %s is not run for now, another worker may be at it: %s", attempt.job_id, error)
+                _log.warning("job %s is not started, another worker may be running it: %s", attempt.job_id, error)
             else:
                 if not isinstance(answer, Lease):
                     self._recover(attempt, _LongRun(key, answer))
                     return True
                 if answer.note == _TAKEN_OVER:
-                    # The worker that has begun to run it has given it back, or is gone.
+                    # The worker that started it returned it, or is gone.
                     self._recover(attempt, _LongRun(key, answer.token))
                     return True
                 if answer.note == _DONE:
@@ -395,9 +395,7 @@ class LongRunGuard:
         return False
 
     def _recover(self, attempt: Attempt, hold: "_LongRun") -> None:
-        _log.warning(
-            "job %s of task %s was lost by who ran it, and runs again", attempt.job_id, attempt.envelope.task
-        )
+        _log.warning("job %s of task %s: its worker died; running it again", attempt.job_id, attempt.envelope.task)
         standby = attempt.delivery
         recovered = RecoveredDelivery(standby, lambda: self._tasks.start(self._say_done(hold)))
         if self._slots is not None:
@@ -420,12 +418,12 @@ class LongRunGuard:
             standby.ack()
 
     async def _publish(self, message: Outgoing) -> None:
-        # To the broker, whatever the app has delayed messages wait in.
+        # To the broker, even if the app keeps delayed messages elsewhere.
         await self._broker.publish(message, timeout=self._send_timeout)
 
 
 class _LongRun:
-    """A lease that this worker has, and what runs under it."""
+    """A lease of this worker, and the run under it."""
 
     __slots__ = ("handed", "is_over", "key", "token", "turn")
 

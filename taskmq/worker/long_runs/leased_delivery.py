@@ -1,4 +1,4 @@
-"""Deliveries whose settling takes more than a word to the broker."""
+"""Deliveries whose settling needs more than one message to the broker."""
 
 from collections.abc import Callable, Mapping
 
@@ -8,7 +8,7 @@ __all__ = ["LeasedDelivery", "RecoveredDelivery"]
 
 
 class _Copy:
-    """What is known of a message, whatever has become of it."""
+    """The contents of a message, independent of its settlement."""
 
     def __init__(self, original: Delivery) -> None:
         self.body = original.body
@@ -22,13 +22,13 @@ class _Copy:
 
 
 class LeasedDelivery(_Copy):
-    """In the place of a delivery that was acknowledged before its run has ended.
+    """Replaces a delivery that was acknowledged before the end of its run.
 
     Args:
         settle: called once, with whether the run is done.
 
     Attributes:
-        revoked: the lease is lost: another worker runs the job.
+        revoked: whether the lease is lost: another worker runs the job.
     """
 
     def __init__(self, original: Delivery, settle: "Callable[[bool], None]") -> None:
@@ -56,7 +56,7 @@ class LeasedDelivery(_Copy):
 
 
 class RecoveredDelivery(_Copy):
-    """A standby message whose job was lost and runs again: one that may have ended its worker.
+    """A standby message whose job was lost and runs again; it may have crashed its worker.
 
     Args:
         done: called when it is acknowledged.

@@ -1,7 +1,7 @@
 """One attempt, from a slot to its outcome.
 
 `fast_path` runs plain coroutines that finish without waiting, in one call. Everything else goes through `processor`,
-which executes and never raises; what becomes of its outcome is for `taskmq.worker.settlement`. `task_pool` holds the
-asyncio tasks that carry runs, `thread_runs` the runs in threads. `crash_counter` counts starts without an end and
-`poison` isolates the jobs that cause them.
+which executes and never raises; `taskmq.worker.settlement` settles the outcome. `task_pool` holds the asyncio tasks
+of runs, `thread_runs` the runs in threads. `crash_counter` counts starts without an end, and `poison` isolates the
+jobs that cause them.
 """

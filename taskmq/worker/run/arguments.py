@@ -1,4 +1,4 @@
-"""Arguments that a message refers to: they are fetched before the run, and what becomes of the job without them."""
+"""Loading of arguments that a message refers to, before the run."""
 
 import asyncio
 import logging
@@ -15,26 +15,26 @@ __all__ = ["ArgumentLoader"]
 
 _log = logging.getLogger("taskmq.worker")
 
-# How long an attempt waits for a place that does not answer, in seconds, and how long at the broker afterwards.
+# Seconds that an attempt waits for a store that does not answer, and then at the broker.
 _PAUSES: Final = (0.1, 0.4, 1.5)
 _LATER: Final = (5.0, 15.0)
 
 
 class ArgumentLoader:
-    """Gives attempts the arguments that their messages refer to.
+    """Loads the arguments that messages refer to.
 
     Args:
-        arguments: where they are; None: unknown to this worker.
+        arguments: where they are stored; None: unknown to this worker.
     """
 
     def __init__(self, arguments: LargeArguments | None) -> None:
         self._arguments = arguments
 
     async def load(self, attempt: Attempt) -> Outcome | None:
-        """Give the attempt its arguments; otherwise what becomes of it.
+        """Load the arguments of an attempt; if that fails, return its outcome.
 
-        It is dead where they are gone or are not what was sent, and where this worker has no place to look in. Where
-        the place does not answer for two seconds, it is snoozed.
+        The job is dead if its arguments are gone or were changed, or if this worker has no store for them. If the
+        store does not answer for two seconds, the job is snoozed.
         """
         if self._arguments is None:
             return Dead(
@@ -60,6 +60,6 @@ class ArgumentLoader:
 
     def _later(self, attempt: Attempt, error: StateUnavailable) -> Snoozed:
         later = random.uniform(*_LATER)
-        _log.warning("job %s comes again in %.1f s, its arguments are out of reach: %s", attempt.job_id, later, error)
+        _log.warning("job %s: its arguments are unavailable, will retry in %.1f s: %s", attempt.job_id, later, error)
         attempt.is_turned_back = True
         return Snoozed(timedelta(seconds=later))

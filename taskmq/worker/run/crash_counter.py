@@ -1,9 +1,9 @@
-"""How many starts of a job have had no end: the way to tell a task that kills its worker.
+"""Counts of starts without an end, which identify tasks that crash their worker.
 
-Only messages that were in a worker's hands before are counted, in the app's state (`taskmq.stores.StartStore`), so
-the first run of a job costs nothing. An app without a state counts in one file per host, user and broker,
-which is made when the first such message comes; between hosts only a shared state counts exactly. Where the state
-does not answer, jobs run uncounted: then the broker's delivery limit is the last net.
+Only redelivered messages are counted, in the app's state (`taskmq.stores.StartStore`), so the first run of a job
+costs nothing. An app without a state counts in one file per host, user and broker, which is created for the first
+such message; across hosts only a shared state counts exactly. If the state does not answer, jobs run uncounted, and
+the broker's delivery limit is the last resort.
 """
 
 import asyncio
@@ -30,7 +30,7 @@ _REMEMBERED: Final = 86_400.0
 
 
 class CrashCounter:
-    """The starts that this worker counts."""
+    """Counts of starts by this worker."""
 
     def __init__(self, app: TaskMQ) -> None:
         self._app = app
@@ -38,7 +38,10 @@ class CrashCounter:
         self._is_answering = True
 
     async def begin(self, job_id: str) -> int:
-        """Count one more start; how many have had no end, this one included. 0: the state does not answer."""
+        """Count one more start; return the number of starts without an end, including this one.
+
+        0: the state does not answer.
+        """
         try:
             async with asyncio.timeout(_PATIENCE):
                 count = await self._store().begin(job_id, ttl=_REMEMBERED)
@@ -49,7 +52,7 @@ class CrashCounter:
         return count
 
     async def end(self, job_id: str) -> None:
-        """The job's runs kill no worker."""
+        """Forget the starts of a job whose run ended."""
         try:
             async with asyncio.timeout(_PATIENCE):
                 await self._store().end(job_id)
@@ -57,7 +60,7 @@ class CrashCounter:
             self._complain(error)
 
     async def aclose(self) -> None:
-        """Close what this worker alone has opened."""
+        """Close the file that only this worker opened."""
         if self._own is not None:
             await self._own.aclose()
 
@@ -73,15 +76,17 @@ class CrashCounter:
 
     def _complain(self, error: Exception) -> None:
         if self._is_answering:
-            _log.warning("starts of jobs are not counted, so that tasks which kill their workers go on: %s", error)
+            _log.warning(
+                "starts of jobs are not counted, so tasks that crash their workers are not stopped: %s", error
+            )
         self._is_answering = False
 
 
 def private_folder(address: str) -> Path:
-    """A folder of this user and host for the broker at `address`, made here; no other user can enter it.
+    """Create a folder of this user and host for the broker at `address`; no other user can enter it.
 
     Raises:
-        StateUnavailable: it cannot be made, or belongs to another user.
+        StateUnavailable: it cannot be created, or belongs to another user.
     """
     own = Path(tempfile.gettempdir()) / f"taskmq-{os.getuid()}"
     folder = own / hashlib.sha256(address.encode()).hexdigest()[:16]
@@ -91,7 +96,7 @@ def private_folder(address: str) -> Path:
         found = own.lstat()
     except OSError as error:
         raise StateUnavailable(f"{folder} cannot be made: {error}") from error
-    # Every user may write beside it: a folder that is there already may belong to any of them.
+    # Every user may write next to it: an existing folder may belong to any of them.
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o077:
         raise StateUnavailable(f"{own} is not a folder that only this user can enter: remove it, or set TMPDIR")
     return folder

@@ -1,16 +1,15 @@
-"""Runs of plain tasks, as far as they go without waiting: most of what a worker does, and so the thinnest way.
+"""Fast path: plain runs that finish without waiting, which most runs do.
 
-    delivery -> arguments -> the coroutine's first step -> it has returned -> ack
-             told started                                  told succeeded
+    delivery -> arguments -> the coroutine's first step -> it returned -> ack
+             event started                              event succeeded
 
-One call does all of it, without an asyncio task, an `Attempt` or a coroutine of ours. It is the first segment of the
-`pipeline`: a delivery that is not plain goes through all of that, since nothing has happened here. What is plain and
-has to wait, fails, or has a result to store goes on there behind the run.
+One call does all of it, without an asyncio task, an `Attempt` or another coroutine. It is the first segment of the
+`pipeline`: a delivery that is not plain goes through all of it, because nothing has happened here. A plain run that
+must wait, fails, or has a result to store continues there.
 
-A task is plain when no middleware, resource, guard, soft timeout or early acknowledgement is concerned. The `timeout`
-of a coroutine counts from its first wait on, since before that it could not be interrupted. What is plain and runs in
-a thread is given to `thread_runs`, which goes on with it in as thin a way. A message is plain when it came for the
-first time, is due and does not expire.
+A task is plain if no middleware, resource, guard, soft timeout or early acknowledgement is concerned. The `timeout`
+of a coroutine starts at its first wait, because it could not be interrupted before. Plain functions in threads go to
+`thread_runs`, which is as cheap. A message is plain if it was not redelivered, is due and does not expire.
 """
 
 import enum
@@ -44,44 +43,44 @@ __all__ = ["EndedRun", "FastPath", "FastPathResult", "FastPathStep", "WaitingRun
 
 
 class FastPathResult(enum.Enum):
-    """What became of a delivery that was given to `FastPath`."""
+    """The fate of a delivery that was passed to `FastPath`."""
 
     DONE = enum.auto()
     """It is settled."""
     BEGUN = enum.auto()
-    """It goes on in a thread, and has a slot."""
+    """It continues in a thread, and has a slot."""
     UNCLEAN = enum.auto()
-    """It is settled, and the run has left context variables changed."""
+    """It is settled, and the run changed context variables."""
 
 
 _DONE: Final = FastPathResult.DONE
 _BEGUN: Final = FastPathResult.BEGUN
 _UNCLEAN: Final = FastPathResult.UNCLEAN
 _CONTENT_TYPES: Final = (JSON, MSGPACK)
-# Decoded, and the content type that they came in.
+# Decoded, with their content type.
 _Arguments = tuple[tuple[Any, ...], dict[str, Any], str]
 
 
 class EndedRun(msgspec.Struct, eq=False):
-    """A run that has ended, and is to be settled."""
+    """A run that ended and must be settled."""
 
     attempt: Attempt
     outcome: Outcome
 
 
 class WaitingRun(msgspec.Struct, eq=False):
-    """A run that has made its first step and waits for something."""
+    """A run that made its first step and waits for something."""
 
     attempt: Attempt
     rest: Continuation
 
 
 FastPathStep = FastPathResult | EndedRun | WaitingRun | Envelope | Parked
-"""How far a delivery has come. An envelope is that of a delivery which is not plain: nothing else has happened."""
+"""Progress of a delivery. An envelope means that it is not plain, and nothing else has happened."""
 
 
 class _Plain:
-    """What is the same for all runs of one task from one queue."""
+    """Values that are equal for all runs of one task from one queue."""
 
     __slots__ = (
         "call",
@@ -111,18 +110,18 @@ class _Plain:
 
 
 class FastPath:
-    """The short way of one worker.
+    """The fast path of one worker.
 
     Args:
-        stats: counts every run, and knows who listens.
-        keeps_results: whether the app has a state to keep results in.
-        cancelled: why a job was cancelled; None where nothing can be.
-        recalled: jobs that are to go back without a run, where there are any.
-        journal_writer: where the tasks' contexts write to.
-        processor: says what an error comes to.
+        stats: counts every run, and has the observers.
+        keeps_results: whether the app has a state for results.
+        cancelled: returns why a job was cancelled; None if jobs cannot be cancelled.
+        recalled: jobs to return without a run.
+        journal_writer: receives what the tasks' contexts write.
+        processor: determines the outcome of an error.
         guards: a task that concerns some of them is not plain.
-        run_begins: called for each run of a job of the store that goes on in a thread.
-        threads: what carries out plain functions; None where nothing does.
+        run_begins: called for each run of a stored job that continues in a thread.
+        threads: executes plain functions; None if there are none.
 
     Attributes:
         ended: when the last run ended, by the monotonic clock.
@@ -159,7 +158,7 @@ class FastPath:
         self.ended = 0.0
 
     def run(self, delivery: Delivery, *, now: float) -> FastPathStep:
-        """Run the delivery as far as it goes at once.
+        """Run the delivery as far as possible without waiting.
 
         Args:
             now: by the monotonic clock.
@@ -233,7 +232,7 @@ class FastPath:
         return WaitingRun(attempt, Continuation(coroutine, waits_for))
 
     def _plain_for(self, delivery: Delivery, envelope: Envelope) -> _Plain | None:
-        """What is known of the message's task; None where the two are not plain."""
+        """Return the values of the message's task; None if the two are not plain."""
         key = (envelope.task, delivery.queue)
         try:
             plain = self._plain[key]
@@ -253,17 +252,17 @@ class FastPath:
         return plain
 
     def _begin_in_thread(self, attempt: Attempt, plain: _Plain, now: float) -> FastPathStep:
-        """Have a thread carry out a plain function."""
+        """Have a thread execute a plain function."""
         invitation = attempt.envelope.store
         assert self._threads is not None
         assert attempt.execution is not None
         count = None if plain.keeps_result or invitation is not None else plain.count
         try:
-            # Its own variables: what the function changes, no other run sees.
+            # Its own variables: no other run sees the function's changes.
             self._threads.begin(attempt, attempt.execution, copy_context(), count=count, now=now)
         except BaseException as error:  # noqa: BLE001 - what keeps a run from beginning is an outcome, too
             return EndedRun(attempt, self._processor.failed(attempt, error))
-        # The pool task goes on to other deliveries while the thread runs.
+        # The pool task continues with other deliveries while the thread runs.
         current_context.set(None)
         if invitation is not None:
             self._run_begins(attempt, invitation)
@@ -272,7 +271,7 @@ class FastPath:
     def _attempt(
         self, delivery: Delivery, envelope: Envelope, plain: _Plain, context: Context, arguments: _Arguments
     ) -> Attempt:
-        """The attempt that a run is, which goes on or is to be settled."""
+        """Return the attempt of a run that continues or must be settled."""
         args, kwargs, content_type = arguments
         execution = Execution(context, plain.call, args, kwargs, envelope, content_type, plain.timeout)
         return Attempt(delivery, envelope, plain.task, context.job_id, started=context.started, execution=execution)
@@ -281,7 +280,7 @@ class FastPath:
         name, queue = key
         task = self._tasks.get(name)
         if task is None:
-            # Not remembered: names may be anything that a client sends.
+            # Not cached: clients may send any name.
             return None
         plan = task.plan
         plain: _Plain | None = None

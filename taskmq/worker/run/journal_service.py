@@ -1,7 +1,7 @@
-"""Writes down what runs tell and save.
+"""Journal service: stores what runs report and save.
 
-News (progress, heartbeats) is gathered and written at most every half second, by one task that exists only while
-there is some. What is saved goes to the state at once. A worker whose tasks use none of it does nothing here.
+News (progress, heartbeats) is collected and written at most every half second, by one task that exists only while
+there is some. Saved values go to the state immediately. A worker whose tasks use none of it does nothing here.
 """
 
 import asyncio
@@ -38,11 +38,11 @@ _log = logging.getLogger("taskmq.worker")
 T = TypeVar("T")
 
 KEPT: Final = 7 * 86_400.0
-"""Seconds for which what a job has saved is kept after its last run began or saved."""
+"""Seconds for which a job's saved values are kept after its last run started or saved."""
 
 _WHAT: Final = "progress, steps and checkpoints"
 _PERIOD: Final = 0.5
-# Of a run that has reported something: how far its job is from there on.
+# State of a job whose run reported something, by its outcome.
 _STATES: Final[dict[type, JobState]] = {
     Succeeded: JobState.SUCCEEDED,
     AlreadyDone: JobState.SUCCEEDED,
@@ -57,7 +57,7 @@ _PATIENCE: Final = 2.0
 
 
 class JournalService:
-    """The journals of one worker. Belongs to the running loop; journals of threads come to it there."""
+    """The journals of one worker. Belongs to the running loop; journals of threads call it there."""
 
     def __init__(self, app: TaskMQ) -> None:
         self._app = app
@@ -76,7 +76,7 @@ class JournalService:
         try:
             self._loop.call_soon_threadsafe(self._note, journal)
         except RuntimeError:
-            # The worker has gone on without this run, and its loop is closed.
+            # The worker continued without this run, and its loop is closed.
             return
 
     async def begin(self, journal: RunJournal) -> BegunRun:
@@ -84,15 +84,15 @@ class JournalService:
             return journal.run
         beginning = self._beginning.get(journal)
         if beginning is None:
-            # One for all who ask: a second one would take the job from the first.
+            # One call for all callers: a second one would supersede the first.
             beginning = self._beginning[journal] = asyncio.create_task(self._begin(journal))
-            beginning.add_done_callback(lambda task: self._begun(journal, task))
+            beginning.add_done_callback(lambda task: self._forget_beginning(journal, task))
         return await asyncio.shield(beginning)
 
     async def save(self, journal: RunJournal, name: str, value: bytes) -> None:
         run = await self.begin(journal)
         if not await self._checkpoints().save(journal.job_id, name, value, token=run.token, ttl=KEPT):
-            raise self._superseded(journal)
+            raise self._superseded_error(journal)
 
     def begin_blocking(self, journal: RunJournal) -> BegunRun:
         return self._call(self.begin(journal))
@@ -101,7 +101,7 @@ class JournalService:
         self._call(self.save(journal, name, value))
 
     def lock(self, name: str, *, owner: str, timeout: Duration | None, lease: Duration) -> Lock:
-        # Asked for in any thread: the session is only looked for on the loop.
+        # May be called in any thread, so the session is only looked up on the loop.
         self._app.sessions.check_coordinator("locks need")
         return Lock(
             name,
@@ -114,9 +114,9 @@ class JournalService:
         )
 
     async def finish(self, journal: RunJournal, outcome: Outcome) -> None:
-        """Write the last news of a run that has ended, and what it came to.
+        """Write the last news of an ended run, and its outcome.
 
-        Before the outcome is settled, so that the next run finds the heartbeat, and in one call with that.
+        This happens before the outcome is settled, and in one call with it, so that the next run finds the heartbeat.
         """
         self._news.discard(journal)
         if not journal.has_told:
@@ -128,9 +128,9 @@ class JournalService:
             self._complain(error)
 
     async def end(self, journal: RunJournal, outcome: Outcome) -> None:
-        """The outcome of a run is durable: what the job has saved goes with the job.
+        """Drop what the job saved, because the outcome of its run is durable.
 
-        A dead one may be replayed, and then goes on from there.
+        A dead job keeps it, because a replay continues from there.
         """
         run, checkpoints = journal.run, self._stores().checkpoints
         if run is None or checkpoints is None or not isinstance(outcome, Succeeded | Cancelled):
@@ -139,11 +139,11 @@ class JournalService:
             async with asyncio.timeout(_PATIENCE):
                 await checkpoints.forget(journal.job_id, token=run.token)
         except (TaskMQError, TimeoutError) as error:
-            # It goes by its time to live.
+            # It expires by itself.
             self._complain(error)
 
     async def aclose(self) -> None:
-        """Nothing runs any more."""
+        """Stop writing after the last run."""
         tasks = [*self._beginning.values(), *([self._writing] if self._writing else [])]
         for task in tasks:
             task.cancel()
@@ -173,7 +173,7 @@ class JournalService:
             self._writing = None
 
     async def _write(self, journal: RunJournal, state: JobState = JobState.RUNNING) -> None:
-        # Before the news is read: what comes from now on is written next time.
+        # Before the news is read: later news is written next time.
         journal.is_dirty = False
         store = require_store(self._stores().progress, f"{_WHAT} need")
         record = ProgressRecord(
@@ -201,14 +201,14 @@ class JournalService:
     async def _begin(self, journal: RunJournal) -> BegunRun:
         run = await self._checkpoints().begin(journal.job_id, attempt=journal.attempt, ttl=KEPT)
         if run is None:
-            raise self._superseded(journal)
+            raise self._superseded_error(journal)
         journal.run = run
         return run
 
-    def _begun(self, journal: RunJournal, task: "asyncio.Task[BegunRun]") -> None:
+    def _forget_beginning(self, journal: RunJournal, task: "asyncio.Task[BegunRun]") -> None:
         del self._beginning[journal]
         if not task.cancelled():
-            # The caller may be gone: then no other one looks at it.
+            # The caller may be gone: then no one else retrieves the exception.
             task.exception()
 
     def _stores(self) -> Stores:
@@ -217,7 +217,7 @@ class JournalService:
     def _checkpoints(self) -> CheckpointStore:
         return require_store(self._stores().checkpoints, f"{_WHAT} need")
 
-    def _superseded(self, journal: RunJournal) -> RunSuperseded:
+    def _superseded_error(self, journal: RunJournal) -> RunSuperseded:
         journal.mark_superseded()
         return RunSuperseded(
             f"job {journal.job_id}: another run has begun since attempt {journal.attempt} did; this one can save "

@@ -1,21 +1,21 @@
-"""Runs that may be poison: messages that come back because their worker ended, and processes that die under a task.
+"""Quarantine of runs that may be poison: redelivered messages of dead workers, and processes that die under a task.
 
-A job has `most` starts. The first one is not recorded; each further one is counted when it begins and forgotten when
-it ends, whatever its outcome. What has used them all up without an end goes to the dead letters as `worker_lost`:
+A job has `most` starts. The first one is not recorded; each further one is counted when it starts and forgotten when
+it ends, whatever its outcome. A job that used up all starts without an end becomes a dead letter as `worker_lost`:
 
     come back     starts counted    the run
     1st time      1                 as any other
     2nd time      2 = most - 1      alone in its process: nothing else starts until it has ended
     3rd time      3 = most          none: dead
 
-A crash says nothing about which of the tasks that ran in the process has caused it; the last start does, because
-it is alone. What only sat in the prefetch has not begun, so it is never counted. Being alone has a limit on both
-sides: after `_PATIENCE` seconds of waiting for others, or of running, the process takes up its other work again.
+A crash does not show which of the tasks in the process caused it; the last start does, because it is alone.
+Prefetched messages have not started, so they are never counted. Isolation is limited on both sides: after `_PATIENCE`
+seconds of waiting for others, or of running, the process resumes its other work.
 
-A message that comes back because its connection was lost, while its first run goes on in this process, is not
-counted; where it goes on in another one, that one takes its count back as soon as it sees that its delivery is void.
-Processes of `executor="process"` are counted the same way, with no run beside them to suspect. Tasks with early
-acknowledgement do not come back.
+A message that is redelivered because its connection was lost, while its first run continues in this process, is not
+counted. If the run continues in another process, that one takes its count back as soon as it sees that its delivery
+is void. Processes of `executor="process"` are counted the same way, without another run to suspect. Tasks with early
+acknowledgement are not redelivered.
 """
 
 import asyncio
@@ -36,9 +36,9 @@ _log = logging.getLogger("taskmq.worker")
 
 _PATIENCE: Final = 30.0
 _LOOK: Final = 0.1
-# For what the worker has acknowledged to reach the broker: an acknowledgement may be written a moment later.
+# Time for acknowledgements of the worker to reach the broker: they may be written a moment later.
 _ON_ITS_WAY: Final = 0.05
-# The same, beyond any doubt.
+# The same, with certainty.
 _ARRIVED: Final = 5.0
 
 
@@ -47,15 +47,15 @@ class Quarantine:
 
     Args:
         run: runs an attempt.
-        starts: where they are counted.
+        starts: counts starts.
         most: starts of a job; at least 2.
-        running: every delivery that has a slot, by its task.
-        threads: those that have a slot without a task.
+        running: every delivery in a slot, by its task.
+        threads: runs in slots without a task.
         resume: called when other deliveries may start again.
 
     Attributes:
-        is_closed: one runs alone: no other delivery may start.
-        is_stopping: runs are being interrupted.
+        is_closed: whether one run is isolated: no other delivery may start.
+        is_stopping: whether runs are being interrupted.
     """
 
     def __init__(
@@ -83,15 +83,16 @@ class Quarantine:
         self.is_stopping = False
 
     async def run(self, attempt: Attempt) -> Outcome:
-        """What became of the attempt."""
+        """Run the attempt, isolated if it may be poison; return its outcome."""
         if attempt.delivery.redelivered and not self._runs_here(attempt.delivery):
             return await self._run_counted(attempt)
         return await self._run_on(attempt, started=0)
 
     def forget(self, attempt: Attempt) -> None:
-        """The dead letter is durable: soon the job may be started as if it were new.
+        """Forget the starts of a job whose dead letter is durable; soon it may start as if it were new.
 
-        Not at once: should this process end before the broker has heard of it, the message comes back, and is not to
+        Not immediately: if this process ended before the broker received the ack, the message would be redelivered,
+            and must not start again.
         be started any more.
         """
         job_id = attempt.job_id
@@ -111,7 +112,7 @@ class Quarantine:
     async def _run_counted(self, attempt: Attempt) -> Outcome:
         admission = _Admission(self._line)
         try:
-            # One after the other: while one runs alone, those behind it have not begun and are not charged.
+            # Sequentially: while one runs alone, those behind it have not started and are not charged.
             await self._enter(admission)
             if self.is_stopping:
                 return Interrupted()
@@ -129,7 +130,7 @@ class Quarantine:
             await self._end(attempt.job_id)
 
     async def _run_on(self, attempt: Attempt, *, started: int) -> Outcome:
-        """Run, and again as long as the task's own process dies and it has starts left."""
+        """Run, and repeat while the task's own process dies and starts are left."""
         try:
             while True:
                 outcome = await self._run(attempt)
@@ -137,7 +138,7 @@ class Quarantine:
                     return outcome
                 if self.is_stopping:
                     return Interrupted(STOPPED)
-                # Where the state does not count, this worker does for as long as it has the message.
+                # If the state does not count, this worker does while it has the message.
                 started = max(await self._begin(attempt), started + 1)
                 if started >= self._most:
                     self._counted.pop(attempt.job_id, None)
@@ -154,7 +155,7 @@ class Quarantine:
         return Dead("worker_lost", WorkerLost(words, starts=times))
 
     def _runs_here(self, delivery: Delivery) -> bool:
-        """Whether the message's earlier delivery still runs here: its connection was lost, its worker was not."""
+        """Return whether the message's earlier delivery still runs here: its connection was lost, not its worker."""
         message_id = delivery.message_id
         return message_id is not None and any(
             other is not delivery and other.message_id == message_id
@@ -162,7 +163,7 @@ class Quarantine:
         )
 
     async def _begin(self, attempt: Attempt) -> int:
-        # Before it is counted: where this is cancelled meanwhile, the count may be there.
+        # Before it is counted: if this is cancelled meanwhile, the count may exist.
         self._counted[attempt.job_id] = attempt.delivery
         if self._watching is None or self._watching.done():
             self._watching = asyncio.create_task(self._watch(), name="taskmq worker looks for void deliveries")
@@ -182,7 +183,7 @@ class Quarantine:
             await asyncio.sleep(_LOOK)
             for job_id, delivery in tuple(self._counted.items()):
                 if is_revoked(delivery):
-                    # Another worker gets the message now, although nothing has crashed.
+                    # Another worker gets the message now, although nothing crashed.
                     await self._end(job_id)
 
     async def _enter(self, admission: "_Admission") -> None:
@@ -194,17 +195,19 @@ class Quarantine:
             self._in_line.discard(me)
 
     async def _be_alone(self, admission: "_Admission") -> None:
-        """Return once nothing else runs here, or what does has proved harmless for long enough."""
+        """Return once nothing else runs here, or the other runs have proved harmless for long enough."""
         self.is_closed = True
-        # Those that were to start in this turn of the loop get in line.
+        # Runs that start in this turn of the loop get in line.
         await asyncio.sleep(0)
         others: list[asyncio.Future[None]] = [*(self._running.keys() - self._in_line - {_current_task()})]
         if self._threads is not None:
             others += self._threads.ends()
         if others:
-            _log.warning("one job runs alone, because its worker ended while it ran; %d are waited for", len(others))
+            _log.warning(
+                "isolating one job, because its worker died while it ran; waiting for %d others", len(others)
+            )
             await asyncio.wait(others, timeout=_PATIENCE)
-            # What they have done would be done again.
+            # Their work would be repeated.
             await asyncio.sleep(_ON_ITS_WAY)
         admission.timer = asyncio.get_running_loop().call_later(_PATIENCE, self._open, admission)
 
@@ -227,7 +230,7 @@ class _Admission:
         self._is_acquired = True
 
     def release(self) -> bool:
-        """Whether it was acquired, and is not any more."""
+        """Release the admission; return whether it was acquired until now."""
         if not self._is_acquired:
             return False
         self._is_acquired = False

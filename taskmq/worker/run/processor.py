@@ -1,4 +1,4 @@
-"""From a delivery to its outcome. Never raises."""
+"""Processor: turns a delivery into its outcome. Never raises."""
 
 import asyncio
 import os
@@ -43,18 +43,14 @@ from taskmq.worker.settlement.outcome_of_error import outcome_of_error
 
 __all__ = ["Processor", "is_same"]
 
-# A message this much early (ms) is kept in hand: the broker's shortest delay is longer than that.
+# A message that is early by at most this (ms) is kept in hand: the broker's shortest delay is longer.
 _EARLY: Final = 125
 
 
 class Processor:
     """Reads deliveries and runs tasks.
 
-    Args:
-        executors: one for each kind that the app's tasks use.
-        journal_writer: where the tasks' contexts write to.
-        tell_start: reports to the store that a job of its runs; True once that is confirmed.
-        record_of: writes an error down for middleware.
+    Decodes deliveries and runs tasks.
     """
 
     def __init__(
@@ -80,7 +76,7 @@ class Processor:
         self.is_interrupting = False
 
     def read(self, delivery: Delivery) -> Attempt | Parked:
-        """The attempt that the delivery is, or why it is none."""
+        """Decode a delivery into an attempt, or return why that is impossible."""
         try:
             envelope = decode_envelope(delivery.body, delivery.content_type)
         except MalformedMessage as error:
@@ -88,9 +84,10 @@ class Processor:
         return self.identify(delivery, envelope)
 
     def identify(self, delivery: Delivery, envelope: Envelope) -> Attempt | Parked:
-        """The same, of a delivery that was decoded.
+        """Return the attempt of a decoded delivery, or why there is none.
 
-        An invitation counts in a queue that schedulers alone publish to: the right to send jobs gives none to invite.
+        Invitations are valid only in a queue to which schedulers alone publish: the right to send jobs does not
+            include the right to invite.
         """
         if envelope.store is not None and not is_jobs_queue(delivery.queue):
             return Parked(f"an invitation of a stored job outside {jobs_queue(delivery.queue)!r}")
@@ -101,7 +98,7 @@ class Processor:
         return Attempt(delivery, envelope, task, job_id)
 
     async def run(self, attempt: Attempt) -> Outcome:
-        """What became of the attempt; with early acknowledgement, the broker has confirmed that before its run."""
+        """Run the attempt; return its outcome. With early acknowledgement, the broker confirms it before the run."""
         envelope = attempt.envelope
         if (envelope.eta is not None or envelope.expires is not None) and (
             early := await self._not_now(envelope)
@@ -116,35 +113,35 @@ class Processor:
         attempt.execution = execution
         invitation = envelope.store
         if attempt.task.plan.ack == "early":
-            # The store comes first: it dispatches the job never again, whatever becomes of it here.
+            # The store first: it never dispatches the job again, whatever happens here.
             is_told = invitation is None or await self._tell_start(attempt, invitation)
             if not is_told or not await attempt.delivery.ack_confirmed():
                 # Another worker may have it: at most once means not here.
                 return Interrupted()
         current_context.set(execution.context)
         before = copy_context()
-        outcome = await self._ended(attempt, execution, self._chains[attempt.task.plan.executor](execution))
+        outcome = await self._finish(attempt, execution, self._chains[attempt.task.plan.executor](execution))
         attempt.is_clean = is_same(before)
         return outcome
 
     def go_on(self, attempt: Attempt, execution: Execution, rest: Awaitable[object]) -> Awaitable[Outcome]:
-        """What became of an attempt whose coroutine has made its first step, in this task."""
-        return self._ended(attempt, execution, self._coroutines.finish(execution, rest))
+        """Return the outcome of an attempt whose coroutine made its first step in this task."""
+        return self._finish(attempt, execution, self._coroutines.finish(execution, rest))
 
     def failed(self, attempt: Attempt, error: BaseException) -> Outcome:
         """Return the outcome of an attempt that raised `error`. Never raises; a fork of the run ends here."""
         if PROCESS.is_fork:
             leave_fork(error)
         try:
-            return self._failed(attempt, error)
+            return self._outcome_of_failure(attempt, error)
         except BaseException:  # noqa: BLE001 - the error's class, and those of the retry policy, may do anything
             readable = substitute(error, attempt.envelope.task)
         try:
-            return self._failed(attempt, readable)
+            return self._outcome_of_failure(attempt, readable)
         except BaseException:  # noqa: BLE001 - as above
             return Dead("error", readable)
 
-    def _failed(self, attempt: Attempt, error: BaseException) -> Outcome:
+    def _outcome_of_failure(self, attempt: Attempt, error: BaseException) -> Outcome:
         if isinstance(error, RunSuperseded) and is_revoked(attempt.delivery):
             # The run that took over has the message now; a copy of it would be one too many.
             return Interrupted()
@@ -154,7 +151,7 @@ class Processor:
             policy=plan.retry,
             attempt=attempt.envelope.attempt - attempt.envelope.earlier,
             fraction=random.random,
-            # What is acknowledged before its run is not to run twice.
+            # A message that is acknowledged before its run must not run twice.
             outages=MOST_OUTAGES if plan.ack == "early" else count_outages(attempt),
         )
         if isinstance(outcome, Snoozed) and attempt.preempted is not None:
@@ -177,10 +174,10 @@ class Processor:
             if self.is_interrupting:
                 # The scheduler must not dispatch again what was acknowledged before its run.
                 return Interrupted("" if attempt.task.plan.ack == "early" else STOPPED)
-            # Not ours: the task cancelled itself, which is its failure.
+            # Not by the worker: the task cancelled itself, which is its failure.
         return self.failed(attempt, error)
 
-    async def _ended(self, attempt: Attempt, execution: Execution, run: Awaitable[object]) -> Outcome:
+    async def _finish(self, attempt: Attempt, execution: Execution, run: Awaitable[object]) -> Outcome:
         try:
             value = await run
         except BaseException as error:  # noqa: BLE001 - one of the three borders: whatever a task raises is an outcome
@@ -195,7 +192,7 @@ class Processor:
         arguments = task.signature.decode(envelope.args, envelope.kwargs, content_type)
         started = self._clock.now_ms()
         given = attempt.grant
-        # What the worker counts for itself is not the task's to see.
+        # The worker's own counters are not visible to the task.
         grant = None if given is None or plan.resources is None else Grant(plan.resources, given.devices)
         context = Context(
             envelope,
@@ -238,7 +235,7 @@ class Processor:
 
     def _unknown(self, delivery: Delivery, envelope: Envelope) -> Parked:
         seen = delivery.headers.get(header.UNKNOWN, 0)
-        # A foreign header: below 0 it would put the message back for ever.
+        # A client may set this header: below 0 it would requeue the message forever.
         count = max(seen, 0) if isinstance(seen, int) else 0
         reason = f"task {envelope.task!r} is not registered"
         if count >= self._config.unknown_attempts:
@@ -248,7 +245,7 @@ class Processor:
 
 
 def is_same(before: Variables) -> bool:
-    """Whether the context variables are as they were; what a task has set there may raise when it is compared."""
+    """Return whether the context variables are unchanged; values that a task set may raise when compared."""
     try:
         return copy_context() == before
     except BaseException:  # noqa: BLE001 - the task's own class

@@ -1,6 +1,6 @@
-"""What a worker has done, in plain numbers, and who hears of it meanwhile.
+"""Counts of a worker's runs, and observers of its runs.
 
-The counters cost a few dictionary look-ups a run. An observer costs nothing where there is none.
+The counters cost a few dictionary look-ups a run. Without observers, observation costs nothing.
 """
 
 from collections.abc import Callable
@@ -18,9 +18,9 @@ from taskmq.worker.attempt import Attempt
 __all__ = ["EndListener", "StartListener", "WorkerStats", "first_wait"]
 
 StartListener = Callable[[Delivery, Envelope, str, int | None], None]
-"""Called with each run that starts: its message, its job's id, and when that is (ms) where that is known."""
+"""Called with each run that starts: its message, its job's id, and the start (ms) if it is known."""
 EndListener = Callable[[Delivery, Envelope, str, Outcome, float], None]
-"""Called with each run that has ended: its message, its job's id, its outcome and the seconds that it took."""
+"""Called with each ended run: its message, its job's id, its outcome and its duration in seconds."""
 
 
 class WorkerStats:
@@ -28,12 +28,12 @@ class WorkerStats:
 
     Attributes:
         counts: by task and physical queue.
-        running: when each attempt that goes on was started, by the monotonic clock.
-        current: the message whose run is in its first step; None between two.
-        ended: runs that have ended.
+        running: start of each current attempt, by the monotonic clock.
+        current: the message whose run is in its first step; None between two runs.
+        ended: number of ended runs.
         on_start: called with each run as it starts; None: no listener.
         on_end: called with each run that has ended, before its outcome is settled; None: no listener.
-        on_park: called with each delivery that cannot be run here, and why; None: no listener.
+        on_park: called with each delivery that cannot run here, and why; None: no listener.
     """
 
     def __init__(self) -> None:
@@ -46,13 +46,13 @@ class WorkerStats:
         self.on_park: Callable[[Delivery, Parked], None] | None = None
 
     def start(self, attempt: Attempt, *, now: float) -> None:
-        """Count a run that begins."""
+        """Count a run that starts."""
         self.running[attempt] = now
         if self.on_start is not None:
             self.on_start(attempt.delivery, attempt.envelope, attempt.job_id, None)
 
     def end(self, attempt: Attempt, outcome: Outcome, *, now: float) -> None:
-        """Count a run that has ended, by its outcome."""
+        """Count an ended run by its outcome."""
         seconds = now - self.running.pop(attempt, now)
         self.ended += 1
         envelope = attempt.envelope
@@ -76,7 +76,7 @@ class WorkerStats:
     def succeeded(
         self, count: Count, delivery: Delivery, envelope: Envelope, seconds: float, *, started: int
     ) -> None:
-        """A plain run that began at `started` (ms) has succeeded after so long, and leaves nothing to store."""
+        """Count a plain run that started at `started` (ms), succeeded after `seconds`, and has nothing to store."""
         self.ended += 1
         due = envelope.enqueued if envelope.attempt == 1 else None
         count.succeeded(seconds, None if due is None else (started - due) / 1000)
@@ -84,7 +84,7 @@ class WorkerStats:
             self.on_end(delivery, envelope, envelope.id, _SUCCESS, seconds)
 
     def count_of(self, task: str, queue: str) -> Count:
-        """The count of a task in a physical queue."""
+        """Return the count of a task in a physical queue."""
         key = (task, queue)
         count = self.counts.get(key)
         if count is None:
@@ -92,14 +92,14 @@ class WorkerStats:
         return count
 
     def park(self, delivery: Delivery, parked: Parked) -> None:
-        """Report a delivery that is not run here."""
+        """Report a delivery that does not run here."""
         if self.on_park is not None:
             self.on_park(delivery, parked)
 
     def names(self) -> list[str]:
-        """Task and job of every run that goes on, the longest first, for people."""
+        """Return the task and job of every current run for people, the longest first."""
         runs = [(attempt.envelope.task, attempt.job_id) for attempt in tuple(self.running)]
-        # Of one that holds the loop up in its first step, nothing else is known yet.
+        # A run that blocks the loop in its first step is not known otherwise.
         if (current := self.current) is not None:
             runs.append((current.task, current.id))
         return [f"{task} (job {job_id})" for task, job_id in runs]
@@ -110,21 +110,21 @@ class WorkerStats:
 
 
 def first_wait(delivery: Delivery, envelope: Envelope, *, started: int) -> float | None:
-    """Return the seconds from when a job was due until its first start; None for a later one.
+    """Return the seconds from due to the first start of a job; None for a later start.
 
-    A message that was given out before, or that an outage has brought back, may be of a job that has begun already.
+    A redelivered message, or one that an outage returned, may belong to a job that started before.
 
     Args:
-        started: when this run began, ms since the epoch.
+        started: start of this run, ms since the epoch.
     """
     if envelope.attempt != 1 or delivery.redelivered:
         return None
-    # Only what waited for its time can be a copy.
+    # Only a message with a due time can be a copy.
     if envelope.eta is not None and header.OUTAGES in delivery.headers:
         return None
     due = due_instant(envelope)
     return None if due is None else max(started - due, 0) / 1000
 
 
-# Those that hear of a plain success do not hear its value.
+# Observers of plain successes do not get the value.
 _SUCCESS: Final = Succeeded(None)

@@ -1,12 +1,11 @@
-"""Asyncio tasks that run coroutines, here called work items.
+"""Pool of asyncio tasks that run coroutines, here called work items.
 
-An item that never has to wait is run by a pool task that goes on to the next one: it costs no new task, no callback
-and no turn of the loop. An item that has to wait keeps its pool task until it ends, and the task ends with it. So
-whatever an item has bound to its task while it waited (timers that cancel it, a cancellation that comes too late)
-never meets another item.
+An item that never waits is run by a pool task that continues with the next one: it costs no new task, no callback and
+no turn of the loop. An item that waits keeps its pool task until it ends, and the task ends with it. So whatever is
+bound to the task while the item waited (timers that cancel it, a late cancellation) never affects another item.
 
-Pool tasks are called one by one, each by the one before it, as long as items end at once: one task is enough then.
-The more items wait, the more tasks are called in one turn of the loop, up to one for each: what they begin together
+Pool tasks are called one by one, each by the one before it, while items end without waiting: then one task is enough.
+The more items wait, the more tasks are called in one turn of the loop, up to one for each. What they start together
 is sent together, to a server or over a connection that they share.
 
 A run that already has a slot outside of the pool (`aside`) gets a pool task to settle it.
@@ -31,34 +30,34 @@ _log = logging.getLogger("taskmq.worker")
 T = TypeVar("T")
 
 WorkItem = Coroutine[Any, Any, bool]
-"""Returns whether its task is as it was before."""
+"""Coroutine of one item; it returns whether its task is unchanged."""
 
 LOOP_BUDGET: Final = 0.005
-"""For so long, in seconds, pool tasks go on without a turn of the loop, which has sockets and timers to serve."""
+"""Maximum seconds for which pool tasks continue without a turn of the loop, which has sockets and timers to serve."""
 
 
 class Pause(enum.Enum):
-    """Why there is no next item although there may be more to do."""
+    """Reason why there is no next item although there may be more work."""
 
     TURN = enum.auto()
     """The loop gets a turn first."""
     LEAVE = enum.auto()
-    """Another pool task goes on: this one's context variables are not what they were."""
+    """Another pool task continues: this one's context variables were changed."""
 
 
 class TaskPool(Generic[T]):
     """Runs work items in asyncio tasks, up to `size` at a time.
 
     Args:
-        size: how many items may be under way at a time.
-        take: returns the next item and its owner; None where there is none. It may itself run what never waits, in
-            the pool task that calls it.
-        more: how many others there may be.
-        done: called with an item's owner, and how the item failed, if it did.
-        aside: runs that have a slot here without an item; the part that removes one calls `call`.
+        size: maximum of concurrent items.
+        take: returns the next item and its owner; None if there is none. It may itself run what never waits, in the
+            pool task that calls it.
+        more: returns an upper bound of further items.
+        done: called with an item's owner, and with its error, if any.
+        aside: runs that occupy a slot here without an item; the part that removes one calls `call`.
 
     Attributes:
-        busy: the owner of the item that each pool task runs; may be changed while it does.
+        busy: the owner of each pool task's item; may be changed while it runs.
     """
 
     def __init__(
@@ -72,7 +71,7 @@ class TaskPool(Generic[T]):
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self.size = size
-        # Not the loop's clock, which may stand still within a turn.
+        # Not the loop's clock, which may be constant within a turn.
         self._monotonic = monotonic
         self.busy: dict[asyncio.Task[None], T] = {}
         self._take = take
@@ -83,18 +82,18 @@ class TaskPool(Generic[T]):
         self._idle: list[tuple[asyncio.Task[None], asyncio.Future[None]]] = []
         self._tasks: set[asyncio.Task[None]] = set()
         self._called: set[asyncio.Task[None]] = set()
-        # How many are called in one turn of the loop.
+        # Number of tasks called in one turn of the loop.
         self._reach = 1
         self._turn_began: float | None = None
         self._is_closed = False
 
     @property
     def room(self) -> int:
-        """How many more may be under way."""
+        """Number of further items that may start."""
         return self.size - len(self.busy) - len(self._aside)
 
     def call(self) -> None:
-        """There may be work: have pool tasks look. They call further ones if there is more."""
+        """Have pool tasks look for work. They call further tasks if there is more."""
         called = len(self._called)
         if called >= self._reach or self._is_closed:
             return
@@ -104,7 +103,7 @@ class TaskPool(Generic[T]):
     def _call_one(self) -> None:
         while self._idle:
             task, waiter = self._idle.pop()
-            # One that was cancelled is about to end.
+            # A cancelled task is about to end.
             if not waiter.done():
                 self._called.add(task)
                 waiter.set_result(None)
@@ -112,17 +111,17 @@ class TaskPool(Generic[T]):
         task = asyncio.get_running_loop().create_task(self._serve(), context=self._context.copy())
         self._called.add(task)
         self._tasks.add(task)
-        task.add_done_callback(self._left)
+        task.add_done_callback(self._on_task_done)
 
     def carry_out(self, owner: T, item: WorkItem, variables: contextvars.Context) -> None:
-        """Run an item in a new pool task, also where there is no room, with these context variables."""
+        """Run an item in a new pool task with these context variables, even without room."""
         task = asyncio.get_running_loop().create_task(self._serve_one(owner, item), context=variables)
         self.busy[task] = owner
         self._tasks.add(task)
-        task.add_done_callback(self._left)
+        task.add_done_callback(self._on_task_done)
 
     def close(self) -> None:
-        """End the tasks that have nothing to do; the others end after their item."""
+        """End the idle tasks; the others end after their item."""
         self._is_closed = True
         idle, self._idle = self._idle, []
         for _, waiter in idle:
@@ -130,7 +129,7 @@ class TaskPool(Generic[T]):
                 waiter.set_result(None)
 
     async def closed(self) -> None:
-        """Return once every pool task has ended, but for those that are busy."""
+        """Return once every pool task has ended, except busy ones."""
         if leaving := self._tasks - self.busy.keys():
             await asyncio.wait(leaving)
 
@@ -184,13 +183,13 @@ class TaskPool(Generic[T]):
                     await Continuation(item, waits_for)
                 except BaseException as failure:  # noqa: BLE001 - as above
                     error = failure
-            # Another task may have it by now.
+            # Another task may own it by now.
             self._done(self.busy.pop(me), error)
             if not is_clean or me.cancelling():
                 return
 
     def _has_had_the_turn(self) -> bool:
-        """Whether pool tasks have done so much in this turn of the loop that it goes on first."""
+        """Return whether pool tasks have done so much in this turn of the loop that it must continue first."""
         now = self._monotonic()
         if self._turn_began is None:
             # In this order: whatever is raised in between, the turn ends.
@@ -201,22 +200,22 @@ class TaskPool(Generic[T]):
     def _end_turn(self) -> None:
         self._turn_began = None
 
-    def _left(self, task: "asyncio.Task[None]") -> None:
+    def _on_task_done(self, task: "asyncio.Task[None]") -> None:
         self._tasks.discard(task)
-        # One that was cancelled before its first step.
+        # A task that was cancelled before its first step.
         self._called.discard(task)
         self._idle = [entry for entry in self._idle if entry[0] is not task]
         if task in self.busy:
-            # The same, of one with its own item.
+            # The same for a task with its own item.
             self._done(self.busy.pop(task), asyncio.CancelledError())
         if not task.cancelled() and (error := task.exception()) is not None:
-            _log.critical("a task that carries out runs has failed; another one goes on", exc_info=error)
+            _log.critical("a pool task failed; another one continues", exc_info=error)
         if self._more():
             self.call()
 
 
 class Continuation:
-    """What is left of a coroutine that waits for something: to be awaited, once, in the task that has begun it."""
+    """The rest of a coroutine that waits for something, to be awaited once, in the task that started it."""
 
     __slots__ = ("_item", "_waits_for")
 

@@ -1,10 +1,9 @@
-"""Runs of plain functions in threads, without a waiter: no task, no future and no timer for each.
+"""Runs of plain functions in threads, without a task, a future or a timer for each.
 
-    FastPath -> begin -> a thread -> reported on the loop, together with others that have ended -> settled there
+    FastPath -> begin -> a thread -> reported on the loop, together with other ended runs -> settled there
 
-Each has a slot from its beginning to its end, as if a task of the pool ran it. An end is reported
-once: that the function has returned or raised, that its time was over, or that it was given up. A thread that comes
-back after that is not listened to.
+Each occupies a slot from start to end, as if a task of the pool ran it. An end is reported once: the function
+returned or raised, its time was over, or it was abandoned. Later results of its thread are ignored.
 """
 
 import asyncio
@@ -31,17 +30,17 @@ class _Settled(Protocol):
 
 
 class ThreadRuns:
-    """What goes on in threads, of one worker.
+    """Runs of one worker in threads.
 
     Args:
-        executor: whose threads carry it out.
-        stats: counts every run, and is asked who wants to see each.
-        ended: called with what an attempt's function came to, whose delivery is to be settled; an attempt that was
-            given up ends with a `CancelledError`. Must not raise.
-        settled: called with a delivery that has been settled here, or why it could not be. Must not raise.
+        executor: executes them in its threads.
+        stats: counts every run, and has the observers.
+        ended: called with the result of an attempt whose delivery must be settled; an abandoned attempt ends with a
+            `CancelledError`. Must not raise.
+        settled: called with a delivery that was settled here, or with the error. Must not raise.
 
     Attributes:
-        going: those that have not ended.
+        going: current runs.
     """
 
     def __init__(
@@ -65,10 +64,10 @@ class ThreadRuns:
     def begin(
         self, attempt: Attempt, execution: Execution, variables: Context, *, count: Count | None, now: float
     ) -> None:
-        """Have a thread carry the attempt out, among these context variables; its time counts from now on.
+        """Have a thread execute the attempt with these context variables; its time starts now.
 
         Args:
-            count: where a success counts that leaves nothing to be stored; None where it leaves something.
+            count: count of successes without anything to store; None if there is something to store.
             now: by the monotonic clock.
 
         Raises:
@@ -89,22 +88,22 @@ class ThreadRuns:
             limit.add(run, loop)
 
     def give_up(self, attempt: Attempt) -> None:
-        """Leave the attempt's thread to itself; nothing where it has ended."""
+        """Abandon the attempt's thread; does nothing if it has ended."""
         run = self.going.get(attempt)
         if run is not None:
             self._abandon(run, asyncio.CancelledError())
 
     def deliveries(self) -> Iterator[Delivery]:
-        """Of those that go on."""
+        """Return the deliveries of current runs."""
         return (attempt.delivery for attempt in self.going)
 
     def ends(self) -> "list[asyncio.Future[None]]":
-        """One for each that goes on, done when it has ended."""
+        """Return a future for each current run, done when the run has ended."""
         loop = asyncio.get_running_loop()
         return [self._watched.setdefault(run, loop.create_future()) for run in self.going.values()]
 
     def close(self) -> None:
-        """Watch no time any more."""
+        """Stop watching time limits."""
         for limit in self._limits.values():
             limit.close()
 
@@ -140,13 +139,13 @@ class ThreadRuns:
         self._abandon(run, timed_out(run.execution))
 
     def _abandon(self, run: "_ThreadRun", error: BaseException) -> None:
-        # What is said of it is said as if by the run: lines of the log carry its job.
+        # Logged in the context of the run, so that log lines carry its job.
         run.variables.copy().run(self._executor.give_up, run)
         self.finish(run, None, error)
 
 
 class _ThreadRun(ThreadRun):
-    """A run without a waiter."""
+    """A run in a thread without a waiting coroutine."""
 
     __slots__ = ("attempt", "count", "runs")
 
@@ -155,21 +154,21 @@ class _ThreadRun(ThreadRun):
     count: Count | None
 
     def tell(self, value: object, error: BaseException | None) -> None:
-        # By its type: the error's own class may do anything when it is asked, and so may its `repr`.
+        # By its type: the error's own class may run any code when it is inspected, and so may its `repr`.
         if error is not None and issubclass(type(error), StopIteration):
-            # Which could not leave a coroutine, and so never means that a run has returned.
+            # StopIteration cannot leave a coroutine, so it never means that a run returned.
             failure = RuntimeError(f"the function raised {type_name(error)}").with_traceback(frames_of(error))
             failure.__cause__, error = error, failure
         self.runs.finish(self, value, error)
 
 
 class _TimeLimit:
-    """Runs that may all take so long: the first that has begun is the first whose time is over.
+    """Runs with the same time limit: the first to start is the first to expire.
 
-    So one timer does for all of them. It is set while there is one, and set again for the first when it rings.
+    So one timer serves all of them. It is set while there is a run, and set again for the next when it fires.
 
     Attributes:
-        due: when the time of each is over, by the loop's clock.
+        due: expiry of each run, by the loop's clock.
     """
 
     def __init__(self, seconds: float, over: "Callable[[_ThreadRun], None]") -> None:
@@ -181,7 +180,7 @@ class _TimeLimit:
     def add(self, run: _ThreadRun, loop: asyncio.AbstractEventLoop) -> None:
         self.due[run] = loop.time() + self._seconds
         if self._timer is None:
-            # Without the variables of the run that happens to be the first.
+            # Without the variables of the run that happens to be first.
             self._timer = loop.call_later(self._seconds, self._ring, loop, context=Context())
 
     def close(self) -> None:
@@ -194,9 +193,9 @@ class _TimeLimit:
         now = loop.time()
         for run, due in tuple(self.due.items()):
             if due > now:
-                # A loop whose clock is coarse may ring too soon.
+                # A loop with a coarse clock may fire too early.
                 self._timer = loop.call_later(max(due - now, _NEVER_SOONER), self._ring, loop, context=Context())
                 return
-            # The end of another one may have ended this one.
+            # The end of another run may have ended this one.
             if run in self.due:
                 self._over(run)

@@ -1,4 +1,4 @@
-"""What runs of jobs of the store log, on its way there; nothing of it happens unless `--capture-logs` asks for it."""
+"""Capture of log lines of stored jobs' runs; only with `--capture-logs`."""
 
 from taskmq.worker.run_logs.lines import RunLines
 from taskmq.worker.run_logs.sink import StoredRuns

@@ -1,9 +1,9 @@
-"""Lines of runs that wait to be sent: bounded for each run and for the worker, what is too much is counted.
+"""Log lines of runs that wait to be sent: bounded for each run and for the worker; further lines are counted.
 
     any thread: add -> the run's lines -> every half a second, and before each report -> one message for each queue
 
-Lines are sent before the report of their run's end, over the same queue: a reader that sees that a job has ended
-finds what it has logged. A message that cannot be sent is dropped, with its lines: logs are not worth a held-up job.
+Lines are sent before the report of their run's end, over the same queue, so a reader that sees the end of a job finds
+its log. A message that cannot be sent is dropped with its lines: logs must not hold up jobs.
 """
 
 import asyncio
@@ -30,8 +30,8 @@ _PERIOD: Final = 0.5
 _MOST_OF_RUN: Final = 1_000
 _MOST_WAITING: Final = 10_000
 _RUNS_KNOWN: Final = 5_000
-# Of a line: more than what is kept of it, so that nothing of that is cut before it is redacted. A megabyte takes a
-# second, on the event loop where a coroutine logs it.
+# Characters of a line to redact: more than are kept, so that nothing is cut before it is redacted. A megabyte takes a
+# second, on the event loop if a coroutine logs it.
 _LONGEST_REDACTED: Final = 2 * LONGEST_LINE
 _WARNING: Final = 30
 _OURS: Final = "taskmq.worker"
@@ -52,15 +52,15 @@ class _Run:
 
 
 class RunLines:
-    """Gathers lines, and sends them.
+    """Collects lines, and sends them.
 
     Args:
         worker: its name.
-        timeout: seconds that a publish may take.
-        most: lines of one run; of what comes after them only the number is kept.
+        timeout: maximum seconds of a publish.
+        most: maximum of lines of one run; further lines are only counted.
 
     Attributes:
-        dropped: lines that were not sent since the start.
+        dropped: number of lines that were not sent since the start.
     """
 
     def __init__(
@@ -80,9 +80,9 @@ class RunLines:
         self._timeout = timeout
         self._redactor = redactor
         self._most = most
-        # A finaliser may log while this thread has it.
+        # Reentrant: a finaliser may log while this thread holds it.
         self._lock = threading.RLock()
-        # Lines that are under way, also to another queue, are before those that come later.
+        # Lines in transit, even to another queue, precede later ones.
         self._order = asyncio.Lock()
         self._runs: OrderedDict[tuple[str, int], _Run] = OrderedDict()
         self._waiting = 0
@@ -91,7 +91,7 @@ class RunLines:
         self._sending = TaskSet("worker logs", failure="lines of logs were not sent")
 
     def add(self, invitation: Invitation, attempt: int, level: int, logger: str, message: str) -> None:
-        """Take a line; from any thread."""
+        """Add a line; may be called from any thread."""
         with self._lock:
             if not self._has_room(self._run(invitation, attempt)):
                 return
@@ -115,37 +115,37 @@ class RunLines:
             return
 
     def write(self, invitation: Invitation, attempt: int, level: int, stream: str, text: str) -> None:
-        """Take what is printed, from any thread: whole lines, and when the run ends what has no end of a line."""
+        """Add printed text, from any thread: whole lines, and at the end of the run an unfinished one."""
         with self._lock:
             lines = self._run(invitation, attempt).begun.lines(stream, level, text)
         for line in lines:
             self.add(invitation, attempt, level, stream, line)
 
     def drop(self, invitation: Invitation, attempt: int, count: int) -> None:
-        """Count lines that were too many before they came here."""
+        """Count lines that were dropped before they arrived here."""
         with self._lock:
             self._run(invitation, attempt).dropped += count
             self.dropped += count
 
     async def send(self, queue: str, ended: Sequence[tuple[str, int]] = ()) -> None:
-        """Send what waits for a queue of reports; of runs that have ended, how many lines were too many, too.
+        """Send the waiting lines of a reports queue, and for ended runs the number of dropped lines.
 
         Args:
-            ended: their jobs and tokens.
+            ended: jobs and tokens of ended runs.
         """
         async with self._order:
             with self._lock:
                 for key in ended:
                     self._end_lines(key)
-                logs = self._taken(queue)
+                logs = self._take(queue)
                 for key in ended:
                     if (run := self._runs.pop(key, None)) is not None and run.dropped:
-                        logs.append(self._told(run))
+                        logs.append(self._drop_notice(run))
             if logs:
                 await self._publish(queue, logs)
 
     async def aclose(self) -> None:
-        """Send what there is, and wait for what is under way."""
+        """Send the waiting lines, and wait for those in transit."""
         for queue in self._queues():
             await self.send(queue)
         await self._sending.aclose(grace=self._timeout)
@@ -158,13 +158,13 @@ class RunLines:
                 await self._broker.publish(message, timeout=self._timeout)
             lost = 0
         except SendError as error:
-            _log.warning("up to %d lines of logs for %s are lost: %s", lost, queue, error)
+            _log.warning("up to %d log lines for %s are lost: %s", lost, queue, error)
         finally:
             with self._lock:
                 self.dropped += lost
 
     def _has_room(self, run: _Run) -> bool:
-        """Whether the run may have one more line; one that it may not have is counted."""
+        """Return whether the run may have one more line; otherwise count the line."""
         if run.count < self._most and self._waiting < _MOST_WAITING:
             return True
         run.dropped += 1
@@ -176,7 +176,7 @@ class RunLines:
         run = self._runs.get(key)
         if run is None:
             run = self._runs.setdefault(key, _Run(invitation, attempt))
-            # What a run has left behind may log for ever, and its end is never reported.
+            # A thread left behind by a run may log forever, and its end is never reported.
             if len(self._runs) > _RUNS_KNOWN:
                 _, oldest = self._runs.popitem(last=False)
                 self._waiting -= len(oldest.waiting)
@@ -188,7 +188,7 @@ class RunLines:
             for stream, level, text in run.begun.end():
                 self.add(run.invitation, run.attempt, level, stream, text)
 
-    def _taken(self, queue: str) -> list[RunLog]:
+    def _take(self, queue: str) -> list[RunLog]:
         logs: list[RunLog] = []
         for run in tuple(self._runs.values()):
             if run.waiting and run.invitation.reports == queue:
@@ -197,7 +197,7 @@ class RunLines:
                 logs.append(self._log_of(run, run.count - len(lines), lines))
         return logs
 
-    def _told(self, run: _Run) -> RunLog:
+    def _drop_notice(self, run: _Run) -> RunLog:
         text = f"{run.dropped} further lines of this run were not kept: it may have {self._most}"
         return self._log_of(run, run.count, [RunLine(self._clock.now_ms(), _WARNING, _OURS, text)])
 

@@ -1,4 +1,4 @@
-"""Of all runs of a worker, those of jobs of the store have logs."""
+"""Sink for log lines of stored jobs' runs."""
 
 from taskmq.run.context import Context, invitation_of
 from taskmq.worker.run_logs.lines import RunLines
@@ -7,7 +7,7 @@ __all__ = ["StoredRuns"]
 
 
 class StoredRuns:
-    """A `LineSink` and a `ProcessLines`: hands on what runs of jobs of the store say, in whichever process."""
+    """A `LineSink` and a `ProcessLines`: passes on the lines of stored jobs, from any process."""
 
     def __init__(self, lines: RunLines) -> None:
         self._lines = lines
@@ -27,6 +27,6 @@ class StoredRuns:
             self._lines.write(invitation, context.attempt, level, stream, text)
 
     def drop(self, context: Context, count: int) -> None:
-        """Count lines that were too many."""
+        """Count dropped lines."""
         if (invitation := invitation_of(context)) is not None:
             self._lines.drop(invitation, context.attempt, count)

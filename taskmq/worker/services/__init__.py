@@ -1,5 +1,5 @@
-"""What a worker does beside running tasks.
+"""Services of a worker besides running tasks.
 
-It publishes events, obeys commands, keeps the list of cancelled jobs, and relays delayed messages from the state to
-the broker. None of it may hold up a job.
+They publish events, obey commands, keep the list of cancelled jobs, and relay delayed messages from the state to the
+broker. None of them may hold up a job.
 """

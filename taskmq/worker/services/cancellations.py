@@ -1,9 +1,9 @@
-"""Which jobs were cancelled, as this worker knows it.
+"""Cancelled jobs, as this worker knows them.
 
-The state has the truth; the worker keeps a copy in memory, so that a delivery costs one look into a dictionary that
-is empty most of the time. It reads all of it when it starts, so a cancellation survives every restart; then what is
-new, every `_LOOK` seconds. What is said over the broker only makes it look at once: it proves nothing, and nothing is
-missed when it gets lost.
+The state is authoritative. The worker keeps a copy in memory, so that a delivery costs one look-up in a dictionary
+that is mostly empty. It reads everything when it starts, so a cancellation survives every restart; then it reads
+changes every `_LOOK` seconds. A command over the broker only makes it read immediately: it proves nothing, and a lost
+one does no harm.
 """
 
 from collections.abc import Callable
@@ -23,7 +23,7 @@ class Cancellations(StateCopy):
     """The cancelled jobs that one worker knows: a `Service`.
 
     Args:
-        cancel: called with job id and reason of each new one.
+        cancel: called with job id and reason of each new cancellation.
     """
 
     def __init__(self, store: RevocationStore, clock: Clock, cancel: Callable[[str, str], None]) -> None:
@@ -35,7 +35,7 @@ class Cancellations(StateCopy):
         self._place = 0
 
     def reason(self, job_id: str) -> str | None:
-        """Why the job was cancelled; None when it was not, as far as is known here."""
+        """Return why the job was cancelled; None if no cancellation is known here."""
         if not self._known:
             return None
         found = self._known.get(job_id)

@@ -1,6 +1,6 @@
-"""Doing what operators say: commands over the broker, see `taskmq.commands`.
+"""Execution of operators' commands over the broker, see `taskmq.commands`.
 
-A command is obeyed on the worker's loop. Where user code holds up the loop, no answer comes: that, too, is one.
+Commands run on the worker's loop. If user code blocks the loop, no answer is sent, which is informative, too.
 """
 
 import asyncio
@@ -63,14 +63,14 @@ class CommandTarget(Protocol):
 
 
 class CommandService:
-    """Obeys commands and answers them: a `Service`.
+    """Executes commands and answers them: a `Service`.
 
     Args:
-        broker: where commands come from.
-        worker: whom they are for.
-        watch: called with the seconds for which a reader wants the events of jobs; None: none can have them.
-        obeys: whether other commands than `watch` are heard.
-        pause: seconds until this user, which may not listen, tries again for the first time.
+        broker: the source of commands.
+        worker: the target of commands.
+        watch: called with the seconds for which a reader wants job events; None: there are none.
+        obeys: whether commands other than `watch` are obeyed.
+        pause: seconds until the first retry if this user may not subscribe.
     """
 
     def __init__(
@@ -92,7 +92,7 @@ class CommandService:
 
     @property
     def topics(self) -> list[str]:
-        """What has to be listened to."""
+        """Topics to subscribe to."""
         if self._obeys:
             return [ALL_COMMANDS]
         return [] if self._watch is None else [command_topic(WATCH)]
@@ -102,7 +102,7 @@ class CommandService:
         self._is_stopping.set()
 
     async def run(self) -> None:
-        """Obey until `stop`. That this user may not listen is logged once, and tried again and again."""
+        """Obey until `stop`. If this user may not subscribe, that is logged once and retried."""
         if not self.topics:
             return
         listening = await listen(
@@ -120,7 +120,7 @@ class CommandService:
                 await listening.stop()
 
     def receive(self, topic: str, body: bytes) -> None:
-        """Take a message; whatever it is, nothing is raised."""
+        """Process a message; never raises, whatever the message is."""
         try:
             command = decode_command(body)
         except MalformedMessage as error:

@@ -1,6 +1,6 @@
-"""Which words of errors go into the history of runs: those of few failures of a kind, so that a storm costs no more.
+"""Error messages for the history of runs: a few of each kind, so that a burst of failures costs no more.
 
-What fails a thousand times a minute mostly says the same each time. The type of the error is kept of all failures.
+A burst of failures mostly repeats one message. The error's type is kept for every failure.
 """
 
 import time
@@ -19,10 +19,10 @@ _PERIOD: Final = 60.0
 
 
 class ErrorWords:
-    """The words of one worker's errors, bounded: 10 a minute of each task and type of error, and 100 in all.
+    """Error messages of one worker, bounded: 10 a minute of each task and type of error, and 100 in all.
 
     Args:
-        said: which of them are kept.
+        said: the level of detail to keep.
     """
 
     def __init__(self, texts: ErrorTexts, said: LogErrors) -> None:
@@ -32,7 +32,7 @@ class ErrorWords:
         self._counts: Counter[tuple[str, str]] = Counter()
 
     def of(self, task: str, error: BaseException) -> tuple[str, str] | None:
-        """What the error says, and the end of its traceback; None where nothing of it is kept."""
+        """Return the error's message and the end of its traceback; None if nothing of it is kept."""
         if self._said == "type" or not self._has_room(task, type(error).__name__):
             return None
         found = self._texts.record(error)

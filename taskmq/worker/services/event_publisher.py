@@ -1,10 +1,10 @@
-"""What happens here, published: a worker's events, off the way of its jobs.
+"""Publisher of a worker's events, off the path of its jobs.
 
-A job's event is a small struct in a list; a timer sends what there is every 100 ms, by topic. Events of jobs are off
-until a reader listens, which says so by the command `watch` for a minute: until then a job costs nothing here.
-Nothing is waited for. What the broker does not take at once, and what is beyond 20,000 events between two flushes, is
-dropped and counted, and the count is in every batch. What the error of a dead letter said goes on a topic of its own,
-before the events of jobs.
+A job's event is a small struct in a list; a timer publishes the list every 100 ms, by topic. Job events are off until
+a reader requests them for a minute with the command `watch`; until then a job costs nothing here. Publishing never
+waits. Events that the broker does not accept immediately, and those beyond 20,000 between two flushes, are dropped
+and counted; the count is in every batch. The error message of a dead letter goes to a topic of its own, before the
+job events.
 """
 
 import asyncio
@@ -54,20 +54,20 @@ _STARTED: Final = "started"
 
 
 class EventPublisher:
-    """The events of one worker process: a `Service`, which reports the worker for as long as it runs.
+    """Events of one worker process: a `Service`, which reports the worker while it runs.
 
     Args:
-        broker: where they go.
-        stats: what it looks at, while a reader listens.
+        broker: receives the events.
+        stats: observed while a reader listens.
         name: the worker's.
-        status: how the worker is.
+        status: returns the worker's status.
         clock: for the instants of events.
-        words: makes the message and traceback that go with a dead letter's event.
-        is_permanent: the events of jobs are sent all the time, and not only while a reader listens.
-        beat_seconds: between two beats.
+        words: provides the message and traceback of a dead letter's event.
+        is_permanent: whether job events are always sent, not only while a reader listens.
+        beat_seconds: interval of heartbeats.
 
     Attributes:
-        dropped: events that were not sent.
+        dropped: number of events that were not sent.
     """
 
     def __init__(
@@ -106,7 +106,7 @@ class EventPublisher:
         self._is_stopping.set()
 
     async def run(self) -> None:
-        """Report that the worker is there, until `stop`."""
+        """Report the worker as online, until `stop`."""
         if self._is_stopping.is_set():
             return
         self.tell("online")
@@ -120,14 +120,14 @@ class EventPublisher:
             self.tell("offline")
 
     def watch(self, seconds: float | None = None) -> None:
-        """Send the events of jobs: for so many seconds, at most ten minutes; None: until `close`."""
+        """Send job events for this many seconds, at most ten minutes; None: until `close`."""
         if not self._is_watching:
             self._is_watching = True
             self._stats.on_start = self._on_start
             self._stats.on_end = self._on_end
             self._stats.on_park = self._on_park
             if seconds is not None:
-                # A new reader learns which workers are there.
+                # A new reader learns which workers exist.
                 self.tell("beat")
         if self._until is not None:
             self._until.cancel()
@@ -145,7 +145,7 @@ class EventPublisher:
         self._send(worker_topic(event), [told])
 
     def flush(self) -> None:
-        """Send what there is."""
+        """Publish the collected events."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -164,7 +164,7 @@ class EventPublisher:
                 self._send(topic, events[at : at + _PER_MESSAGE])
 
     def close(self) -> None:
-        """Look no more, and send what there is. May be called twice."""
+        """Stop observing, and publish what is collected. May be called twice."""
         self._stop_watching()
         self.flush()
 
@@ -177,7 +177,7 @@ class EventPublisher:
             self._stats.on_start = self._stats.on_end = self._stats.on_park = None
 
     def _send_failures(self) -> None:
-        """Send the words of errors; those that are not taken are no event less."""
+        """Publish error messages; a rejected one does not count as a dropped event."""
         failures, self._failures = self._failures, []
         for start in range(0, len(failures), _FAILURES_PER_MESSAGE):
             queues: dict[str, list[FailureEvent]] = {}
@@ -196,7 +196,7 @@ class EventPublisher:
             self._timer = self._loop.call_later(_FLUSH_SECONDS, self.flush)
 
     def _next_number(self) -> int:
-        """The next event's number; 0 where there is no room for it."""
+        """Return the next event's number; 0 if there is no room for it."""
         if len(self._waiting) >= _MOST:
             self.dropped += 1
             return 0
@@ -267,7 +267,7 @@ class EventPublisher:
     def _add_words(
         self, delivery: Delivery, envelope: Envelope, outcome: Dead, *, number: int, job_id: str, seconds: float
     ) -> None:
-        """Add what an error said; apart from the event, whose way costs successes no more for it."""
+        """Add an error message; separate from the event, so that successes do not pay for it."""
         if (words := self._words.of(envelope.task, outcome.error)) is None:
             return
         message, traceback = words
@@ -290,7 +290,7 @@ class EventPublisher:
         )
 
     def _on_park(self, delivery: Delivery, parked: Parked) -> None:
-        # With a delay it is not parked yet: another worker may know what to do.
+        # With a delay it is not parked yet: another worker may know the task.
         if parked.delay is None and (number := self._next_number()):
             self._add(
                 JobEvent(

@@ -1,8 +1,8 @@
-"""Which of the worker's queues are paused, and holding to it.
+"""Paused queues of the worker, and their enforcement.
 
-The state has the truth. The worker reads it when it starts, so that a pause survives every restart, and again every
-`_LOOK` seconds. The command over the broker only makes it look at once: nothing is missed when it gets lost. Where
-the state cannot be reached, what was known last holds; a worker that starts then consumes all its queues.
+The state is authoritative. The worker reads it when it starts, so that a pause survives every restart, and again
+every `_LOOK` seconds. A command over the broker only makes it read immediately, so a lost command does no harm. If
+the state cannot be reached, the last known pauses hold; a worker that starts then consumes all its queues.
 """
 
 import logging
@@ -28,7 +28,7 @@ class QueuePauses(StateCopy):
     """Pauses and resumes the queues of one worker: a `Service` once it is attached.
 
     Args:
-        queues: that the worker consumes.
+        queues: the queues that the worker consumes.
     """
 
     def __init__(self, store: ScheduleStore, queues: Sequence[WorkQueue]) -> None:
@@ -44,15 +44,15 @@ class QueuePauses(StateCopy):
 
     @property
     def names(self) -> list[str]:
-        """The worker's queues that are paused, as people name them."""
+        """Public names of the worker's paused queues."""
         return [queue.name for queue in self._queues if queue.name in self._known]
 
     def is_paused(self, queue: WorkQueue) -> bool:
-        """Whether it is, as far as is known here."""
+        """Return whether the queue is paused, as far as is known here."""
         return queue.name in self._known
 
     def attach(self, consumer: Consumer, slots: Slots) -> None:
-        """Have these be paused and resumed; the consumer began with the queues paused that are known so far."""
+        """Set what to pause and resume; the consumer started with the queues paused that are known so far."""
         self._consumer, self._slots = consumer, slots
         self._in_force = set(self.names)
         for queue in self._queues:
@@ -70,7 +70,7 @@ class QueuePauses(StateCopy):
             try:
                 await (self._pause(queue) if is_wanted else self._resume(queue))
             except (BrokerUnavailable, QueueMissing) as error:
-                # At the next look again.
+                # Retried at the next check.
                 _log.warning("queue %r is not resumed yet: %s", queue.name, error)
 
     async def _pause(self, queue: WorkQueue) -> None:
@@ -79,7 +79,7 @@ class QueuePauses(StateCopy):
         self._in_force.add(queue.name)
         for physical in queue.physical:
             await self._consumer.pause(physical)
-        # Nothing comes any more, so nothing is left behind.
+        # No more deliveries arrive, so none is left behind.
         self._slots.pause(queue.physical)
         self._tell_paused(queue)
 

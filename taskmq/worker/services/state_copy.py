@@ -1,4 +1,4 @@
-"""What the worker keeps in memory of the state, because it is asked for with each delivery."""
+"""Copies of parts of the state in memory, because each delivery needs them."""
 
 import asyncio
 import logging
@@ -13,12 +13,12 @@ _log = logging.getLogger("taskmq.worker")
 
 
 class StateCopy(ABC):
-    """A copy that is read when the worker starts, again every so many seconds, and when it is woken: a `Service`.
+    """A copy that is read when the worker starts, periodically, and on `wake`: a `Service`.
 
     While the state does not answer, the copy stays as it is, and the worker goes on.
 
     Args:
-        every: seconds between two looks at the state.
+        every: seconds between two reads of the state.
         trouble: logged, with the error, when the state stops answering.
     """
 
@@ -30,11 +30,11 @@ class StateCopy(ABC):
         self._is_stopping = False
 
     def wake(self) -> None:
-        """Look now: something may have changed."""
+        """Read now, because something may have changed."""
         self._waking.set()
 
     async def load(self) -> None:
-        """Read the state once; returns also where it does not answer."""
+        """Read the state once; returns even if it does not answer."""
         try:
             await self._read()
         except StateUnavailable as error:
@@ -50,7 +50,7 @@ class StateCopy(ABC):
         self._waking.set()
 
     async def run(self) -> None:
-        """Keep up with the state until `stop`."""
+        """Follow the state until `stop`."""
         while not self._is_stopping:
             await pause(self._waking, self._every)
             self._waking.clear()
@@ -68,4 +68,4 @@ class StateCopy(ABC):
 
     @abstractmethod
     async def _act(self) -> None:
-        """Do what follows from what was read; called after each look, also a failed one."""
+        """Apply what was read; called after each read, even a failed one."""

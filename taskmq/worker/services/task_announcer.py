@@ -1,6 +1,6 @@
-"""Which tasks there are and what they take, sent to schedulers: for those who submit jobs without the tasks' code.
+"""Announcement of the worker's tasks to schedulers, for callers that submit jobs without the tasks' code.
 
-Nothing is waited for, and a message may get lost: it is sent again every ten minutes, and when a scheduler asks.
+Announcing never waits, and a message may get lost: it is sent again every ten minutes, and when a scheduler asks.
 """
 
 import asyncio
@@ -15,7 +15,7 @@ from taskmq.tasks.registration import registrations_of
 __all__ = ["TaskAnnouncer"]
 
 _AGAIN: Final = 600.0
-# Many schedulers may begin at a time.
+# Minimum seconds between announcements: many schedulers may start at a time.
 _BETWEEN: Final = 1.0
 
 
@@ -31,7 +31,7 @@ class TaskAnnouncer:
         self._is_stopping = asyncio.Event()
 
     def wake(self) -> None:
-        """Send them soon, and not only in ten minutes."""
+        """Send the tasks soon, not only in ten minutes."""
         self._is_asked.set()
 
     def stop(self) -> None:
@@ -39,7 +39,7 @@ class TaskAnnouncer:
         self._is_stopping.set()
 
     async def run(self) -> None:
-        """Send them now, and again and again until `stop`."""
+        """Send the tasks now, and repeatedly until `stop`."""
         while not self._is_stopping.is_set():
             self._is_asked.clear()
             self._tell()
@@ -49,7 +49,7 @@ class TaskAnnouncer:
 
     def _tell(self) -> None:
         if self._messages is None:
-            # Made once: tasks do not change while a worker runs.
+            # Built once: tasks do not change while a worker runs.
             self._messages = list(encode_told(self._app.name, self._worker, registrations_of(self._app.tasks)))
         for message in self._messages:
             self._broker.announce(TASKS_TOLD, message)

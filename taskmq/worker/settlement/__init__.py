@@ -1,7 +1,7 @@
-"""From an outcome to its effects: what is stored, published or reported, and then acknowledged.
+"""Settlement: turns an outcome into effects, which are stored, published or reported, and then acknowledges.
 
-`settle` is the one place that settles a delivery: its own docstring has the table. Of a job of the store
-`stored_jobs` reports the outcome instead, through the one `ReportSender` of the worker. `outcome_of_error` says what
-an error means, `error_text` how it is written down, `records` how a job's end is. All of it waits by `patience`: for
-a broker or a state that does not answer, until the worker stops.
+`settle` is the one place that settles a delivery: its docstring has the table. For stored jobs, `stored_jobs` reports
+the outcome instead, through the one `ReportSender` of the worker. `outcome_of_error` maps an error to an outcome,
+`error_text` formats it, `records` creates the record of a job's end. `patience` limits all waits: for a broker or a
+state that does not answer, until the worker stops.
 """

@@ -1,7 +1,7 @@
-"""What is said of an error where its object does not go: in records, reports, headers and logs.
+"""Texts of errors for records, reports, headers and logs.
 
-A task's own error class may do anything, and its texts may have no form in UTF-8: nothing here raises for that.
-Python itself fails to write some tracebacks, for example of a `SyntaxError` whose text is bytes.
+A task's own error class may run any code, and its texts may not be encodable as UTF-8: nothing here raises for that.
+Python itself fails to format some tracebacks, for example of a `SyntaxError` whose text is bytes.
 """
 
 import traceback
@@ -20,7 +20,7 @@ _TRACEBACK_LIMIT: Final = 16_000
 
 
 class ErrorTexts:
-    """Makes the texts of one worker's errors, redacted by the rules of its lines of logs."""
+    """Formats the errors of one worker, redacted like its log lines."""
 
     def __init__(self, redactor: Redactor) -> None:
         self._redactor = redactor
@@ -34,30 +34,29 @@ class ErrorTexts:
         return f"{type_name(error)}: {self._message(error)}"[:ERROR_LIMIT]
 
     def traceback_of(self, error: BaseException) -> str:
-        """The end of the traceback: that is where the task's own frames are."""
-        # Redacted before it is cut: a value whose name was cut off would stay.
-        return storable(self._redactor.redact(_written(error)[-2 * _TRACEBACK_LIMIT :])[-_TRACEBACK_LIMIT:])
+        """Return the end of the traceback, which has the task's own frames."""
+        # Redacted before it is cut: otherwise a secret whose name was cut off would stay.
+        return storable(self._redactor.redact(_format_traceback(error)[-2 * _TRACEBACK_LIMIT :])[-_TRACEBACK_LIMIT:])
 
     def is_plain(self, error: BaseException) -> bool:
-        """Whether a handler of logs may write its traceback as it is.
+        """Return whether a log handler may format the error's traceback itself.
 
-        One that has no form in UTF-8, or cannot be written, loses the whole record; in others are values that are
-        replaced.
+        A traceback that cannot be encoded or formatted loses the whole record, and others contain values to redact.
         """
-        return _as_python_has_it(error) == self.traceback_of(error)
+        return _format_natively(error) == self.traceback_of(error)
 
     def _message(self, error: BaseException) -> str:
         return storable(self._redactor.redact(message_of(error)[:_TRACEBACK_LIMIT]))
 
 
 def substitute(error: BaseException, task: str) -> TaskMQError:
-    """An error to go on with instead of one whose class raises when it is looked at; its frames are the same."""
+    """Return an error that replaces one whose class raises when it is inspected; its frames are the same."""
     words = f"task {task} raised {type_name(error)}, an error whose class raises when it is looked at"
     return TaskMQError(words).with_traceback(frames_of(error))
 
 
-def _written(error: BaseException) -> str:
-    written = _as_python_has_it(error)
+def _format_traceback(error: BaseException) -> str:
+    written = _format_natively(error)
     if written is not None:
         return written
     return "".join(
@@ -69,8 +68,8 @@ def _written(error: BaseException) -> str:
     )
 
 
-def _as_python_has_it(error: BaseException) -> str | None:
-    """Its traceback; None where it cannot be written."""
+def _format_natively(error: BaseException) -> str | None:
+    """Return the error's traceback; None if it cannot be formatted."""
     try:
         return "".join(traceback.format_exception(error))
     except BaseException:  # noqa: BLE001 - the task's own class, and what it holds, may do anything

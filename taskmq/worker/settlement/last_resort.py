@@ -1,10 +1,9 @@
-"""An end for jobs whose outcome could not be settled, for a reason that no contract knows.
+"""Last resort: an end for jobs whose outcome could not be settled because of an unexpected failure.
 
-    settle raises -> the same once more -> as failed, with an error that is plain text -> the same, until it is done
+    settle raises -> repeated once -> as failed, with an error that is plain text -> repeated until it succeeds
 
-A delivery that went back instead would run again at once, and again, without an end: whatever has failed here would
-fail again. So its slot waits, longer each time, and the worker says that it does. Only when the worker stops the
-delivery goes back.
+A returned delivery would run again immediately, in an endless loop, because the failure would recur. So its slot
+waits, longer each time, and the worker logs it. The delivery is returned only when the worker stops.
 """
 
 import logging
@@ -22,15 +21,15 @@ __all__ = ["LastResort"]
 
 _log = logging.getLogger("taskmq.worker")
 
-# Tries with the permits that guards gave: whatever fails in theirs must not keep the job from its end.
+# Attempts with the guards' permits: their failures must not keep the job from its end.
 _WITH_PERMITS: Final = 3
 
 
 class LastResort:
-    """Ends what settling has failed for.
+    """Ends jobs whose settlement failed.
 
     Attributes:
-        waiting: those that have no end yet; each of them has a slot.
+        waiting: attempts without an end; each occupies a slot.
     """
 
     def __init__(self, patience: SettlingPatience, texts: ErrorTexts) -> None:
@@ -46,11 +45,11 @@ class LastResort:
         *,
         settle: Callable[[Attempt, Outcome], Awaitable[object]],
     ) -> None:
-        """Return once the job has an end, or its delivery was given back because the worker stops.
+        """Return once the job has an end, or its delivery was returned because the worker stops.
 
         Args:
-            outcome: what could not be settled.
-            error: why.
+            outcome: the outcome that could not be settled.
+            error: the reason.
         """
         plain = Dead("error", TaskMQError(_words(attempt, outcome, error)))
         backoff = self._patience.backoff()
@@ -81,7 +80,7 @@ class LastResort:
 
     def _say(self, attempt: Attempt, outcome: Outcome, error: BaseException, seconds: float) -> None:
         _log.critical(
-            "job %s of task %s: its outcome %s could not be settled, which is tried again in %g s\n%s",
+            "job %s of task %s: settling its outcome %s failed, will retry in %g s\n%s",
             attempt.job_id,
             attempt.envelope.task,
             OUTCOME_NAMES[type(outcome)],

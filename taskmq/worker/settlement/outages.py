@@ -1,12 +1,12 @@
-"""Outages of taskmq's own parts that end a run: no failure of the task. Pure.
+"""Outages of taskmq's own parts that end a run without a failure of the task. Pure.
 
-The state, the job store, the broker or the place of large values does not answer, and the task's function ends with
-the error that says so. The run is interrupted: no attempt is counted, and the job runs again after a pause, from its
-checkpoint. The class of the error decides, not who raised it. An error of the task's own that was raised from it is a
-failure, since the task has said so.
+The state, the job store, the broker or the store of large values does not answer, and the task's function raises the
+error that reports it. The run is interrupted: no attempt is counted, and the job runs again after a pause, from its
+checkpoint. The class of the error decides, whatever raised it. An error of the task's own that was raised from it is
+a failure, because the task chose it.
 
-An outage that never ends must not keep a job for ever: after `MOST_OUTAGES` interruptions in one attempt the error
-counts as any other.
+An endless outage must not keep a job forever: after `MOST_OUTAGES` interruptions of one attempt the error counts as
+any other.
 """
 
 from collections.abc import Iterable
@@ -29,7 +29,7 @@ from taskmq.worker.attempt import Attempt
 __all__ = ["MOST_OUTAGES", "count_outages", "is_outage", "pause_after"]
 
 MOST_OUTAGES: Final = 1_000
-"""Interruptions by outages in one attempt: at least eight hours of one outage."""
+"""Maximum of interruptions by outages in one attempt: at least eight hours of one outage."""
 
 _FIRST: Final = 1.0
 _LONGEST: Final = 60.0
@@ -37,10 +37,10 @@ _OUTAGES: Final = (StateUnavailable, StoreUnavailable, BrokerUnavailable, Broker
 
 
 def is_outage(error: BaseException) -> bool:
-    """Whether an error says that a part of taskmq could not be reached.
+    """Return whether an error reports that a part of taskmq could not be reached.
 
-    A group is one if all its errors are, as `asyncio.TaskGroup` raises it; so is a `PartlySent` of which all failures
-    are. A broker that refuses this worker's user is none: it has answered.
+    A group, as `asyncio.TaskGroup` raises it, counts if all its errors do; so does a `PartlySent` if all its failures
+    do. A broker that refuses this worker's user does not count, because it answered.
     """
     if isinstance(error, BaseExceptionGroup):
         return _are_outages(cast("BaseExceptionGroup[BaseException]", error).exceptions)
@@ -50,10 +50,10 @@ def is_outage(error: BaseException) -> bool:
 
 
 def pause_after(outages: int, *, fraction: float) -> timedelta:
-    """Return how long an interrupted job waits: up to a second at first, up to a minute later, at least half of it.
+    """Return the pause of an interrupted job: up to a second at first, up to a minute later, at least half of that.
 
     Args:
-        outages: how many outages have interrupted the attempt before this one.
+        outages: number of earlier outages that interrupted the attempt.
         fraction: a random number from 0 to 1.
     """
     longest = backoff_pause(outages + 1, first=_FIRST, longest=_LONGEST)
@@ -61,14 +61,14 @@ def pause_after(outages: int, *, fraction: float) -> timedelta:
 
 
 def count_outages(attempt: Attempt) -> int:
-    """Return how many outages have interrupted runs of this attempt.
+    """Return the number of outages that interrupted runs of this attempt.
 
-    The invitation says so of a job of the store, the header of any other; a shard counts for itself.
+    For a stored job it is in the invitation, for any other in a header; a shard counts its own.
     """
     if attempt.envelope.store is not None:
         return attempt.envelope.store.outages
     count = attempt.delivery.headers.get(header.OUTAGES, 0)
-    # Any client may have written it.
+    # Any client may have written the header.
     return max(count if isinstance(count, int) else 0, attempt.outages)
 
 

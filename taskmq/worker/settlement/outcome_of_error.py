@@ -1,4 +1,4 @@
-"""From what a run raised to its outcome. Pure."""
+"""Outcome of an attempt whose run raised an error. Pure."""
 
 from collections.abc import Callable
 
@@ -29,13 +29,13 @@ def outcome_of_error(
     fraction: Callable[[], float],
     outages: int = MOST_OUTAGES,
 ) -> Outcome:
-    """How an attempt ends that raised `error`.
+    """Return the outcome of an attempt that raised `error`.
 
     Args:
         policy: the task's retry policy; None for no retries.
         attempt: from 1.
         fraction: draws a random number from 0 to 1, for the jitter of pauses.
-        outages: how many outages have interrupted the attempt; from `MOST_OUTAGES` on, the next one is a failure.
+        outages: number of outages that interrupted the attempt; from `MOST_OUTAGES` on, the next one is a failure.
     """
     try:
         match error:

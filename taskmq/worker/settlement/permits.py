@@ -1,4 +1,4 @@
-"""An attempt leaves what its guards have given it, before its outcome has an effect."""
+"""Release of an attempt's permits, before its outcome has an effect."""
 
 import logging
 
@@ -17,20 +17,20 @@ _log = logging.getLogger("taskmq.worker")
 async def release_permits(
     attempt: Attempt, outcome: Outcome, record: ResultRecord | None = None, *, patience: SettlingPatience
 ) -> bool:
-    """Leave all of them, the last one first.
+    """Release all permits, the last one first.
 
     Args:
-        record: how the job ended, where this was its end.
+        record: the job's end, if this was it.
 
     Returns:
-        False: the outcome does not count, or no guard could record it; the delivery was given back.
+        False: the outcome does not count, or no guard could record it; the delivery was returned.
     """
     backoff: Backoff | None = None
     while attempt.permits:
         try:
             counts = await attempt.permits[-1].release(outcome, record)
         except (StateUnavailable, SendError) as error:
-            _log.warning("job %s has not left what its guards have given it: %s", attempt.job_id, error)
+            _log.warning("job %s: releasing its permits failed, will retry: %s", attempt.job_id, error)
             backoff = backoff or patience.backoff()
             is_giving_back = isinstance(outcome, Interrupted) and outcome.delay is None
             if is_giving_back or not await patience.pause(backoff.next()):
@@ -41,7 +41,7 @@ async def release_permits(
         attempt.permits.pop()
         if not counts:
             _log.warning(
-                "job %s of task %s: %s does not count, another run has taken its place",
+                "job %s of task %s: outcome %s does not count, another run has superseded this one",
                 attempt.job_id,
                 attempt.envelope.task,
                 OUTCOME_NAMES[type(outcome)],

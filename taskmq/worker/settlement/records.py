@@ -1,4 +1,4 @@
-"""How a job's end is written down: for the state, for guards and in reports; and what the log says of a failure."""
+"""Records of a job's end for the state, guards and reports; and log lines of failures."""
 
 import logging
 
@@ -20,11 +20,11 @@ _log = logging.getLogger("taskmq.worker")
 
 
 class EndRecords:
-    """Makes the records of one worker.
+    """Creates the records of one worker.
 
     Args:
         worker: its name.
-        result_limit: bytes of a result, encoded.
+        result_limit: maximum bytes of an encoded result.
     """
 
     def __init__(self, *, worker: str, clock: Clock, result_limit: int) -> None:
@@ -41,7 +41,7 @@ class EndRecords:
         value: bytes = b"",
         error: ErrorRecord | None = None,
     ) -> ResultRecord:
-        """The job's end, now."""
+        """Create the record of the job's end, now."""
         return ResultRecord(
             job_id=attempt.job_id,
             task=attempt.envelope.task,
@@ -56,7 +56,7 @@ class EndRecords:
         )
 
     def encoded(self, attempt: Attempt, value: object) -> tuple[str, bytes, Dead | None]:
-        """The content type and bytes of a result, none for a task whose results are not kept; or why it has none."""
+        """Return the content type and bytes of a result, empty if none is kept; or the reason why it has none."""
         if attempt.task.plan.result is False:
             return "", b"", None
         content_type = attempt.delivery.content_type or JSON
@@ -75,23 +75,23 @@ class EndRecords:
 
 
 class FailureLog:
-    """Says in the log how an attempt failed, as far as the worker is to say it."""
+    """Logs failures of attempts, at the level of detail that the worker is configured for."""
 
     def __init__(self, said: LogErrors, texts: ErrorTexts) -> None:
         self._said = said
         self._texts = texts
 
     def note_retry(self, attempt: Attempt, wait: int, error: BaseException) -> None:
-        """Say that an attempt failed and is followed by another, `wait` milliseconds later."""
+        """Log that an attempt failed and another follows `wait` milliseconds later."""
         self._note(attempt, f"retry in {wait / 1000:g} s", error, has_traceback=False)
 
     def note_outage(self, attempt: Attempt, wait: int, error: BaseException) -> None:
-        """Log that an outage has interrupted a run, and that the job runs again `wait` milliseconds later."""
+        """Log that an outage interrupted a run, and that the job runs again `wait` milliseconds later."""
         self._note(attempt, f"interrupted, goes on in {wait / 1000:g} s", error, has_traceback=False)
 
     def note_death(self, attempt: Attempt, outcome: Dead) -> None:
-        """Say that an attempt failed and is followed by none."""
-        # Of what has another reason, the traceback is the worker's own.
+        """Log that an attempt failed and no other follows."""
+        # For other reasons, the traceback is the worker's own.
         self._note(attempt, f"dead ({outcome.reason})", outcome.error, has_traceback=outcome.reason == "error")
 
     def _note(self, attempt: Attempt, what: str, error: BaseException, *, has_traceback: bool) -> None:
@@ -107,7 +107,7 @@ class FailureLog:
             type_name(error) if said == "type" else " ".join(self._texts.summary(error).split()),
             DetailText(f"\n{self._texts.traceback_of(error)}" if shows_traceback and not is_plain else ""),
             exc_info=error if is_plain else None,
-            # One that was refused has had no run whose fields the record could take.
+            # A refused job has had no run whose fields the record could use.
             extra={
                 "job_id": attempt.job_id,
                 "task": envelope.task,

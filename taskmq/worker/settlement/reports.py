@@ -1,12 +1,12 @@
-"""What a worker says of jobs of the store: reports, published and confirmed before a delivery is acknowledged.
+"""Reports of a worker on stored jobs, published and confirmed before a delivery is acknowledged.
 
-    settle -> report -> what comes within two milliseconds, and until the message before has its confirm
+    settle -> report -> batched for two milliseconds, and until the previous message is confirmed
            -> one message for each queue -> confirmed -> acknowledged
 
-A job of the store comes as an invitation (`Envelope.store`). The worker stores and publishes nothing else of it: no
-result, no copy, no dead letter. What follows from a report is decided where the job is kept. Reports that cannot be
-published are tried again for as long as the worker runs: to wait is better than to run a job twice. A success does
-not keep its slot meanwhile; how many deliveries may be unacknowledged is the prefetch's to say.
+A stored job arrives as an invitation (`Envelope.store`). The worker stores and publishes nothing else of it: no
+result, no copy, no dead letter. The store decides what follows from a report. Publishing reports is retried until the
+worker stops; waiting is better than running a job twice. A success does not keep its slot meanwhile; the prefetch
+limits the number of unacknowledged deliveries.
 """
 
 import asyncio
@@ -46,9 +46,9 @@ class ReportSender:
 
     Args:
         worker: its name.
-        timeout: seconds that a publish may take.
-        stopping: once it is set, a report that is not confirmed is given up.
-        logs: what runs have logged, sent before what is reported of them; None: nothing is taken.
+        timeout: maximum seconds of a publish.
+        stopping: once it is set, unconfirmed reports are abandoned.
+        logs: captured log lines, sent before the reports of their runs; None: no capture.
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class ReportSender:
         self._timeout = timeout
         self._stopping = stopping
         self._waiting: dict[str, _Waiting] = {}
-        # Queues with a message that has no confirm yet.
+        # Queues with an unconfirmed message.
         self._busy: set[str] = set()
         self._publishing = TaskSet("worker reports", failure="reports were not published")
         self._starts: dict[Attempt, asyncio.TimerHandle] = {}
@@ -76,37 +76,37 @@ class ReportSender:
 
     @property
     def is_telling(self) -> bool:
-        """Whether something that was reported is not settled yet."""
+        """Whether some report is not settled yet."""
         return bool(self._told)
 
     async def all_told(self) -> None:
-        """Return once everything that was reported is settled."""
+        """Return once all reports are settled."""
         await self._all_told.wait()
 
     def tell(self, invitation: Invitation, report: Report, delivery: Delivery) -> None:
-        """Report; the delivery is acknowledged once that is confirmed, given back where the worker stops before."""
+        """Report; acknowledge the delivery once that is confirmed, or return it if the worker stops before."""
         self._told += 1
         self._all_told.clear()
         self._add(invitation, report, partial(self._settle, delivery))
 
     async def send(self, invitation: Invitation, report: Report) -> bool:
-        """True once the report is confirmed; False where the worker stops before that."""
+        """Return True once the report is confirmed, or False if the worker stops before."""
         confirmed: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         self._add(invitation, report, partial(_answer, confirmed))
         return await confirmed
 
     def run_begins(self, attempt: Attempt, invitation: Invitation) -> None:
-        """Say that the attempt runs if it still does after a quarter of a second."""
+        """Report the start of an attempt that still runs after a quarter of a second."""
         loop = asyncio.get_running_loop()
         self._starts[attempt] = loop.call_later(_STARTED_AFTER, self._tell_start, attempt, invitation)
 
     def run_ends(self, attempt: Attempt) -> None:
-        """It does not run any more."""
+        """Stop the pending start report of an ended run."""
         if (timer := self._starts.pop(attempt, None)) is not None:
             timer.cancel()
 
     def about(self, attempt: Attempt, invitation: Invitation, kind: ReportKind) -> Report:
-        """A report of the attempt's run that is not its end."""
+        """Create a report on the attempt's run that is not its end."""
         return Report(
             id=invitation.id,
             token=invitation.token,
@@ -171,7 +171,7 @@ class ReportSender:
                 if len(reports) == 1:
                     reports = [_without_result(reports[0], error)]
                     continue
-                # One of them is: the others go on by themselves.
+                # One of them is too large: publish the others separately.
                 return all([await self._publish_all(queue, [report]) for report in reports])
             except SendError as error:
                 _log.warning("%d reports for %s are not published yet: %s", len(reports), queue, error)

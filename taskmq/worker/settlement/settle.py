@@ -1,4 +1,4 @@
-"""From an outcome to its effects: the one place that settles a delivery.
+"""Settling of outcomes: the one place that settles a delivery.
 
     Outcome       first                                                    then
     Succeeded     store the result if it is kept                           ack
@@ -20,11 +20,11 @@ while the broker or the state does not answer: a slot that waits is better than 
 cannot be published after some tries, or the worker is stopping, the delivery goes back instead. Copies never carry
 what the broker has written on the original.
 
-Of a job of the store (`Envelope.store`) nothing of that is stored or published: its outcome is reported, and then
-acknowledged (`stored_jobs`).
+For a stored job (`Envelope.store`) none of that applies: its outcome is reported, and then acknowledged
+(`stored_jobs`).
 
-A run whose message was taken away meanwhile (`Revocable`) may still have been successful: its result is kept, if
-it is the first. Whatever else it came to has no effect: the worker that has the message now decides what follows.
+A run whose message was redelivered elsewhere meanwhile (`Revocable`) may still have succeeded: its result is kept if
+it is the first. Any other outcome has no effect: the worker that has the message now decides.
 """
 
 import asyncio
@@ -85,7 +85,7 @@ _log = logging.getLogger("taskmq.worker")
 
 _PUBLISH_TRIES: Final = 3
 _TURNS: Final = 4
-# Outcomes after which there is no record of the job's end.
+# Outcomes without a record of the job's end.
 _GOES_ON: Final = (Retried, Snoozed, Interrupted)
 
 
@@ -143,11 +143,11 @@ class Settler:
 
     @property
     def keeps_results(self) -> bool:
-        """Whether there is a state to keep results in."""
+        """Whether there is a state that keeps results."""
         return self._results is not None
 
     def record_of(self, error: BaseException) -> ErrorRecord:
-        """An error as results and reports have it, without what is replaced in texts."""
+        """Return the redacted record of an error for results and reports."""
         return self._texts.record(error)
 
     @property
@@ -167,13 +167,13 @@ class Settler:
         await self._last_resort.end(attempt, outcome, error, settle=settle)
 
     def stop_trying(self) -> None:
-        """From now on give deliveries back instead of waiting for a broker or state that does not answer."""
+        """Return deliveries from now on, instead of waiting for a broker or state that does not answer."""
         self._patience.is_over.set()
 
     def settle_at_once(self, attempt: Attempt, outcome: Outcome) -> bool:
-        """Settle a success that nothing has to be waited for; whether it was one.
+        """Settle a success that needs no wait; return whether it was one.
 
-        A success of a job of the store is reported beside what runs next, and acknowledged once that is confirmed.
+        A success of a stored job is reported while the next job runs, and acknowledged once that is confirmed.
         """
         if type(outcome) is not Succeeded or attempt.permits:
             return False
@@ -195,7 +195,7 @@ class Settler:
         if _has_effect(outcome) and await _is_void(delivery):
             # The worker that gets the message next decides what follows: a copy from here would be one too many.
             _log.warning(
-                "job %s of task %s: %s too late, the message was given to another worker",
+                "job %s of task %s: outcome %s ignored, the message was redelivered to another worker",
                 attempt.job_id,
                 attempt.envelope.task,
                 OUTCOME_NAMES[type(outcome)],
@@ -204,7 +204,7 @@ class Settler:
             return False
         if isinstance(outcome, _GOES_ON) and not await self.release_permits(attempt, outcome):
             return False
-        # A worker that stops gives back what runs, and says nothing of it.
+        # A stopping worker returns running jobs without a report.
         is_silent = isinstance(outcome, Interrupted) and not outcome.reason and outcome.delay is None
         if attempt.envelope.store is not None and not is_silent:
             return await self._stored_jobs.settle(attempt, attempt.envelope.store, outcome)
@@ -220,7 +220,7 @@ class Settler:
                 return True
             case AlreadyDone(content_type, value):
                 record = self._records.record(attempt, JobState.SUCCEEDED, content_type=content_type, value=value)
-                return await self._ended(attempt, outcome, record)
+                return await self._settle_end(attempt, outcome, record)
             case Retried(delay, error):
                 wait = coarse_delay(to_ms(delay))
                 headers: dict[str, HeaderValue] = {
@@ -244,7 +244,7 @@ class Settler:
                     JobState.CANCELLED,
                     error=ErrorRecord(type_name="JobCancelled", message=reason, traceback=""),
                 )
-                return await self._ended(attempt, outcome, record)
+                return await self._settle_end(attempt, outcome, record)
             case Interrupted():
                 delivery.requeue()
                 return False
@@ -254,35 +254,35 @@ class Settler:
                 assert_never(outcome)
 
     async def tell_start(self, attempt: Attempt, invitation: Invitation) -> bool:
-        """Report to the store that a job of its runs now; False where the worker stops before that is confirmed."""
+        """Report the start of a stored job; return False if the worker stops before that is confirmed."""
         return await self.reports.send(invitation, self.reports.about(attempt, invitation, "started"))
 
     async def release_permits(self, attempt: Attempt, outcome: Outcome, record: ResultRecord | None = None) -> bool:
-        """Leave what the attempt's guards have given it; False: the delivery was given back instead."""
+        """Release the attempt's permits; False: the delivery was returned instead."""
         return await release_permits(attempt, outcome, record, patience=self._patience)
 
     def note_retry(self, attempt: Attempt, wait: int, error: BaseException) -> None:
-        """Say that an attempt failed and is followed by another, `wait` milliseconds later."""
+        """Log that an attempt failed and another follows `wait` milliseconds later."""
         self._failures.note_retry(attempt, wait, error)
 
     async def _run_later(self, attempt: Attempt, copy: Outgoing) -> bool:
         limit = self._session.broker.max_message_bytes
         if len(copy.body) > limit:
-            # The message just fitted; with its attempt and time written down it does not any more.
+            # The message just fitted; with its attempt and time it no longer does.
             error = TooLarge(len(copy.body), limit, f"the next attempt of {copy.job_id}")
             return await self._dead(attempt, Dead("error", error))
         return await self._publish_and_ack(attempt.delivery, copy)
 
     async def park(self, delivery: Delivery, parked: Parked) -> bool:
-        """Put aside a message that is no attempt of a known task; whether that is done."""
-        if (envelope := _invited(delivery)) is not None and (invitation := envelope.store) is not None:
+        """Park a message that is not an attempt of a known task; return whether that is done."""
+        if (envelope := _read_invitation(delivery)) is not None and (invitation := envelope.store) is not None:
             return await self._stored_jobs.refuse(envelope, invitation, delivery, parked)
         if parked.delay is not None:
             seen = delivery.headers.get(header.UNKNOWN, 0)
             count = (max(seen, 0) if isinstance(seen, int) else 0) + 1
             due = self._clock.now_ms() + to_ms(parked.delay)
             message = copy_message(delivery, due=due, headers={header.UNKNOWN: count})
-            _log.info("message %s put back: %s", delivery.message_id, parked.reason)
+            _log.info("message %s requeued: %s", delivery.message_id, parked.reason)
         else:
             headers: dict[str, HeaderValue] = {
                 header.REASON: parked.reason[:ERROR_LIMIT],
@@ -294,11 +294,11 @@ class Settler:
             _log.error("message %s parked in %s: %s", delivery.message_id, PARKING, parked.reason)
         return await self._publish_and_ack(delivery, message)
 
-    async def _ended(self, attempt: Attempt, outcome: Outcome, record: ResultRecord) -> bool:
-        # Most attempts have no permits, and pay for no coroutine.
+    async def _settle_end(self, attempt: Attempt, outcome: Outcome, record: ResultRecord) -> bool:
+        # Most attempts have no permits, and avoid the coroutine.
         if attempt.permits and not await self.release_permits(attempt, outcome, record):
             return False
-        if not await self._stored(attempt, record):
+        if not await self._store_record(attempt, record):
             return False
         attempt.delivery.ack()
         return True
@@ -309,14 +309,14 @@ class Settler:
             # The work is done; running it again would not make the value any more storable.
             return await self._dead(attempt, failure)
         record = self._records.record(attempt, JobState.SUCCEEDED, content_type=content_type, value=encoded)
-        return await self._ended(attempt, outcome, record)
+        return await self._settle_end(attempt, outcome, record)
 
     async def _dead(self, attempt: Attempt, outcome: Dead) -> bool:
         reason, error = outcome.reason, outcome.error
         details = self._texts.record(error)
         self._failures.note_death(attempt, outcome)
         record = self._records.record(attempt, JobState.FAILED, error=details)
-        if not await self.release_permits(attempt, outcome, record) or not await self._stored(attempt, record):
+        if not await self.release_permits(attempt, outcome, record) or not await self._store_record(attempt, record):
             return False
         headers: dict[str, HeaderValue] = {
             header.REASON: reason,
@@ -368,12 +368,12 @@ class Settler:
             queue=queue,
             due=eta,
             headers={**headers, **_level(level if queue is not None else None)},
-            # A dead letter keeps the order in which it came, and knows what it is to get when it is replayed.
+            # A dead letter keeps its order of arrival, and records its priority for a replay.
             priority=level if queue is None else None,
         )
 
-    async def _stored(self, attempt: Attempt, record: ResultRecord) -> bool:
-        """True once the record is durable or none is kept; False when the delivery was given back instead."""
+    async def _store_record(self, attempt: Attempt, record: ResultRecord) -> bool:
+        """Return True once the record is durable or none is kept; False if the delivery was returned instead."""
         if self._results is None or attempt.task.plan.result is False:
             return True
         put = partial(self._results.put, record, ttl=attempt.task.plan.result_ttl or self._app.jobs.sent.result_ttl)
@@ -403,10 +403,10 @@ class Settler:
                 if attempt == _PUBLISH_TRIES or not await self._patience.pause(backoff.next()):
                     break
                 if isinstance(error, EncodeError):
-                    # The sender's headers and ours together may be more than the broker takes.
+                    # The headers of the sender and of taskmq together may exceed the broker's limit.
                     message = replace(message, headers=_own(message.headers))
                 elif isinstance(error, TooLarge) and message.due is None:
-                    # A letter's own additions are what is too much: the body as it came fits.
+                    # The dead letter's own additions exceed the limit: the original body fits.
                     message = replace(message, body=delivery.body)
             else:
                 delivery.ack()
@@ -416,14 +416,14 @@ class Settler:
 
 
 def _has_effect(outcome: Outcome) -> bool:
-    """Whether an outcome publishes something, or ends the job without success."""
+    """Return whether an outcome publishes something, or ends the job without success."""
     if isinstance(outcome, Interrupted):
         return outcome.delay is not None
     return isinstance(outcome, Retried | Snoozed | Dead | Cancelled)
 
 
-def _invited(delivery: Delivery) -> Envelope | None:
-    """Decode an invitation of which no attempt was made; None where the message is none, or cannot be read."""
+def _read_invitation(delivery: Delivery) -> Envelope | None:
+    """Decode an invitation without an attempt; None if the message is no invitation, or cannot be read."""
     if not is_jobs_queue(delivery.queue):
         return None
     try:
@@ -438,7 +438,7 @@ async def _is_void(delivery: Delivery) -> bool:
     for _ in range(_TURNS):
         if delivery.revoked:
             return True
-        # After the loop has stood, the end of its connection is not read yet.
+        # After the loop was blocked, the end of its connection is not read yet.
         await asyncio.sleep(0)
     return delivery.revoked
 

@@ -1,4 +1,4 @@
-"""Jobs of the store: their outcomes are reported, and acknowledged then. Nothing of them is stored or published."""
+"""Settling of stored jobs: outcomes are reported, and then acknowledged. Nothing is stored or published."""
 
 import logging
 from datetime import timedelta
@@ -39,20 +39,20 @@ __all__ = ["StoredJobSettler"]
 
 _log = logging.getLogger("taskmq.worker")
 
-# Outcomes after which there is no record of the job's end; their permits are released already.
+# Outcomes without a record of the job's end; their permits are released already.
 _GOES_ON: Final = (Retried, Snoozed, Interrupted)
-# Seconds: a day longer than stores keep a job that has ended.
+# Seconds: a day longer than stores keep an ended job.
 _STORED_RESULT: Final = 31 * 86_400.0
-# A job that this worker can never run another one may.
+# Another worker may be able to run a job that this one can never run.
 _REFUSED_MS: Final = 60_000
 
 
 class StoredJobSettler:
-    """Settles deliveries of jobs of the store.
+    """Settles deliveries of stored jobs.
 
     Args:
         worker: the worker's name.
-        large: keeps results that no report could carry; None where they are not kept elsewhere.
+        large: stores results that are too large for a report; None if there is no such store.
     """
 
     def __init__(
@@ -77,9 +77,9 @@ class StoredJobSettler:
         self._large = large
 
     def settle_at_once(self, attempt: Attempt, invitation: Invitation, outcome: Succeeded) -> bool:
-        """Report a success beside what runs next; False where it has to be waited for."""
+        """Report a success while the next job runs; return False if that would have to wait."""
         self._reports.run_ends(attempt)
-        report, _ = self._said(attempt, invitation, outcome)
+        report, _ = self._report_of_outcome(attempt, invitation, outcome)
         if self._is_large(report):
             return False
         self._reports.tell(invitation, report, attempt.delivery)
@@ -92,10 +92,10 @@ class StoredJobSettler:
             StateUnavailable: a large result could not be stored in time; nothing is settled.
         """
         self._reports.run_ends(attempt)
-        report, record = self._said(attempt, invitation, outcome)
+        report, record = self._report_of_outcome(attempt, invitation, outcome)
         if self._is_large(report):
             # Before its guards: what they keep of it is the same value then.
-            lightened = await self._lightened(attempt, report)
+            lightened = await self._store_large_result(attempt, report)
             if lightened is None:
                 return False
             report = lightened
@@ -106,7 +106,7 @@ class StoredJobSettler:
         return await self._send(invitation, report, attempt.delivery)
 
     async def refuse(self, envelope: Envelope, invitation: Invitation, delivery: Delivery, parked: Parked) -> bool:
-        """Say that this worker cannot run the job; whether it was taken off the broker."""
+        """Report that this worker cannot run the job; return whether it was removed from the broker."""
         _log.warning("job %s is refused: %s", envelope.id, parked.reason)
         report = Report(
             id=invitation.id,
@@ -130,8 +130,8 @@ class StoredJobSettler:
     def _is_large(self, report: Report) -> bool:
         return self._large is not None and self._large.is_large(report.result)
 
-    async def _lightened(self, attempt: Attempt, report: Report) -> Report | None:
-        """The report with a reference to its result, which is durable then; None: the delivery was given back."""
+    async def _store_large_result(self, attempt: Attempt, report: Report) -> Report | None:
+        """Store a large result and return the report with a reference to it; None: the delivery was returned."""
         assert self._large is not None
         keep = partial(self._large.keep, attempt.job_id, report.result, ttl=_STORED_RESULT)
         try:
@@ -143,14 +143,16 @@ class StoredJobSettler:
             return None
         return replace(report, content_type=REFERENCE, result=reference_to(report.content_type, blob))
 
-    def _said(self, attempt: Attempt, invitation: Invitation, outcome: Outcome) -> tuple[Report, ResultRecord | None]:
-        """The report of an outcome, and the job's end for its guards."""
-        told, ended = partial(self._told, attempt, invitation), partial(self._records.record, attempt)
+    def _report_of_outcome(
+        self, attempt: Attempt, invitation: Invitation, outcome: Outcome
+    ) -> tuple[Report, ResultRecord | None]:
+        """Build the report of an outcome, and the record of the job's end for its guards."""
+        told, ended = partial(self._build_report, attempt, invitation), partial(self._records.record, attempt)
         match outcome:
             case Succeeded(value):
                 content_type, encoded, failure = self._records.encoded(attempt, value)
                 if failure is not None:
-                    return self._said(attempt, invitation, failure)
+                    return self._report_of_outcome(attempt, invitation, failure)
                 record = ended(JobState.SUCCEEDED, content_type=content_type, value=encoded)
                 return told("succeeded", content_type=content_type, result=encoded), record
             case AlreadyDone(content_type, value):
@@ -177,13 +179,13 @@ class StoredJobSettler:
                 return told("snoozed", delay=to_ms(delay), error=outage), None
             case Interrupted(reason):
                 type_name = INTERRUPTED if attempt.preempted is None else PREEMPTED
-                # What has not begun has lost nothing.
+                # A job that has not started lost nothing.
                 stopped = None if attempt.started is None else ErrorRecord(type_name=type_name, message=reason)
                 return told("interrupted", error=stopped), None
             case _:
                 assert_never(outcome)
 
-    def _told(self, attempt: Attempt, invitation: Invitation, kind: ReportKind, **facts: Any) -> Report:
+    def _build_report(self, attempt: Attempt, invitation: Invitation, kind: ReportKind, **facts: Any) -> Report:
         started = attempt.started
         ran = 0 if started is None else max(self._clock.now_ms() - started, 0)
         return Report(

@@ -98,7 +98,7 @@ def test_when_is_a_delay_from_now_or_an_instant(delay: Duration | None, eta: dat
         (None, None, "either delay or eta"),
         ("5m", datetime(2030, 1, 1, tzinfo=UTC), "either delay or eta"),
         (None, datetime(2030, 1, 1), "needs a time zone"),  # noqa: DTZ001 - that is what is refused
-        (-1, None, "delay=-1 is no duration"),
+        (-1, None, "delay=-1 is not a duration"),
     ],
 )
 def test_when_has_to_be_clear(delay: Duration | None, eta: datetime | None, words: str) -> None:

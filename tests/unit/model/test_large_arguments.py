@@ -44,7 +44,7 @@ def test_what_was_taken_out_of_a_body_comes_back_to_the_letter(
 
 @pytest.mark.parametrize("content_type", _TYPES)
 def test_a_body_that_is_no_object_has_no_arguments(content_type: str | None) -> None:
-    with pytest.raises(MalformedMessage, match="the body is no task"):
+    with pytest.raises(MalformedMessage, match="the body is not a task"):
         arguments_in(_pack(content_type, [1]), content_type)
 
 
@@ -54,5 +54,5 @@ def test_something_else_than_arguments_is_refused_with_the_jobs_name(content_typ
     envelope = decode_envelope(
         refer(_pack(content_type, {"id": "j", "task": "t"}), content_type, _BLOB), content_type
     )
-    with pytest.raises(InvalidArguments, match="what job j refers to is no arguments"):
+    with pytest.raises(InvalidArguments, match="what job j refers to cannot be read as arguments"):
         put_back(envelope, kept, content_type)

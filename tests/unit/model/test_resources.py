@@ -29,13 +29,13 @@ def test_amounts_are_read_as_a_command_line_has_them() -> None:
     [
         (None, "a mapping from names to amounts"),
         ({}, "a mapping from names to amounts"),
-        ({"CPU": 1}, "'CPU' is no name of a resource"),
-        ({3: 1}, "3 is no name of a resource"),
+        ({"CPU": 1}, "'CPU' is not the name of a resource"),
+        ({3: 1}, "3 is not the name of a resource"),
         ({"cpu": 0}, "cpu=0: a number above 0"),
         ({"cpu": True}, "cpu=True: a number above 0"),
         ({"cpu": float("inf")}, "cpu=inf: a number above 0"),
         ({"cpu": "2"}, "cpu='2': a number above 0"),
-        ({"gpu": 0.5}, "gpu=0.5: devices are handed out whole"),
+        ({"gpu": 0.5}, "gpu=0.5: a run gets whole devices only"),
         ({"memory": "lots"}, "memory='lots'"),
     ],
 )

@@ -68,7 +68,7 @@ def test_a_duration_is_read_as_people_write_it(written: Duration, meant: timedel
     ids=lambda written: repr(written)[:20],
 )
 def test_what_is_no_duration_is_refused_with_the_option_s_name(written: object) -> None:
-    with pytest.raises(InvalidOption, match=r"^timeout=.* is no duration: use "):
+    with pytest.raises(InvalidOption, match=r"^timeout=.* is not a duration: use "):
         parse_duration(cast("Duration", written), what="timeout")
 
 
@@ -200,7 +200,7 @@ def test_a_setting_that_is_a_text_is_a_number_of_seconds_or_a_duration(text: str
 
 def test_a_duration_in_seconds_names_its_option_where_it_is_none() -> None:
     assert [parse_seconds(value, what="x") for value in ("1m", 2, timedelta(seconds=3))] == [60, 2, 3]
-    with pytest.raises(InvalidOption, match="timeout='soon' is no duration"):
+    with pytest.raises(InvalidOption, match="timeout='soon' is not a duration"):
         parse_seconds("soon", what="timeout")
 
 

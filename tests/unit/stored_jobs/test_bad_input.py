@@ -128,7 +128,7 @@ async def test_a_mebibyte_of_any_text_is_carried_there_and_back(shop: Shop, /) -
         ("task:a created:yesterday", 8, "created"),
         ('key:"order 17', 5, "quote"),
         ("created:>2026-01-01T00:00:00", 9, "zone"),
-        ("\0", 1, "names no field"),
+        ("\0", 1, "has no field"),
     ],
 )
 def test_a_filter_that_cannot_be_read_says_where_and_what_can_stand_there(text: str, column: int, named: str) -> None:

@@ -34,9 +34,9 @@ async def test_pools_are_described_changed_and_removed(shop: Shop, /) -> None:
 
 @run_by(_in_shop)
 async def test_amounts_of_what_is_no_resource_are_refused_by_name(shop: Shop, /) -> None:
-    with pytest.raises(InvalidOption, match="pool 'acme': min: 'the CPU' is no name of a resource"):
+    with pytest.raises(InvalidOption, match="pool 'acme': min: 'the CPU' is not the name of a resource"):
         await shop.app.pools.aset("acme", min={"slots": 1, "the CPU": 4})
-    with pytest.raises(InvalidOption, match=r"pool 'acme': max: gpu=0\.5: devices are handed out whole"):
+    with pytest.raises(InvalidOption, match=r"pool 'acme': max: gpu=0\.5: a run gets whole devices only"):
         await shop.app.pools.aset("acme", max={"gpu": 0.5})
 
     assert (await shop.app.pools.aread()).pools == {}

@@ -131,7 +131,7 @@ def test_an_outcome_that_a_fault_keeps_from_its_end_is_settled_a_moment_later(
 
     with caplog.at_level(logging.CRITICAL):
         play(test)
-    assert "its outcome succeeded could not be settled, which is tried again in 0.2 s" in caplog.text
+    assert "settling its outcome succeeded failed, will retry in 0.2 s" in caplog.text
 
 
 @run_by(play)

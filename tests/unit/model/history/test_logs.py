@@ -54,7 +54,7 @@ def test_a_message_of_lines_has_at_most_256_kib() -> None:
 
 @pytest.mark.parametrize("body", [b"", b"[]", b"{}", b'{"logs":[{"id":1}]}', b"\xff", b'{"logs":' + b"[" * 10_000])
 def test_a_message_that_has_no_lines_is_malformed(body: bytes) -> None:
-    with pytest.raises(MalformedMessage, match="no lines"):
+    with pytest.raises(MalformedMessage, match="no log lines"):
         decode_logs(body)
 
 

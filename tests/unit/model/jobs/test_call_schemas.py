@@ -165,8 +165,8 @@ def test_arguments_are_bound_to_the_names_of_their_parameters() -> None:
     ("args", "kwargs", "reason"),
     [
         (["jan", 1], {"year": 2}, "'year' is given twice"),
-        ([], {"month": "jan"}, "'month' is given by its place"),
-        ([], {"others": ["1"]}, "'others' is given by its place"),
+        ([], {"month": "jan"}, "'month' is positional"),
+        ([], {"others": ["1"]}, "'others' is positional"),
     ],
 )
 def test_arguments_that_fit_no_parameter_are_refused_by_name(
@@ -227,8 +227,8 @@ _MANY: dict[str, Any] = {
         (TaskRegistration(task="t", queue="amq.q"), "amq"),
         (TaskRegistration(task="t", queue="q", description="x" * 301), "description"),
         (_with(b" " * (LONGEST_SCHEMA + 1)), "limit"),
-        (_with(b"{"), "no JSON"),
-        (_with(b'{"type":"\xff"}'), "no JSON"),
+        (_with(b"{"), "not JSON"),
+        (_with(b'{"type":"\xff"}'), "not JSON"),
         (_with([]), "not that of an object"),
         (_with({"type": "array"}), "not that of an object"),
         (_with({"type": "object", "pattern": "(a+)+$"}), "'pattern'"),
@@ -236,7 +236,7 @@ _MANY: dict[str, Any] = {
         (_with({"type": "object", "properties": []}), "'properties'"),
         (_with({"type": "object", "allOf": []}), "'allOf'"),
         (_with({"type": "object", "$id": "http://x"}), "'\\$id'"),
-        (_with({"type": "object", "properties": {"x": 1}}), "a part that is none"),
+        (_with({"type": "object", "properties": {"x": 1}}), "a part of its schema is not a schema"),
         (_with({"type": "object", "$ref": "http://x/y"}), "refers to 'http://x/y'"),
         (_with({"type": "object", "$ref": "#/$defs/none"}), "refers to '#/\\$defs/none'"),
         (_with({"type": "object", "$ref": 7}), "refers to 7"),

@@ -56,7 +56,7 @@ def test_a_condition_says_what_it_waits_for(condition: Expression, words: str) -
         (lambda: file("/in/*", done="../x"), "what a name ends with"),
         (lambda: file("/in/a.done", done=".done"), "is a done='.done' itself"),
         (lambda: file("/in/*", stable=0), "or say done="),
-        (lambda: file("/in/*", stable="soon"), "is no duration"),
+        (lambda: file("/in/*", stable="soon"), "is not a duration"),
         (message, "which routing key"),
         (lambda: message("a", exchange=""), "which routing key"),
         (lambda: message("a" * 256), "1 to 255 bytes"),

@@ -29,7 +29,7 @@ def test_a_period_below_a_tenth_of_a_second_is_refused(written: Any) -> None:
 
 @pytest.mark.parametrize("written", [-1, "soon", None, True])
 def test_what_is_no_duration_is_refused_by_its_name(written: Any) -> None:
-    with pytest.raises(InvalidOption, match=r"^every=.* is no duration"):
+    with pytest.raises(InvalidOption, match=r"^every=.* is not a duration"):
         Every.parse(written)
 
 

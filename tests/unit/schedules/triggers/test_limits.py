@@ -102,7 +102,7 @@ def test_an_anchor_says_what_to_be_in_phase_with() -> None:
     ("options", "message"),
     [
         ({"phase": "1h"}, "^phase='1h': less than the period, '1h'$"),
-        ({"phase": "soon"}, "^phase='soon' is no duration"),
+        ({"phase": "soon"}, "^phase='soon' is not a duration"),
         ({"phase": "1m", "anchor": _START}, "^every: phase= or anchor=, not both$"),
         ({"anchor": _WITHOUT_ZONE}, "^anchor=.*a datetime with a zone"),
     ],

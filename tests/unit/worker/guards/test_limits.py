@@ -255,7 +255,7 @@ def test_a_place_that_was_not_renewed_in_time_is_another_s(caplog: pytest.LogCap
 
     play(test, concurrency=1)
     assert "not renewed for now" in caplog.text
-    assert "job a goes on without its place (places:gated)" in caplog.text
+    assert "job a continues without its permit (places:gated)" in caplog.text
 
 
 @run_by(play, concurrency=1)

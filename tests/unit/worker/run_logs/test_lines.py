@@ -104,7 +104,7 @@ async def test_lines_that_the_broker_does_not_take_are_counted(
     await lines.aclose()
 
     assert (_sent(broker), lines.dropped) == ([], 80)
-    assert "up to 80 lines of logs for reports are lost" in caplog.text
+    assert "up to 80 log lines for reports are lost" in caplog.text
 
 
 @run_by(_play)

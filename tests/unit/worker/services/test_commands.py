@@ -174,7 +174,7 @@ def test_what_is_no_command_does_no_harm(caplog: pytest.LogCaptureFixture) -> No
             assert answer.status.state == "running"
 
     run(test)
-    assert "no command" in caplog.text
+    assert "not a command" in caplog.text
 
 
 @run_by(run)

@@ -515,7 +515,7 @@ async def test_a_stopping_settler_gives_up_in_the_middle_of_a_pause() -> None:
 @pytest.mark.parametrize(
     ("value", "words"),
     [
-        (float("nan"), "the result of task job: it would not arrive as it is: JSON has no NaN"),
+        (float("nan"), "the result of task job: it would change on the way: JSON has no NaN"),
         ("x", "the result of task job: it does not fit the annotated type: Expected `float | null`, got `str`"),
     ],
 )
