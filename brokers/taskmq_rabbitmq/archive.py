@@ -1,12 +1,12 @@
-"""The archive of dead letters: a stream that keeps a copy of each, whatever becomes of the letter itself.
+"""Archive of dead letters: a stream that keeps a copy of each, whatever happens to the letter itself.
 
-On by `?archive=30d` in the URL of those who write letters, which are the workers. The copy is a publish of its own,
-beside that of the letter: bound to the same exchange, the stream would make a letter look routed whose dead-letter
-queue is gone. A copy that fails is said in the log and holds up nothing, so the archive is for looking back, and the
-dead-letter queue stays what counts. Letters that RabbitMQ makes itself (delivery limit, for example) are not in it.
+It is enabled by `?archive=30d` in the URL of those who write letters, which are the workers. The copy is published
+separately: bound to the same exchange, the stream would make a letter look routed whose dead-letter queue is gone. A
+failed copy is logged and delays nothing. So the archive is for looking back, and the dead-letter queue stays
+authoritative. It does not contain letters that RabbitMQ writes itself (delivery limit, for example).
 
-What is there is read as often as one likes, from any offset, and ends by age and size only. Both are written when the
-stream is made; later a policy changes them (`max-age`, `max-length-bytes`).
+Archived letters can be read repeatedly, from any offset, and are removed by age and size only. Both limits are set
+when the stream is declared; later a policy changes them (`max-age`, `max-length-bytes`).
 """
 
 import asyncio
@@ -36,7 +36,7 @@ _REMEDY: Final = "no worker keeps an archive of dead letters yet; they do with ?
 
 
 def keep_copy(publisher: Publisher, letter: Outgoing, *, timeout: float, limit: int) -> None:
-    """Publish a copy of a dead letter into the archive; no caller waits for it."""
+    """Publish a copy of a dead letter to the archive, without waiting."""
 
     def look_at(future: asyncio.Future[None]) -> None:
         if not future.cancelled() and (error := future.exception()) is not None:
@@ -56,7 +56,7 @@ async def read_archive(
         place = delivery.headers.get(OFFSET)
         if isinstance(place, int) and place >= offset and len(found) < limit:
             found.append((place, delivery))
-        # Each is acknowledged, or nothing would come after the first window.
+        # Each is acknowledged; otherwise nothing would follow the first window.
         delivery.ack()
         arrived.set()
 
@@ -73,7 +73,7 @@ async def read_archive(
             refused = QueueMissing(ARCHIVE, _REMEDY)
         raise refused from error
     else:
-        # A stream does not say where it ends: what is there comes without pauses.
+        # A stream does not report its end: stored messages arrive without pauses.
         while len(found) < limit and not channel.ended.done():
             arrived.clear()
             try:

@@ -47,8 +47,7 @@ class RabbitMQBroker:
     """A `taskmq.broker.Broker`.
 
     Args:
-        watch_seconds: how often consumers are compared with what the broker says about them, and what was declared
-            with what is there.
+        watch_seconds: interval at which consumers and declared objects are compared with the broker.
     """
 
     def __init__(self, endpoint: Endpoint, options: BrokerOptions, *, watch_seconds: float = WATCH_SECONDS) -> None:
@@ -77,21 +76,21 @@ class RabbitMQBroker:
 
     @property
     def server_version(self) -> tuple[int, ...] | None:
-        """Of the node that it was last connected to; None before."""
+        """Version of the last connected node; None before."""
         if (parts := self._parts) is None:
             return None
         return parts.sending.server_version or parts.receiving.server_version
 
     @property
     def cluster_name(self) -> str | None:
-        """Of the node that it was last connected to; None before."""
+        """Cluster name of the last connected node; None before."""
         if (parts := self._parts) is None:
             return None
         return parts.sending.cluster_name or parts.receiving.cluster_name
 
     @property
     def stale_settles(self) -> int:
-        """How many deliveries were settled after their channel had ended."""
+        """Number of deliveries that were settled after their channel had ended."""
         return self._counts.stale_settles
 
     async def connect(self, *, timeout: float) -> None:
@@ -105,7 +104,7 @@ class RabbitMQBroker:
 
     def publish(self, message: Outgoing, *, timeout: float) -> asyncio.Future[None]:
         parts = self._parts or self._open()
-        # What the smallest limit lets through does not ask for the server's.
+        # A message within the smallest limit needs no look at the server's limit.
         limit = _SMALL if len(message.body) <= _SMALL else self.max_message_bytes
         if self._endpoint.archive is not None and message.queue == dead_letter_queue(message.queue):
             keep_copy(parts.publisher, message, timeout=timeout, limit=limit)
@@ -168,7 +167,7 @@ class RabbitMQBroker:
     ) -> RabbitMQListener:
         """See `taskmq.broker.Broadcasting`."""
 
-        def told(is_connected: bool) -> None:  # noqa: FBT001 - called by position
+        def on_connected(is_connected: bool) -> None:  # noqa: FBT001 - called by position
             if is_connected:
                 self._look_for_absent()
             connected(is_connected)
@@ -180,9 +179,9 @@ class RabbitMQBroker:
             declares=self._endpoint.declare != "off",
             loop=asyncio.get_running_loop(),
             renew_seconds=self._watch_seconds,
-            # Those who consume nothing need no permission for it.
+            # Processes that do not consume need no permission for it.
             new_queue=self._expect if self._consumers else None,
-            connected=told,
+            connected=on_connected,
         )
         self._listeners.append(listener)
         try:
@@ -232,7 +231,7 @@ class RabbitMQBroker:
             return (await channel.request(lambda done: channel.raw.queue_delete(queue, callback=done))).message_count
 
         parts = self._open()
-        # Deleting what is not there succeeds.
+        # Deleting a missing object succeeds.
         await queue_depth(parts.asking(), queue)
         parts.declarations.give_up(queue)
         try:
@@ -243,7 +242,7 @@ class RabbitMQBroker:
     async def stats(self, queues: Iterable[str]) -> list[QueueStats]:
         connection = self._open().asking()
         found: list[QueueStats] = []
-        # RabbitMQ's log gets a line for each look at a queue that is not there; some look all the time.
+        # RabbitMQ logs every check of a missing queue, and some callers check all the time.
         absent = {queue for consumer in self._consumers for queue in consumer.absent}
         for queue in queues:
             if queue in absent:
@@ -259,7 +258,7 @@ class RabbitMQBroker:
         """See `taskmq.contracts.broker.Alarming`."""
         parts = self._open()
         await parts.sending.opened(OPEN_SECONDS)
-        # RabbitMQ blocks a connection, and says so, once it has sent a message during the alarm.
+        # RabbitMQ blocks a connection, and reports it, once it has published during the alarm.
         parts.announcements.announce(_PROBE, b"{}")
         return parts.sending.blocked
 
@@ -336,7 +335,7 @@ class RabbitMQBroker:
 
 
 class _Parts:
-    """What belongs to one event loop. Connections open on first use."""
+    """Objects that belong to one event loop. Connections open on first use."""
 
     def __init__(
         self,
@@ -382,12 +381,12 @@ class _Parts:
         return connection.cluster_name
 
     def asking(self) -> Connection:
-        """The connection for requests: the one that the broker does not block, or the only one in use."""
+        """Return the connection for requests: the one that the broker does not block, or the only one in use."""
         if self.receiving.state is not ConnectionState.IDLE or self.sending.blocked is not None:
             return self.receiving
         return self.sending
 
     def separate(self, name: str) -> Connection:
-        """A separate connection, whatever the wire is; the caller closes it."""
+        """Return a separate connection, whatever the wire is; the caller closes it."""
         endpoint = replace(self._endpoint, wire="fast")
         return Connection(endpoint, self.login, name=name, role="publish", loop=self._loop, app=self._app)

@@ -1,4 +1,4 @@
-"""Topology as code: what some queues need at RabbitMQ, listed, compared, created and changed on request."""
+"""Topology as code: the objects that queues need at RabbitMQ, listed, compared, created and changed on request."""
 
 import secrets
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
@@ -40,16 +40,16 @@ _PROBE_SECONDS: Final = 1.0
 class TopologyAdmin:
     """A `taskmq.contracts.topology_plan.Topology`.
 
-    What is there is seen through the HTTP API. Without it only whether queues and exchanges exist is known.
+    Existing objects are read through the HTTP API. Without it only the existence of queues and exchanges is known.
 
     Args:
         endpoint: the broker.
-        queues: what the topology is for.
-        connection: where to ask and declare.
+        queues: the queues of the topology.
+        connection: the connection for checks and declarations.
         separate: makes a connection of the given name for one purpose, with the fast wire.
         management: the HTTP API.
         made: called with each queue that was created.
-        settle: how long the HTTP API's counts take to be up to date.
+        settle: seconds until the HTTP API's counts are current.
     """
 
     def __init__(
@@ -84,7 +84,7 @@ class TopologyAdmin:
                 )
                 + "; nothing was changed"
             )
-        # Where only names were seen, RabbitMQ compares the rest by itself on each declare.
+        # If only names were seen, RabbitMQ compares the rest itself on each declare.
         if missing := wanted if comparison.blind else find_missing(wanted, comparison):
             await declare_all(self._connection, missing)
             for entity in missing:
@@ -93,7 +93,7 @@ class TopologyAdmin:
         return comparison
 
     def definitions(self) -> Mapping[str, object]:
-        return to_definitions(self._wanted(), self._endpoint.vhost, app=self._connection.app)
+        return to_definitions(self._wanted_entities(), self._endpoint.vhost, app=self._connection.app)
 
     async def policies(self, tuning: Sequence[QueueTuning], *, version: str | None = None) -> list[Instruction]:
         numbers = parse_version(version) if version is not None else await self._version()
@@ -103,7 +103,7 @@ class TopologyAdmin:
         return permissions(role, self._queues, vhost=self._endpoint.vhost, user=user)
 
     def isolation(self, tenant: str, roles: Iterable[Role]) -> list[Instruction]:
-        return isolation(self._wanted(), self._queues, tenant=tenant, roles=roles, app=self._connection.app)
+        return isolation(self._wanted_entities(), self._queues, tenant=tenant, roles=roles, app=self._connection.app)
 
     async def isolate(self, tenant: str, roles: Iterable[Role]) -> Isolation:
         roles = list(roles)
@@ -117,14 +117,14 @@ class TopologyAdmin:
         lockout = PublisherLockout(
             self._management,
             ours=name,
-            open_another=lambda: self._opened(f"{name} stays", patience=_PROBE_SECONDS),
+            open_another=lambda: self._open_connection(f"{name} stays", patience=_PROBE_SECONDS),
             settle=self._settle,
             report=report,
         )
-        # A migration that was killed may have left everybody locked out, us too.
+        # A killed migration may have left everyone locked out, this process included.
         await lockout.end()
-        async with self._opened(name, patience=OPEN_SECONDS) as connection:
-            wanted = self._wanted()
+        async with self._open_connection(name, patience=OPEN_SECONDS) as connection:
+            wanted = self._wanted_entities()
             found = await look_at_topology(self._management)
             different = [
                 entry.name for entry in compare(wanted, found, queues=self._queues).entries if is_migratable(entry)
@@ -146,7 +146,7 @@ class TopologyAdmin:
             return await migration.run(different, begun, wanted)
 
     @asynccontextmanager
-    async def _opened(self, name: str, *, patience: float) -> AsyncGenerator[Connection]:
+    async def _open_connection(self, name: str, *, patience: float) -> AsyncGenerator[Connection]:
         connection = self._separate(name)
         try:
             await connection.opened(patience)
@@ -154,7 +154,7 @@ class TopologyAdmin:
         finally:
             await connection.close(_CLOSE_SECONDS)
 
-    def _wanted(self) -> list[Entity]:
+    def _wanted_entities(self) -> list[Entity]:
         kept = self._endpoint.archive
         return [
             *shared(),
@@ -166,7 +166,7 @@ class TopologyAdmin:
 
     async def _compare(self) -> tuple[Comparison, list[Entity]]:
         await self._connection.opened(OPEN_SECONDS)
-        wanted = self._wanted()
+        wanted = self._wanted_entities()
         blind: str | None = None
         try:
             found = await look_at_topology(self._management)

@@ -1,6 +1,5 @@
-"""What brokers and stores must offer, as Protocols and the values they exchange.
+"""Contracts of brokers and stores, as Protocols and the values they exchange.
 
-The core talks to RabbitMQ, Redis or SQLite only through this package. A contract states what is guaranteed, which
-errors may come out and what may be called twice; `taskmq.testing.BrokerSuite` and `StateSuite` check an adapter
-against it.
+The core talks to RabbitMQ, Redis or SQLite only through this package. A contract states its guarantees, its errors,
+and the calls that may be repeated; `taskmq.testing.BrokerSuite` and `StateSuite` check an adapter against it.
 """

@@ -1,21 +1,22 @@
 """The contract between taskmq and a message broker.
 
-A `Broker` belongs to one event loop. Publishing and settling are plain calls, not coroutines, so that the
-path of one message creates no task: `publish` returns a future, `Delivery.ack` and `Delivery.requeue` take
-effect in this or the next turn of the loop. What holds for every adapter is written as tests in
-`taskmq.testing.broker_suite`.
+A `Broker` belongs to one event loop. Publishing and settling are plain calls, not coroutines, so that the path of one
+message creates no task: `publish` returns a future; `Delivery.ack` and `Delivery.requeue` take effect in this or the
+next turn of the loop. Tests in `taskmq.testing.broker_suite` check the guarantees of every adapter:
 
-Guarantees every adapter gives:
+Guarantees:
 
-- The future of `publish` ends inside its deadline: with None once the message is durable at the broker, or
-  with one of the `SendError`s.
-- A delivery that is neither acknowledged nor requeued comes back, to another consumer, once the process that
-  held it is gone or its consumer's channel is lost. Its settling is then void and counted, never an error.
+- The future of `publish` ends within its deadline: with None once the message is durable at the broker, or with one
+  of the `SendError`s.
+- A delivery that is neither acknowledged nor requeued is redelivered to another consumer, once the process that held
+  it is gone or its consumer's channel is lost. A later settlement of it has no effect and is counted, but is never an
+  error.
 - A message with a future `due` is held at the broker and never delivered early.
-- Messages of one physical queue come in the order of their publishing; a requeued one comes back first.
-- A shard of an ordered queue (`taskmq.model.topology.is_shard`) goes to one consumer at a time. That is so until the
-  consumer has stopped and all that it has of the shard is settled, or until its process or connection is gone;
-  what it held then comes first to the next one.
+- Messages of one physical queue are delivered in the order of their publishing; a requeued message is delivered
+  first.
+- A shard of an ordered queue (`taskmq.model.topology.is_shard`) is delivered to one consumer at a time. The next
+  consumer gets it only after the previous one has stopped and settled all that it has of the shard, or after its
+  process or connection is gone; unsettled deliveries are redelivered first.
 """
 
 import asyncio
@@ -61,12 +62,12 @@ _NO_HEADERS: Mapping[str, HeaderValue] = {}
 
 
 class BrokerOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """What an adapter gets when a broker is opened.
+    """Options of an adapter when a broker is opened.
 
     Args:
-        name: what people see at the broker for this process, for example "worker shop web-3:4711".
-        clock: where `due` is compared with now.
-        app: the app's name, for people who look at its queues at the broker; "": not known.
+        name: name of this process for people at the broker, for example "worker shop web-3:4711".
+        clock: the clock that `due` is compared with.
+        app: the app's name, for people who inspect its queues at the broker; "": unknown.
     """
 
     name: str = "taskmq"
@@ -75,18 +76,17 @@ class BrokerOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Outgoing(msgspec.Struct, frozen=True, kw_only=True):
-    """A message to be published. It is never changed.
+    """A message to be published. Immutable.
 
     Attributes:
         queue: a physical queue's name.
         body: the encoded envelope.
-        due: not to be delivered before (ms since the epoch); None or past: at once.
-        enqueued: when the job was first sent (ms since the epoch).
+        due: earliest delivery (ms since the epoch); None or past: immediately.
+        enqueued: when the job was first published (ms since the epoch).
         root: the job that it descends from; shown as the correlation id.
-        headers: few and short; the body is the truth, headers are for people and for what happened on the
-            way (`x-taskmq-*`).
-        priority: the broker's own number, for a queue with native priorities; a message that has to wait for its
-            time loses it.
+        headers: few and short; the body is authoritative, headers are for people and for the message's history
+            (`x-taskmq-*`).
+        priority: the broker's own number, for a queue with native priorities; a delayed message loses it.
     """
 
     queue: str
@@ -102,7 +102,7 @@ class Outgoing(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Delivery(Protocol):
-    """A message in the hands of one consumer."""
+    """A message that was delivered to one consumer."""
 
     @property
     def body(self) -> bytes: ...
@@ -112,7 +112,7 @@ class Delivery(Protocol):
 
     @property
     def queue(self) -> str:
-        """The physical queue it was taken from."""
+        """The physical queue that it was delivered from."""
         ...
 
     @property
@@ -120,75 +120,76 @@ class Delivery(Protocol):
 
     @property
     def task(self) -> str | None:
-        """What the sender wrote beside the body; the body is the truth."""
+        """Name of the task that the sender wrote next to the body; the body is authoritative."""
         ...
 
     @property
     def redelivered(self) -> bool:
-        """Whether it may have been in a consumer's hands before."""
+        """Whether it may have been delivered to a consumer before."""
         ...
 
     @property
     def headers(self) -> Mapping[str, object]: ...
 
     def ack(self) -> None:
-        """Take the message off the broker. The first of `ack` and `requeue` counts, later ones do nothing."""
+        """Remove the message from the broker. The first of `ack` and `requeue` counts, later calls do nothing."""
         ...
 
     async def ack_confirmed(self) -> bool:
-        """Take the message off the broker, and return once the broker has done so.
+        """Remove the message from the broker, and return once the broker has confirmed that.
 
-        After True the message does not come again, whatever happens to this process. False where the delivery was
-        settled or lost before, or is lost while the answer is awaited: the message may come again, and may be gone.
+        After True the message is not delivered again, whatever happens to this process. False means that the delivery
+        was settled or lost before, or is lost while the answer is awaited: the message may be redelivered, or may be
+        gone.
         """
         ...
 
     def requeue(self) -> None:
-        """Give the message back, to the front of its queue."""
+        """Return the message to the front of its queue."""
         ...
 
 
 @runtime_checkable
 class Revocable(Protocol):
-    """A delivery that can be taken away from a process which is alive, as by the loss of its connection."""
+    """A delivery that can be revoked from a process that is alive, for example by the loss of its connection."""
 
     @property
     def revoked(self) -> bool:
-        """Whether the broker gives the message to a consumer again, whatever becomes of this delivery."""
+        """Whether the broker redelivers the message, whatever happens to this delivery."""
         ...
 
 
 def is_revoked(delivery: Delivery) -> bool:
-    """Whether the delivery was taken away (`Revocable`): running it here could only be one run too many."""
-    # Asked for every delivery: to check for the protocol first takes ten times as long.
+    """Return whether the delivery was revoked (`Revocable`): running it here could only repeat the job."""
+    # Called for every delivery: to check for the protocol first takes ten times as long.
     return getattr(delivery, "revoked", False) is True
 
 
 class Browser(Protocol):
-    """The front of a queue in the hands of one looker, who takes it piece by piece."""
+    """The front of a queue, which one caller reads piece by piece."""
 
     async def take(self, count: int) -> list[Delivery]:
-        """Up to `count` ready messages, those behind what was taken before; empty when nothing is ready.
+        """Return up to `count` ready messages after those taken before; empty if nothing is ready.
 
-        The caller need not keep them: what is not settled goes back when the look ends.
+        The caller need not keep them: unsettled messages return to the queue when browsing ends.
 
         Raises:
             QueueMissing: the queue does not exist.
-            BrokerUnavailable: the broker was lost; whatever was not settled is back in the queue.
+            BrokerUnavailable: the connection was lost; unsettled messages are back in the queue.
         """
         ...
 
 
 class Subscription(msgspec.Struct, frozen=True):
-    """A physical queue to be consumed.
+    """A physical queue to consume.
 
     Args:
         queue: its name.
-        prefetch: how many unsettled deliveries the consumer may hold; at least 1.
-        longest: how many seconds a delivery may stay unsettled, where that is known: the longest time limit of
-            the tasks in the queue. A broker with its own limit gets it, or the worker warns of the limit.
-        is_punctual: whatever takes longer than the broker allows is settled before: no need to warn.
-        is_paused: nothing is delivered before `Consumer.resume`.
+        prefetch: maximum of unsettled deliveries at the consumer; at least 1.
+        longest: maximum of seconds that a delivery may stay unsettled, if known: the longest time limit of the
+            queue's tasks. The worker passes it to a broker with a limit of its own, or warns of the limit.
+        is_punctual: whether deliveries are always settled within the broker's limit, so that no warning is needed.
+        is_paused: whether delivery starts only with `Consumer.resume`.
     """
 
     queue: str
@@ -199,42 +200,42 @@ class Subscription(msgspec.Struct, frozen=True):
 
 
 class Consumer(Protocol):
-    """Running subscriptions. Connection losses are mended inside; `deliver` is just called again."""
+    """Running subscriptions. Lost connections are restored internally; `deliver` is just called again."""
 
     async def stop(self) -> None:
-        """No delivery comes after this returns; those not yet settled may still be. May be called twice."""
+        """Stop. No delivery arrives after this returns; unsettled ones can still be settled. May be called twice."""
         ...
 
     async def resize(self, queue: str, prefetch: int) -> None:
-        """Hold up to `prefetch` unsettled deliveries of a subscribed queue from now on.
+        """Allow up to `prefetch` unsettled deliveries of a subscribed queue from now on.
 
-        What is in hand stays, also beyond that. Not for shards.
+        Deliveries in hand stay, even beyond that. Not for shards.
 
         Raises:
-            BrokerUnavailable: the broker was lost meanwhile; the subscription comes back with one or the other.
+            BrokerUnavailable: the connection was lost meanwhile; the old or the new value applies.
         """
         ...
 
     async def pause(self, queue: str) -> None:
-        """Take nothing more from a subscribed queue until `resume`; nothing comes from it after this returns.
+        """Stop the delivery of a subscribed queue until `resume`; no delivery of it arrives after this returns.
 
-        What is in hand may still be settled. The broker counts no consumer of the queue here meanwhile. Again does
-        nothing.
+        Deliveries in hand can still be settled. The broker counts no consumer of the queue here meanwhile. May be
+        called twice.
         """
         ...
 
     async def resume(self, queue: str) -> None:
-        """Take from the queue again. Again does nothing.
+        """Continue the delivery of a paused queue. May be called twice.
 
         Raises:
-            QueueMissing: the queue is not there, and was not declared through this broker object; it is paused still.
-            BrokerUnavailable: the broker could not be reached; the queue is paused still.
+            QueueMissing: the queue does not exist, and was not declared through this broker object; it stays paused.
+            BrokerUnavailable: the broker could not be reached; the queue stays paused.
         """
         ...
 
     @property
     def healthy(self) -> bool:
-        """Whether every subscription that is not paused is live at the broker as far as this side knows."""
+        """Whether every subscription that is not paused is live at the broker, as far as this side knows."""
         ...
 
 
@@ -243,12 +244,12 @@ class TimeLimited(Protocol):
     """A consumer whose broker takes back a delivery that stays unsettled for too long."""
 
     def settle_within(self, queue: str) -> float | None:
-        """So many seconds after it has come, as far as is known; None where there is no limit."""
+        """Return that limit in seconds after the delivery, as far as is known; None if there is none."""
         ...
 
 
 HANDED_OVER: Final = 0.75
-"""Of the time of a `TimeLimited`: after that a worker with a state settles what still runs, and keeps it there."""
+"""Fraction of that limit after which a worker with a state settles a running job and keeps it in the state."""
 
 
 class QueueStats(msgspec.Struct, frozen=True):
@@ -256,9 +257,9 @@ class QueueStats(msgspec.Struct, frozen=True):
 
     Attributes:
         ready: messages that wait for a consumer.
-        unsettled: messages in consumers' hands; None where the broker does not tell.
-        delayed: messages that wait for their time; None where the broker does not tell by queue.
-        consumers: how many consume it.
+        unsettled: messages delivered and not settled; None if the broker does not report them.
+        delayed: messages that are not yet due; None if the broker does not report them by queue.
+        consumers: number of consumers.
     """
 
     queue: str
@@ -270,14 +271,14 @@ class QueueStats(msgspec.Struct, frozen=True):
 
 @runtime_checkable
 class Counting(Protocol):
-    """A broker whose `stats` leave out what would cost too much to ask for often."""
+    """A broker whose `stats` omit numbers that are too expensive to request often."""
 
     async def unsettled(self) -> Mapping[str, int] | None:
-        """Messages in consumers' hands, by physical queue, as of some seconds ago; None where that is unknown."""
+        """Return messages delivered and not settled by physical queue, some seconds old; None if they are unknown."""
         ...
 
     async def delayed(self) -> int:
-        """Messages that wait for their time, of all queues.
+        """Return the number of messages that are not yet due, in all queues.
 
         Raises:
             BrokerUnavailable: the broker could not be reached.
@@ -290,57 +291,59 @@ class Broker(Protocol):
 
     @property
     def address(self) -> str:
-        """The URL without its password, for people and logs."""
+        """URL without its password, for people and logs."""
         ...
 
     @property
     def max_message_bytes(self) -> int:
-        """`publish` refuses larger bodies with `TooLarge`."""
+        """Maximum size of a body; `publish` refuses larger ones with `TooLarge`."""
         ...
 
     async def connect(self, *, timeout: float) -> None:
-        """Return once the broker answers; safe to call again.
+        """Return once the broker answers; safe to repeat.
 
         Raises:
-            BrokerUnavailable: it did not within `timeout` seconds.
+            BrokerUnavailable: it did not answer within `timeout` seconds.
         """
         ...
 
     async def declare(self, queues: Iterable[WorkQueue]) -> None:
-        """Make sure that the queues and what is shared by all of them exist. Idempotent.
+        """Ensure that the queues and the shared objects exist. Idempotent.
 
-        A broker may make class queues and dead-letter queues (`taskmq.model.topology`) when a message first needs
-        them; its consumers get what is in them all the same.
+        A broker may declare class queues and dead-letter queues (`taskmq.model.topology`) with their first message;
+        its consumers receive their messages all the same.
 
         Raises:
             BrokerUnavailable: the broker could not be reached.
-            TopologyMismatch: something exists with other properties; nothing is deleted or re-created.
+            TopologyMismatch: an object exists with other properties; nothing is deleted or re-created.
         """
         ...
 
     async def declare_reports(self, queues: Iterable[ReportQueue]) -> None:
-        """Make sure that the queues for reports exist, and get what is dropped of the invitations named. Idempotent.
+        """Ensure that the queues for reports exist, and that dropped invitations of the named queues go there.
 
-        A broker that drops no messages has no need of the latter.
+        Idempotent.
+
+        A broker that drops no messages needs nothing for the latter.
 
         Raises:
             BrokerUnavailable: the broker could not be reached.
-            TopologyMismatch: something exists with other properties; nothing is deleted or re-created.
+            TopologyMismatch: an object exists with other properties; nothing is deleted or re-created.
         """
         ...
 
     def publish(self, message: Outgoing, *, timeout: float) -> asyncio.Future[None]:
         """Publish; the future ends once the message is durable, or with a `SendError`, within `timeout` seconds.
 
-        A queue that was declared through this broker object and has gone since is declared once more.
-        Cancelling the future does not take the message back.
+        A queue that was declared through this broker object and was deleted since is declared again. Cancelling the
+        future does not take the message back.
         """
         ...
 
     async def consume(self, subscriptions: Iterable[Subscription], deliver: Callable[[Delivery], None]) -> Consumer:
         """Call `deliver`, on this loop, for each message of the queues.
 
-        A class queue that does not exist yet is consumed once it does.
+        A class queue that does not exist yet is consumed once it exists.
 
         Raises:
             QueueMissing: another queue does not exist.
@@ -351,8 +354,8 @@ class Broker(Protocol):
     def peek(self, queue: str, *, limit: int) -> AbstractAsyncContextManager[list[Delivery]]:
         """Take up to `limit` ready messages from the front of `queue` for inspection or replay.
 
-        What is not settled when the block ends goes back, in its old order. The list is empty when nothing
-        is ready.
+        Unsettled messages return to the queue in their old order when the block ends. The list is empty if nothing is
+        ready.
 
         Raises:
             QueueMissing: the queue does not exist.
@@ -360,15 +363,15 @@ class Broker(Protocol):
         ...
 
     def browse(self, queue: str) -> AbstractAsyncContextManager[Browser]:
-        """Take ready messages from the front of `queue`, piece by piece, as `hold` does at once.
+        """Read ready messages from the front of `queue` piece by piece.
 
-        What is not settled when the block ends goes back, in its old order. The messages of earlier pieces need
-        no memory here, so a queue of any length can be gone through.
+        Unsettled messages return to the queue in their old order when the block ends. Earlier pieces need no memory
+        here, so a queue of any length can be browsed.
         """
         ...
 
     async def purge(self, queue: str) -> int:
-        """Delete the ready messages of a physical queue; how many there were.
+        """Delete the ready messages of a physical queue; return their number.
 
         Raises:
             QueueMissing: the queue does not exist.
@@ -376,20 +379,20 @@ class Broker(Protocol):
         ...
 
     async def stats(self, queues: Iterable[str]) -> list[QueueStats]:
-        """The physical queues of these names that exist, in the order given."""
+        """Return the statistics of those physical queues that exist, in the given order."""
         ...
 
     async def aclose(self) -> None:
-        """Wait for what was published and settled to reach the broker, then let go. May be called twice."""
+        """Wait until published and settled messages have reached the broker, then close. May be called twice."""
         ...
 
 
 @runtime_checkable
 class PublishingMany(Protocol):
-    """A broker for which many messages are less work together than one by one."""
+    """A broker for which publishing many messages together is cheaper than one by one."""
 
     def publish_many(self, messages: Sequence[Outgoing], *, timeout: float) -> asyncio.Future[list[Exception | None]]:
-        """Publish each as `Broker.publish` does; the future ends once all have ended, with what happened to each.
+        """Publish each message like `Broker.publish`; the future ends with the result of each once all have ended.
 
         Cancelling the future takes none of them back.
         """
@@ -397,31 +400,30 @@ class PublishingMany(Protocol):
 
 
 class Listening(Protocol):
-    """A running listener. Connection losses are mended inside; what is announced meanwhile is missed."""
+    """A running listener. Lost connections are restored internally; announcements meanwhile are missed."""
 
     async def stop(self) -> None:
-        """Nothing comes after this returns. May be called twice."""
+        """Stop. No message arrives after this returns. May be called twice."""
         ...
 
 
 def unheeded(is_connected: bool) -> None:  # noqa: FBT001 - called by position
-    """For those who do not ask about the connection."""
+    """Ignore the state of the connection: the default for callers that do not track it."""
 
 
 @runtime_checkable
 class Broadcasting(Protocol):
-    """A broker that can tell something to everybody who listens at the moment: events, presence, commands.
+    """A broker that can broadcast to all present listeners: events, presence, commands.
 
-    Topics are words separated by dots, at most 255 bytes. In a pattern `*` stands for one word and `#` for any
-    number of them. Nothing is durable: what has no listener is gone, and what a slow listener has not taken may be
-    dropped.
+    Topics are words separated by dots, at most 255 bytes. In a pattern `*` stands for one word and `#` for any number
+    of them. Nothing is durable: a message without a listener is lost, and a slow listener may miss messages.
     """
 
     def announce(self, topic: str, body: bytes) -> bool:
-        """Hand a message to all that listen to `topic`; False where it was dropped at once.
+        """Broadcast a message to all listeners of `topic`; return False if it was dropped immediately.
 
-        Never waits, never raises for a broker that is not there; connects in the background when it is not
-        connected. What was announced in one order arrives in that order.
+        Never waits, and never raises if the broker is unavailable; connects in the background if needed.
+        Announcements arrive in their order.
         """
         ...
 
@@ -434,56 +436,55 @@ class Broadcasting(Protocol):
     ) -> Listening:
         """Call `receive`, on this loop, with topic and body of each message that one of the patterns matches, once.
 
-        Everything that is announced after this returns is received, by this process and others alike, as long as no
-        connection is lost.
+        Everything that any process announces after this returns is received, while no connection is lost.
 
         Args:
-            connected: called with False when the connection is lost, from which on announcements are missed, and with
-                True when it listens again.
+            connected: called with False when the connection is lost, after which announcements are missed, and with
+                True when listening resumes.
 
         Raises:
-            BrokerUnavailable: the broker could not be reached, or does not let this user listen.
-            TopologyMismatch: what it takes is not at the broker, and may not be declared.
+            BrokerUnavailable: the broker could not be reached, or this user may not listen.
+            TopologyMismatch: a needed object does not exist at the broker, and this user may not declare it.
         """
         ...
 
 
 @runtime_checkable
 class Topical(Protocol):
-    """A broker on which others publish to topic exchanges, whose messages can be kept and consumed as any others.
+    """A broker with topic exchanges, whose messages can be kept in queues and consumed like any others.
 
     Patterns are as with `Broadcasting`.
     """
 
     async def bind(self, queue: str, *, exchange: str, patterns: Collection[str]) -> None:
-        """Have the durable queue `queue` keep what is published to `exchange` under a fitting key, from now on.
+        """Have the durable queue `queue` keep what is published to `exchange` under a matching key, from now on.
 
-        Queue and exchange are declared where they are not there. Idempotent; earlier bindings stay. The queue's
-        name begins with `taskmq.model.topology.TOPIC_QUEUE`; its deliveries are `Routed`.
+        Missing queues and exchanges are declared. Idempotent; earlier bindings stay. The queue's name begins with
+        `taskmq.model.topology.TOPIC_QUEUE`; its deliveries are `Routed`.
 
         Raises:
             BrokerUnavailable: the broker could not be reached.
-            TopologyMismatch: one of them exists with other properties, or may not be declared and is not there.
+            TopologyMismatch: one of them exists with other properties, or is missing and may not be declared.
         """
         ...
 
 
 @runtime_checkable
 class Routed(Protocol):
-    """A delivery that came over a topic exchange."""
+    """A delivery that was published to a topic exchange."""
 
     @property
     def routing_key(self) -> str | None:
-        """What it was published with; None where that is not known."""
+        """Routing key of the message; None if it is unknown."""
         ...
 
 
 @runtime_checkable
 class Archiving(Protocol):
-    """A broker that can keep copies of dead letters beside the letters themselves."""
+    """A broker that can keep copies of dead letters next to the letters themselves."""
 
     async def archived(self, *, offset: int = 0, limit: int) -> list[tuple[int, Delivery]]:
-        """Up to `limit` copies from `offset` on, each with its offset; they stay, and have no need of being settled.
+        """Return up to `limit` copies from `offset` on, each with its offset; they stay, and need not be settled.
 
         Raises:
             QueueMissing: there is no archive.
@@ -494,10 +495,10 @@ class Archiving(Protocol):
 
 @runtime_checkable
 class Deleting(Protocol):
-    """A broker that can delete queues. taskmq deletes none but those that it has made for itself and for a moment."""
+    """A broker that can delete queues. taskmq deletes only queues that it created for itself for a moment."""
 
     async def delete(self, queue: str) -> int:
-        """Delete a physical queue with what is in it; how many messages were ready.
+        """Delete a physical queue with its messages; return the number of ready messages.
 
         Raises:
             QueueMissing: the queue does not exist.
@@ -508,12 +509,12 @@ class Deleting(Protocol):
 
 @runtime_checkable
 class Alarming(Protocol):
-    """A broker that takes no messages while it is short of memory or disk, and reports that to its senders."""
+    """A broker that accepts no messages while it is short of memory or disk, and informs its publishers."""
 
     async def alarm(self) -> str | None:
-        """Why it takes no messages, in its words; None while it takes them.
+        """Return the broker's reason for accepting no messages; None while it accepts them.
 
-        Each call sends a message to no queue: an alarm that has begun since the last call is known at the next one.
+        Each call publishes a message to no queue: an alarm that began since the last call is known at the next one.
 
         Raises:
             BrokerUnavailable: the broker could not be reached.
@@ -523,20 +524,20 @@ class Alarming(Protocol):
 
 @runtime_checkable
 class Diagnosable(Protocol):
-    """A broker that can find out what is wrong with its server."""
+    """A broker that can diagnose its server."""
 
     async def diagnose(
         self, loads: Mapping[WorkQueue, float | None], *, watch: float = 0, hands_over: bool = False
     ) -> list[Finding]:
-        """Return what is wrong or doubtful about these queues at the broker.
+        """Return problems and doubtful settings of these queues at the broker.
 
         Nothing is changed.
 
         Args:
-            loads: the queues of the app, each with how many seconds its messages may stay unsettled: the longest
-                time limit of its tasks, or None where one has none.
-            watch: look a second time after so many seconds, where one look does not tell.
-            hands_over: workers settle what takes long in time (`HANDED_OVER`), but for ordered queues.
+            loads: the queues of the app, each with the maximum seconds that its messages may stay unsettled: the
+                longest time limit of its tasks, or None if a task has none.
+            watch: check a second time after this many seconds, if one check is not enough.
+            hands_over: whether workers settle long runs in time (`HANDED_OVER`), except in ordered queues.
 
         Raises:
             BrokerUnavailable: the broker could not be reached.

@@ -1,4 +1,4 @@
-"""What an examination has found: by `taskmq doctor`, and by programs."""
+"""Findings of an examination, by `taskmq doctor` and by programs."""
 
 from typing import Literal, NamedTuple
 
@@ -8,13 +8,13 @@ Level = Literal["ok", "warning", "problem"]
 
 
 class Finding(NamedTuple):
-    """One thing that was looked at.
+    """One finding of an examination.
 
     Attributes:
-        level: `problem` where jobs are lost, late or refused; `warning` where they may be.
+        level: `problem` if jobs are lost, late or refused; `warning` if they may be.
         about: a queue, a node, or a part of the installation.
-        finding: what was found, in words.
-        remedy: what to do; empty where nothing has to be done.
+        finding: the fact, in words.
+        remedy: what to do; empty if nothing has to be done.
     """
 
     level: Level

@@ -1,8 +1,8 @@
 """Loggers whose handlers cannot fail the code that logs.
 
-A handler, filter or formatter is the program's own and may raise anything. Where its record is one of ours, or one of
-a library that our loops call, the error must not end what was going on: a connection would stay closed, a delivery
-unsettled, a beat silent. So it is written to standard error instead, once a minute at most.
+A handler, filter or formatter belongs to the program and may raise anything. Its error must not end what was going on
+in taskmq, or in a library that taskmq's loops call: a connection would stay closed, a delivery unsettled, a beat
+silent. So the error is written to standard error instead, once a minute at most.
 """
 
 import contextlib
@@ -20,7 +20,7 @@ from taskmq.model.outcome import frames_of, message_of, type_name
 __all__ = ["contain_below", "contain_ours", "contained"]
 
 _PERIOD: Final = 60.0
-# The core's own, and those of the standard library that a loop calls in its own turn.
+# The core's own loggers, and those of the standard library that an event loop calls itself.
 _OURS: Final = (
     "taskmq",
     "taskmq.access",
@@ -41,27 +41,27 @@ _OURS: Final = (
 
 
 def contained(name: str) -> logging.Logger:
-    """The logger of this name; no call of it raises what a handler, filter, formatter or record factory raises.
+    """Return the logger of this name; it never raises what a handler, filter, formatter or record factory raises.
 
-    Two errors go on, because they are not the handler's: a `SoftTimeout`, which is raised in a run from outside, and
-    `KeyboardInterrupt` where Ctrl-C raises it, which is in the main thread of a program that has left it its meaning.
+    Two exceptions propagate, because they are not the handler's: a `SoftTimeout`, which is raised in a run from
+    outside, and `KeyboardInterrupt` from Ctrl-C, in the main thread of a program that has not changed its handling.
     """
     logger = logging.getLogger(name)
     kind = type(logger)
     if not issubclass(kind, _Contained):
-        # Loggers are known by their names all over the program: this one stays what it is, and of its own class.
+        # Loggers are shared by name in the whole program, so the object stays and its class changes.
         logger.__class__ = _kinds.setdefault(kind, type(f"Contained{kind.__name__}", (_Contained, kind), {}))
     return logger
 
 
 def contain_ours() -> None:
-    """Make the loggers of the core `contained`, and those that a loop itself calls. May be called twice."""
+    """Make the loggers of the core `contained`, and those that an event loop calls. May be called twice."""
     for name in _OURS:
         contained(name)
 
 
 def contain_below(name: str) -> None:
-    """Make the logger of this name and those below it `contained`: for a library, once it is imported."""
+    """Make the logger of this name and those below it `contained`, for a library that was imported."""
     contained(name)
     for each in tuple(logging.Logger.manager.loggerDict):
         if each.startswith(f"{name}."):
@@ -69,10 +69,10 @@ def contain_below(name: str) -> None:
 
 
 class _Contained(logging.Logger):
-    """A logger's calls, without what they run into."""
+    """Logger calls without the errors of handlers."""
 
     def _log(self, *what: Any, **options: Any) -> None:
-        # The record's place in the code is the caller's, behind this frame.
+        # The record's caller is one frame further up.
         options["stacklevel"] = options.get("stacklevel", 1) + 1
         try:
             level, message, arguments, *more = what
@@ -90,7 +90,7 @@ class _Contained(logging.Logger):
 
 
 def _readable(argument: object) -> object:
-    """The argument of a line; in place of an error that has no words, words about it: the line would be lost."""
+    """Return an argument of a log line; replace an error without a message, because the line would be lost."""
     if not issubclass(type(argument), BaseException):
         return argument
     try:
@@ -103,7 +103,7 @@ def _readable(argument: object) -> object:
 
 
 def _writable(given: Any) -> Any:
-    """Return the traceback of a line, or an error with the same frames where Python cannot write this one."""
+    """Return the traceback of a log line, or an error with the same frames if Python cannot format this one."""
     error: BaseException | None
     if issubclass(type(given), BaseException):
         error = given
@@ -124,7 +124,7 @@ def _writable(given: Any) -> Any:
 
 
 class _Complaint:
-    """Words about the error that is being handled, now and then."""
+    """Rate-limited complaints about the error being handled."""
 
     def __init__(self) -> None:
         self._due = 0.0
@@ -136,7 +136,7 @@ class _Complaint:
         self._due = now + _PERIOD
         kind, _, where = sys.exc_info()
         with contextlib.suppress(BaseException):
-            # Not the error's own words: those may be what has failed, and may quote what is secret.
+            # Without the error's message, which may have caused the failure or contain secrets.
             sys.stderr.write(
                 f"taskmq: a log handler, filter or formatter of this program raised {kind and kind.__name__} at a "
                 f"record of {logger!r}, which is lost; the next failure is shown after {_PERIOD:g} s at the "
@@ -145,7 +145,7 @@ class _Complaint:
 
 
 def _is_of_keyboard() -> bool:
-    """Whether Ctrl-C raises here; else only a handler can have done so."""
+    """Return whether Ctrl-C raised the error; otherwise only a handler can have."""
     return (
         threading.current_thread() is threading.main_thread()
         and signal.getsignal(signal.SIGINT) is signal.default_int_handler

@@ -1,8 +1,8 @@
-"""The one way in which a message is published again: as a fresh copy.
+"""Republishing of a message as a fresh copy: the one way to do so.
 
-A copy carries the sender's headers as far as they can be written again. What the broker has written on the original
-(`x-death` and kin are tables and lists) it never carries, and of taskmq's own headers only those that the caller
-names: each copy says for itself what happened on the way.
+A copy carries the sender's headers as far as they can be written again. It never carries the broker's headers of the
+original (`x-death` and its kin are tables and lists), and of taskmq's own headers only those that the caller names:
+each copy records its own history.
 """
 
 from collections.abc import Callable, Mapping
@@ -17,15 +17,15 @@ _NO_HEADERS: Mapping[str, HeaderValue] = {}
 
 
 def keeps_replays(name: str) -> bool:
-    """Of taskmq's own headers, the one that stays with a job: how often it was replayed."""
+    """Return whether one of taskmq's own headers stays with a job: only the number of its replays."""
     return name == header.REPLAYED
 
 
 def copied_headers(headers: Mapping[str, object], *, keeps: Callable[[str], bool]) -> dict[str, HeaderValue]:
-    """What a copy carries of a message's headers.
+    """Return the headers that a copy carries.
 
     Args:
-        keeps: whether it carries taskmq's own header of this name, too.
+        keeps: returns whether the copy carries this header of taskmq's, too.
     """
     return {
         name: value
@@ -48,22 +48,22 @@ def copy_message(
     keeps: Callable[[str], bool] = keeps_replays,
     priority: int | None = None,
 ) -> Outgoing:
-    """A copy of a delivery, to be published before the delivery is acknowledged.
+    """Return a copy of a delivery, to be published before the delivery is acknowledged.
 
     Args:
-        envelope: what the message says, where it was understood.
-        job_id: the job's id, where it was understood.
-        body: what to say instead.
-        queue: the physical queue to go to instead.
-        due: not to be delivered before, ms.
-        headers: what else to write on it.
-        keeps: which of taskmq's own headers it carries over.
+        envelope: the decoded message, if it could be decoded.
+        job_id: the job's id, if it could be decoded.
+        body: the new body.
+        queue: the new physical queue.
+        due: earliest delivery, ms.
+        headers: additional headers.
+        keeps: returns whether a header of taskmq's is kept.
         priority: see `Outgoing`.
     """
     return Outgoing(
         queue=queue or original.queue,
         body=original.body if body is None else body,
-        # A body that was understood without a content type is JSON.
+        # A body that was decoded without a content type is JSON.
         content_type=original.content_type or ("" if envelope is None else JSON),
         job_id=(original.message_id or "") if job_id is None else job_id,
         task=(original.task or "") if envelope is None else envelope.task,

@@ -1,7 +1,7 @@
-"""Reads the URLs of servers: hosts, credentials, files for TLS, and options. Pure.
+"""Parsing of server URLs: hosts, credentials, TLS files, and options. Pure.
 
-No message shows any part of a URL: where a password was not percent-encoded, its pieces turn up as host, port, path
-or query.
+No message contains any part of a URL: pieces of a password that is not percent-encoded end up as host, port, path or
+query.
 """
 
 import re
@@ -43,9 +43,9 @@ class ServerUrl:
     """The parts of a URL; user and password are decoded.
 
     Attributes:
-        has_login: whether it names a user, be it an empty one.
-        hosts: with their ports, a comma between them.
-        path: as it is written, with its slash.
+        has_login: whether it names a user, even an empty one.
+        hosts: with their ports, separated by commas.
+        path: as written, with its slash.
     """
 
     scheme: str
@@ -58,14 +58,14 @@ class ServerUrl:
 
 
 class UrlReader:
-    """Reads URLs of one kind of server. Every method raises `InvalidSetting` for what it cannot read.
+    """Parses URLs of one kind of server. Every method raises `InvalidSetting` for a part that cannot be parsed.
 
     Args:
         whose: the kind, for messages.
-        schemes: those that a URL may have.
-        example: what a URL looks like.
-        encoded: the parts in which special characters have to be percent-encoded, in words.
-        options: those that may follow the "?".
+        schemes: the valid schemes.
+        example: an example of a URL.
+        encoded: the parts in which special characters must be percent-encoded, in words.
+        options: the options that may follow the "?".
     """
 
     def __init__(
@@ -78,7 +78,7 @@ class UrlReader:
         self._pattern = re.compile(f"(?P<scheme>{'|'.join(schemes)}){_PARTS}")
 
     def read(self, url: str) -> ServerUrl:
-        """Take a URL apart."""
+        """Split a URL into its parts."""
         if (parts := self._pattern.fullmatch(url)) is None:
             self.refuse(f"it looks like {self._example}; {self.encode}")
         login, _, hosts = parts["authority"].rpartition("@")
@@ -96,11 +96,11 @@ class UrlReader:
         )
 
     def hosts(self, url: ServerUrl, port: int) -> tuple[Host, ...]:
-        """Read the hosts, which have this port unless they name one; "localhost" where there is none."""
+        """Return the hosts with their ports, this port by default; "localhost" if there is no host."""
         return tuple(self._host(text, port) for text in (url.hosts or "localhost").split(","))
 
     def tls(self, url: ServerUrl, secure: str) -> Tls | None:
-        """Read the files for TLS, which only a URL of the secure scheme has; None for another one."""
+        """Return the TLS files, which only a URL of the secure scheme has; None for other schemes."""
         tls = Tls(*(url.options.get(name) for name in ("cafile", "certfile", "keyfile")))
         if url.scheme == secure:
             if tls.keyfile is not None and tls.certfile is None:
@@ -111,14 +111,14 @@ class UrlReader:
         return None
 
     def decode(self, text: str) -> str:
-        """Return the text that is percent-encoded, which has to be UTF-8."""
+        """Decode percent-encoded text, which must be UTF-8."""
         try:
             return unquote(text, errors="strict")
         except UnicodeDecodeError:
             self.refuse("a percent-encoded part is not UTF-8")
 
     def refuse(self, reason: str) -> NoReturn:
-        """Raise the error of a URL that cannot be read."""
+        """Raise the error for a URL that cannot be parsed."""
         raise InvalidSetting(f"the {self._whose} URL cannot be read: {reason}") from None
 
     def _host(self, text: str, default_port: int) -> Host:

@@ -11,15 +11,15 @@ __all__ = ["MessageSource", "SourceQueue"]
 
 
 class SourceQueue(msgspec.Struct, frozen=True, kw_only=True):
-    """A queue of another system, from which messages are taken.
+    """A queue of another system that messages are consumed from.
 
     Attributes:
         url: the broker, with user and password.
-        name: the queue's.
-        exchange: where it is bound to, after it was declared; "": the queue has to be there.
-        keys: the routing keys it is bound under.
-        prefetch: how many unsettled deliveries there may be.
-        client: what people see at the broker for this process.
+        name: the queue's name.
+        exchange: the exchange that it is bound to after its declaration; "": the queue must exist.
+        keys: the routing keys of its bindings.
+        prefetch: maximum of unsettled deliveries.
+        client: name of this process for people at the broker.
     """
 
     url: str
@@ -31,24 +31,24 @@ class SourceQueue(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class MessageSource(Protocol):
-    """The messages of one queue. What was delivered and not settled when a connection is lost comes again."""
+    """The messages of one queue. Unsettled deliveries of a lost connection are redelivered."""
 
     @property
     def address(self) -> str:
-        """The broker, without user and password."""
+        """URL of the broker, without user and password."""
         ...
 
     async def listen(self, deliver: Callable[[Delivery], None]) -> None:
-        """See to it that messages are delivered; does nothing where they are. Called again and again.
+        """Ensure that messages are delivered; does nothing if they are. Called repeatedly.
 
         Raises:
             BrokerUnavailable: the broker could not be reached; `AccessDenied` where it refuses the user.
             QueueMissing: the queue, or the exchange that it is to be bound to, does not exist.
-            TopologyMismatch: the queue is there with other properties than it was to be declared with.
-            UnsupportedFeature: something that the URL asks for.
+            TopologyMismatch: the queue exists with other properties than those to declare.
+            UnsupportedFeature: the URL requires something unsupported.
         """
         ...
 
     async def stop(self) -> None:
-        """Give back what is not settled, and close the connection; may be called twice."""
+        """Return unsettled deliveries, and close the connection; may be called twice."""
         ...

@@ -1,4 +1,4 @@
-"""The clock of a running program."""
+"""Clock of a running program."""
 
 import asyncio
 import time
@@ -7,9 +7,9 @@ __all__ = ["SystemClock"]
 
 
 class SystemClock:
-    """A `taskmq.model.clock.Clock`: the machine's own.
+    """The machine's own clock, as a `taskmq.model.clock.Clock`.
 
-    `monotonic` is `time.monotonic` itself, so that a caller which keeps the bound method pays for no frame of ours.
+    `monotonic` is `time.monotonic` itself, so that a caller which keeps the bound method pays for no extra frame.
     """
 
     monotonic = staticmethod(time.monotonic)

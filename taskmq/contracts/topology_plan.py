@@ -1,8 +1,8 @@
-"""What taskmq keeps at a broker, compared with what is there: the contract of brokers that can tell. Plain values.
+"""Comparison of a broker's topology with the wanted one: the contract of brokers that offer it. Plain values.
 
-A broker whose objects live on a server of their own (queues, exchanges, permissions, policies) is `Plannable`. What
-is missing may be created. What is there with other properties is reported and never changed by itself; what is there
-and not wanted is reported and never deleted.
+A broker whose objects (queues, exchanges, permissions, policies) live on a server of their own is `Plannable`.
+Missing objects may be created. Objects with other properties are reported and never changed automatically. Unwanted
+objects are reported and never deleted.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -31,15 +31,14 @@ Role = Literal["producer", "worker", "beat", "scheduler", "server", "operator"]
 
 
 class TopologyEntry(msgspec.Struct, frozen=True):
-    """One thing at the broker, wanted or found.
+    """One object at the broker, wanted or found.
 
     Attributes:
-        status: `later` is not there and need not be: it is declared when a message first needs it; `extra` is
-            there, looks like taskmq's, and was not asked for; `unseen` could not be looked at, or not closely
-            enough.
+        status: `later` does not exist and need not: it is declared with its first message; `extra` exists, looks like
+            taskmq's, and is not wanted; `unseen` could not be inspected, or not closely enough.
         kind: `exchange`, `queue`, `binding`, in the broker's own words.
-        detail: what is wanted and what was found.
-        remedy: what to do; "" where nothing is to be done.
+        detail: the wanted and the found properties.
+        remedy: what to do; "" if nothing has to be done.
     """
 
     status: Status
@@ -50,10 +49,10 @@ class TopologyEntry(msgspec.Struct, frozen=True):
 
 
 class Comparison(msgspec.Struct, frozen=True):
-    """What is wanted against what is there, in the order of declaring.
+    """Wanted objects compared with existing ones, in the order of declaration.
 
     Attributes:
-        blind: what could not be looked at, why, and what to do about it; None: everything was seen.
+        blind: what could not be inspected, why, and what to do about it; None: everything was inspected.
     """
 
     entries: tuple[TopologyEntry, ...]
@@ -61,17 +60,17 @@ class Comparison(msgspec.Struct, frozen=True):
 
     @property
     def is_same(self) -> bool:
-        """Whether nothing is missing or different. What is extra does no harm."""
+        """Whether nothing is missing or different. Extra objects do no harm."""
         return not any(entry.status in ("missing", "different") for entry in self.entries)
 
 
 class QueueTuning(msgspec.Struct, frozen=True, kw_only=True):
-    """What a queue is given by policy, changeable at any time.
+    """Settings of a queue by policy, which may change at any time.
 
     Attributes:
         longest: the longest time limit of its tasks in seconds; None: at least one has none.
-        max_length: ready messages of one physical queue, beyond which publishing is refused.
-        return_delay: seconds that a message which a worker gives back waits before it comes again.
+        max_length: maximum of ready messages in one physical queue; beyond it publishing is refused.
+        return_delay: seconds before a requeued message is redelivered.
     """
 
     queue: WorkQueue
@@ -82,13 +81,13 @@ class QueueTuning(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True)
 class Instruction:
-    """Something that an operator does at the broker.
+    """An action for an operator at the broker.
 
     Attributes:
-        about: what it is for.
-        note: what to know about it.
-        shell: the command; "" where none does it.
-        request: the same for the broker's HTTP API: `method`, `path` and `body`; None where there is none.
+        about: its purpose.
+        note: remarks.
+        shell: the command; "" if there is none.
+        request: the same for the broker's HTTP API: `method`, `path` and `body`; None if there is none.
     """
 
     about: str
@@ -101,7 +100,7 @@ class Login(msgspec.Struct, frozen=True):
     """A user at the broker for one kind of process.
 
     Attributes:
-        url: for the process; with the password where the user is new, which is kept nowhere else.
+        url: for the process; with the password of a new user, which is stored nowhere else.
     """
 
     role: Role
@@ -113,10 +112,10 @@ class Login(msgspec.Struct, frozen=True):
 
 
 class Isolation(msgspec.Struct, frozen=True):
-    """A part of a broker that one tenant has for itself.
+    """A part of a broker that is reserved for one tenant.
 
     Attributes:
-        others: users beside the tenant's own who may use it, operators as a rule.
+        others: other users who may use it, usually operators.
     """
 
     logins: tuple[Login, ...]
@@ -124,10 +123,10 @@ class Isolation(msgspec.Struct, frozen=True):
 
 
 class Topology(Protocol):
-    """What some queues need at one broker."""
+    """The requirements of some queues at one broker."""
 
     async def compare(self) -> Comparison:
-        """Compare; nothing is changed.
+        """Compare with the broker; nothing is changed.
 
         Raises:
             BrokerUnavailable: the broker could not be reached.
@@ -135,34 +134,34 @@ class Topology(Protocol):
         ...
 
     async def create_missing(self) -> Comparison:
-        """Create what is missing, what would be created later too; nothing else. What was found before.
+        """Create missing objects, including those that could be declared later; return the comparison before.
 
         Raises:
             BrokerUnavailable: the broker could not be reached.
-            TopologyMismatch: something exists with other properties; nothing was changed.
+            TopologyMismatch: an object exists with other properties; nothing was changed.
         """
         ...
 
     def definitions(self) -> Mapping[str, object]:
-        """All of it, in the form that the broker imports."""
+        """Return the complete topology in the form that the broker imports."""
         ...
 
     async def policies(self, tuning: Sequence[QueueTuning], *, version: str | None = None) -> list[Instruction]:
-        """What tunes the queues on the broker's version, or the given one.
+        """Return the policies of the queues for the broker's version, or the given one.
 
         Raises:
             BrokerUnavailable: no version was given, and the broker could not be reached.
-            InvalidOption: this is no version.
-            UnsupportedFeature: something asked for does not exist in this version.
+            InvalidOption: this is not a version.
+            UnsupportedFeature: a setting does not exist in this version.
         """
         ...
 
     def permissions(self, role: Role, *, user: str) -> Instruction:
-        """What `user` has to be allowed for a role, and no more."""
+        """Return the minimal permissions that `user` needs for a role."""
         ...
 
     def isolation(self, tenant: str, roles: Iterable[Role]) -> list[Instruction]:
-        """Return what `isolate` does, in this order.
+        """Return the actions of `isolate`, in order.
 
         Raises:
             InvalidOption: the tenant's name cannot be used.
@@ -170,33 +169,35 @@ class Topology(Protocol):
         ...
 
     async def isolate(self, tenant: str, roles: Iterable[Role]) -> Isolation:
-        """Give a tenant a part of the broker: the queues, and a user for each role who reaches nothing else.
+        """Reserve a part of the broker for a tenant: its queues, and a user for each role without other access.
 
-        Again it adds what is missing, and leaves passwords as they are.
+        A repeated call adds what is missing, and keeps passwords.
 
         Raises:
-            AccessDenied: this user may not do what is needed.
-            BrokerUnavailable: the broker, or what is needed of it, could not be reached.
+            AccessDenied: this user lacks a permission.
+            BrokerUnavailable: the broker, or a needed part of it, could not be reached.
             InvalidOption: the tenant's name cannot be used.
-            TopologyMismatch: a user of such a name exists, and may do more than this; nothing was changed.
+            TopologyMismatch: a user of such a name exists with more permissions; nothing was changed.
         """
         ...
 
     async def migrate(self, *, report: Callable[[str], None], producers_stopped: bool = False) -> int:
-        """Make queues that are there with other properties anew, with what is in them; how many.
+        """Recreate queues that exist with other properties, with their messages; return their number.
 
-        Their workers have to be stopped. Producers may go on: for a while they get `PublishRejected`, and may be
+        Their workers must be stopped. Producers may continue: for a while they get `PublishRejected`, and may be
+            disconnected briefly. Confirmed messages are never lost; after a failure a message may exist twice, with
+            the same id. After a failure, or after this process is killed, simply call it again.
         disconnected for a moment. What was confirmed is never lost; a message may be there twice, with the same id,
         after a failure. After one, or after this process is killed, it is simply called again.
 
         Args:
             report: called with each step, in words for people.
-            producers_stopped: no client publishes to these queues: none has to be disconnected.
+            producers_stopped: whether no client publishes to these queues, so that none is disconnected.
 
         Raises:
-            AccessDenied: this user may not do what is needed.
-            BrokerUnavailable: the broker, or what is needed of it, could not be reached.
-            TopologyMismatch: it cannot be done as things are; the message says what to do.
+            AccessDenied: this user lacks a permission.
+            BrokerUnavailable: the broker, or a needed part of it, could not be reached.
+            TopologyMismatch: it cannot be done in the present state; the message says what to do.
         """
         ...
 
@@ -206,5 +207,5 @@ class Plannable(Protocol):
     """A broker that keeps a topology on a server."""
 
     def topology(self, queues: Iterable[WorkQueue]) -> Topology:
-        """What `queues` and everything shared need."""
+        """Return the requirements of `queues` and of all shared objects."""
         ...

@@ -408,7 +408,7 @@ class Signature:
         return self._cache
 
     def encode(self, args: tuple[Any, ...], kwargs: dict[str, Any], content_type: str) -> tuple[Raw, Raw]:
-        """Encode a call.
+        """Encode a call for the wire.
 
         Raises:
             InvalidArguments: the arguments do not fit the signature.

@@ -147,7 +147,7 @@ def encode_answer(answer: CommandAnswer) -> bytes:
 
 
 def decode_command(body: bytes) -> Command:
-    """Decode a command.
+    """Decode a command to workers.
 
     Raises:
         MalformedMessage: the body is not a command.
@@ -159,7 +159,7 @@ def decode_command(body: bytes) -> Command:
 
 
 def decode_answer(body: bytes) -> CommandAnswer:
-    """Decode an answer.
+    """Decode a worker's answer.
 
     Raises:
         MalformedMessage: the body is not an answer.

@@ -19,7 +19,7 @@ class Permit(Protocol):
     """The right of one run that a guard granted."""
 
     async def release(self, outcome: Outcome, record: ResultRecord | None) -> bool:
-        """Release the permit.
+        """Release the permit of an ended run.
 
         Called before the outcome's result is stored, its copy published or its delivery settled.
 

@@ -1,1 +1,1 @@
-"""What operators ask of RabbitMQ: the doctor, policies, definitions, and what is missing at the broker."""
+"""Administration of RabbitMQ: the doctor, policies, definitions, and missing objects."""

@@ -17,7 +17,7 @@ _NOT_ARGUMENTS: Final[Mapping[str, str]] = {
 
 
 def to_definitions(entities: Iterable[Entity], vhost: str, *, app: str = "") -> dict[str, list[dict[str, object]]]:
-    """What `rabbitmqctl import_definitions` takes: the virtual host and all that is in it."""
+    """Return the input of `rabbitmqctl import_definitions`: the virtual host and all its objects."""
     exchanges: list[dict[str, object]] = []
     queues: list[dict[str, object]] = []
     bindings: list[dict[str, object]] = []
@@ -66,7 +66,7 @@ def found_in(
     queues: Iterable[Mapping[str, Any]],
     bindings: Iterable[Mapping[str, Any]],
 ) -> Found:
-    """What the HTTP API's lists of one virtual host tell."""
+    """Return the objects in the HTTP API's lists of one virtual host."""
     return Found(
         exchanges={str(item["name"]): _exchange_traits(item) for item in exchanges},
         queues={str(item["name"]): _queue_traits(item) for item in queues},
@@ -88,7 +88,7 @@ def _exchange_traits(item: Mapping[str, Any]) -> dict[str, Trait]:
 
 
 def _queue_traits(item: Mapping[str, Any]) -> dict[str, Trait]:
-    # A queue that was declared without a type is of one all the same.
+    # A queue that was declared without a type has one all the same.
     kind: dict[str, Trait] = {"x-queue-type": item["type"]} if "type" in item else {}
     return {**kind, **_common(item, "durable", "auto-delete", "exclusive")}
 

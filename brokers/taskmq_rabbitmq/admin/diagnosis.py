@@ -1,6 +1,6 @@
-"""What `taskmq doctor` says about a RabbitMQ node, its user and its cluster. Pure: facts in, findings out.
+"""Findings of `taskmq doctor` about a RabbitMQ node, its user and its cluster. Pure: facts in, findings out.
 
-What it says about queues is in `queue_diagnosis`; the facts are gathered in `examination`.
+Findings about queues are in `queue_diagnosis`; `examination` gathers the facts.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -29,7 +29,8 @@ __all__ = [
 
 _OLDEST: Final = (3, 10)
 _NEWEST: Final = (4, 3)
-# Since when a series has had no fixes from the RabbitMQ team, as of November 2026. The latest one alone has them.
+# Start of the time in which a series gets no fixes from the RabbitMQ team, as of November 2026. Only the latest
+# series gets them.
 _ENDED: Final[Mapping[tuple[int, int], str]] = {
     (3, 10): "since September 2022",
     (3, 11): "since June 2023",
@@ -54,17 +55,17 @@ _CLOCK_PROBLEM_MS: Final = 30_000
 
 @dataclass(frozen=True, slots=True)
 class Rights:
-    """What the broker lets a user do; None: that could not be tried.
+    """Permissions of a user at the broker; None: that could not be tried.
 
     Attributes:
-        declare: may declare what is taskmq's.
+        declare: may declare taskmq's objects.
         send: may publish to the exchange that leads to queues of jobs.
         delay: may publish to the delay ladder: delayed jobs and retries.
         consume: may read the queues of the app.
         operate: may read the shared queues of lost messages.
         report: may publish reports of stored jobs.
         dispatch: may publish invitations of stored jobs.
-        is_fresh: nothing of taskmq exists there yet, so nothing was tried.
+        is_fresh: none of taskmq's objects exists yet, so nothing was tried.
     """
 
     declare: bool | None = None
@@ -78,7 +79,7 @@ class Rights:
 
 
 def version_findings(version: tuple[int, ...] | None) -> list[Finding]:
-    """What the node's version means for taskmq."""
+    """Return findings about the node's version."""
     if version is None:
         return [
             Finding("warning", "rabbitmq", "the node does not say its version", "taskmq is tested on 3.10 to 4.3")
@@ -100,7 +101,7 @@ def version_findings(version: tuple[int, ...] | None) -> list[Finding]:
 
 
 def erlang_findings(text: str | None) -> list[Finding]:
-    """What the version of Erlang means, as the node reports it: "25.2.3"."""
+    """Return findings about the version of Erlang, as the node reports it: "25.2.3"."""
     numbers = _numbers(text or "")
     if not numbers:
         return []
@@ -112,11 +113,11 @@ def erlang_findings(text: str | None) -> list[Finding]:
 
 
 def api_findings(reason: str | None, address: str) -> list[Finding]:
-    """What can be seen at all.
+    """Return findings about the availability of the HTTP API.
 
     Args:
         reason: why RabbitMQ's HTTP API cannot be used; None: it can.
-        address: where it is looked for.
+        address: its address.
     """
     if reason is None:
         return [Finding("ok", "management", address)]
@@ -125,12 +126,12 @@ def api_findings(reason: str | None, address: str) -> list[Finding]:
 
 
 def right_findings(rights: Rights, *, user: str, declares: bool) -> list[Finding]:
-    """What the user may do, and for which role that is enough.
+    """Return findings about the user's permissions, and the roles that they are enough for.
 
     Args:
-        rights: what was tried.
+        rights: the permissions that were tried.
         user: the user's name.
-        declares: whether taskmq is to declare what is missing, which is so without `?declare=off`.
+        declares: whether taskmq declares missing objects, which it does without `?declare=off`.
     """
     about, remedy = "permissions", "`taskmq topology permissions ROLE` prints what a role needs"
     findings: list[Finding] = []
@@ -168,7 +169,7 @@ def right_findings(rights: Rights, *, user: str, declares: bool) -> list[Finding
 
 
 def blocked_findings(reason: str | None) -> list[Finding]:
-    """Whether the broker takes messages at all; `reason` in its words."""
+    """Return findings about a broker that accepts no messages; `reason` is the broker's own text."""
     if reason is None:
         return []
     finding = f"the broker takes no messages: {reason or 'it does not say why'}"
@@ -176,7 +177,7 @@ def blocked_findings(reason: str | None) -> list[Finding]:
 
 
 def node_findings(nodes: Sequence[NodeFacts]) -> list[Finding]:
-    """What keeps the cluster from its work."""
+    """Return findings about problems of the cluster."""
     findings: list[Finding] = []
     for node in nodes:
         if not node.running:
@@ -201,7 +202,7 @@ def node_findings(nodes: Sequence[NodeFacts]) -> list[Finding]:
 
 
 def _handle_findings(node: NodeFacts) -> Iterator[Finding]:
-    """How near a node is to the limits of what the operating system and RabbitMQ let it open."""
+    """Yield findings about a node's use of descriptors, sockets and handles."""
     queues = f"{node.reserved:,} of them reserved for {node.quorum_queues:,} quorum queues"
     for used, limit, what in (
         (node.descriptors_used, node.descriptors, "file descriptors are used"),
@@ -216,7 +217,7 @@ def _handle_findings(node: NodeFacts) -> Iterator[Finding]:
 
 
 def flag_findings(states: Mapping[str, str], version: tuple[int, ...] | None) -> list[Finding]:
-    """Whether the features that taskmq is built on are switched on in the whole cluster."""
+    """Return findings about required feature flags."""
     if version is not None and version >= (4,):
         # 4.x does not start without them.
         return []
@@ -228,7 +229,7 @@ def flag_findings(states: Mapping[str, str], version: tuple[int, ...] | None) ->
 
 
 def clock_findings(offset_ms: int | None, error_ms: int, *, about: str) -> list[Finding]:
-    """What a difference of clocks means.
+    """Return findings about a difference of clocks.
 
     Args:
         offset_ms: how far the other clock is before ours; None where that is unknown.

@@ -146,7 +146,7 @@ async def _rights(
     separate: Callable[[str], Connection],
     loads: Mapping[WorkQueue, float | None],
 ) -> tuple[Rights, str | None]:
-    """What we may do, and why the broker takes no messages, if so."""
+    """Return the permissions of the user, and the reason if the broker accepts no messages."""
     has_ladder = await _has_ladder(connection)
     # A broker that is short of memory or disk listens no more to a connection that has published.
     publishing = separate("doctor")

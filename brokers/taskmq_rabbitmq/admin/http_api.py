@@ -1,4 +1,4 @@
-"""RabbitMQ's HTTP API: what AMQP cannot tell or do. It is there where the management plugin is enabled."""
+"""Client of RabbitMQ's HTTP API, for what AMQP cannot do. It needs the management plugin."""
 
 import asyncio
 import base64
@@ -31,7 +31,7 @@ class ManagementUnavailable(BrokerUnavailable):
 
 
 class ManagementNotFound(TaskMQError):
-    """RabbitMQ's HTTP API knows nothing of that name."""
+    """RabbitMQ's HTTP API knows no object of that name."""
 
 
 class ManagementRefused(TaskMQError):
@@ -51,21 +51,17 @@ class ManagementRefused(TaskMQError):
 class Management:
     """The HTTP API of the broker at `endpoint`, as the endpoint's user.
 
-    Paths are what follows `/api/`, with each name in them through `segment`. Each request has a connection of its
-    own, in a thread. Where no address is given in the URL, each host is tried in turn, with the port that RabbitMQ
-    has by default; what answers there is used if it is of the cluster that AMQP leads to, and not some other one of
-    the host's. Proxies of the environment are not used, redirects are not followed.
+    Paths are what follows `/api/`, with each name in them encoded by `segment`. Each request has a connection of its
+    own, in a thread. If the URL contains no address, each host is tried in turn with RabbitMQ's default port. An
+    answer is used only if it comes from the cluster that AMQP is connected to, not from another one on the host.
+    Proxies of the environment are not used, redirects are not followed.
 
-    Every request raises, beside what it says itself:
-        ManagementUnavailable: no node answers; the message says how to enable the plugin.
-        AccessDenied: wrong credentials, or the user has not the tag or the permission.
-        ManagementNotFound: there is nothing of that name.
-        ManagementRefused: any other refusal, with its reason.
+    Every request raises, besides its own errors:
 
     Args:
-        endpoint: where, and who we are there.
-        token: what to show instead of the endpoint's password; asked before each request.
-        cluster_name: of the cluster that AMQP leads to; None where it does not say.
+        endpoint: address and user.
+        token: returns a token to send instead of the endpoint's password; called before each request.
+        cluster_name: name of the cluster that AMQP is connected to; None if it is unknown.
         ports: RabbitMQ's own, without and with TLS.
     """
 
@@ -78,7 +74,7 @@ class Management:
         ports: tuple[int, int] = _PORTS,
     ) -> None:
         self._token = token
-        # An address that was given is believed.
+        # An address from the URL is trusted.
         self._cluster_name = cluster_name if endpoint.management is None else None
         self._known: set[str] = set()
         self._user = endpoint.user
@@ -92,43 +88,44 @@ class Management:
 
     @property
     def address(self) -> str:
-        """Where it is looked for; without credentials."""
+        """Address of the API, without credentials."""
         return ", ".join(self._roots)
 
     async def get(self, path: str, **query: str) -> Any:
-        """What is at `path`, decoded."""
+        """Return the decoded object at `path`."""
         return await self._request("GET", path, query)
 
     async def clock_ms(self) -> int | None:
-        """The node's time, cut to whole seconds, as ms since the epoch; None where no node answers."""
+        """Return the node's time, cut to whole seconds, as ms since the epoch; None if no node answers."""
         import http.client
 
         for root in self._roots if self._cluster_name is None else sorted(self._known):
             try:
                 return await asyncio.to_thread(self._date, root)
             except (OSError, http.client.HTTPException, TypeError, ValueError):
-                # What answers may be anything, or have no date.
+                # The answer may be anything, or have no date.
                 continue
         return None
 
     async def put(self, path: str, body: object) -> None:
-        """Create or replace what is at `path`."""
+        """Create or replace the object at `path`."""
         await self._request("PUT", path, {}, body)
 
     async def post(self, path: str, body: object) -> Any:
-        """What the API answers, decoded; None for an empty answer."""
+        """Return the decoded answer of the API; None for an empty answer."""
         return await self._request("POST", path, {}, body)
 
     async def delete(self, path: str, **query: str) -> None:
-        """Delete what is at `path`."""
+        """Delete the object at `path`."""
         await self._request("DELETE", path, query)
 
     async def _request(self, method: str, path: str, query: dict[str, str], body: object = None) -> Any:
-        # Not for those who only send and run tasks: it costs as much as the rest of this package.
+        # Imported here, because it costs as much as the rest of this package, and publishing and running tasks do not
+        # need it.
         import http.client
 
         headers = {
-            # Some of its resources say that they have no JSON to offer.
+            # Some of its resources do not offer JSON.
             "Accept": "*/*",
             "Content-Type": "application/json",
             "Authorization": _authorization(self._user, await self._token() if self._token else self._password),
@@ -149,13 +146,13 @@ class Management:
         raise ManagementUnavailable(f"RabbitMQ's HTTP API does not answer at {'; '.join(failures)}; {_ENABLE}")
 
     async def _foreign_name(self, root: str, headers: dict[str, str]) -> str | None:
-        """The name of the cluster that answers there, if it is another one."""
+        """Return the name of the cluster that answers, if it is another one."""
         if self._cluster_name is None or root in self._known:
             return None
         wanted = await self._cluster_name()
         status, text = await asyncio.to_thread(self._exchange, root, "GET", "/api/overview", None, headers)
         if wanted is None or status != 200:
-            # The request itself will say why.
+            # The request itself will report the error.
             return None
         found = _cluster_of(text)
         if found is not None and found != wanted:
@@ -218,7 +215,7 @@ class Management:
 
 
 def segment(name: str) -> str:
-    """`name` as one segment of a path."""
+    """Return `name` as one segment of a path."""
     return quote(name, safe="")
 
 

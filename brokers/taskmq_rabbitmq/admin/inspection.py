@@ -1,4 +1,4 @@
-"""What RabbitMQ's HTTP API tells about queues and nodes, as values."""
+"""Queues and nodes from RabbitMQ's HTTP API, as values."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -27,33 +27,33 @@ __all__ = [
 ]
 
 SETTLE_SECONDS: Final = 11.0
-"""After so long counts are up to date: more than two of the intervals at which RabbitMQ counts."""
+"""Seconds after which counts are up to date: more than two of RabbitMQ's counting intervals."""
 
 
 _FOR_MEMBER: Final = 2
-# Of the handles, so many may be sockets.
+# Share of the handles that may be sockets.
 _SOCKETS_SHARE: Final = 0.9
 _SOCKETS_LESS: Final = 2
 
 
 @dataclass(frozen=True, slots=True)
 class QueueFacts:
-    """A queue as the HTTP API knows it. Counts may be five seconds old.
+    """A queue as the HTTP API reports it. Counts may be five seconds old.
 
     Attributes:
         kind: `quorum`, `classic`, `stream`.
-        policy: the name of the policy that applies; None: none does.
-        effective_policy: what policy and operator policy come to together.
-        messages: all that are in it, wherever; None: not counted yet, as in the first seconds of a queue.
-        ready: those that wait for a consumer.
-        unsettled: those in consumers' hands.
-        dead_letters: those that the broker's dead-letter worker holds until their targets have confirmed
-            (quorum queues only).
-        consumers: how many consume it.
-        state: `running`, or what keeps it from that: `down`, `minority`, `stopped`.
+        policy: name of the policy that applies; None: there is none.
+        effective_policy: policy and operator policy combined.
+        messages: all messages in it; None: not counted yet, as in the first seconds of a queue.
+        ready: messages that wait for a consumer.
+        unsettled: messages delivered and not settled.
+        dead_letters: messages that the broker's dead-letter worker holds until their targets have confirmed (quorum
+            queues only).
+        consumers: number of consumers.
+        state: `running`, or the problem: `down`, `minority`, `stopped`.
         leader: the node of the leader; None for a classic queue.
         members: nodes that keep a copy.
-        online: those of them that are up.
+        online: those members that are up.
     """
 
     name: str
@@ -78,14 +78,14 @@ class NodeFacts:
     """A node of the cluster.
 
     Attributes:
-        running: whether it is up and a member; the rest is False or empty where it is not.
-        memory_alarm: it takes no messages because it is short of memory.
-        disk_alarm: it takes no messages because it is short of disk.
-        partitions: nodes that it has lost sight of.
-        descriptors_used: open files and sockets; 0 where the version does not tell.
-        descriptors: how many there may be.
-        sockets_used: connections, and what listens; 0 where the version does not tell.
-        sockets: how many there may be.
+        running: whether it is up and a member; otherwise the rest is False or empty.
+        memory_alarm: whether it accepts no messages because it is short of memory.
+        disk_alarm: whether it accepts no messages because it is short of disk.
+        partitions: nodes that it cannot see.
+        descriptors_used: open files and sockets; 0 if the version does not report it.
+        descriptors: their limit.
+        sockets_used: connections and listeners; 0 if the version does not report it.
+        sockets: their limit.
         quorum_queues: members of quorum queues on it.
         reserved: file handles that it keeps free for them, which counts as used and is not in `descriptors_used`.
     """
@@ -104,17 +104,17 @@ class NodeFacts:
 
     @property
     def handles(self) -> int:
-        """File handles that a node before 4.0 gives away; 0: it does not count them, or has reserved none."""
+        """File handles that a node before 4.0 grants; 0: it does not count them, or has reserved none."""
         return round((self.sockets + _SOCKETS_LESS) / _SOCKETS_SHARE) if self.sockets and self.reserved else 0
 
     @property
     def handles_used(self) -> int:
-        """Those of `handles` that are reserved, or taken by connections."""
+        """Part of `handles` that is reserved, or used by connections."""
         return self.reserved + self.sockets_used
 
 
 async def look_at_topology(management: Management) -> Found:
-    """Exchanges, queues and bindings of the virtual host."""
+    """Return the exchanges, queues and bindings of the virtual host."""
     vhost = management.vhost
     return found_in(
         await management.get(f"exchanges/{vhost}"),
@@ -124,12 +124,12 @@ async def look_at_topology(management: Management) -> Found:
 
 
 async def look_at_queues(management: Management) -> list[QueueFacts]:
-    """All queues of the virtual host."""
+    """Return all queues of the virtual host."""
     return [_queue(item) for item in await management.get(f"queues/{management.vhost}")]
 
 
 async def count_unsettled(management: Management) -> dict[str, int] | None:
-    """Messages in consumers' hands, by queue; None where the HTTP API does not tell."""
+    """Return unsettled messages by queue; None if the HTTP API does not report them."""
     try:
         return {queue.name: queue.unsettled or 0 for queue in await look_at_queues(management)}
     except (ManagementUnavailable, ManagementRefused, AccessDenied):
@@ -137,7 +137,7 @@ async def count_unsettled(management: Management) -> dict[str, int] | None:
 
 
 async def look_at_queue(management: Management, queue: str) -> QueueFacts | None:
-    """One queue; None: there is none of that name."""
+    """Return one queue; None if no queue has that name."""
     try:
         return _queue(await management.get(f"queues/{management.vhost}/{segment(queue)}"))
     except ManagementNotFound:
@@ -145,9 +145,9 @@ async def look_at_queue(management: Management, queue: str) -> QueueFacts | None
 
 
 async def look_at_nodes(management: Management) -> list[NodeFacts]:
-    """All nodes of the cluster. The user needs the tag `monitoring`."""
+    """Return all nodes of the cluster. The user needs the tag `monitoring`."""
     nodes = await management.get("nodes")
-    # Only a node that counts handles has a limit of sockets; then those of all virtual hosts matter.
+    # Only a node that counts handles limits sockets; then the queues of all virtual hosts matter.
     counts = any(_whole(item.get("sockets_total")) for item in nodes)
     queues: list[Any] = await management.get("queues", columns="type,leader,members") if counts else []
     return [
@@ -162,7 +162,7 @@ async def look_at_nodes(management: Management) -> list[NodeFacts]:
             sockets_used=_whole(item.get("sockets_used")),
             sockets=_whole(item.get("sockets_total")),
             quorum_queues=sum(item["name"] in _members(queue) for queue in queues),
-            reserved=sum(_reserved(queue, item["name"]) for queue in queues),
+            reserved=sum(_reserved_handles(queue, item["name"]) for queue in queues),
         )
         for item in nodes
     ]
@@ -172,8 +172,8 @@ def _members(queue: Mapping[str, Any]) -> Sequence[str]:
     return queue.get("members") or () if queue.get("type") == "quorum" else ()
 
 
-def _reserved(queue: Mapping[str, Any], node: str) -> int:
-    """File handles that a node before 4.0 reserves for a quorum queue: as read in its source, and measured."""
+def _reserved_handles(queue: Mapping[str, Any], node: str) -> int:
+    """Return the file handles that a node before 4.0 reserves for a quorum queue, from its source and measured."""
     members = _members(queue)
     if node not in members:
         return 0

@@ -1,4 +1,4 @@
-"""A virtual host of RabbitMQ for one tenant: queues of its own, and users who reach nothing else."""
+"""Isolation of a tenant in a virtual host of RabbitMQ, with queues and users of its own."""
 
 import secrets
 import shlex
@@ -30,16 +30,16 @@ def user_of(tenant: str, role: Role) -> str:
 def isolation(
     entities: Iterable[Entity], queues: Sequence[WorkQueue], *, tenant: str, roles: Iterable[Role], app: str
 ) -> list[Instruction]:
-    """Return what makes a virtual host named as the tenant, in this order; a password in it is a placeholder.
+    """Return the steps that create a virtual host named like the tenant, in order; a password is a placeholder.
 
     Args:
-        entities: what is to be in it.
-        queues: what the users work with.
-        roles: a user for each, with its least rights.
-        app: whose queues they are.
+        entities: its objects.
+        queues: the queues that the users need.
+        roles: a user for each, with minimal permissions.
+        app: the owner of the queues.
 
     Raises:
-        InvalidOption: the name is none for a virtual host of its own.
+        InvalidOption: the name cannot be that of a separate virtual host.
     """
     if not tenant.strip("/") or len(tenant.encode()) > 200:
         raise InvalidOption(f"tenant {tenant!r}: a name of 1 to 200 bytes, and not the virtual host of everybody")
@@ -82,13 +82,13 @@ def isolation(
 async def isolate(
     management: Management, steps: Iterable[Instruction], *, endpoint: Endpoint, tenant: str, roles: Iterable[Role]
 ) -> Isolation:
-    """Do what `isolation` has returned. Again it changes nothing, and keeps passwords.
+    """Perform the steps of `isolation`. A repeated call changes nothing, and keeps passwords.
 
     Raises:
-        AccessDenied: the user of `management` is no administrator.
+        AccessDenied: the user of `management` is not an administrator.
         BrokerUnavailable: the HTTP API could not be reached.
-        ManagementRefused: a queue exists there with other properties, or RabbitMQ refuses something else.
-        TopologyMismatch: a user of such a name exists, and may do more than this; nothing was changed.
+        ManagementRefused: a queue exists there with other properties, or RabbitMQ refuses another step.
+        TopologyMismatch: a user of such a name exists with more permissions; nothing was changed.
     """
     users: dict[str, Role] = {}
     for role in roles:

@@ -1,7 +1,7 @@
-"""What is wanted at RabbitMQ against what is there. Pure.
+"""Comparison of the wanted topology with the one at RabbitMQ. Pure.
 
-RabbitMQ compares the arguments that it knows on each declare, and refuses what differs. So does this, beforehand
-and with words: argument by argument.
+On each declare, RabbitMQ compares the arguments that it knows and refuses differences. This module does the same
+beforehand, argument by argument, with explanations.
 """
 
 import shlex
@@ -43,7 +43,7 @@ MIGRATION: Final = "taskmq.migration."
 
 Trait = Argument | bool | float | None
 
-# Arguments that RabbitMQ compares; differences in any others do not matter to it.
+# Arguments that RabbitMQ compares; it ignores differences in others.
 _KNOWN: Final = frozenset(
     (
         "alternate-exchange",
@@ -72,13 +72,13 @@ _ENTRANCE: Final = entrance("")
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What is at a virtual host, by name.
+    """Objects of a virtual host, by name.
 
     Attributes:
-        exchanges: their traits; None where only the existence is known.
-        queues: the same.
+        exchanges: their traits; None if only the existence is known.
+        queues: likewise.
         bindings: without arguments; None: unknown.
-        complete: whether what is not here is not there; else only what was looked for is known.
+        complete: whether the list is complete; otherwise it contains only requested objects.
     """
 
     exchanges: Mapping[str, Mapping[str, Trait] | None] = field(default_factory=dict[str, Mapping[str, Trait] | None])
@@ -88,7 +88,7 @@ class Found:
 
 
 def traits(entity: Exchange | Queue) -> dict[str, Trait]:
-    """Everything by which an exchange or queue is compared."""
+    """Return all traits by which an exchange or queue is compared."""
     match entity:
         case Exchange(_, kind, arguments):
             return {"type": kind, "durable": True, "auto-delete": False, "internal": False, **arguments}
@@ -101,25 +101,25 @@ def traits(entity: Exchange | Queue) -> dict[str, Trait]:
 def compare(
     wanted: Sequence[Entity], found: Found, *, queues: Iterable[WorkQueue], declares: bool = True
 ) -> Comparison:
-    """Each wanted thing, then what is not wanted.
+    """Return an entry for each wanted object, then for each unwanted one.
 
     Args:
-        wanted: in the order of declaring.
-        found: what is there.
-        queues: what `wanted` was made of; what belongs to them and is not wanted is left over from a change.
-        declares: whether producers and workers declare queues on demand; else these are missing until they are there.
+        wanted: in the order of declaration.
+        found: the existing objects.
+        queues: the queues that `wanted` was made from; other objects of theirs are left over from a change.
+        declares: whether producers and workers declare queues on demand; otherwise absent ones count as missing.
     """
     queues = list(queues)
     later = _not_needed_yet(queues, found) if declares else set[Entity]()
     entries = [
         replace(entry, status="later", detail=_LATER) if entry.status == "missing" and entity in later else entry
-        for entity, entry in ((entity, _compared(entity, found)) for entity in wanted)
+        for entity, entry in ((entity, _compare_entity(entity, found)) for entity in wanted)
     ]
     return Comparison((*entries, *_extras(wanted, found, queues)))
 
 
 def find_missing(wanted: Sequence[Entity], comparison: Comparison) -> list[Entity]:
-    """What has to be declared, in that order."""
+    """Return the objects to declare, in order."""
     return [
         entity
         for entity, entry in zip(wanted, comparison.entries, strict=False)
@@ -128,22 +128,22 @@ def find_missing(wanted: Sequence[Entity], comparison: Comparison) -> list[Entit
 
 
 def is_migratable(entry: TopologyEntry) -> bool:
-    """Whether a different thing can be made anew by `taskmq topology migrate`."""
+    """Return whether `taskmq topology migrate` can recreate a different object."""
     return entry.status == "different" and entry.kind == "queue" and not entry.name.startswith(_OURS)
 
 
 def is_classic(found: Found, queue: str) -> bool:
-    """Whether a queue that was found is a classic one."""
+    """Return whether an existing queue is a classic one."""
     return (found.queues.get(queue) or {}).get("x-queue-type") == "classic"
 
 
 def migrate_command(queue: str) -> str:
-    """What makes the queues of `queue` anew."""
+    """Return the command that recreates the queues of `queue`."""
     return f"`taskmq topology migrate {shlex.quote(queue)}`"
 
 
 def label(binding: Binding) -> str:
-    """A binding for people."""
+    """Return a binding as text."""
     return f"{binding.source} -> {binding.target} [{binding.key}]"
 
 
@@ -157,7 +157,7 @@ def _not_needed_yet(queues: Iterable[WorkQueue], found: Found) -> set[Entity]:
     }
 
 
-def _compared(entity: Entity, found: Found) -> TopologyEntry:
+def _compare_entity(entity: Entity, found: Found) -> TopologyEntry:
     match entity:
         case Binding():
             name = label(entity)
@@ -219,7 +219,7 @@ def _extras(wanted: Sequence[Entity], found: Found, queues: Iterable[WorkQueue])
 
 
 def _is_declared_elsewhere(name: str) -> bool:
-    """Whether a scheduler, a node's worker, a beat or a broker with an archive declares it: no app knows its name."""
+    """Return whether a scheduler, a node's worker, a beat or an archiving broker declares it, unknown to any app."""
     return is_reports_queue(name) or is_node_queue(name) or name.startswith(TOPIC_QUEUE) or name == ARCHIVE
 
 

@@ -1,7 +1,7 @@
-"""Policies and permissions for taskmq's queues, as an operator sets them. Pure.
+"""Policies and permissions of taskmq's queues for an operator. Pure.
 
-Arguments make a queue what it is and cannot be changed; policies tune it and can. Which keys there are depends on
-RabbitMQ's version. Only one policy applies to a queue, so each queue gets one with everything in it.
+Arguments define a queue and cannot be changed; policies tune it and can. The available keys depend on RabbitMQ's
+version. Only one policy applies to a queue, so each queue gets one with all keys.
 """
 
 import json
@@ -41,7 +41,7 @@ _NO_ENTRANCE: Final = (
 _SET_POLICY: Final = ("rabbitmqctl", "set_policy", "--apply-to", "queues")
 _NOTHING: Final = "^$"
 _DEFAULT_EXCHANGE: Final = "amq.default"
-# Levels of the delay ladder, the queues of kinds of processes, and everything that is shared by all queues.
+# Levels of the delay ladder, the queues of kinds of processes, and everything that all queues share.
 _LEVELS: Final = r"taskmq\.delay\.v2\.l[0-9]{2}"
 _REPORTS: Final = r"taskmq\.reports\..*"
 _TOPICS: Final = f"{re.escape(TOPIC_QUEUE)}.*"
@@ -51,10 +51,10 @@ _NODES: Final = f"{re.escape(node_queue(''))}.*"
 
 
 def parse_version(text: str) -> tuple[int, ...]:
-    """`4.3` or `4.3.6` as numbers.
+    """Parse `4.3` or `4.3.6` into numbers.
 
     Raises:
-        InvalidOption: it is none.
+        InvalidOption: the text is not a version.
     """
     if not re.fullmatch(r"[0-9]{1,3}(\.[0-9]{1,5}){1,3}", text):
         raise InvalidOption(f"version {text!r}: it looks like 3.10 or 4.3.6")
@@ -62,15 +62,15 @@ def parse_version(text: str) -> tuple[int, ...]:
 
 
 def exactly(names: Iterable[str]) -> str:
-    """A pattern that fits these names and no other."""
+    """Return a pattern that matches exactly these names."""
     return f"^({'|'.join(map(re.escape, names))})$"
 
 
 def policies(tuning: Sequence[QueueTuning], version: tuple[int, ...], *, vhost: str) -> list[Instruction]:
-    """What tunes the queues on this version; nothing where the broker's defaults are right.
+    """Return the policies of the queues for this version; none if the broker's defaults are right.
 
     Raises:
-        InvalidOption: `max_length` where no queue has a limit.
+        InvalidOption: `max_length` without a queue that has a limit.
         UnsupportedFeature: `return_delay` before 4.3.
     """
     if any(each.return_delay for each in tuning) and version < _DELAYED_RETRY:
@@ -95,7 +95,7 @@ def policies(tuning: Sequence[QueueTuning], version: tuple[int, ...], *, vhost: 
 def set_policy(
     name: str, pattern: str, keys: Mapping[str, object], *, vhost: str, priority: int, note: str = ""
 ) -> Instruction:
-    """How a policy for queues is set."""
+    """Return the instruction that sets a policy for queues."""
     definition = json.dumps(keys)
     return Instruction(
         about=name,
@@ -110,15 +110,15 @@ def set_policy(
 
 
 def permissions(role: Role, queues: Iterable[WorkQueue], *, vhost: str, user: str) -> Instruction:
-    """Return the least rights that `user` needs for the role.
+    """Return the minimal permissions that `user` needs for the role.
 
-    Each role but the operator's connects with `?declare=off`. No role but the operator's may write to the default
-    exchange, which leads to every queue of the virtual host.
+    Each role except the operator's connects with `?declare=off`. Only the operator's may write to the default
+    exchange, which routes to every queue of the virtual host.
 
-    A right to write to a queue's name is listed where RabbitMQ 4.3 asks for some right on a queue before it answers
-    whether the queue exists. Alone it is no right to publish: that takes an exchange. Together with the right to read
-    an exchange it is the right to bind the queue there, which a scheduler has, and which lets it start no task that
-    its invitations could not start.
+    A permission to write to a queue's name is listed because RabbitMQ 4.3 requires some permission on a queue before
+    it reports whether the queue exists. Alone it does not allow publishing, which needs an exchange. Together with
+    read access to an exchange it allows to bind the queue there. A scheduler has both, and could start no task that
+    way which its invitations could not start.
 
     Raises:
         InvalidOption: as `delivery_binding`.
@@ -137,11 +137,11 @@ def permissions(role: Role, queues: Iterable[WorkQueue], *, vhost: str, user: st
 
 
 def _rights(role: Role, queues: Sequence[WorkQueue]) -> tuple[str, str, str]:
-    """Return the patterns of what the role configures, writes and reads."""
+    """Return the patterns of the role's configure, write and read permissions."""
     physical = [name for queue in queues for name in queue.physical]
     jobs = [name for name in physical if not is_jobs_queue(name)]
     letters = [dead_letter_queue(queue.name) for queue in queues]
-    # Queues of host nodes, whose names no app knows.
+    # Queues of host nodes, whose names are unknown to apps.
     nodes = [_NODES] if any(queue.placed for queue in queues) else []
     match role:
         case "producer":
@@ -166,7 +166,7 @@ def _rights(role: Role, queues: Sequence[WorkQueue]) -> tuple[str, str, str]:
                 _any_of([REPORTS, DEAD_LETTERS, EVENTS], _REPORTS, _LISTENERS),
             )
         case "server":
-            # A server looks for lanes that a queue had when it was described with more.
+            # A server looks for lanes of earlier, larger descriptions of a queue.
             lanes = [rf"{re.escape(queue.name)}\.(lane[0-9]{{2}}|p\.low)" for queue in queues]
             return (
                 _any_of([], _LISTENERS),
@@ -175,7 +175,8 @@ def _rights(role: Role, queues: Sequence[WorkQueue]) -> tuple[str, str, str]:
             )
         case "operator":
             everything = _any_of([WORK, *physical, *letters], _SHARED)
-            # Queues with a limit have an entrance that dead-letters by it, and `migrate` moves messages by it.
+            # Queues with a limit have an entrance that dead-letters through it, and `migrate` moves messages through
+            # it.
             return everything, _any_of([_DEFAULT_EXCHANGE, WORK, *physical, *letters], _SHARED), everything
         case _:
             assert_never(role)
@@ -198,7 +199,7 @@ def _keys(tuning: QueueTuning, version: tuple[int, ...]) -> dict[str, object]:
     keys: dict[str, object] = {}
     if _TIMEOUT_BY_POLICY <= version < _TIMEOUT_BY_CONSUMER and _is_long(tuning):
         keys["consumer-timeout"] = _timeout(tuning.longest)
-    # Without the entrance that limited queues have, a full queue would stop everybody's delays.
+    # Without the entrance of limited queues, a full queue would block all delayed messages.
     if tuning.max_length is not None and tuning.queue.is_limited:
         keys |= {"max-length": tuning.max_length, "overflow": "reject-publish"}
     if tuning.return_delay is not None and tuning.queue.kind == "quorum":
@@ -242,7 +243,7 @@ def _node_settings(tuning: Sequence[QueueTuning], version: tuple[int, ...]) -> l
 
 
 def _is_long(tuning: QueueTuning) -> bool:
-    # One that waits behind another in a worker's hands counts from its delivery, too.
+    # A message that waits behind another in a worker's hands counts from its delivery, too.
     return tuning.longest is None or 2 * tuning.longest > DEFAULT_SECONDS
 
 

@@ -1,8 +1,8 @@
-"""What `taskmq doctor` says about the queues of a RabbitMQ virtual host. Pure: facts in, findings out.
+"""Findings of `taskmq doctor` about the queues of a RabbitMQ virtual host. Pure: facts in, findings out.
 
-Three kinds of queues are told apart, because the same policy means other things for each: those in which messages
-wait (the levels of the ladder, the entrances of full queues), those that keep letters, and those of
-work. Policies are judged by what they come to for one queue, operator policies included.
+There are three kinds of queues, because a policy has another meaning for each: those in which messages wait (the
+levels of the ladder, the entrances of full queues), those that keep letters, and those of work. Policies are judged
+by their effect on one queue, operator policies included.
 """
 
 import shlex
@@ -30,7 +30,7 @@ __all__ = [
 ]
 
 _PASSAGES: Final = ("taskmq.delay.", entrance(""))
-# RabbitMQ's dead-letter worker takes so many at a time: with as many that cannot leave, nothing moves any more.
+# Batch size of RabbitMQ's dead-letter worker: with this many messages that cannot leave, no other one moves.
 _DEAD_LETTERS_AT_ONCE: Final = 32
 _FEW_RETURNS: Final = 20
 _MANY_LOOKS: Final = 10_000
@@ -41,12 +41,12 @@ _OURS: Final = "taskmq."
 
 
 def waits_there(queue: str) -> bool:
-    """Whether messages only wait in the physical `queue` for the time to go on."""
+    """Return whether messages only wait in the physical `queue` until they continue."""
     return queue.startswith(_PASSAGES)
 
 
 def policy_findings(queues: Iterable[QueueFacts]) -> list[Finding]:
-    """Policies that break delays, dead-lettering, or what is kept; each named once with the queues it is about."""
+    """Return findings about policies that break delays, dead-lettering, or kept messages, one for each policy."""
     found: dict[tuple[str, str, str, str], list[str]] = {}
     for queue in queues:
         policy = _name_policy(queue)
@@ -136,20 +136,20 @@ def _judge_work(queue: QueueFacts, policy: Mapping[str, Any]) -> Iterator[tuple[
 
 
 def _judge_limit(limit: int, least: int, text: str, advice: str) -> Iterator[tuple[str, str, str]]:
-    # A negative one means none, from 4.0 on, and then the queue's own counts; before, it is refused.
+    # A negative limit means none from 4.0 on, and then the queue's own counts; before, it is refused.
     if 0 <= limit < least:
         yield "warning", f"delivery-limit={limit}: {text.format(limit)}", advice
 
 
 def comparison_findings(comparison: Comparison) -> list[Finding]:
-    """Queues, exchanges and bindings that are not what taskmq declares."""
+    """Return findings about queues, exchanges and bindings that differ from taskmq's declarations."""
     findings: list[Finding] = [
         Finding("problem", entry.name, f"{entry.kind}: {entry.detail}", entry.remedy)
         for entry in comparison.entries
         if entry.status == "different"
     ]
     missing = [entry for entry in comparison.entries if entry.status == "missing"]
-    # On a virtual host without any of it, no app has started yet.
+    # On a virtual host without any of them, no app has started yet.
     has_begun = any(_is_there(entry) and _is_everybodys(entry) for entry in comparison.entries)
     everybodys = [f"{entry.kind} {entry.name}" for entry in missing if has_begun and _is_everybodys(entry)]
     if everybodys:
@@ -177,12 +177,12 @@ def comparison_findings(comparison: Comparison) -> list[Finding]:
 
 
 def _is_there(entry: TopologyEntry) -> bool:
-    """Whether it was found at the broker. Over AMQP bindings are never seen; queues and exchanges are found."""
+    """Return whether the object was found at the broker. AMQP never shows bindings, but queues and exchanges."""
     return entry.status not in ("missing", "later") and (entry.status, entry.kind) != ("unseen", "binding")
 
 
 def _is_everybodys(entry: TopologyEntry) -> bool:
-    """Whether all queues need it: its name, or what a binding leads to, is taskmq's own."""
+    """Return whether all queues need the object: its name, or the target of a binding, is taskmq's own."""
     name = entry.name.partition(" -> ")[2] or entry.name
     return name == WORK or (name.startswith(_OURS) and not name.startswith(entrance("")))
 
@@ -194,13 +194,13 @@ def timeout_findings(
     *,
     handed_over: float | None = None,
 ) -> list[Finding]:
-    """Whether RabbitMQ takes messages back from workers that are still at work.
+    """Return findings about the broker's consumer timeout and the time limits of tasks.
 
     Args:
         loads: the app's queues, each with the longest time limit of its tasks; None: one has no limit.
-        queues: what is there; empty where they are unknown.
+        queues: existing queues; empty if they are unknown.
         version: of the node.
-        handed_over: seconds after which workers hand runs over to the state, those of ordered queues excepted; None:
+        handed_over: seconds after which workers transfer runs to the state, except those of ordered queues; None:
             they do not.
     """
     if version is not None and version >= _TIMEOUT_BY_CONSUMER:
@@ -248,7 +248,7 @@ def _timeout(queue: QueueFacts, version: tuple[int, ...] | None) -> int | None:
 
 
 def member_findings(queues: Iterable[QueueFacts]) -> list[Finding]:
-    """Quorum queues that have lost members or their majority; classic ones whose node is down."""
+    """Return findings about quorum queues without some members or a majority, and classic ones whose node is down."""
     stopped: list[str] = []
     weak: list[str] = []
     down: list[str] = []
@@ -277,11 +277,11 @@ def member_findings(queues: Iterable[QueueFacts]) -> list[Finding]:
 def stuck_findings(
     first: Sequence[QueueFacts], second: Sequence[QueueFacts] | None, *, seconds: float
 ) -> list[Finding]:
-    """Queues whose dead-letter worker holds messages that do not arrive where they are to go.
+    """Return findings about queues whose dead-letter worker holds messages that do not arrive at their target.
 
     Args:
-        first: what was seen first.
-        second: what was seen later; None: there was one look only.
+        first: the first observation.
+        second: the second observation; None: there was only one.
         seconds: the time between.
     """
     before = {queue.name: queue.dead_letters for queue in first if queue.dead_letters}
@@ -305,7 +305,7 @@ def stuck_findings(
 
 
 def letter_findings(queues: Iterable[QueueFacts], known: Iterable[WorkQueue]) -> list[Finding]:
-    """Dead letters of queues that the app does not name; those of its own queues are found elsewhere."""
+    """Return findings about dead letters of queues that the app does not declare; others cover its own."""
     own = {dead_letter_queue(queue.name) for queue in known}
     return [
         Finding("warning", name, f"{queue.ready} dead letters", f"taskmq dlq groups {name}")
@@ -316,7 +316,7 @@ def letter_findings(queues: Iterable[QueueFacts], known: Iterable[WorkQueue]) ->
 
 
 def orphan_findings(queues: Iterable[QueueFacts], known: Iterable[WorkQueue]) -> list[Finding]:
-    """Queues of work that no consumer takes from, and that the app does not name."""
+    """Return findings about work queues without a consumer that the app does not declare."""
     own = {name for queue in known for name in queue.physical}
     waiting = {
         queue.name: queue.ready or 0

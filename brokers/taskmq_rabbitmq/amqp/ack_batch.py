@@ -1,8 +1,8 @@
-"""The acknowledgements of one channel, gathered: those of one turn of the loop leave together. Pure.
+"""Batched acknowledgements of one channel: those of one turn of the loop leave together. Pure.
 
 Deliveries of a channel are numbered from 1 on, without gaps. Once all up to a number are settled, one `basic.ack`
-with `multiple` says so for all of them: RabbitMQ works off a single frame, and so do we. A delivery that is settled
-out of order gets a frame by itself. No frame ever covers a delivery that is not settled.
+with `multiple` covers all of them: one frame costs less for RabbitMQ and for taskmq. A delivery that is settled out
+of order gets a frame of its own. No frame ever covers an unsettled delivery.
 """
 
 from taskmq_rabbitmq.amqp.frames import ack_frame, nack_frame
@@ -11,10 +11,10 @@ __all__ = ["AckBatch"]
 
 
 class AckBatch:
-    """What is settled on one channel.
+    """Settled deliveries of one channel.
 
     Attributes:
-        tags: acknowledged, and not said yet.
+        tags: acknowledged deliveries whose ack is not sent yet.
     """
 
     __slots__ = ("_ahead", "_channel", "_lowest", "tags")
@@ -26,7 +26,7 @@ class AckBatch:
         self.tags: list[int] = []
 
     def take(self) -> bytes:
-        """The frames for what is acknowledged and not said yet; from now on it is."""
+        """Return the frames for acknowledged deliveries that were not sent yet, and mark them as sent."""
         tags, self.tags = self.tags, []
         tags.sort()
         last = tags[-1]
@@ -36,7 +36,7 @@ class AckBatch:
         return self._take_apart(tags)
 
     def requeue(self, tag: int) -> bytes:
-        """The frame that gives a delivery back; all that was acknowledged before has to be said before it."""
+        """Return the frame that requeues a delivery; earlier acknowledgements must be sent before it."""
         if tag == self._lowest:
             self._go_on(tag + 1)
         else:

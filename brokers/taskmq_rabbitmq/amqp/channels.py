@@ -1,4 +1,4 @@
-"""Channels whose requests are awaited."""
+"""Channels with requests that can be awaited."""
 
 import asyncio
 from collections.abc import Callable
@@ -15,16 +15,16 @@ if TYPE_CHECKING:
 __all__ = ["GRACE_SECONDS", "HELD_UP_SECONDS", "ChannelEnd", "ChannelRefused", "OpenChannel"]
 
 HELD_UP_SECONDS: Final = 0.1
-"""Later than this, a timer shows that the loop was blocked: what the broker has said is not read, nor all written."""
+"""Delay of a timer that shows that the loop was blocked: answers are unread, and writes are incomplete."""
 GRACE_SECONDS: Final = 0.3
-"""For so long what has fallen due meanwhile waits for what is read now."""
+"""Seconds that expired requests still wait for answers that are being read now."""
 
 _ANSWER_SECONDS: Final = 30.0
 _T = TypeVar("_T")
 
 
 class ChannelRefused(Exception):
-    """The broker refused something and closed the channel for it."""
+    """The broker refused a request and closed the channel for it."""
 
     def __init__(self, code: int, text: str) -> None:
         super().__init__(f"{code} {text}")
@@ -40,7 +40,7 @@ class OpenChannel:
 
     Attributes:
         raw: pika's channel.
-        ended: why it ended, once it has.
+        ended: the reason of its end, once it has ended.
     """
 
     __slots__ = ("_answered", "_answers", "_asked", "_loop", "_turn", "ended", "raw")
@@ -50,35 +50,35 @@ class OpenChannel:
         self.ended: asyncio.Future[ChannelEnd] = loop.create_future()
         self._loop = loop
         self._answers: set[asyncio.Future[Any]] = set()
-        # Of `synchronise`: calls that were made, and the last one of them that an answer covers.
+        # For `synchronise`: number of calls, and the last of them that an answer covers.
         self._asked = self._answered = 0
         self._turn = asyncio.Lock()
         raw.add_on_close_callback(self._on_close)
 
     async def request(self, send: "Callable[[Done], object]", *, timeout: float = _ANSWER_SECONDS) -> "Method":
-        """The broker's answer to what `send` sends; `send` gets the callback to hand to pika.
+        """Send a request and return the broker's answer; `send` gets the callback to pass to pika.
 
         Raises:
             ChannelRefused: the broker closed the channel instead.
-            BrokerUnavailable: the connection went, or no answer came in time.
+            BrokerUnavailable: the connection was lost, or no answer arrived in time.
         """
         answer: asyncio.Future[Method] = self._loop.create_future()
 
-        def answered(frame: "MethodFrame") -> None:
+        def on_answer(frame: "MethodFrame") -> None:
             if not answer.done():
                 answer.set_result(frame.method)
 
-        self.send(lambda: send(answered))
+        self.send(lambda: send(on_answer))
         return await self.outcome(answer, timeout=timeout)
 
     async def synchronise(self) -> None:
-        """Return once the broker has dealt with all that was sent on this channel before.
+        """Return once the broker has processed all that was sent on this channel before.
 
-        A channel takes its frames in order, so the answer to any request shows that; callers share one.
+        A channel processes its frames in order, so the answer to any request proves that; callers share one.
 
         Raises:
             ChannelRefused: the broker closed the channel instead.
-            BrokerUnavailable: the connection went, or no answer came in time.
+            BrokerUnavailable: the connection was lost, or no answer arrived in time.
         """
         self._asked += 1
         number = self._asked
@@ -88,17 +88,17 @@ class OpenChannel:
             covered = self._asked
             answer: asyncio.Future[None] = self._loop.create_future()
 
-            def answered(_is_active: bool) -> None:  # noqa: FBT001 - a positional callback of pika
+            def on_answer(_is_active: bool) -> None:  # noqa: FBT001 - a positional callback of pika
                 if not answer.done():
                     answer.set_result(None)
 
-            # The one request that changes nothing: the flow is on as it is.
-            self.send(lambda: self.raw.flow(active=True, callback=answered))
+            # The one request that changes nothing: the flow is on already.
+            self.send(lambda: self.raw.flow(active=True, callback=on_answer))
             await self.outcome(answer, timeout=_ANSWER_SECONDS)
             self._answered = covered
 
     def send(self, send: Callable[[], object]) -> None:
-        """Do what `send` does, with pika's errors translated."""
+        """Call `send`, and translate pika's errors."""
         if self.ended.done():
             raise self.ended.result()
         try:
@@ -107,7 +107,7 @@ class OpenChannel:
             raise BrokerUnavailable(f"the channel to the broker is closed: {error}") from error
 
     async def outcome(self, answer: asyncio.Future[_T], *, timeout: float) -> _T:
-        """What `answer` ends with, or why the channel ended before."""
+        """Return the result of `answer`, or raise the reason why the channel ended before."""
         if self.ended.done():
             raise self.ended.result()
         self._answers.add(answer)
@@ -131,12 +131,12 @@ class OpenChannel:
             self._answers.discard(answer)
 
     async def end(self) -> ChannelEnd:
-        """Why it ended, once it has."""
+        """Return the reason of the channel's end, once it has ended."""
         await asyncio.wait({self.ended})
         return self.ended.result()
 
     def close(self) -> None:
-        """Begin to close it; what was sent before still reaches the broker. May be called twice."""
+        """Start to close the channel; frames sent before still reach the broker. May be called twice."""
         if not (self.raw.is_closed or self.raw.is_closing):
             self.raw.close()
 

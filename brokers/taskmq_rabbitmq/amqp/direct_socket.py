@@ -1,12 +1,12 @@
-"""pika's plain socket without its detours.
+"""Direct access to pika's plain socket.
 
-pika writes only once the loop has found that the socket takes something, and reads until the system says that there
-is nothing more. That is two turns of the loop for each write and a failed call for each read, which nearly never
-bring anything: the system takes what is written, and one read is all there is. Here the bytes go to the socket at
-once, and what it does not take goes pika's way.
+pika writes only once the loop reports the socket as writable, and reads until the system reports that nothing is
+left. That costs two turns of the loop for each write and a failed call for each read. Nearly always they are
+unnecessary: the system accepts the written bytes, and one read gets everything. This module writes to the socket
+immediately, and leaves the rest to pika.
 
-Only for connections without TLS, and only with the hooks of pika's that are looked for here: all others go pika's
-way. An error in writing is left to pika, which meets it again and reports it.
+This is only for connections without TLS, and only if pika has the expected hooks; all others use pika's path. pika
+meets and reports errors in writing.
 """
 
 import socket
@@ -25,7 +25,7 @@ _HOOKS: Final = ("_sock", "_protocol", "_tx_buffers", "_state", "_STATE_ACTIVE",
 
 
 class DirectSocket:
-    """To one transport's socket."""
+    """Direct access to the socket of one transport."""
 
     __slots__ = ("_socket", "_transport")
 
@@ -35,7 +35,7 @@ class DirectSocket:
 
     @classmethod
     def to(cls, transport: "Transport") -> "DirectSocket | None":
-        """None where there is no way but pika's. What is received comes through the shortcut from now on."""
+        """Return access to a transport's socket, which also reads from now on; None if only pika's path works."""
         if not isinstance(transport, PlainTransport) or not all(hasattr(transport, hook) for hook in _HOOKS):
             return None
         opened: Any = transport._sock  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
@@ -46,9 +46,9 @@ class DirectSocket:
         return shortcut
 
     def send(self, data: bytes) -> bytes:
-        """Write as much as the system takes at once; the rest, which is to go pika's way."""
+        """Write as much as the system accepts immediately; return the rest, which must use pika's path."""
         transport = self._transport
-        # Behind what is waiting already, and nothing after an abort.
+        # After bytes that wait already, and never after an abort.
         if transport._tx_buffers or transport._state != transport._STATE_ACTIVE:  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
             return data
         try:

@@ -1,15 +1,13 @@
-"""pika's connection and channel with a lane of their own for what comes per message.
+"""pika's connection and channel with a fast path for frames that occur per message.
 
-Everything that is done once (opening, declaring, consuming, cancelling, closing, heartbeats) stays pika's.
-Deliveries and confirms are read from the received bytes, and publishes and settlings written as ready bytes
-(`wire`); the frames of one turn of the loop leave in one write, many of them in several. `?wire=plain` in the URL
-leaves all of it to pika: the same calls here, the reference that the lane is tested against, and what a pika without
-the private hooks falls back to.
+Everything that occurs once (opening, declaring, consuming, cancelling, closing, heartbeats) stays pika's. Deliveries
+and confirms are read from the received bytes, and publishes and settlements are written as ready bytes (`frames`).
+The frames of one turn of the loop leave in one write, many of them in several. `?wire=plain` in the URL leaves all of
+it to pika: the same calls, the reference for tests, and the fallback for a pika without the private hooks.
 
-Three things are changed in both modes: deliveries reach their consumer until cancel-ok, so that the consumer
-decides about late ones (`_on_deliver`), heartbeats are ours (`Heartbeats`), and a mistake of pika 1.4.4 is mended
-(`_on_connection_workflow_done`).
-The hooks are private to pika, whose minor version is pinned for that reason.
+Three things are changed in both modes: deliveries reach their consumer until cancel-ok, so that the consumer decides
+about late ones (`_on_deliver`); heartbeats are taskmq's (`Heartbeats`); and a bug of pika 1.4.4 is fixed
+(`_on_connection_workflow_done`). The hooks are private to pika, whose minor version is pinned for that reason.
 """
 
 import asyncio
@@ -67,12 +65,12 @@ _log = contained(__name__)
 _RECEIVE_BYTES: Final = 2**16
 # Seconds that an acknowledgement waits for others.
 _LINGER: Final = 0.001
-# So many are not held until the turn of the loop has ended, as the broker can work on them meanwhile; the next time
-# in a turn it is twice as many, as it has something to do by then.
+# Number of frames that are written before the end of the turn of the loop, so that the broker can start on them; it
+# doubles with each write in a turn.
 _MANY: Final = 32
 _JSON: Final = "application/json"
 _APP_ID: Final = "taskmq"
-# Queues may be named by calls, so there is no end to them.
+# Calls may name queues, so their number has no limit.
 _MOST_TEMPLATES: Final = 1000
 _FLEETING: Final = fleeting_properties(content_type=_JSON, app_id=_APP_ID)
 _NO_TEMPLATES: Final[dict[TemplateKey, PublishTemplate]] = {}
@@ -86,7 +84,7 @@ _HOOKS: Final = (
 
 
 class Incoming:
-    """A received message's properties, read by pika: the same names as `Content`'s."""
+    """Properties of a received message, read by pika, with the same names as those of `Content`."""
 
     __slots__ = ("_properties", "routing_key")
 
@@ -117,7 +115,7 @@ OnConfirm = Callable[[int, bool, bool], None]
 
 
 def headers_of(properties: Properties) -> Mapping[str | bytes, object]:
-    """The headers as they came; none where pika cannot read them, for example an instant after the year 9999."""
+    """Return the headers as received; empty if pika cannot read them, for example an instant after the year 9999."""
     if isinstance(properties, Incoming):
         return properties.headers
     table = properties.header_table
@@ -130,11 +128,11 @@ def headers_of(properties: Properties) -> Mapping[str | bytes, object]:
 
 
 class AmqpChannel(PikaChannel):
-    """pika's channel with plain calls for what comes per message.
+    """pika's channel with plain calls for frames that occur per message.
 
     Attributes:
-        is_live: whether it is open, as an attribute, because it is looked at for every delivery.
-        templates: those that were made; another dictionary from time to time.
+        is_live: whether it is open; an attribute, because every delivery reads it.
+        templates: templates by key; replaced by a new dictionary now and then.
     """
 
     lane: "AmqpConnection | None" = None
@@ -145,47 +143,47 @@ class AmqpChannel(PikaChannel):
     saying: "_AckFlush | None" = None
 
     def receive(self, call: OnDelivery) -> None:
-        """Hand this channel's deliveries to `call(tag, redelivered, properties, body)`."""
+        """Pass this channel's deliveries to `call(tag, redelivered, properties, body)`."""
         self._on_delivery = call
         if self.lane is not None:
             self.lane.reader.deliver_to(self.channel_number, call)
 
     def receive_addressed(self, call: OnDelivery) -> None:
-        """The same, with the routing key on the properties."""
+        """Pass deliveries with the routing key in the properties."""
         self._on_delivery = call
         if self.lane is not None:
             self.lane.reader.deliver_addressed_to(self.channel_number, call)
 
     def confirm(self, call: OnConfirm, done: "Done") -> None:
-        """Turn on confirms and hand them to `call(tag, is_multiple, is_nack)`; `done` when they are on."""
+        """Enable confirms and pass them to `call(tag, is_multiple, is_nack)`; call `done` once they are enabled."""
 
-        def confirmed(frame: "MethodFrame") -> None:
+        def on_confirms(frame: "MethodFrame") -> None:
             method = frame.method
             call(method.delivery_tag, method.multiple, isinstance(method, Nack))
 
         if self.lane is not None:
             self.lane.reader.confirm_to(self.channel_number, call)
-        self.confirm_delivery(confirmed, done)
+        self.confirm_delivery(on_confirms, done)
 
     def close(self, reply_code: int = 0, reply_text: str = "Normal shutdown") -> None:
-        # pika would cancel the consumers first. RabbitMQ would then give a shard to its next consumer before what is
-        # unsettled here is back in the queue; the end of the channel is one step.
+        # pika would cancel the consumers first. RabbitMQ would then give a shard to its next consumer before
+        # unsettled messages here are back in the queue; the end of the channel is one step.
         self._consumers.clear()
         super().close(reply_code, reply_text)
 
     def forget(self) -> None:
-        """Hand on nothing any more: the channel has ended and its number may be used again."""
+        """Pass on no more frames: the channel has ended and its number may be reused."""
         if self.lane is not None:
             self.lane.reader.forget(self.channel_number)
 
     def ack(self, tag: int) -> None:
-        """Take a delivery off the broker."""
+        """Acknowledge a delivery with the next write."""
         self.ack_batched(tag)
         if self.lane is not None:
             self.lane.flush_soon()
 
     def ack_batched(self, tag: int) -> None:
-        """The same, but a millisecond later, unless something else is written before: then many leave together."""
+        """Acknowledge a delivery a millisecond later, with others, unless another frame is written before."""
         saying = self.saying
         if saying is not None:
             saying.tags.append(tag)
@@ -199,7 +197,7 @@ class AmqpChannel(PikaChannel):
             self.lane.flush_later(saying)
 
     def requeue(self, tag: int) -> None:
-        """Give a delivery back: a nack, because RabbitMQ 4.3 counts a reject as a failed delivery."""
+        """Return a delivery by a nack, because RabbitMQ 4.3 counts a reject as a failed delivery."""
         if self.lane is None:
             self.basic_nack(tag)
             return
@@ -223,18 +221,18 @@ class AmqpChannel(PikaChannel):
         sequence: str,
         kind: str,
     ) -> PublishTemplate:
-        """Make a template, and keep it in `templates`.
+        """Create a template, and keep it in `templates`.
 
         Args:
-            key: where it is kept.
-            lane: the channel's own.
-            message: the first one of its kind.
-            route: exchange and routing key that lead to the queue.
-            sequence: the header that takes a message's number.
-            kind: the task, as short as it has to be.
+            key: its key.
+            lane: the channel's connection.
+            message: the first message of its kind.
+            route: exchange and routing key of the queue.
+            sequence: the header for a message's number.
+            kind: the task, shortened if needed.
 
         Raises:
-            WireError: a value has no form on the wire.
+            WireError: a value cannot be encoded.
         """
         exchange, routing_key = route
         content_type = message.content_type
@@ -275,7 +273,7 @@ class AmqpChannel(PikaChannel):
         """Publish a persistent message, mandatory.
 
         Raises:
-            Exception: it has no form on the wire; nothing was written.
+            Exception: it cannot be encoded; nothing was written.
         """
         if self.lane is not None:
             properties = properties_bytes(
@@ -321,14 +319,14 @@ class AmqpChannel(PikaChannel):
 
     @property
     def unsent(self) -> int:
-        """Bytes of the whole connection that the system has not taken yet."""
+        """Bytes of the whole connection that the system has not accepted yet."""
         return 0 if self.lane is None else self.lane.unsent
 
     def announce(self, exchange: str, routing_key: str, body: bytes) -> None:
-        """Publish a message of JSON that is neither persistent nor mandatory.
+        """Publish a JSON message that is neither persistent nor mandatory.
 
         Raises:
-            Exception: it has no form on the wire; nothing was written.
+            Exception: it cannot be encoded; nothing was written.
         """
         if self.lane is None:
             properties = BasicProperties(content_type=_JSON, delivery_mode=1, app_id=_APP_ID)
@@ -347,7 +345,7 @@ class AmqpChannel(PikaChannel):
         )
 
     def _on_deliver(self, method_frame: "MethodFrame", header_frame: "HeaderFrame", body: bytes) -> None:
-        # pika would reject what comes after basic.cancel; RabbitMQ 4.3 counts a reject as a failed delivery.
+        # pika would reject deliveries after basic.cancel; RabbitMQ 4.3 counts a reject as a failed delivery.
         method = method_frame.method
         if self._on_delivery is not None and method.consumer_tag in self._consumers:
             properties = Incoming(header_frame.properties, text_of(method.routing_key))
@@ -355,10 +353,10 @@ class AmqpChannel(PikaChannel):
 
 
 class _AckFlush:
-    """A channel's acknowledgements of one turn, in their place among the frames that are written.
+    """A channel's acknowledgements of one turn, in their position among the written frames.
 
     Attributes:
-        tags: more may be added until the frames are made.
+        tags: more may be added until the frames are built.
     """
 
     __slots__ = ("_acks", "_channel", "_frames", "tags")
@@ -370,7 +368,7 @@ class _AckFlush:
         self.tags = acks.tags
 
     def frames(self) -> bytes:
-        """The frames; what is acknowledged from now on has a place further behind."""
+        """Build the frames; later acknowledgements get a later position."""
         if self._frames is None:
             self._channel.saying = None
             self._frames = self._acks.take()
@@ -378,7 +376,7 @@ class _AckFlush:
 
 
 class AmqpConnection(PikaConnection):
-    """pika's connection with the lane, unless `wire` is `plain`."""
+    """pika's connection with the fast path, unless `wire` is `plain`."""
 
     def __init__(
         self,
@@ -409,7 +407,7 @@ class AmqpConnection(PikaConnection):
         )
 
     def open_channel(self, on_open: Callable[[], None]) -> AmqpChannel:
-        """A channel on its way to being open."""
+        """Return a channel that is being opened."""
         channel = self.channel(on_open_callback=lambda _: on_open())
         assert isinstance(channel, AmqpChannel)
         return channel
@@ -425,26 +423,26 @@ class AmqpConnection(PikaConnection):
             self._write_out()
 
     def flush_later(self, saying: "_AckFlush") -> None:
-        """Write with what is written next, or in a moment."""
+        """Write the acknowledgements with the next frames, or in a moment."""
         self._outbox.append(saying)
         if not self._is_due and self._lingering is None:
             self._lingering = self._loop.call_later(_LINGER, self._flush)
 
     def flush_soon(self) -> None:
-        """Write what there is in this turn of the loop."""
+        """Write the collected frames in this turn of the loop."""
         if not self._is_due:
             self._is_due = True
             self._loop.call_soon(self._flush)
 
     @property
     def unsent(self) -> int:
-        """Bytes that were written in earlier turns of the loop and that the system has not taken yet."""
+        """Bytes written in earlier turns of the loop that the system has not accepted yet."""
         return 0 if self._transport is None else self._transport.get_write_buffer_size()
 
     def abort(self, reason: str) -> None:
-        """Drop the socket without a word; the callbacks of a lost connection follow."""
+        """Drop the socket without a handshake; the callbacks of a lost connection follow."""
         if self._transport is not None:
-            # Without an error pika fails on an assertion then, and its callbacks never come.
+            # Without an error pika fails on an assertion then, and never calls its callbacks.
             self._terminate_stream(StreamLostError(reason) if self._error is None else None)
 
     def _create_channel(
@@ -463,7 +461,7 @@ class AmqpConnection(PikaConnection):
             if not self._has_been_heard:
                 self._has_been_heard = True
                 detect_resets(self._transport)
-            # Until it is open pika reads alone; the change happens where no frame is cut in two.
+            # Until it is open only pika reads; the switch happens at the border of a frame.
             if not (self._is_fast and self.is_open and not self._frame_buffer):
                 super()._on_data_available(data_in)
                 return
@@ -471,14 +469,14 @@ class AmqpConnection(PikaConnection):
             self.reader.frame_max = self.params.frame_max
             if self._transport is not None:
                 self._shortcut = DirectSocket.to(self._transport)
-                # pika's own 4 KiB cost a call of the kernel for every few messages.
+                # pika's own 4 KiB cost a system call for every few messages.
                 self._transport._MAX_RECV_BYTES = _RECEIVE_BYTES  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
         received = self.bytes_received + len(data_in)
         try:
             self.reader.feed(data_in)
         except WireError as error:
             self.abort(f"what the broker sends cannot be read: {error}")
-        # Heartbeats count on it; pika has counted its own frames only.
+        # Heartbeats rely on it; pika has counted its own frames only.
         self.bytes_received = received
 
     def _output_marshaled_frames(self, marshaled_frames: Sequence[bytes]) -> None:
@@ -488,7 +486,7 @@ class AmqpConnection(PikaConnection):
         self.send(b"".join(marshaled_frames))
 
     def _on_connection_workflow_done(self, conn_or_exc: object) -> None:
-        # When an attempt is given up late, pika 1.4.4 passes the class of the exception, and then fails on it.
+        # If an attempt is abandoned late, pika 1.4.4 passes the class of the exception, and then fails on it.
         super()._on_connection_workflow_done(conn_or_exc() if isinstance(conn_or_exc, type) else conn_or_exc)
 
     def _flush(self) -> None:

@@ -1,13 +1,13 @@
-"""The frames of the hot path, read from and written to bytes without objects in between. Pure.
+"""Frames of the hot path, read from and written to bytes without objects in between. Pure.
 
-AMQP 0-9-1 in as much as a task queue does per message: `basic.deliver` with its content, the broker's
+It covers the AMQP 0-9-1 frames that a task queue needs per message: `basic.deliver` with its content, the broker's
 `basic.ack` and `basic.nack` (confirms), `basic.publish` with its content, and `basic.ack` and `basic.nack` of
-deliveries. Every other frame goes on to the client library, in its order, byte by byte as it came. A frame is
+deliveries. Every other frame goes to the client library, in order and unchanged. A frame is
 
     type (1 byte)  channel (2)  size (4)  payload (size)  0xCE
 
-A delivery is a method frame, a header frame and body frames of one channel; frames of other channels may stand
-between them, and reads of the socket may end anywhere.
+A delivery is a method frame, a header frame and body frames of one channel. Frames of other channels may be between
+them, and reads of the socket may end anywhere.
 """
 
 import struct
@@ -62,14 +62,14 @@ _ACK_METHOD: Final = 0x003C0050
 _NACK_METHOD: Final = 0x003C0078
 _PUBLISH_METHOD: Final = 0x003C0028
 _REQUEUE: Final = 0b10
-# Whether a message that reaches no queue comes back; the second byte ends the frame.
+# Whether an unroutable message is returned; the second byte ends the frame.
 MANDATORY: Final = b"\x01\xce"
 NOT_MANDATORY: Final = b"\x00\xce"
 
 _JSON: Final = "application/json"
 _JSON_FIRST: Final = b"\x10application/json"
 
-# Property flags, from the highest bit on, in the order in which the values stand.
+# Property flags, from the highest bit on, in the order of the values.
 _CONTENT_TYPE: Final = 1 << 15
 _CONTENT_ENCODING: Final = 1 << 14
 _HEADERS: Final = 1 << 13
@@ -85,14 +85,14 @@ _APP_ID: Final = 1 << 3
 
 
 class WireError(ValueError):
-    """The bytes are no AMQP frames, or a value has no form in one."""
+    """The bytes are not AMQP frames, or a value cannot be encoded in one."""
 
 
 class Content(msgspec.Struct, eq=False, gc=False):
-    """A message's properties, as they came: decoded only on use.
+    """A message's properties as received; decoded only on use.
 
     Attributes:
-        routing_key: where the message was sent to; None where the feed did not ask for it.
+        routing_key: the message's routing key; None if the feed did not ask for it.
     """
 
     _flags: int
@@ -101,7 +101,7 @@ class Content(msgspec.Struct, eq=False, gc=False):
 
     @property
     def parts(self) -> tuple[int, bytes]:
-        """Which properties there are, and their values one after the other."""
+        """Flags of the present properties, and their values one after the other."""
         return self._flags, self._raw
 
     @property
@@ -123,7 +123,7 @@ class Content(msgspec.Struct, eq=False, gc=False):
 
     @property
     def header_table(self) -> bytes | None:
-        """The headers' own bytes, with their length before them; None when there are none."""
+        """Bytes of the headers, with their length before them; None if there are none."""
         if not self._flags & _HEADERS:
             return None
         at = self._start_of(_HEADERS)
@@ -157,10 +157,10 @@ class Content(msgspec.Struct, eq=False, gc=False):
 
 
 class _Partial:
-    """A delivery whose content has not all arrived.
+    """A delivery with incomplete content.
 
     Attributes:
-        method: the payload of its `basic.deliver`, where the routing key is wanted.
+        method: the payload of its `basic.deliver`, if the routing key is wanted.
     """
 
     __slots__ = ("body", "content", "left", "method", "redelivered", "tag")
@@ -179,13 +179,13 @@ OnConfirm = Callable[[int, bool, bool], None]
 
 
 class FrameReader:
-    """Takes what the socket brings and hands each frame to whom it is for.
+    """Reads received bytes and passes each frame to its handler.
 
     Args:
-        other: gets every frame that is not of the hot path, whole, in the order of arrival.
+        other: called with every other frame, whole, in the order of arrival.
 
     Attributes:
-        frame_max: what was agreed with the broker.
+        frame_max: the limit negotiated with the broker.
     """
 
     __slots__ = ("_addressed", "_confirms", "_feeds", "_other", "_partial", "_rest", "frame_max")
@@ -200,29 +200,29 @@ class FrameReader:
         self._partial: dict[int, _Partial] = {}
 
     def deliver_to(self, channel: int, call: OnDelivery) -> None:
-        """Hand deliveries of `channel` to `call(tag, redelivered, content, body)`."""
+        """Pass deliveries of `channel` to `call(tag, redelivered, content, body)`."""
         self._feeds[channel] = call
 
     def deliver_addressed_to(self, channel: int, call: OnDelivery) -> None:
-        """The same, with the routing key on `content`: for the few who look at letters, so others do not pay."""
+        """Pass deliveries with the routing key in `content`, for readers of letters, so that others do not pay."""
         self._addressed[channel] = call
 
     def confirm_to(self, channel: int, call: OnConfirm) -> None:
-        """Hand confirms of `channel` to `call(tag, multiple, is_nack)`."""
+        """Pass confirms of `channel` to `call(tag, multiple, is_nack)`."""
         self._confirms[channel] = call
 
     def forget(self, channel: int) -> None:
-        """Let the library have all frames of `channel`; what has half arrived is dropped."""
+        """Pass all frames of `channel` to the library; incomplete deliveries are dropped."""
         self._feeds.pop(channel, None)
         self._addressed.pop(channel, None)
         self._confirms.pop(channel, None)
         self._partial.pop(channel, None)
 
     def feed(self, data: bytes) -> None:
-        """Take the next bytes.
+        """Read the next bytes.
 
         Raises:
-            WireError: they are no frames.
+            WireError: they are not frames.
         """
         if self._rest:
             data = self._rest + data
@@ -241,7 +241,7 @@ class FrameReader:
                     self._take(kind, channel, data[start:after])
                     continue
                 tag, flags = _unpack_tag_and_flag(data, start + 12 + data[start + 11])
-                # The content nearly always follows at once and whole, in one frame of each kind.
+                # The content nearly always follows immediately and completely, in one frame of each kind.
                 if end - after >= 21:
                     kind, header_channel, size, _, _, body_size, property_flags = _unpack_header(data, after)
                     body_at = after + 8 + size
@@ -267,7 +267,7 @@ class FrameReader:
             self._rest = data[at:]
 
     def _short_frames(self, data: bytes, at: int) -> int:
-        """Take what is shorter than the beginning of a method; where the first frame begins that is not whole."""
+        """Read frames shorter than the start of a method; return the start of the first incomplete frame."""
         end = len(data)
         while end - at >= 8:
             kind, channel, size = _unpack_frame(data, at)
@@ -298,7 +298,7 @@ class FrameReader:
         self._other(frame)
 
     def _check_beginning(self, kind: int, size: int) -> None:
-        # Otherwise the rest of what is no frame would be waited for, as long as its size seems to say.
+        # Otherwise it would wait for the rest of an invalid frame, for as long as its size claims.
         if size > 2 * self.frame_max or kind not in _KINDS:
             raise WireError(f"no frame begins with type {kind} and size {size:,}")
 
@@ -331,12 +331,12 @@ def _routing_key(deliver: bytes) -> str | None:
 
 
 def ack_frame(channel: int, tag: int, *, multiple: bool = False) -> bytes:
-    """`basic.ack` of a delivery, or of all up to it."""
+    """Build `basic.ack` of a delivery, or of all up to it."""
     return _settle.pack(_METHOD, channel, 13, _ACK_METHOD, tag, multiple, 0xCE)
 
 
 def nack_frame(channel: int, tag: int) -> bytes:
-    """`basic.nack` of one delivery, back into its queue."""
+    """Build `basic.nack` of one delivery, back into its queue."""
     return _settle.pack(_METHOD, channel, 13, _NACK_METHOD, tag, _REQUEUE, 0xCE)
 
 
@@ -350,15 +350,15 @@ def publish_frames(
     frame_max: int,
     bits: bytes = MANDATORY,
 ) -> bytes:
-    """`basic.publish` with its content; `properties` from `properties_bytes`.
+    """Build `basic.publish` with its content; `properties` are from `properties_bytes`.
 
     Args:
         channel: its number.
         exchange: its name.
         routing_key: at most 255 bytes.
         properties: flags and values.
-        body: as many frames as it needs.
-        frame_max: as agreed with the broker.
+        body: split into as many frames as needed.
+        frame_max: as negotiated with the broker.
         bits: `MANDATORY` or `NOT_MANDATORY`.
 
     Raises:
@@ -403,10 +403,10 @@ def properties_bytes(
     app_id: str,
     priority: int | None = None,
 ) -> bytes:
-    """The properties of a persistent message: flags and values.
+    """Encode the properties of a persistent message: flags and values.
 
     Raises:
-        WireError: a value has no form there.
+        WireError: a value cannot be encoded.
     """
     flags = _CONTENT_TYPE | _HEADERS | _DELIVERY_MODE | _CORRELATION_ID | _MESSAGE_ID | _TYPE | _APP_ID
     parts = [b"", _short(content_type)]
@@ -428,13 +428,13 @@ def properties_bytes(
 
 
 def fleeting_properties(*, content_type: str, app_id: str) -> bytes:
-    """The properties of a message that is not persistent."""
+    """Encode the properties of a message that is not persistent."""
     flags = _CONTENT_TYPE | _DELIVERY_MODE | _APP_ID
     return b"".join((_half.pack(flags), _short(content_type), b"\x01", _short(app_id)))
 
 
 def _short(text: str) -> bytes:
-    data = _encoded(text)
+    data = _encode(text)
     if len(data) > 255:
         raise WireError(f"a property of {len(data)} bytes: at most 255")
     return bytes((len(data),)) + data
@@ -453,11 +453,11 @@ def _field(name: str, value: HeaderValue | list[str]) -> bytes:
 
 
 def _long_text(text: str) -> bytes:
-    data = _encoded(text)
+    data = _encode(text)
     return b"S%b%b" % (_word.pack(len(data)), data)
 
 
-def _encoded(text: str) -> bytes:
+def _encode(text: str) -> bytes:
     try:
         return text.encode()
     except UnicodeEncodeError as error:

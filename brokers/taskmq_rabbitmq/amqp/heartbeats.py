@@ -1,11 +1,12 @@
-"""This side's heartbeats: sent often, and never looked for by pika.
+"""Heartbeats of this side: sent often, and never expected by pika.
 
-RabbitMQ (3.10 to 4.3) closes a connection when two checks in a row, one heartbeat apart, have seen nothing come:
-after two heartbeats of silence at the earliest. What this side has sent last before user code held up its loop is at
-most an eighth of a heartbeat old, so the loop may stand for 1.875 heartbeats. pika would send every half: 1.5.
+RabbitMQ (3.10 to 4.3) closes a connection when two checks in a row, one heartbeat apart, saw no traffic: after two
+heartbeats of silence at the earliest. The last heartbeat of this side before user code blocks its loop is at most an
+eighth of a heartbeat old, so the loop may be blocked for 1.875 heartbeats. pika would send every half: 1.5.
 
-pika's own check goes by the time. After the loop has stood it fires before what has come meanwhile is read, on loops
-that run timers first (uvloop), and calls a live connection dead. `SilenceDetector` counts its own ticks instead.
+pika's own check uses the clock. After a blocked loop it fires before the data that arrived meanwhile is read, on
+loops that run timers first (uvloop), and declares a live connection dead. `SilenceDetector` counts its own ticks
+instead.
 """
 
 from typing import Final
@@ -32,4 +33,4 @@ class Heartbeats(HeartbeatChecker):
         self._start_send_timer()
 
     def _start_check_timer(self) -> None:
-        """Look for nothing."""
+        """Expect no heartbeats."""

@@ -1,4 +1,4 @@
-"""The border with pika: the part of it that is used here, with types.
+"""Types of the part of pika that is used here.
 
 pika carries no type information that checkers may rely on, so what is used is declared here. What is changed in
 it stands in `fast_connection`. These names are private to pika, so its minor version is pinned; that each of them is
@@ -27,7 +27,7 @@ from taskmq.contracts.loggers import contain_below
 if TYPE_CHECKING:
 
     class Method(Protocol):
-        """A method frame's arguments; which of them are there depends on the method."""
+        """Arguments of a method frame; the present ones depend on the method."""
 
         delivery_tag: int
         multiple: bool
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
         reason: str
 
     class MethodFrame(Protocol):
-        """A frame that pika hands to a callback."""
+        """A frame that pika passes to a callback."""
 
         method: Method
 
@@ -55,7 +55,7 @@ if TYPE_CHECKING:
         def get_write_buffer_size(self) -> int: ...
 
     class Receiver(Protocol):
-        """Who gets what a socket brings."""
+        """Receiver of a socket's data."""
 
         def data_received(self, data: bytes) -> None: ...
 
@@ -175,12 +175,12 @@ if TYPE_CHECKING:
         properties: BasicProperties
 
     class IOReference(Protocol):
-        """Something that was asked for."""
+        """A pending request."""
 
         def cancel(self) -> bool: ...
 
     class IOServices:
-        """What pika asks of an asyncio loop."""
+        """Requirements of pika on an asyncio loop."""
 
         def __init__(self, loop: asyncio.AbstractEventLoop) -> None: ...
         def _schedule_and_wrap_in_io_ref(
@@ -231,7 +231,7 @@ if TYPE_CHECKING:
         def _create_heartbeat_checker(self) -> "HeartbeatChecker | None": ...
 
     class HeartbeatChecker:
-        """What pika sends and looks for so that neither side takes the other for dead."""
+        """pika's heartbeats, by which neither side takes the other for dead."""
 
         _connection: PikaConnection
         _timeout: int
@@ -261,7 +261,7 @@ if TYPE_CHECKING:
         """basic.nack."""
 
     def decode_table(encoded: bytes, offset: int) -> tuple[Mapping[str | bytes, object], int]:
-        """The AMQP table at `offset`, and where it ends."""
+        """Return the AMQP table at `offset`, and its end."""
         ...
 
     class Start(Protocol):
@@ -289,7 +289,7 @@ if TYPE_CHECKING:
         def __init__(self, context: ssl.SSLContext, server_hostname: str) -> None: ...
 
     class ConnectionParameters:
-        """What pika needs to connect to one host; on a connection, what was agreed with it."""
+        """pika's parameters for connecting to one host; on a connection, the negotiated ones."""
 
         frame_max: int
         heartbeat: int
@@ -351,9 +351,9 @@ __all__ = [
 
 
 def hush_pika() -> None:
-    """Keep pika from logging what is raised here as a typed error, unless its log level was chosen.
+    """Keep pika from logging what taskmq raises as a typed error, unless its log level was set.
 
-    Where it does log, what a handler of the program raises does not end the connection.
+    If pika does log, errors of the program's handlers do not end the connection.
     """
     contain_below("pika")
     logger = logging.getLogger("pika")
@@ -362,5 +362,5 @@ def hush_pika() -> None:
 
 
 def text_of(value: object) -> str | None:
-    """A property as text; pika leaves what is not UTF-8 as bytes."""
+    """Return a property as text; pika leaves values that are not UTF-8 as bytes."""
     return value if isinstance(value, str) else None

@@ -1,8 +1,8 @@
-"""What the messages of one task to one queue have in common on the wire, made once. Pure.
+"""Shared frames of the messages of one task to one queue, built once. Pure.
 
-Most messages differ in their number, ids, time and body only. Their frames are four pieces of ready bytes with these
-values between them. What does not fit (further headers, an id of another length, a body of several frames) is left
-to `wire.publish_frames`; where it fits, the bytes are the same.
+Most messages differ only in their number, ids, time and body. Their frames are four pieces of ready bytes with these
+values between them. Other messages (with further headers, an id of another length, a body of several frames) use
+`frames.publish_frames`, which produces the same bytes.
 """
 
 import struct
@@ -15,7 +15,7 @@ from taskmq_rabbitmq.amqp.frames import properties_bytes, publish_frames
 __all__ = ["ID_LENGTH", "PublishTemplate"]
 
 ID_LENGTH: Final = 36
-"""Of a job's id, as taskmq makes them."""
+"""Length of a job's id that taskmq generates."""
 
 _ID: Final = "0" * ID_LENGTH
 _LONG_BYTES: Final = 8
@@ -25,26 +25,26 @@ _ID_SIZE: Final = bytes((ID_LENGTH,))
 
 
 class PublishTemplate:
-    """The frames of one kind of message on one channel.
+    """Frames of one kind of message on one channel.
 
     Args:
         channel: its number.
-        exchange: where the messages are published.
+        exchange: the exchange of the messages.
         key: their routing key.
         content_type: of the body.
         content_encoding: of the body.
-        sequence: the name of the header that takes the message's number.
+        sequence: name of the header for the message's number.
         labels: further headers.
         kind: the task.
-        app_id: who sends.
+        app_id: the publisher.
         priority: the broker's own.
-        frame_max: as agreed with the broker.
+        frame_max: as negotiated with the broker.
 
     Attributes:
         exchange: as above.
 
     Raises:
-        WireError: a value has no form on the wire.
+        WireError: a value cannot be encoded.
     """
 
     __slots__ = ("_between", "_limit", "_middle", "_pack", "_start", "_tail", "exchange")
@@ -96,13 +96,13 @@ class PublishTemplate:
         self._limit = frame_max - 8
 
     def frames(self, sequence: int, root: bytes, job_id: bytes, seconds: int, body: bytes) -> bytes | None:
-        """The frames of one message; None where they have to be made in the long way.
+        """Build the frames of one message; None if they need `publish_frames`.
 
         Args:
             sequence: the message's number.
             root: the id of the job that it descends from.
-            job_id: its own.
-            seconds: when it was sent first, since the epoch.
+            job_id: its own id.
+            seconds: time of its first publish, since the epoch.
             body: the encoded envelope.
 
         Raises:

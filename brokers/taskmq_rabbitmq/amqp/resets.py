@@ -1,7 +1,7 @@
-"""Finding that the other side has reset a connection, together with the bytes that came before it.
+"""Detection of a reset connection whose last bytes are still unread.
 
-uvloop reports a socket with an error once, as something to read, and looks at it no more. pika reads up to 100 KB
-of what came before; if there is more it does not meet the error, and waits for a connection that is no longer there.
+uvloop reports a socket with an error once, as readable, and then no more. pika reads up to 100 KB of the bytes before
+the error; if there are more it does not meet the error, and waits for a connection that no longer exists.
 """
 
 import os
@@ -19,7 +19,7 @@ _HOOKS: Final = ("_sock", "_consume")
 
 
 def raise_reset(opened: socket.socket) -> None:
-    """Look for an error that the system has not reported yet.
+    """Raise an error that the system has not reported yet.
 
     Raises:
         OSError: there is one.
@@ -29,7 +29,7 @@ def raise_reset(opened: socket.socket) -> None:
 
 
 def detect_resets(transport: "Transport | None") -> None:
-    """Have a transport without TLS look for a reset after each read; with TLS pika reads until there is nothing."""
+    """Check a transport without TLS for a reset after each read; with TLS pika reads until nothing is left."""
     if not isinstance(transport, PlainTransport) or not all(hasattr(transport, hook) for hook in _HOOKS):
         return
     opened: Any = transport._sock  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]

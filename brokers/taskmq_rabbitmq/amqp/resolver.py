@@ -1,7 +1,7 @@
-"""Host names to addresses, without the loop's executor.
+"""Resolution of host names without the loop's executor.
 
-asyncio asks its thread pool, which takes nothing more once the main thread has ended, while other threads may go on
-sending; and whose threads keep a process from ending as long as a name server does not answer.
+asyncio uses its thread pool, which accepts no work once the main thread has ended, although other threads may still
+publish. Its threads also keep a process from ending while a name server does not answer.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ Addresses = list[tuple[Any, ...]]
 
 
 class ResolvingServices(IOServices):
-    """What pika asks of a loop, but for the names."""
+    """pika's interface to the loop, with its own resolution of names."""
 
     def getaddrinfo(  # noqa: PLR0917 - as pika calls it
         self,
@@ -41,7 +41,7 @@ class ResolvingServices(IOServices):
 
 
 async def resolve(host: str, port: int, *how: int) -> Addresses:
-    """What `socket.getaddrinfo` says, asked in a thread of its own unless `host` is an address.
+    """Return the result of `socket.getaddrinfo`, called in a thread of its own unless `host` is an address.
 
     Raises:
         OSError: the name has no address.
@@ -65,7 +65,7 @@ async def resolve(host: str, port: int, *how: int) -> Addresses:
             found = list(socket.getaddrinfo(host, port, *how))
         except (OSError, UnicodeError) as error:
             found = error
-        # The loop may have been closed meanwhile.
+        # The loop may be closed by now.
         with contextlib.suppress(RuntimeError):
             loop.call_soon_threadsafe(hand_over, found)
 

@@ -1,1 +1,1 @@
-"""Opening a connection and opening it again: addresses, credentials, TLS, pauses, and noticing that it is dead."""
+"""Opening and reopening of a connection: addresses, credentials, TLS, pauses, and detection of its loss."""

@@ -1,4 +1,4 @@
-"""What went wrong while connecting, in words. Pure."""
+"""Explanations of connection errors. Pure."""
 
 import re
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ UNANSWERED: Final = (
     "and restart it, or delete unused queues"
 )
 
-# From what OpenSSL, the socket and pika say, in this order, to what it means.
+# Patterns in the messages of OpenSSL, the socket and pika, in this order, with their meanings.
 _VERIFY: Final[Mapping[str, str]] = {
     r"Hostname mismatch|IP address mismatch|doesn't match": (
         "the server's certificate is not for this host: connect by a name that is in it"
@@ -38,12 +38,12 @@ _PLAIN: Final[Mapping[str, str]] = {
 
 
 def distrusted(failure: str) -> str | None:
-    """What is wrong where one side refuses the other's certificate or protocol: trying again does not help."""
+    """Return the problem if one side refuses the other's certificate or protocol: retrying does not help."""
     return _first(failure, _VERIFY)
 
 
 def explained(failure: str) -> str:
-    """The text of a failure, with what it means where that is known."""
+    """Return the text of a failure, with its meaning if that is known."""
     meaning = distrusted(failure) or _first(failure, _PLAIN)
     return failure if meaning is None else f"{meaning} ({failure})"
 

@@ -1,10 +1,10 @@
-"""One connection to the broker that is opened again whenever it is lost.
+"""A connection to the broker that reopens itself whenever it is lost.
 
     idle -> connecting -> open -> (lost) -> waiting -> connecting ...        any -> closed
 
-No task is behind it: pika's callbacks and two timers drive it. Each connection that opens is a new generation;
-a caller that needs one again asks `opened` or `channel` again. All nodes are tried one after the other before there
-is a pause, so that a dead one costs its own attempt and nothing else.
+It needs no task: pika's callbacks and two timers drive it. Each opened connection is a new generation; a caller that
+needs one again calls `opened` or `channel` again. All nodes are tried one after the other before a pause, so a dead
+node costs only its own attempt.
 """
 
 import asyncio
@@ -48,14 +48,14 @@ _T = TypeVar("_T")
 _log = contained(__name__)
 _TCP_SECONDS: Final = 5.0
 _GOOD_SECONDS: Final = 3.0
-# Before the next node of the same round.
+# Pause before the next node of the same round.
 _NEXT_NODE: Final = 0.1
 
 Role = Literal["publish", "consume"]
 
 
 class ConnectionState(enum.Enum):
-    """Where a connection is in its life."""
+    """Lifecycle state of a connection."""
 
     IDLE = "idle"
     CONNECTING = "connecting"
@@ -68,13 +68,13 @@ class Connection:
     """A connection with one role.
 
     Attributes:
-        app: whose queues are declared over it; "": not known.
-        generation: how many times it has been opened.
-        blocked: why the broker takes no messages from it; None while it does.
-        last_error: what ended the last attempt or the last connection.
-        server_version: of the node that it was last connected to.
-        cluster_name: of that node's cluster; None before, and where it does not say.
-        on_unblocked: called when the broker takes messages again.
+        app: the owner of the queues declared over it; "": unknown.
+        generation: number of times that it was opened.
+        blocked: why the broker accepts no messages from it; None while it does.
+        last_error: the error that ended the last attempt or connection.
+        server_version: version of the last connected node.
+        cluster_name: name of that node's cluster; None if it is unknown.
+        on_unblocked: called when the broker accepts messages again.
     """
 
     def __init__(
@@ -134,21 +134,21 @@ class Connection:
 
     @property
     def refused(self) -> str | None:
-        """What the broker said when the last attempt was refused; None where it failed otherwise, or did not."""
+        """Broker's text for the refusal of the last attempt; None if it was not refused."""
         return None if self._denial is None else str(self._denial)
 
     @property
     def trouble(self) -> str:
-        """Why there is no connection, in words for an error."""
+        """Reason why there is no connection, as text for an error."""
         return f"last error: {self.last_error or f'none, still connecting: {UNANSWERED}'}"
 
     @property
     def address(self) -> str:
-        """The node's, without the password."""
+        """Address of the node, without the password."""
         return self._endpoint.address
 
     async def opened(self, timeout: float | None) -> AmqpConnection:
-        """The connection itself, once it is open; opens it when it is not.
+        """Return the connection once it is open; open it if it is not.
 
         Raises:
             AccessDenied: the broker refused the user meanwhile.
@@ -170,10 +170,10 @@ class Connection:
         raise BrokerUnavailable(f"the connection to {self._endpoint.address} was closed on this side")
 
     async def channel(self, timeout: float | None = OPEN_SECONDS) -> OpenChannel:
-        """A new open channel.
+        """Return a new open channel.
 
         Raises:
-            BrokerUnavailable: as `opened`, or the broker has no channel left.
+            BrokerUnavailable: as for `opened`, or the broker has no channel left.
         """
         give_up = self._loop.time() + timeout if timeout is not None else math.inf
         while True:
@@ -181,18 +181,18 @@ class Connection:
             try:
                 return await self._open_channel(amqp)
             except BrokerUnavailable:
-                # The connection was lost already, only not known to be.
+                # The connection was lost already, only not detected yet.
                 if amqp.is_open or self._loop.time() >= give_up:
                     raise
 
     async def ask(self, question: Callable[[OpenChannel], Awaitable[_T]]) -> _T:
-        """What `question` brings from a channel of its own, whose end costs nothing else.
+        """Return the result of `question` on a channel of its own, whose failure affects nothing else.
 
-        Asked again when the connection is lost meanwhile, so it has to bear repeating.
+        It is repeated when the connection is lost meanwhile, so it must be idempotent.
 
         Raises:
-            BrokerUnavailable: as `opened`, or no answer came.
-            ChannelRefused: the broker's answer is no.
+            BrokerUnavailable: as for `opened`, or no answer arrived.
+            ChannelRefused: the broker refused.
         """
         give_up = self._loop.time() + OPEN_SECONDS
         while True:
@@ -224,7 +224,7 @@ class Connection:
         return channel
 
     async def close(self, timeout: float) -> None:
-        """Close it for good, in order if the broker answers within `timeout` seconds. May be called twice."""
+        """Close it for good, cleanly if the broker answers within `timeout` seconds. May be called twice."""
         if self._state is ConnectionState.CLOSED:
             return
         self._enter(ConnectionState.CLOSED)
@@ -237,15 +237,15 @@ class Connection:
         self._ended = self._loop.create_future()
         if not (amqp.is_closing or amqp.is_closed):
             amqp.close()
-        if not await self._gone(timeout):
+        if not await self._wait_until_closed(timeout):
             amqp.abort("it did not close in time")
-            await self._gone(1.0)
+            await self._wait_until_closed(1.0)
 
     def _connect(self) -> None:
         hush_pika()
         self._timer = None
         host = self._hosts[0]
-        # The next attempt, after a failure or a loss, is for the next node.
+        # The next attempt, after a failure or a loss, uses the next node.
         self._hosts.append(self._hosts.pop(0))
         self._enter(ConnectionState.CONNECTING)
         self._login.current(functools.partial(self._dial, host))
@@ -254,7 +254,7 @@ class Connection:
         if self._state is not ConnectionState.CONNECTING:
             return
         if isinstance(credentials, BrokerUnavailable):
-            self._lost(str(credentials))
+            self._reconnect_later(str(credentials))
             if isinstance(credentials, AccessDenied):
                 self._deny(credentials)
             return
@@ -297,7 +297,7 @@ class Connection:
         credentials = self._credentials
         denied = isinstance(error, AuthenticationError) or denies_connection(reason)
         self._distrusts = self._distrusts + 1 if distrusted(reason) is not None else 0
-        self._lost((credentials.problem if credentials is not None else None) or explained(reason))
+        self._reconnect_later((credentials.problem if credentials is not None else None) or explained(reason))
         if self._state is ConnectionState.CLOSED or credentials is None:
             return
         if denied:
@@ -319,19 +319,19 @@ class Connection:
             self._amqp.update_secret(secret, "a newer token")
 
     def _on_close(self, _amqp: PikaConnection, error: BaseException) -> None:
-        # A connection that was good for a while starts the back-off again; one that the broker drops as soon
-        # as it is open does not, or it would come back without a pause.
+        # A connection that lasted for a while restarts the back-off; one that the broker drops immediately does not,
+        # or it would reconnect without a pause.
         if self._loop.time() - self._opened_at > _GOOD_SECONDS:
             self._backoff.reset()
             self._attempts = 0
         self._lost_at = self._loop.time()
-        self._lost(_describe(error))
+        self._reconnect_later(_describe(error))
 
     def _on_silence(self) -> None:
         if self._amqp is not None:
             self._amqp.abort(f"no sign of life from the broker for {1.5 * self._endpoint.heartbeat:g} s")
 
-    def _lost(self, reason: str) -> None:
+    def _reconnect_later(self, reason: str) -> None:
         was_open = self._state is ConnectionState.OPEN
         self._amqp = None
         self.blocked = None
@@ -387,7 +387,7 @@ class Connection:
             else:
                 waiter.set_exception(error)
 
-    async def _gone(self, timeout: float) -> bool:
+    async def _wait_until_closed(self, timeout: float) -> bool:
         assert self._ended is not None
         return bool((await asyncio.wait({self._ended}, timeout=timeout))[0])
 

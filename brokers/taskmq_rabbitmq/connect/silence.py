@@ -1,6 +1,6 @@
-"""Finding a connection that is open on this side only.
+"""Detection of a connection that is open on this side only.
 
-RabbitMQ sends something at least once per heartbeat interval. pika looks for it every heartbeat plus five seconds and
+RabbitMQ sends something at least once per heartbeat interval. pika checks that every heartbeat plus five seconds and
 gives up after a whole round of silence, which can take more than two heartbeats.
 """
 
@@ -18,11 +18,11 @@ _SILENT_TICKS: Final = 6
 class SilenceDetector:
     """Calls `on_silence` once nothing has been received for 1.5 to 1.75 heartbeats.
 
-    It counts its own ticks and not the time: a loop that was held up has data to read that it has not seen yet.
+    It counts its own ticks and not the time: after a blocked loop there is unread data.
 
     Args:
-        heartbeat: seconds; 0 is off.
-        received: how many bytes have been received so far.
+        heartbeat: interval in seconds; 0 disables the detector.
+        received: returns the number of bytes received so far.
     """
 
     def __init__(
@@ -44,7 +44,7 @@ class SilenceDetector:
             self._wait()
 
     def stop(self) -> None:
-        """Look no more. May be called twice."""
+        """Stop watching. May be called twice."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

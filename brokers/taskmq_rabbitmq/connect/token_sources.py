@@ -1,4 +1,4 @@
-"""Where tokens come from: a file, or a token server (OAuth 2, client credentials). These calls block."""
+"""Sources of tokens: a file, or a token server (OAuth 2, client credentials). These calls block."""
 
 import base64
 import http.client
@@ -22,11 +22,11 @@ _SECONDS: Final = 10.0
 
 
 def fetch(endpoint: Endpoint, *, now: Callable[[], float]) -> Token:
-    """A token from the endpoint's source.
+    """Fetch a token from the endpoint's source.
 
     Raises:
-        AccessDenied: the file cannot be read, or the token server refuses us.
-        BrokerUnavailable: the token server does not answer, or not with a token.
+        AccessDenied: the file cannot be read, or the token server refuses this client.
+        BrokerUnavailable: the token server does not answer with a token.
     """
     match endpoint.token:
         case TokenFile(path):
@@ -45,7 +45,7 @@ def _from_file(path: str) -> Token:
     except OSError as error:
         raise AccessDenied(f"no token: {path}: {error.strerror or type(error).__name__}") from error
     except (TokenError, UnicodeDecodeError) as error:
-        # The chain would show the bytes that are no UTF-8.
+        # The exception chain would show bytes that are not UTF-8.
         reason = str(error) if isinstance(error, TokenError) else "it is not text"
         raise AccessDenied(f"no token: {path}: {reason}") from None
 
@@ -68,14 +68,14 @@ def _from_server(server: TokenServer, endpoint: Endpoint, now: Callable[[], floa
             return read_answer(response.read(MAX_BYTES * 2), now=now())
     except urllib.error.HTTPError as error:
         with error:
-            _refused(error, where)
+            _raise_refusal(error, where)
     except urllib.error.URLError as error:
         raise BrokerUnavailable(f"{where}: {error.reason}") from None
     except (OSError, http.client.HTTPException, TokenError) as error:
         raise BrokerUnavailable(f"{where}: {str(error) or type(error).__name__}") from None
 
 
-def _refused(error: urllib.error.HTTPError, where: str) -> NoReturn:
+def _raise_refusal(error: urllib.error.HTTPError, where: str) -> NoReturn:
     reason = f"{where}: it answered {error.code}{_code(error)}"
     if error.code in {429, 408} or error.code >= 500:
         raise BrokerUnavailable(reason) from None
@@ -85,7 +85,7 @@ def _refused(error: urllib.error.HTTPError, where: str) -> NoReturn:
 
 
 def _code(error: urllib.error.HTTPError) -> str:
-    """The error code of RFC 6749, 5.2, and nothing else of what the server says."""
+    """Return the error code of RFC 6749, 5.2, and no other text of the server."""
     try:
         answer = json.loads(error.read(MAX_BYTES))
     except (OSError, ValueError, http.client.HTTPException):
@@ -95,7 +95,7 @@ def _code(error: urllib.error.HTTPError) -> str:
 
 
 class _NoRedirects(urllib.request.HTTPRedirectHandler):
-    """A redirect would take the client secret with it."""
+    """Refuses redirects, which would take the client secret along."""
 
     def redirect_request(self, *_: object, **__: object) -> None:
         return None

@@ -1,1 +1,1 @@
-"""Messages in: one channel per consumed queue, consumers that recover, and browsing a queue without consuming it."""
+"""Consumption: one channel per consumed queue, consumers that recover, and browsing without consuming."""

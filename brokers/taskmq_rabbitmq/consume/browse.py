@@ -1,11 +1,11 @@
-"""A look at the front of a queue: take, show, put back in the old order.
+"""Browsing the front of a queue: take, show, and return messages in their old order.
 
-A quorum queue keeps what was given back in a line of its own, before all else; what is given back once more joins
-that line at its end. Giving back a part of the line would turn it round, so the rest of it is taken as well, only
-to be given back after that part. So a look at the front costs as much as the deepest look before it.
+A quorum queue keeps returned messages in a line of their own, before all others; a message returned once more joins
+that line at its end. Returning only a part of the line would reorder it, so the rest of it is taken as well, and
+returned after that part. So a look at the front costs as much as the deepest look before it.
 
-Each piece has a consumer of its own, which is cancelled once the piece is complete: only one is at work at a time,
-so the channel counts all pieces on in their order, and of what was taken nothing but the numbers is kept.
+Each piece has a consumer of its own, which is cancelled once the piece is complete. Only one is active at a time, so
+the channel numbers all pieces in order, and only the numbers of taken messages are kept.
 """
 
 import asyncio
@@ -28,9 +28,9 @@ _REST: Final = 250
 _MOST_REST: Final = 4_000
 _QUIET: Final = 0.05
 _PATIENCE: Final = 5.0
-# RabbitMQ 3.10 keeps the order of what is given back in one command up to here; beyond, it is shuffled.
+# RabbitMQ 3.10 keeps the order of messages returned in one command up to this number, and shuffles more.
 _IN_ORDER: Final = 32
-# And from 32 commands under way on, it makes one of those that follow.
+# With 32 commands pending it merges those that follow into one.
 _AT_ONCE: Final = 24
 _APPLYING: Final = 0.002
 
@@ -95,14 +95,14 @@ class RabbitMQBrowser:
         return taken
 
     async def end(self) -> None:
-        """Give back what is not settled; called once."""
-        # Where the channel is gone, the broker has taken everything back.
+        """Return unsettled messages; called once."""
+        # If the channel is gone, the broker has taken everything back.
         with contextlib.suppress(BrokerUnavailable, ChannelRefused):
             if self._pieces:
                 await self._pieces[-1].stop()
-            if self._settled() != self._settled_before:
-                # What is given back while many settlings are under way is put off, and shuffled with them; and those
-                # that are put off when the channel closes are lost. The answer to a new consumer comes after all.
+            if self._count_settled() != self._settled_before:
+                # Returns while many settlements are pending are deferred, and shuffled with them; and deferred ones
+                # are lost when the channel closes. The answer to a new consumer arrives after all of them.
                 await self._begin().take(1)
             if any(piece.has_unsettled for piece in self._pieces):
                 await self._take_rest_of_line()
@@ -126,11 +126,11 @@ class RabbitMQBrowser:
                 commands += 1
                 if commands % _AT_ONCE == 0:
                     await self._until_ready(ready)
-        # So that the next reader finds all of it.
+        # So that the next reader finds all of them.
         await self._until_ready(ready)
 
     async def _until_ready(self, count: int) -> None:
-        """Return once what was given back is in the queue again, or others have taken it meanwhile."""
+        """Return once returned messages are in the queue again, or others have taken them meanwhile."""
         loop = asyncio.get_running_loop()
         last, most = loop.time(), -1
         while (ready := (await queue_depth(self._connection, self._queue))[0]) < count:
@@ -140,13 +140,13 @@ class RabbitMQBrowser:
                 return
             await asyncio.sleep(_APPLYING)
 
-    def _settled(self) -> int:
+    def _count_settled(self) -> int:
         return sum(piece.settled for piece in self._pieces)
 
     def _begin(self) -> "_Piece":
-        # What is settled altogether is kept no longer, but the last one tells about the line.
+        # Settled pieces are dropped, except the last one, which determines the line.
         self._pieces = [piece for piece in self._pieces if piece.has_unsettled]
-        self._settled_before = self._settled()
+        self._settled_before = self._count_settled()
         self._begun += 1
         tag = f"{self._tag}.{self._begun}"
         piece = _Piece(self._connection, self._channel, self._queue, tag=tag, counts=self._counts)
@@ -155,10 +155,10 @@ class RabbitMQBrowser:
 
 
 class _Piece(Feed):
-    """What one consumer has taken.
+    """Messages that one consumer has taken.
 
     Attributes:
-        ends_in_line: its last message was given back before, so those behind it may have been, too.
+        ends_in_line: whether its last message had been returned before, so those behind it may have been, too.
     """
 
     __slots__ = ("_arrived", "_connection", "_first", "_fresh", "_last", "_settled_tags", "ends_in_line")
@@ -178,23 +178,23 @@ class _Piece(Feed):
 
     @property
     def has_unsettled(self) -> bool:
-        """Whether something has to go back."""
+        """Whether some messages must be returned."""
         return len(self._settled_tags) <= self._last - self._first
 
     @property
     def settled(self) -> int:
-        """How many were settled."""
+        """Number of settled messages."""
         return len(self._settled_tags)
 
     async def take(self, count: int) -> list[RabbitMQDelivery]:
-        """`count` deliveries, or fewer once nothing is ready any more."""
+        """Return `count` deliveries, or fewer once nothing is ready any more."""
         loop = asyncio.get_running_loop()
         await self.start(count)
         last = loop.time()
         while len(self._fresh) < count:
             if not await self._quiet():
                 last = loop.time()
-            # Where others are quicker at taking what is ready, what has come by then is it.
+            # If others take ready messages faster, the piece ends with what has arrived.
             elif await self._empty() or loop.time() - last > _PATIENCE:
                 break
         await self.stop()
@@ -202,7 +202,7 @@ class _Piece(Feed):
         return taken
 
     async def stop(self, timeout: float = _PATIENCE) -> None:
-        """Take no more. What comes before the broker's answer belongs to the others: it keeps its place."""
+        """Stop taking. Messages that arrive before the broker's answer join the others and keep their position."""
         await super().stop(timeout)
 
     def ack(self, tag: int) -> None:
@@ -214,10 +214,10 @@ class _Piece(Feed):
         return await super().ack_confirmed(tag)
 
     def requeue(self, tag: int) -> None:
-        """It goes back with the others, in its place: alone it would be in front of those before it."""
+        """Leave the message to be returned with the others: alone it would overtake those before it."""
 
     def give_back(self) -> Iterator[int]:
-        """Return what is not settled, in the old order, a command at each step: how many it gives back."""
+        """Return unsettled messages in the old order, one command at each step; yield the number that it returns."""
         tags = [tag for tag in range(self._first, self._last + 1) if tag not in self._settled_tags]
         raw = self.channel.raw
         for at in range(0, len(tags), _IN_ORDER):
@@ -244,7 +244,6 @@ class _Piece(Feed):
         return False
 
     async def _empty(self) -> bool:
-        # Asked only after a pause: a quorum queue's count comes from its state, which lags behind what was
-        # just given back to it.
+        # Asked only after a pause: a quorum queue's count comes from its state, which lags behind recent returns.
         ready, _ = await queue_depth(self._connection, self.queue)
         return not ready

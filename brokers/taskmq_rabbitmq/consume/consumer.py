@@ -1,4 +1,4 @@
-"""A set of subscriptions that mend themselves."""
+"""A set of subscriptions that recover by themselves."""
 
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
@@ -40,10 +40,10 @@ class RabbitMQConsumer:
         timeout_of_nodes: float | None = timeouts.DEFAULT_SECONDS,
         is_told: Callable[[], bool] = lambda: False,
     ) -> "RabbitMQConsumer":
-        """A consumer all of whose subscriptions are live, but those of class queues that are not there yet.
+        """Create a consumer with all subscriptions live, except those of class queues that do not exist yet.
 
         Args:
-            is_told: whether news of queues that are declared arrives here at the moment.
+            is_told: returns whether announcements of declared queues arrive here now.
 
         Raises:
             QueueMissing: another queue does not exist and was not declared through this broker object.
@@ -68,7 +68,7 @@ class RabbitMQConsumer:
             counts,
         )
         try:
-            # One after the other, so that when one fails nothing else is under way.
+            # Sequentially, so that nothing else is in progress when one fails.
             for each in consumer._subscriptions:
                 if not each.is_paused:
                     await each.start()
@@ -120,17 +120,17 @@ class RabbitMQConsumer:
 
     @property
     def absent(self) -> list[str]:
-        """The class queues that are not there yet, as far as is known."""
+        """Class queues that do not exist yet, as far as is known."""
         return [each.queue for each in self._subscriptions if each.is_absent]
 
     def expect(self, queue: str) -> None:
-        """The physical `queue` has been declared: consume it if it is wanted and was absent."""
+        """Consume the physical `queue`, which was declared, if it is wanted and was absent."""
         for each in self._subscriptions:
             if each.queue == queue:
                 each.expect()
 
     def look(self) -> None:
-        """Look whether absent queues are there now."""
+        """Check whether absent queues exist now."""
         for each in self._subscriptions:
             each.look()
 
@@ -141,12 +141,12 @@ class RabbitMQConsumer:
 
     @property
     def stale_settles(self) -> int:
-        """How many deliveries of this broker object were settled after their channel had ended."""
+        """Number of deliveries of this broker object that were settled after their channel had ended."""
         return self._counts.stale_settles
 
     @property
     def replacements(self) -> int:
-        """How many consumers of this broker object were found dead and replaced."""
+        """Number of consumers of this broker object that were found dead and replaced."""
         return self._counts.replacements
 
     async def stop(self) -> None:

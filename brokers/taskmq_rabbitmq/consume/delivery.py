@@ -1,7 +1,6 @@
-"""Messages in: what a consumer gets, and the channel that it belongs to.
+"""Deliveries, and the channels that they belong to.
 
-`Feed.receive` is the only callback for deliveries, and a `Feed`'s `ack` and `requeue` the only places that settle
-one.
+`Feed.receive` is the only callback for deliveries, and only a `Feed`'s `ack` and `requeue` settle one.
 """
 
 import asyncio
@@ -21,7 +20,7 @@ from taskmq_rabbitmq.model.delay_ladder import WAYS
 
 __all__ = ["DeliveryCounts", "Feed", "RabbitMQDelivery"]
 
-# How it has come here, which does not travel on.
+# Headers of its routing so far, which copies do not carry.
 _ROUTING: Final = (SEQUENCE, WAYS)
 
 _LATE_SECONDS: Final = 1.0
@@ -32,9 +31,8 @@ class DeliveryCounts:
     """Counters of one broker object.
 
     Attributes:
-        stale_settles: deliveries that were settled after their channel had ended; the broker has given them
-            to a consumer again.
-        replacements: consumers that were found to be dead without a word from the broker.
+        stale_settles: deliveries that were settled after their channel had ended; the broker has redelivered them.
+        replacements: consumers that were found dead without a message from the broker.
     """
 
     __slots__ = ("replacements", "stale_settles")
@@ -48,11 +46,11 @@ class Feed:
     """One channel that consumes one queue: a generation of its deliveries.
 
     Args:
-        returned: called with the properties of each delivery that comes again.
+        returned: called with the properties of each redelivery.
 
     Attributes:
         queue: the physical queue.
-        unsettled: deliveries in the hands of the receiver.
+        unsettled: deliveries that the receiver has not settled.
         received: the number of the last delivery on its channel.
     """
 
@@ -105,52 +103,52 @@ class Feed:
 
     @property
     def ended(self) -> bool:
-        """Whether its channel has: what is unsettled is given to a consumer again."""
+        """Whether its channel has ended: unsettled deliveries are redelivered."""
         return not self._raw.is_live
 
     async def start(self, prefetch: int, arguments: Mapping[str, str | int] = _NO_ARGUMENTS) -> None:
-        """Begin to consume the queue.
+        """Start to consume the queue.
 
         Raises:
             ChannelRefused: the queue does not exist, for example.
-            BrokerUnavailable: the connection went.
+            BrokerUnavailable: the connection was lost.
         """
         raw = self._raw
         await self.channel.request(lambda done: raw.basic_qos(prefetch_count=prefetch, callback=done))
         self._is_consumer = True
         self._enough = prefetch // 2
-        # Who looks at letters, or at topics, wants to know where they were sent to; for work that is known.
+        # Readers of letters or topics need the routing key; for work it is known.
         is_addressed = keeps_letters(self.queue) or self.queue.startswith(TOPIC_QUEUE)
         receive = raw.receive_addressed if is_addressed else raw.receive
         receive(self.receive)
         await self.channel.request(
             lambda done: raw.basic_consume(
-                self.queue, _unused, consumer_tag=self._tag, arguments=dict(arguments), callback=done
+                self.queue, _ignore, consumer_tag=self._tag, arguments=dict(arguments), callback=done
             )
         )
 
     async def stop(self, timeout: float) -> None:
-        """Return once nothing comes any more; the receiver gets what still does until then.
+        """Stop consuming; return once nothing arrives any more. Until then the receiver gets deliveries.
 
         Raises:
             ChannelRefused: the channel is gone.
             BrokerUnavailable: the connection is gone.
         """
         raw = self._raw
-        # pika does not answer for a consumer that it does not know or no longer knows.
+        # pika does not answer for a consumer that it does not know (any more).
         if self._is_consumer:
             self._is_consumer = False
             await self.channel.request(lambda done: raw.basic_cancel(self._tag, done), timeout=timeout)
 
     def abandon(self) -> None:
-        """Hand nothing over and close the channel; what comes meanwhile goes back with it."""
+        """Pass on nothing and close the channel; deliveries that arrive meanwhile return with it."""
         self._turned_off = True
         self.channel.close()
 
     async def withdraw(self, timeout: float) -> None:
-        """Give back, from now on, what comes in; return once nothing comes any more.
+        """Return deliveries that arrive from now on; return once nothing arrives any more.
 
-        What the receiver has stays valid; the channel is closed when the last of it is settled.
+        Deliveries of the receiver stay valid; the channel is closed when the last of them is settled.
         """
         self._turned_off = True
         if self._is_shard:
@@ -159,11 +157,11 @@ class Feed:
             await self.retire(timeout)
 
     async def retire(self, timeout: float) -> None:
-        """Stop, and return once nothing comes any more; the receiver gets what still does until then.
+        """Stop, and return once nothing arrives any more. Until then the receiver gets deliveries.
 
-        What the receiver has stays valid; the channel is closed when the last of it is settled.
+        Deliveries of the receiver stay valid; the channel is closed when the last of them is settled.
         """
-        # Where the channel is gone, so is the consumer.
+        # If the channel is gone, so is the consumer.
         with contextlib.suppress(BrokerUnavailable, ChannelRefused):
             await self.stop(timeout)
         self._turned_off = self._withdrawn = True
@@ -171,15 +169,15 @@ class Feed:
             self.channel.close()
 
     async def _leave_shard(self, timeout: float) -> None:
-        # Cancelled, it would leave the queue to the next consumer while something is still in hand. The channel's end
-        # gives back and leaves in one step.
+        # Cancelled, it would leave the queue to the next consumer with deliveries still in hand. The end of the
+        # channel returns them and leaves in one step.
         self._withdrawn = True
         if not self.unsettled:
             self.channel.close()
             await asyncio.wait({self.channel.ended}, timeout=timeout)
 
     def receive(self, tag: int, redelivered: bool, properties: Properties, body: bytes) -> None:  # noqa: FBT001 - a positional callback of pika
-        """Hand one delivery over."""
+        """Pass on one delivery."""
         self.received = tag
         if self._turned_off:
             self._take_late(tag)
@@ -196,11 +194,11 @@ class Feed:
             )
 
     def ack(self, tag: int) -> None:
-        """Take a delivery off the broker."""
+        """Acknowledge a delivery at the broker."""
         raw = self._raw
         if raw.is_live:
             self.unsettled -= 1
-            # As long as there is enough in hand the broker need not know at once; but it has to send more in time.
+            # While enough is in hand the ack may wait; but the broker must send more in time.
             if self.unsettled > self._enough:
                 raw.ack_batched(tag)
             else:
@@ -211,7 +209,7 @@ class Feed:
             self._counts.stale_settles += 1
 
     async def ack_confirmed(self, tag: int) -> bool:
-        """Take a delivery off the broker; whether the broker has said that it dealt with it."""
+        """Acknowledge a delivery; return whether the broker has confirmed it."""
         raw = self._raw
         if not raw.is_live:
             self._counts.stale_settles += 1
@@ -222,14 +220,14 @@ class Feed:
         except (BrokerUnavailable, ChannelRefused):
             return False
         finally:
-            # Not before: the last one closes a channel that is withdrawn, and nothing would be answered.
+            # Not earlier: the last one closes a withdrawn channel, and nothing would be answered.
             self.unsettled -= 1
             if self._turned_off and not self.unsettled:
                 self._all_settled()
         return True
 
     def requeue(self, tag: int) -> None:
-        """Give a delivery back."""
+        """Return a delivery to its queue."""
         if self._raw.is_live:
             self._raw.requeue(tag)
             self.unsettled -= 1
@@ -245,10 +243,10 @@ class Feed:
 
     def _take_late(self, tag: int) -> None:
         if self._is_shard:
-            # It goes back with the channel.
+            # It returns with the channel.
             return
-        # It came after what the receiver has, and so goes back after that, for the sake of the order; but
-        # not as late as a receiver who finishes its work: others could have it.
+        # It arrived after the receiver's deliveries, so it is returned after them, to keep the order. But it must not
+        # wait for a receiver that finishes its work: others could run it.
         self._late.append(tag)
         if not self.unsettled:
             self._give_back_late()
@@ -262,8 +260,8 @@ class Feed:
         self._late.clear()
 
 
-def _unused(*_: object) -> None:
-    """What pika is given as the consumer: deliveries take the way of `AmqpChannel.receive`."""
+def _ignore(*_: object) -> None:
+    """Placeholder for pika's consumer callback: deliveries go through `AmqpChannel.receive`."""
 
 
 class RabbitMQDelivery(msgspec.Struct, eq=False, gc=False):

@@ -1,9 +1,9 @@
-"""A listener: an exclusive queue of its own, bound to the exchange of announcements.
+"""Listener: an exclusive queue, bound to the exchange of announcements.
 
-The queue ends with its connection, holds at most 10,000 messages (the oldest make room) and is consumed without
-acknowledgements. Each time that the connection is lost another queue is made, under another name, because the broker
-may not have noticed yet that the old one's connection is gone. All versions take such a queue: what 4.3 warns about
-are transient queues that are not exclusive.
+The queue ends with its connection, holds at most 10,000 messages (the oldest are dropped) and is consumed without
+acknowledgements. After a lost connection another queue is declared under another name, because the broker may not
+know yet that the old connection is gone. All versions accept such a queue: 4.3 warns about transient queues that are
+not exclusive.
 """
 
 import asyncio
@@ -47,10 +47,10 @@ class RabbitMQListener:
 
     Args:
         declares: whether the exchange may be declared.
-        renew_seconds: how often the bindings are declared again. An exchange that is deleted takes them with it, and
+        renew_seconds: interval at which the bindings are declared again. Deleting the exchange deletes them, and
             RabbitMQ does not notify listeners.
-        new_queue: called with each queue on demand that is declared; its announcement goes nowhere else.
-        connected: called with False when it hears no more, and with True when it listens again.
+        new_queue: called with each queue on demand that is declared; its announcement is not passed on.
+        connected: called with False when listening is interrupted, and with True when it resumes.
     """
 
     def __init__(
@@ -93,11 +93,11 @@ class RabbitMQListener:
         return self._channel is not None and not self._channel.ended.done()
 
     async def start(self) -> None:
-        """Return once it listens; from then on it mends itself.
+        """Return once it listens; from then on it recovers by itself.
 
         Raises:
-            AccessDenied: the user may not.
-            TopologyMismatch: the exchange is missing, or is another one.
+            AccessDenied: the user may not listen.
+            TopologyMismatch: the exchange is missing, or has another type.
             BrokerUnavailable: the broker could not be reached.
         """
         give_up = self._loop.time() + OPEN_SECONDS
@@ -108,7 +108,7 @@ class RabbitMQListener:
             except AccessDenied:
                 raise
             except BrokerUnavailable:
-                # The connection may be lost on the way; it comes back.
+                # The connection may be lost meanwhile; it reopens.
                 if self._loop.time() >= give_up:
                     raise
                 await asyncio.sleep(_PAUSE)
@@ -120,7 +120,7 @@ class RabbitMQListener:
             self._upkeep.cancel()
             await asyncio.wait({self._upkeep})
         if self._channel is not None:
-            # The queue goes with its only consumer.
+            # The queue is deleted with its only consumer.
             self._channel.close()
 
     async def _keep(self, channel: OpenChannel) -> None:
@@ -144,7 +144,7 @@ class RabbitMQListener:
         return channel.ended.done()
 
     async def _renew(self, channel: OpenChannel) -> None:
-        # Where it is refused, the channel ends, and is mended as any other.
+        # A refusal ends the channel, which is then replaced like any other.
         with contextlib.suppress(BrokerUnavailable, ChannelRefused):
             await self._bind(channel, self._queue)
 
@@ -161,7 +161,7 @@ class RabbitMQListener:
             self._complaint = ""
 
     def _complain(self, complaint: str) -> None:
-        # Once for each reason, not for each attempt; of its losses the connection tells by itself.
+        # Once for each reason, not for each attempt; the connection logs its own losses.
         if complaint != self._complaint and self._connection.is_open:
             self._complaint = complaint
             _log.warning("events and commands are not received for now, trying again: %s", complaint)
@@ -171,7 +171,7 @@ class RabbitMQListener:
         try:
             await self._listen(channel)
         except ChannelRefused as error:
-            raise _explained(error) from error
+            raise _explain(error) from error
         except BaseException:
             channel.close()
             raise
@@ -188,11 +188,11 @@ class RabbitMQListener:
         await self._bind(channel, queue)
         self._queue = queue
         raw.receive_addressed(self._hear)
-        # The broker cancels it when its queue is deleted by hand.
+        # The broker cancels it when an operator deletes its queue.
         raw.add_on_cancel_callback(lambda _frame: channel.close())
         await channel.request(
             lambda done: raw.basic_consume(
-                queue, _unused, auto_ack=True, consumer_tag=queue, arguments={}, callback=done
+                queue, _ignore, auto_ack=True, consumer_tag=queue, arguments={}, callback=done
             )
         )
 
@@ -217,7 +217,7 @@ def _bind(raw: AmqpChannel, queue: str, pattern: str, done: "Done") -> None:
     raw.queue_bind(queue, EVENTS, pattern, callback=done)
 
 
-def _explained(error: ChannelRefused) -> TaskMQError:
+def _explain(error: ChannelRefused) -> TaskMQError:
     if error.code == NOT_FOUND:
         return TopologyMismatch(
             f"exchange {EVENTS!r} does not exist at the broker: run `taskmq topology apply` as a user with the "
@@ -226,5 +226,5 @@ def _explained(error: ChannelRefused) -> TaskMQError:
     return refusal(error)
 
 
-def _unused(*_: object) -> None:
-    """What pika is given as the consumer: messages take the way of `AmqpChannel.receive_addressed`."""
+def _ignore(*_: object) -> None:
+    """Placeholder for pika's consumer callback: messages go through `AmqpChannel.receive_addressed`."""

@@ -1,13 +1,13 @@
-"""The consumer of one physical queue, which mends itself.
+"""Consumer of one physical queue, which recovers by itself.
 
     starting -> consuming -> (lost) -> starting ...        consuming -> paused -> starting ...        any -> stopped
-    starting -> absent -> (there is news of it) -> starting
+    starting -> absent -> (it may exist) -> starting
 
-A class queue may not be there yet: then it is absent, until a look finds that it is.
+A class queue may not exist yet: then it is absent, until a check finds it.
 
-It has its own channel and its own task, so that what befalls it (the queue deleted, its leader gone, a consumer
-timeout) does not touch the others. It comes back on a new channel with a new consumer tag: RabbitMQ 4.3 closes the
-connection over a tag that it has cancelled itself.
+It has its own channel and its own task, so that its failures (a deleted queue, a lost leader, a consumer timeout) do
+not affect others. It resumes on a new channel with a new consumer tag: RabbitMQ 4.3 closes the connection if a tag
+that it cancelled itself is used again.
 """
 
 import asyncio
@@ -42,10 +42,10 @@ _TAG_BYTES: Final = 255
 _GOOD_SECONDS: Final = 10.0
 _PRECONDITION_FAILED: Final = 406
 _CANCELS_ON_TIMEOUT: Final = (4, 3)
-# What is announced may not be known to every node at once.
+# Not every node may know a declared queue immediately.
 _LOOKS: Final = 4
 _LOOK_SECONDS: Final = 0.1
-# Of a hundred times that it may, by default.
+# Number of returns, of a hundred allowed by default.
 _OFTEN_RETURNED: Final = 2
 _RETURNS: Final = "x-delivery-count"
 
@@ -55,7 +55,7 @@ class QueueConsumer:
 
     Attributes:
         queue: the physical queue.
-        is_paused: it is not to consume until `resume`.
+        is_paused: whether it waits for `resume`.
     """
 
     def __init__(
@@ -91,7 +91,7 @@ class QueueConsumer:
         self._news: asyncio.Event | None = None
         self._looks = 1
         self._letters: asyncio.Task[None] | None = None
-        # In which generation of the connection it tries to consume, and since when.
+        # The generation of the connection in which it tries to consume, and since when.
         self._trying: int | None = None
         self._since = 0.0
 
@@ -102,27 +102,27 @@ class QueueConsumer:
 
     @property
     def consuming(self) -> bool:
-        """Whether it does as far as this side knows."""
+        """Whether it consumes, as far as this side knows."""
         return self.feed is not None
 
     @property
     def is_absent(self) -> bool:
-        """Whether the queue was not there when it was last looked for."""
+        """Whether the queue did not exist at the last check."""
         return self._news is not None and not self._stopped
 
     def look(self) -> None:
-        """Consume an absent queue if it is there now."""
+        """Consume an absent queue if it exists now."""
         if self._news is not None:
             self._news.set()
 
     def expect(self) -> None:
-        """The queue has been declared: consume it, if it was absent."""
+        """Consume the queue, which was declared, if it was absent."""
         self._looks = _LOOKS
         self.look()
 
     @property
     def feed(self) -> Feed | None:
-        """What it consumes with at the moment."""
+        """The feed that it consumes with at present."""
         feed = self._feed
         if self._stopped or feed is None or self._lost.done() or feed.channel.ended.done():
             return None
@@ -138,7 +138,7 @@ class QueueConsumer:
         )
 
     async def start(self) -> None:
-        """Return once it consumes, or a class queue is absent; from then on it mends itself.
+        """Return once it consumes, or a class queue is absent; from then on it recovers by itself.
 
         Raises:
             QueueMissing: the queue does not exist and was not declared through this broker object.
@@ -157,7 +157,7 @@ class QueueConsumer:
                     raise
                 self._news = asyncio.Event()
             except BrokerUnavailable:
-                # The connection may be lost on the way; it comes back.
+                # The connection may be lost meanwhile; it reopens.
                 if self._loop.time() >= give_up:
                     raise
         self._upkeep = self._loop.create_task(self._keep(), name=f"taskmq consumer of {self.queue}")
@@ -173,11 +173,11 @@ class QueueConsumer:
             return
         self.is_paused = True
         await self._withdraw()
-        # What is in hand is settled on its channel, which ends with the last of it.
+        # Deliveries in hand are settled on its channel, which ends with the last of them.
         self._feed = self._retiring = self._news = None
 
     async def resume(self) -> None:
-        """See `Consumer.resume`; raises as `start` does."""
+        """See `Consumer.resume`; raises like `start`."""
         if not self.is_paused or self._stopped or self._resuming is not None:
             return
         self._resuming = resuming = self._loop.create_task(self.start(), name=f"taskmq resumes {self.queue}")
@@ -186,7 +186,7 @@ class QueueConsumer:
         finally:
             resuming.cancel()
             self._resuming = None
-        # Cancelled by `stop`, that is.
+        # Cancelled by `stop`.
         if not resuming.cancelled():
             resuming.result()
             self.is_paused = False
@@ -201,19 +201,19 @@ class QueueConsumer:
                 await feed.withdraw(_CANCEL_SECONDS)
 
     async def renew(self) -> None:
-        """Consume on a new channel, and then no more on the old one.
+        """Consume on a new channel, and then stop on the old one.
 
-        Nothing is handed over twice; what the old one has handed over can be settled as before. What the broker was
-        about to send to the old one comes to a consumer marked as redelivered.
+        No delivery is passed on twice; deliveries of the old channel can be settled as before. Messages that the
+        broker was about to send to the old one arrive marked as redelivered.
 
         Raises:
-            ChannelRefused: the broker refuses it; the old one stays.
-            BrokerUnavailable: the connection went; it is mended as ever.
+            ChannelRefused: the broker refuses; the old channel stays.
+            BrokerUnavailable: the connection was lost; the usual recovery follows.
         """
         if (old := self.feed) is None:
             return
         if is_shard(self.queue):
-            # What comes meanwhile has to go back before another one may consume.
+            # Deliveries that arrive meanwhile must return before another consumer may start.
             self.replace("")
             return
         self._retiring = old
@@ -222,12 +222,12 @@ class QueueConsumer:
         self._retiring = None
 
     async def resize(self, prefetch: int) -> None:
-        """Have up to `prefetch` unsettled deliveries of the queue from now on, and what is in hand.
+        """Allow up to `prefetch` unsettled deliveries of the queue from now on, besides those in hand.
 
-        RabbitMQ gives a consumer the prefetch that it had when it began, so this begins another one.
+        RabbitMQ fixes the prefetch of a consumer when it starts, so this starts another one.
 
         Raises:
-            BrokerUnavailable: the connection went, or the broker refused; the old number may be in force.
+            BrokerUnavailable: the connection was lost, or the broker refused; the old number may apply.
         """
         self._subscription = replace(self._subscription, prefetch=prefetch)
         try:
@@ -236,7 +236,7 @@ class QueueConsumer:
             raise BrokerUnavailable(f"queue {self.queue!r} is not consumed anew: {error}") from error
 
     def replace(self, why: str) -> None:
-        """Consume anew, on a channel of its own; what is unsettled on the old one goes back. "" is not logged."""
+        """Consume on a new channel; unsettled deliveries of the old one return. A reason of "" is not logged."""
         if not self._lost.done():
             self._lost.set_result(why)
 
@@ -250,13 +250,13 @@ class QueueConsumer:
             if self._loop.time() - began > _GOOD_SECONDS or not self._connection.is_open:
                 backoff.reset()
             while not self.consuming:
-                # A lost connection paces its own attempts; a pause here would come on top of them.
+                # A lost connection paces its own attempts; a pause here would be added to them.
                 if self._connection.is_open:
                     await asyncio.sleep(backoff.next())
                 await self._mend()
 
     async def _appearance(self, news: asyncio.Event) -> None:
-        """Return once the queue is there and consumed."""
+        """Return once the queue exists and is consumed."""
         while self._feed is None:
             await news.wait()
             news.clear()
@@ -269,7 +269,7 @@ class QueueConsumer:
         _log.info("queue %r is there now, and consumed", self.queue)
 
     async def _is_consumed_now(self) -> bool:
-        """Consume the queue if it is there; whether it was."""
+        """Consume the queue if it exists; return whether it did."""
         backoff = reconnect_backoff()
         while True:
             try:
@@ -299,7 +299,7 @@ class QueueConsumer:
             self._complaint = ""
 
     def _complain(self, complaint: str) -> None:
-        # Once for each reason, not for each attempt; of its losses the connection tells by itself.
+        # Once for each reason, not for each attempt; the connection logs its own losses.
         if complaint != self._complaint and self._connection.is_open:
             self._complaint = complaint
             _log.warning("queue %r cannot be consumed for now, trying again: %s", self.queue, complaint)
@@ -321,7 +321,7 @@ class QueueConsumer:
 
     @property
     def _was_there(self) -> bool:
-        """Whether the queue was declared or consumed by this process."""
+        """Whether this process declared or consumed the queue."""
         if is_on_demand(self.queue):
             return self._declarations.is_known(self.queue)
         return self._declarations.declared(self.queue)
@@ -349,7 +349,7 @@ class QueueConsumer:
         try:
             await self._start_feed(channel, arguments, before)
         except ChannelRefused as error:
-            # Classic queues do not take the argument, and have no timeout.
+            # Classic queues refuse the argument, and have no timeout.
             if error.code != _PRECONDITION_FAILED:
                 raise
             await self._start_feed(await self._connection.channel(), {}, before)
@@ -385,7 +385,7 @@ class QueueConsumer:
             feed.abandon()
 
     def _on_returned(self, properties: Properties) -> None:
-        """A message comes again. Before RabbitMQ gives it up, there is to be a dead-letter queue for it."""
+        """Ensure a dead-letter queue for a redelivered message, before RabbitMQ gives the message up."""
         if self._letters is not None:
             return
         count = headers_of(properties).get(_RETURNS)
@@ -396,7 +396,7 @@ class QueueConsumer:
         try:
             await self._declarations.restore(dead_letter_queue(self.queue))
         except TaskMQError as error:
-            # Tried again with the next one.
+            # Retried with the next redelivery.
             _log.debug("queue %r has no dead-letter queue: %s", self.queue, error)
         finally:
             self._letters = None
@@ -410,7 +410,7 @@ class QueueConsumer:
         if why:
             self._complaint = why
             _log.warning("queue %r: %s; consuming it anew", self.queue, why)
-        # After a cancel by the broker its messages are out again: late settling here would be refused.
+        # After a cancel by the broker its messages are redelivered: late settlements would be refused.
         feed.channel.close()
 
     def _why_cancelled(self, feed: Feed) -> str:
@@ -424,7 +424,7 @@ class QueueConsumer:
 
     def _why_ended(self, end: ChannelEnd) -> str:
         if not isinstance(end, ChannelRefused):
-            # The connection tells.
+            # The connection logs its own loss.
             return ""
         if end.code == _PRECONDITION_FAILED and "timed out" in end.text:
             return (
@@ -435,7 +435,7 @@ class QueueConsumer:
 
 
 def consumer_tag(queue: str, number: int) -> str:
-    """Who consumes, for people; not used before by this process."""
+    """Return a consumer tag that identifies the process for people; this process has not used it before."""
     host = platform.node()[:60]
     before, after = f"tmq.{host}.{os.getpid()}.", f".{number}"
     room = _TAG_BYTES - len(before.encode()) - len(after)

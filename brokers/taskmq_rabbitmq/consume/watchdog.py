@@ -1,13 +1,13 @@
-"""Comparing what this side believes to consume with what the broker says, now and then.
+"""Periodic comparison of this side's consumers with the broker's.
 
-A consumer can be lost without a word: a quorum queue that is declared again within some 10 ms of its deletion keeps
-the consumers of the old one and gives them nothing (3.10.8), and what a faulty broker, proxy or network loses is
-lost. So once per interval the watchdog looks at each queue, and at everything else that was declared, since an
-operator may delete it. The looks are passive, and messages cost nothing here. AMQP does not say how many messages the
-broker counts as a consumer's; that is why idle consumers are renewed.
+A consumer can be lost without notice: a quorum queue that is declared again within some 10 ms of its deletion keeps
+the consumers of the old one and sends them nothing (3.10.8), and a faulty broker, proxy or network may lose anything.
+So once per interval the watchdog checks each queue, and everything else that was declared, because an operator may
+delete it. The checks are passive, and cost nothing per message. AMQP does not report how many messages the broker
+counts as a consumer's; therefore idle consumers are renewed.
 
-Class queues that are absent are looked for as well. RabbitMQ writes a line into its log for each look at a queue that
-is not there; so where news of new queues arrives, which the look only is there to back up, looks become rare.
+Absent class queues are checked as well. RabbitMQ logs every check of a missing queue. So if announcements of new
+queues arrive here, the checks, which only back them up, become rare.
 """
 
 import asyncio
@@ -34,7 +34,7 @@ _log = contained(__name__)
 _PATIENT: Final = 8
 _MOST_PATIENT: Final = 128
 _IDLE_SIGHTS: Final = 10
-# Of the intervals at which an absent queue is looked for, the first ones, and then every one of so many.
+# Numbers of the first intervals at which an absent queue is checked; after them every so many.
 _EARLY_LOOKS: Final = (1, 2, 4)
 _LOOK_EVERY: Final = 10
 
@@ -44,9 +44,9 @@ class Sight(msgspec.Struct, frozen=True):
 
     Attributes:
         ready: messages that wait at the broker.
-        consumers: how many the broker knows.
-        received: deliveries that came in here so far.
-        unsettled: those of them that are in the worker's hands.
+        consumers: number of consumers that the broker knows.
+        received: deliveries received so far.
+        unsettled: those of them that are not settled.
     """
 
     ready: int
@@ -56,7 +56,7 @@ class Sight(msgspec.Struct, frozen=True):
 
 
 class Advice(msgspec.Struct, frozen=True):
-    """What to do about a consumer, and why."""
+    """An action on a consumer, and the reason."""
 
     step: Literal["keep", "renew", "replace"]
     why: str = ""
@@ -66,17 +66,18 @@ _KEEP: Final = Advice("keep")
 
 
 class Suspicion:
-    """What follows from the sights of one consumer. Pure.
+    """Conclusions from the sights of one consumer. Pure.
 
-    One that the broker does not know is replaced. So is, after two sights, one that is idle although messages are
-    ready. Where that did not help it takes twice as many sights the next time, and so on: beside other consumers it
-    may be rightly idle (consumer priorities), and to replace one that holds nothing costs nothing.
+    A consumer that the broker does not know is replaced. So is, after two sights, one that is idle although messages
+    are ready. If that does not help, the next replacement takes twice as many sights, and so on: next to other
+    consumers it may be idle rightly (consumer priorities), and replacing a consumer without deliveries costs nothing.
 
-    One that is idle and nothing is ready is renewed now and then: what a dead consumer was given does not count as
+    An idle consumer without ready messages is renewed now and then: messages sent to a dead consumer do not count as
+        ready, up to its prefetch.
     ready, up to its prefetch.
 
     Args:
-        has_turns: only one of the queue's consumers gets messages, and this may be another one.
+        has_turns: whether only one of the queue's consumers gets messages, which may be another one.
     """
 
     def __init__(self, *, has_turns: bool = False) -> None:
@@ -87,18 +88,18 @@ class Suspicion:
         self._idle = 0
 
     def begin(self) -> None:
-        """The consumer is another one from here on."""
+        """Start again, because the consumer was replaced."""
         self._last = None
         self._stalled = 0
         self._idle = 0
 
     def add(self, sight: Sight) -> Advice:
-        """Return what follows from one more look."""
+        """Return the action that follows from one more sight."""
         last, self._last = self._last, sight
         if sight.received:
             self._patience = self._first
         if sight.consumers == 0:
-            # A quorum queue without a leader shows nothing at all, for a moment.
+            # A quorum queue without a leader briefly shows nothing at all.
             if sight.ready or (last is not None and last.consumers == 0):
                 return Advice("replace", f"the broker knows no consumer of it, and {sight.ready:,} messages wait")
             return _KEEP
@@ -114,7 +115,7 @@ class Suspicion:
 
 
 class Watchdog:
-    """Looks at the queues of one consumer object until it is stopped."""
+    """Checks the queues of one consumer object until it is stopped."""
 
     def __init__(
         self,
@@ -138,7 +139,7 @@ class Watchdog:
         self._task = asyncio.create_task(self._watch(), name="taskmq consumer watchdog")
 
     async def stop(self) -> None:
-        """Look at the consumers no more."""
+        """Stop checking the consumers."""
         self._task.cancel()
         await asyncio.wait({self._task})
 
@@ -159,7 +160,7 @@ class Watchdog:
         except BrokerUnavailable as error:
             _log.debug("the topology could not be looked at: %s", error)
         except TaskMQError as error:
-            # Once for each reason, not at each look.
+            # Once for each reason, not for each check.
             complaint, self._complaint = self._complaint, str(error)
             if complaint != self._complaint:
                 _log.warning("what is missing at the broker cannot be declared: %s", error)
@@ -184,7 +185,7 @@ class Watchdog:
         except QueueMissing:
             advice = Advice("replace", "the queue is gone")
         except BrokerUnavailable as error:
-            # Its connection is mended elsewhere; a look that is not allowed shows nothing.
+            # Its connection recovers elsewhere; a refused check proves nothing.
             _log.debug("queue %r could not be looked at: %s", consumer.queue, error)
             return
         else:

@@ -1,1 +1,1 @@
-"""Making sure that the exchanges, queues and bindings a message needs exist before it is published."""
+"""Declaration of the exchanges, queues and bindings that a message needs, before it is published."""

@@ -1,12 +1,12 @@
-"""Making sure that what messages need is there.
+"""Declarations: ensure that the objects which messages need exist.
 
-What was found or declared is remembered for one generation of the connection: after a reconnect the broker may be
-another node, or one that lost its data, so everything is looked at once more. An operator may also delete a part of
-it while the app runs, and delayed messages would wait behind the gap for ever. So a process that consumes looks at
-all of it at intervals (`look_after`), and declares what is missing.
+Found and declared objects are remembered for one generation of the connection: after a reconnect the broker may be
+another node, or one that lost its data, so everything is checked once more. An operator may also delete some of it
+while the app runs, and delayed messages would wait behind the gap forever. So a process that consumes checks all of
+it at intervals (`look_after`), and declares what is missing.
 
 Queues on demand (`queues_on_demand`) are declared by `restore` or `make_deliverable`, when a message needs them. From
-then on this process knows them, and treats them as the others.
+then on this process treats them like the others.
 """
 
 import asyncio
@@ -55,7 +55,7 @@ _log = contained(__name__)
 _PATIENCE: Final = OPEN_SECONDS
 _AFTER_DELETION: Final = 0.5
 _QUORUM_PRIORITIES: Final = (4, 3)
-# Bindings cannot be looked at, only declared again, which costs the broker more: at one look of so many.
+# Bindings cannot be checked, only declared again, which costs the broker more: at one check of this many.
 _BINDINGS_EVERY: Final = 10
 
 
@@ -63,13 +63,13 @@ _Declare = Callable[[Connection, Iterable[Entity]], Awaitable[None]]
 
 
 class Declarations:
-    """What this process has declared or found.
+    """Objects that this process has declared or found.
 
     Args:
-        connection: where to ask; asked for before each use.
-        passive: look instead of declaring: what is missing is an error, and no configure permission is needed.
-        keeps: the stream of dead letters with its exchange, where there is to be one.
-        made: called with a queue on demand once it is there, and maybe was not before.
+        connection: returns the connection for requests; called before each use.
+        passive: check instead of declaring: a missing object is an error, and no configure permission is needed.
+        keeps: the stream of dead letters with its exchange, if it is enabled.
+        made: called with a queue on demand once it exists, and may be new.
     """
 
     def __init__(
@@ -86,7 +86,7 @@ class Declarations:
         self._made = made
         self._settle = look_for_all if passive else declare_all
         self._declare_all = look_for_all if passive else declare_in_order
-        # No task needs the exchange of events: where nothing may be declared, it is not looked for here.
+        # No task needs the exchange of events: without declaring, it is not checked here.
         self._shared = shared() if passive else (*shared(), *events())
         self._lock = asyncio.Lock()
         self._queues: dict[str, WorkQueue] = {}
@@ -100,36 +100,36 @@ class Declarations:
         self._looks = 0
 
     def declared(self, queue: str) -> bool:
-        """Whether the physical `queue`, or what it belongs to, was declared through here."""
+        """Return whether the physical `queue`, or the queue it belongs to, was declared here."""
         return logical_queue(queue) in self._queues
 
     def is_known(self, queue: str) -> bool:
-        """Whether the physical `queue`, one on demand, was found or declared through here."""
+        """Return whether the physical `queue`, one on demand, was found or declared here."""
         return queue in self._known
 
     def found(self, queue: str) -> None:
-        """The physical `queue`, one on demand, is there: it is looked after from now on."""
+        """Record that the physical `queue`, one on demand, exists: it is checked from now on."""
         if self.declared(queue):
             self._known.add(queue)
 
     def deliverable(self, queue: str) -> bool:
-        """Whether the physical `queue` is known to get what leaves the delay ladder, or the letters for it."""
+        """Return whether the physical `queue` is known to be bound to the end of the delay ladder, or to letters."""
         self._forget_other_generations()
         return queue in self._deliverable
 
     async def declare(self, queues: Iterable[WorkQueue]) -> None:
-        """Declare what is not known to exist. Queues on demand are left to the first message that needs them.
+        """Declare objects that are not known to exist. Queues on demand are left to their first message.
 
         Raises:
             BrokerUnavailable: the broker could not be reached.
-            TopologyMismatch: something exists with other properties.
-            UnsupportedFeature: this RabbitMQ cannot do what a queue asks for.
+            TopologyMismatch: an object exists with other properties.
+            UnsupportedFeature: this RabbitMQ does not support a setting of a queue.
         """
         queues = list(queues)
         async with self._lock:
             await self._connection().opened(_PATIENCE)
             self._forget_other_generations()
-            missing = {queue: self._needed(queue) for queue in queues if queue not in self._complete}
+            missing = {queue: self._entities_for(queue) for queue in queues if queue not in self._complete}
             is_new = not self._passive and await are_new(self._connection(), missing.values())
             await self._ensure_shared()
             for queue in queues:
@@ -156,14 +156,14 @@ class Declarations:
         self._bound[queue, exchange] = entities
 
     async def declare_reports(self, queues: Iterable[ReportQueue]) -> None:
-        """Declare queues for reports, and look after them.
+        """Declare queues for reports, and keep checking them.
 
-        Also where nothing else may be declared: only schedulers know which there are.
+        This applies even if nothing else may be declared: only schedulers know these queues.
 
         Raises:
-            AccessDenied: the user may not.
+            AccessDenied: the user may not declare them.
             BrokerUnavailable: the broker could not be reached.
-            TopologyMismatch: something exists with other properties.
+            TopologyMismatch: an object exists with other properties.
         """
         async with self._lock:
             await self._connection().opened(_PATIENCE)
@@ -175,11 +175,11 @@ class Declarations:
                 self._bound[queue.name, ""] = entities
 
     async def look_after(self) -> None:
-        """Declare what was declared here and has gone since; does nothing where nothing may be declared.
+        """Declare again what was declared here and deleted since; does nothing if nothing may be declared.
 
         Raises:
             BrokerUnavailable: the broker could not be reached.
-            TopologyMismatch: something exists with other properties.
+            TopologyMismatch: an object exists with other properties.
         """
         async with self._lock:
             connection = self._connection()
@@ -187,7 +187,7 @@ class Declarations:
                 return
             wanted: list[Entity] = [*self._shared, *ladder()] if self._queues else []
             for queue in self._queues.values():
-                wanted += self._needed(queue)
+                wanted += self._entities_for(queue)
             for entities in self._bound.values():
                 wanted += entities
             if not wanted:
@@ -201,10 +201,10 @@ class Declarations:
                 await declare_all(connection, wanted)
 
     async def restore(self, queue: str) -> None:
-        """Declare and bind the physical `queue`, which a message did not reach.
+        """Declare and bind the physical `queue` of a message that was returned as unroutable.
 
-        The queue or its binding was deleted since it was declared, or it is a queue on demand. A queue that was not
-        declared here is bound if it exists: an earlier version of taskmq, or another client, may have made it.
+        The queue or its binding was deleted since its declaration, or it is a queue on demand. A queue that was not
+        declared here is bound if it exists: an earlier version of taskmq, or another client, may have declared it.
 
         Raises:
             QueueMissing: it was not declared here and does not exist, or nothing may be declared.
@@ -219,8 +219,8 @@ class Declarations:
         if self._passive:
             raise QueueMissing(queue, APPLY)
         if queue not in later or queue in self._known:
-            # A quorum queue that is declared again within some 10 ms of its deletion inherits the consumers of the
-            # old one, which never get anything (3.10.8).
+            # A quorum queue that is declared again within some 10 ms of its deletion inherits the old one's
+            # consumers, which never get anything (3.10.8).
             await asyncio.sleep(_AFTER_DELETION)
         if queue in later:
             await self._make(queue, later[queue])
@@ -232,7 +232,7 @@ class Declarations:
         """Bind a queue that was not declared here.
 
         Raises:
-            QueueMissing: it does not exist, is none of work, or nothing may be declared.
+            QueueMissing: it does not exist, is not a work queue, or nothing may be declared.
         """
         binding = route_binding(queue)
         if self._passive or binding.source != WORK or not is_work_queue(queue):
@@ -246,10 +246,10 @@ class Declarations:
             await self._declare_beside_shared([binding])
 
     async def look_for_letters(self, queues: Iterable[str]) -> None:
-        """Where nothing may be declared, make sure that jobs of these physical queues could die.
+        """Check that dead-letter queues of these physical queues exist, if nothing may be declared.
 
         Raises:
-            QueueMissing: one has no dead-letter queue.
+            QueueMissing: a queue has no dead-letter queue.
             BrokerUnavailable: the broker could not be reached.
         """
         if self._passive:
@@ -257,7 +257,7 @@ class Declarations:
             await look_for_all(self._connection(), [Queue(name, {}) for name in names])
 
     def lacks_letters(self, queue: str) -> bool:
-        """Whether RabbitMQ may give messages of the physical `queue` up, for which no place is known to be there."""
+        """Return whether RabbitMQ may dead-letter messages of the physical `queue` without a known queue for them."""
         work = self._queues.get(logical_queue(queue))
         dead = dead_letter_queue(queue)
         return (
@@ -269,12 +269,12 @@ class Declarations:
         )
 
     async def make_deliverable(self, queue: str) -> None:
-        """See to it that the physical `queue` gets what leaves the delay ladder, or the letters that it is for.
+        """Ensure that the physical `queue` receives messages from the delay ladder, or its letters.
 
         Raises:
             QueueMissing: it does not exist and was not declared here.
             BrokerUnavailable: the broker could not be reached.
-            TopologyMismatch: something exists with other properties.
+            TopologyMismatch: an object exists with other properties.
         """
         if (work := self._queues.get(logical_queue(queue))) is not None and queue in work.physical:
             if queue in work.always:
@@ -292,13 +292,13 @@ class Declarations:
             self._forget_other_generations()
             await queue_depth(connection, queue)
             await self._ensure_shared()
-            # Bound beside its entrance, the queue would get everything twice.
+            # Bound in addition to its entrance, the queue would get everything twice.
             has_entrance = await exists(connection, Queue(entrance(queue), {}))
             await self._declare([delivery_binding(queue, entrance(queue) if has_entrance else queue)])
             self._deliverable.add(queue)
 
     async def _make_reachable(self, queue: str, binding: Binding, work: WorkQueue | None) -> None:
-        """Declare and bind a queue of letters; where nothing may be declared, look for it."""
+        """Declare and bind a queue of letters; if nothing may be declared, check for it."""
         if work is not None:
             await self._make(queue, dead_letters(work))
             return
@@ -313,7 +313,7 @@ class Declarations:
             self._deliverable.add(queue)
 
     async def _make(self, queue: str, entities: tuple[Entity, ...]) -> None:
-        """Declare a queue on demand; where nothing may be declared, look for it."""
+        """Declare a queue on demand; if nothing may be declared, check for it."""
         was_known = queue in self._known
         async with self._lock:
             await self._connection().opened(_PATIENCE)
@@ -329,14 +329,14 @@ class Declarations:
             self._made(queue)
 
     def give_up(self, queue: str) -> None:
-        """The physical `queue` is about to be deleted: its queue is not declared again by itself."""
+        """Stop declaring the physical `queue`, which is about to be deleted."""
         if (work := self._queues.pop(logical_queue(queue), None)) is not None:
             self._complete.discard(work)
         self._deliverable.discard(queue)
         self._known.discard(queue)
 
     def forget(self) -> None:
-        """Look at everything again, and declare the whole ladder: something known is gone."""
+        """Check everything again, and declare the whole ladder, because a known object is gone."""
         self._seen_on = None
         self._ladder_is_doubtful = True
 
@@ -351,7 +351,7 @@ class Declarations:
         self._ladder_is_doubtful = False
         self._has_shared = True
 
-    def _needed(self, queue: WorkQueue) -> tuple[Entity, ...]:
+    def _entities_for(self, queue: WorkQueue) -> tuple[Entity, ...]:
         later = queues_on_demand(queue)
         known = [entity for name in later if name in self._known for entity in later[name]]
         return (*main_queues(queue), *known)
@@ -361,7 +361,7 @@ class Declarations:
         try:
             await declare(self._connection(), entities)
         except EntityMissing:
-            # It was there a moment ago, or on another day.
+            # It existed a moment ago, or an hour ago.
             self._has_shared, self._ladder_is_doubtful = False, True
             await self._ensure_shared()
             await declare(self._connection(), entities)

@@ -1,10 +1,9 @@
-"""Making the nodes write down which quorum queues they have.
+"""Flush of the nodes' list of quorum queues.
 
-A node keeps the names of its members of quorum queues in a file, to which a name goes with the next one, or after
-half a second in which none came. A broker that dies before has forgotten the queue that was declared last, and with
-it what it had confirmed: RabbitMQ 4.3 has the queue empty, older ones never give it a leader again. So after those
-that are new another queue is declared, and deleted. What has been written survives the broker's death, perhaps not
-yet that of its machine.
+A node keeps the names of its members of quorum queues in a file. A name is written with the next one, or after half a
+second without one. A broker that dies before has forgotten the last declared queue, and with it confirmed messages:
+RabbitMQ 4.3 has the queue empty, older ones never give it a leader again. So after new quorum queues another queue is
+declared and deleted. Written names survive the broker's death, but perhaps not yet the machine's.
 """
 
 import secrets
@@ -19,15 +18,15 @@ __all__ = ["flush_queue_metadata", "last_quorum_queue"]
 _NAME: Final = "taskmq.registration."
 _ARGUMENTS: Final[dict[str, Argument]] = {
     "x-queue-type": "quorum",
-    # A member on every node, wherever those of other queues are.
+    # A member on every node, like any other queue's members.
     "x-quorum-initial-group-size": 99,
-    # The process that declares it may die before it is deleted.
+    # The declaring process may die before it deletes the queue.
     "x-expires": 60_000,
 }
 
 
 def last_quorum_queue(entities: Iterable[Entity]) -> Queue | None:
-    """The one that nodes may forget when these are declared in their order."""
+    """Return the queue that nodes may forget when these are declared in order."""
     last = None
     for entity in entities:
         if isinstance(entity, Queue) and entity.arguments.get("x-queue-type") == "quorum":
@@ -36,10 +35,10 @@ def last_quorum_queue(entities: Iterable[Entity]) -> Queue | None:
 
 
 async def flush_queue_metadata(channel: OpenChannel) -> None:
-    """Return once all names are written that were declared before.
+    """Return once the names of all queues declared before are written.
 
     Raises:
-        ChannelRefused: no more queues may be declared, or none whose name begins with `taskmq.`.
+        ChannelRefused: no more queues may be declared, or none with a name that begins with `taskmq.`.
         BrokerUnavailable: the broker could not be reached.
     """
     raw = channel.raw

@@ -1,4 +1,4 @@
-"""Declaring at RabbitMQ, and looking what is there: requests, each on a throw-away channel, without any memory."""
+"""Requests to declare and to check objects, each on a throw-away channel, without memory."""
 
 from collections.abc import Iterable
 from functools import partial
@@ -37,16 +37,16 @@ _PRECONDITION_FAILED: Final = 406
 
 
 class EntityMissing(BrokerUnavailable):
-    """Something that a declaration refers to is not there."""
+    """An object that a declaration refers to does not exist."""
 
 
 async def declare_all(connection: Connection, entities: Iterable[Entity]) -> None:
-    """Declare in this order; what exists already stays as it is, and what is new outlives the broker's death.
+    """Declare in this order; existing objects stay unchanged, and new ones survive the broker's death.
 
     Raises:
-        AccessDenied: the user may not.
+        AccessDenied: the user may not declare.
         BrokerUnavailable: the broker could not be reached.
-        TopologyMismatch: something exists with other properties.
+        TopologyMismatch: an object exists with other properties.
     """
     entities = list(entities)
     is_new = await are_new(connection, [entities])
@@ -56,8 +56,8 @@ async def declare_all(connection: Connection, entities: Iterable[Entity]) -> Non
 
 
 async def declare_in_order(connection: Connection, entities: Iterable[Entity]) -> None:
-    # All but the last go out without waiting for an answer: a channel works them off in order, and the
-    # first that is refused closes it.
+    # All but the last are sent without waiting for answers: a channel processes them in order, and the first refusal
+    # closes it.
     *before, last = entities
 
     async def declare(channel: OpenChannel) -> None:
@@ -72,7 +72,7 @@ async def declare_in_order(connection: Connection, entities: Iterable[Entity]) -
 
 
 async def are_new(connection: Connection, declarations: Iterable[Iterable[Entity]]) -> bool:
-    """Whether any of these has a queue, not there yet, that nodes may forget."""
+    """Return whether any of these has a new queue that nodes may forget."""
     lasts = [last for entities in declarations if (last := last_quorum_queue(entities)) is not None]
     return bool(lasts) and not await exists(connection, *lasts)
 
@@ -81,12 +81,12 @@ async def write_down(connection: Connection) -> None:
     try:
         await connection.ask(flush_queue_metadata)
     except ChannelRefused as error:
-        # A limit of the vhost, perhaps. What was asked for has been declared.
+        # A limit of the vhost, perhaps. The requested objects are declared.
         _log.debug("what was declared is only written down within a second: %s", error)
 
 
 async def look_for_all(connection: Connection, entities: Iterable[Entity]) -> None:
-    """Make sure that queues and exchanges exist; bindings cannot be looked at.
+    """Check that queues and exchanges exist; bindings cannot be checked.
 
     Raises:
         BrokerUnavailable: the broker could not be reached.
@@ -102,7 +102,7 @@ async def look_for_all(connection: Connection, entities: Iterable[Entity]) -> No
 
 
 async def exists(connection: Connection, *entities: Exchange | Queue) -> bool:
-    """Whether they are all there. Where the user may not know, they are taken to be: their use will tell.
+    """Return whether all of them exist. If the user may not check, assume so: their use will show.
 
     Raises:
         BrokerUnavailable: the broker could not be reached.
@@ -111,7 +111,7 @@ async def exists(connection: Connection, *entities: Exchange | Queue) -> bool:
 
 
 async def first_missing(connection: Connection, entities: Iterable[Exchange | Queue]) -> str | None:
-    """What the broker says of the first one that is not there; None where all are, or the user may not know.
+    """Return the broker's error for the first missing object; None if all exist, or the user may not check.
 
     Raises:
         BrokerUnavailable: the broker could not be reached.
@@ -128,19 +128,19 @@ async def first_missing(connection: Connection, entities: Iterable[Exchange | Qu
     except ChannelRefused as error:
         if error.code == NOT_FOUND and "home node" not in error.text:
             return error.text
-        # RabbitMQ 4.3.0 asks for the permission to configure even of those who only look.
+        # RabbitMQ 4.3.0 requires the configure permission even for a check.
         if error.code != ACCESS_REFUSED:
             raise refusal(error) from error
     return None
 
 
 def visible(entities: Iterable[Entity]) -> list[Exchange | Queue]:
-    """Those that can be looked at."""
+    """Return the objects that can be checked."""
     return [entity for entity in entities if not isinstance(entity, Binding)]
 
 
 async def queue_depth(connection: Connection, queue: str) -> tuple[int, int]:
-    """Ready messages and consumers of a physical queue.
+    """Return the numbers of ready messages and of consumers of a physical queue.
 
     Raises:
         QueueMissing: it does not exist.
@@ -158,8 +158,8 @@ async def queue_depth(connection: Connection, queue: str) -> tuple[int, int]:
 
 
 def refusal(error: ChannelRefused, queue: str | None = None) -> TaskMQError:
-    """What the broker's refusal means; a missing queue is meant where `queue` is given."""
-    # A classic queue whose node is down is "not found" too: it exists, and comes back with the node.
+    """Return the error for the broker's refusal; with `queue` it may mean a missing queue."""
+    # A classic queue whose node is down is "not found", too: it exists, and returns with the node.
     if error.code == NOT_FOUND and queue is not None and "home node" not in error.text:
         return QueueMissing(queue)
     if error.code == NOT_FOUND and "home node" not in error.text:

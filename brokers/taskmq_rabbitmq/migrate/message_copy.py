@@ -1,8 +1,8 @@
-"""A message's properties as bytes, for a copy that goes to another queue. Pure.
+"""Properties of a message as bytes, for a copy in another queue. Pure.
 
-What the sender wrote stays byte for byte. What would make the copy another thing is left out: RabbitMQ's own account
-of deaths and deliveries, which 3.x believes when a client sends it; `CC`, by which copies would go elsewhere, too;
-and `user_id`, which RabbitMQ only takes from that user.
+The sender's properties stay byte for byte. Others that would change the meaning of the copy are dropped: RabbitMQ's
+own record of deaths and deliveries, which 3.x believes when a client sends it; `CC`, which would route copies
+elsewhere, too; and `user_id`, which RabbitMQ only accepts from that user.
 """
 
 import struct
@@ -14,7 +14,7 @@ __all__ = ["copied_properties"]
 
 _HEADERS: Final = 1 << 13
 _USER_ID: Final = 1 << 4
-# From the highest bit on, in the order in which the values stand: how many bytes a value has; 0: a short string.
+# From the highest bit on, in the order of the values: size of a value in bytes; 0: a short string.
 _SIZES: Final = {
     1 << 15: 0,
     1 << 14: 0,
@@ -31,7 +31,7 @@ _SIZES: Final = {
     1 << 3: 0,
     1 << 2: 0,
 }
-# What a field of a table has after its type; -4: its length comes first, in four bytes.
+# Size of a table field's value after its type; -4: it is preceded by its length in four bytes.
 _FIELDS: Final = {
     **dict.fromkeys(b"tbB", 1),
     **dict.fromkeys(b"sUu", 2),
@@ -49,7 +49,7 @@ _half = struct.Struct(">H")
 
 
 def copied_properties(flags: int, values: bytes) -> bytes:
-    """Flags and values for `wire.publish_frames`.
+    """Return flags and values for `frames.publish_frames`.
 
     Raises:
         WireError: the values cannot be read.

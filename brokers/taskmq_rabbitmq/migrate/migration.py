@@ -1,6 +1,6 @@
-"""Queues made anew with other properties, and nothing lost on the way.
+"""Migration of queues to other properties without losing messages.
 
-A queue cannot change its type or arguments, so it is deleted and declared, with its messages beside it meanwhile:
+A queue cannot change its type or arguments, so it is deleted and declared, with its messages aside meanwhile:
 
     1. a queue `taskmq.migration.Q` is declared beside `Q`, and gets the bindings of `Q` instead of it, so that
        delayed messages and those of other exchanges go on coming in, there. The bindings to taskmq's own exchanges
@@ -11,11 +11,10 @@ A queue cannot change its type or arguments, so it is deleted and declared, with
        `Q` is declared as it is wanted and gets its bindings back;
     5. what is in `taskmq.migration.Q` moves to `Q`, and `taskmq.migration.Q` is deleted.
 
-`taskmq.migration.Q` is what shows that a migration has begun; every step may be done twice, so that after a crash
-anywhere the whole is simply run again. A message is always in one of the two queues. After a crash it can be in both,
-with one id.
+`taskmq.migration.Q` shows that a migration has started. Every step may be repeated, so after a crash anywhere the
+whole is simply run again. A message is always in one of the two queues. After a crash it can be in both, with one id.
 
-What shapes this:
+Reasons for this design:
 
 - RabbitMQ confirms what is on its way to a queue while that is being deleted, and it is gone. To a closed quorum
   queue nothing is on its way, because each publisher's channel knows. A classic queue is asked for each message; so
@@ -26,8 +25,8 @@ What shapes this:
 - Quorum queues cannot be deleted on the condition that they are unused and empty. So that is made sure of before,
   and counts that are up to five seconds old, or older at a busy broker, are waited for.
 
-The order is kept among the messages that waited and among those that come; one that comes while those that waited
-move back can overtake them.
+The order is kept among the messages that waited and among new ones; a new one that arrives while the old ones move
+back can overtake them.
 """
 
 import asyncio
@@ -53,27 +52,27 @@ from taskmq_rabbitmq.model.routes import PROVEN
 __all__ = ["Migration"]
 
 _ATTEMPTS: Final = 10
-# How often the broker's counts are asked for while they are to become new.
+# Number of requests for the broker's counts until they are current.
 _LOOKS: Final = 5
 _CLOSING: Final = 100
-# How many messages are left for when they are taken one by one: closed is what is not empty.
+# Number of messages left to be taken one by one: a queue is closed while it is not empty.
 _TAIL: Final = 20
 _PAUSE: Final = 0.1
 _THROUGH_ENTRANCE: Final = 0.5
-# Above what other policies would have.
+# Above the priority of other policies.
 _PRIORITY: Final = 1_000_000
-# So that what dies of old age beside its queue is buried where it would have been.
+# So that expired messages in the side queue are dead-lettered like those of the queue itself.
 _BURIAL: Final = ("x-dead-letter-exchange", "x-dead-letter-routing-key")
 
 
 class Migration:
-    """Makes physical queues anew.
+    """Recreates physical queues with other properties.
 
     Args:
-        connection: for this alone; closed by its opener.
+        connection: a connection for this alone; closed by its opener.
         management: the HTTP API; the user needs the tag `policymaker`.
         report: called with each step, in words.
-        settle: how long to wait for counts to be up to date.
+        settle: seconds until counts are current.
         lockout: for classic queues; None: no client publishes.
     """
 
@@ -95,12 +94,12 @@ class Migration:
         self._reported: dict[str, str] = {}
 
     async def run(self, different: Sequence[str], begun: Sequence[str], wanted: Sequence[Entity]) -> int:
-        """Make the queues `different` anew, and end what was `begun`; how many queues.
+        """Recreate the queues `different`, and finish the migrations of `begun`; return the number of queues.
 
         Args:
-            different: physical queues that are there with other properties.
-            begun: physical queues beside which a migration's queue was found.
-            wanted: what there has to be in the end.
+            different: physical queues that exist with other properties.
+            begun: physical queues with a queue of a migration.
+            wanted: the objects that must exist in the end.
         """
         names = list(dict.fromkeys((*different, *begun)))
         if not names:
@@ -134,16 +133,16 @@ class Migration:
                 fillers.clear()
 
     async def _try_to_empty(self, queues: Sequence[Queue], fillers: dict[str, int]) -> bool:
-        """Empty what is not empty, and wait a while; whether fillers are all that is in the queues, wherever.
+        """Empty queues that are not empty, and wait; return whether only fillers are left in the queues.
 
         Args:
-            fillers: how many are in a queue that has been emptied; kept up to date.
+            fillers: number of fillers in an emptied queue; updated.
         """
         full = [queue.name for queue in queues if queue.name not in fillers]
         for name in full:
             fillers[name] = await self._empty(name)
-        # The counts of what is in consumers' hands are as old as the broker's interval; on a busy broker they can be
-        # older, and nothing but waiting makes them new.
+        # Counts of unsettled messages are as old as the broker's interval; on a busy broker they can be older, and
+        # only waiting makes them current.
         await asyncio.sleep(self._settle if full else self._settle / _LOOKS)
         for name, count in [*fillers.items()]:
             if not await self._has_only_fillers(name, count):
@@ -157,7 +156,7 @@ class Migration:
         await declare_all(self._connection, [Queue(_beside(name), _beside_arguments(queue))])
         await self._rebind(name, _beside(name))
         if await self._rebind(entrance(name), _beside(name)):
-            # What is in the entrance when the queue closes is offered again three minutes later.
+            # Messages in the entrance when the queue closes are offered again three minutes later.
             await asyncio.sleep(_THROUGH_ENTRANCE)
         self._report(f"{name}: what comes by exchanges goes to {_beside(name)}")
         await self._close_entrance(name)
@@ -166,7 +165,7 @@ class Migration:
     async def _replace_without_publishers(
         self, queues: Sequence[Queue], fillers: Mapping[str, int], wanted: Sequence[Entity]
     ) -> set[str]:
-        """Replace what can be; the names."""
+        """Replace the queues that can be replaced; return their names."""
         if not queues:
             return set()
         if self._lockout is None or not await self._any_classic(queues):
@@ -187,7 +186,7 @@ class Migration:
             try:
                 await self._make_anew(queue, wanted)
             except TopologyMismatch as error:
-                # A client of the old app has declared it in between.
+                # A client of the old app declared it in between.
                 self._report(f"{queue.name}: once more, for a client has declared the old one: {error}")
                 await self._prepare(queue)
             else:
@@ -218,7 +217,7 @@ class Migration:
         )
 
     async def _empty(self, name: str) -> int:
-        """Move everything out; how many fillers are in it afterwards."""
+        """Move all messages out; return the number of fillers in the queue afterwards."""
         facts = await look_at_queue(self._management, name)
         if facts is None:
             return 0
@@ -233,9 +232,9 @@ class Migration:
         return fillers
 
     async def _has_only_fillers(self, name: str, fillers: int) -> bool:
-        """Whether all that waits in a queue are the fillers, and it has no consumer, and one more finds no place.
+        """Return whether only fillers are ready in a queue, it has no consumer, and it refuses one more message.
 
-        That much is asked of the queue itself, and is so now.
+        The queue itself answers this, so it is current.
         """
         try:
             ready, consumers = await queue_depth(self._connection, name)
@@ -244,7 +243,7 @@ class Migration:
             return True
 
     async def _is_counted_alone(self, name: str, fillers: int) -> bool:
-        """Whether the fillers are all that is in a queue, in consumers' hands too; as of when it was last counted."""
+        """Return whether only fillers are in a queue, unsettled ones included, when it was last counted."""
         facts = await look_at_queue(self._management, name)
         if facts is None or facts.messages == fillers:
             return True
@@ -267,7 +266,7 @@ class Migration:
             try:
                 moved = await self._mover.move(_beside(name), name)
             except PublishRejected:
-                # The policy has gone, which the queue may not have noticed.
+                # The queue may not know yet that the policy is gone.
                 await asyncio.sleep(_PAUSE)
                 continue
             self._report(f"{name}: {moved} messages moved back")
@@ -280,7 +279,7 @@ class Migration:
     async def _clear_away(self, names: Sequence[str]) -> None:
         left = list(names)
         for _ in range(_ATTEMPTS):
-            # What was on its way by the bindings has come by then, and the counts know it.
+            # Messages in transit through the bindings have arrived by then, and are counted.
             await asyncio.sleep(self._settle)
             for name in [*left]:
                 if await self._clear_away_one(name):
@@ -329,7 +328,7 @@ class Migration:
         return f"policies/{self._management.vhost}/{segment(_beside(name))}"
 
     async def _rebind(self, old: str, new: str) -> bool:
-        """Give `new` the bindings of `old`, and take them from that; whether there were any."""
+        """Move the bindings of `old` to `new`; return whether there were any."""
         api = self._management
         try:
             bindings: list[dict[str, Any]] = await api.get(f"queues/{api.vhost}/{segment(old)}/bindings")
@@ -349,7 +348,7 @@ class Migration:
         return bool(bindings)
 
     async def _unbind_stale(self, name: str, wanted: Sequence[Entity]) -> None:
-        """Leave only one way from the delay ladder to a queue, where it is known which: with two all comes twice."""
+        """Leave only one route from the delay ladder to a queue, if it is known: with two all arrives twice."""
         api = self._management
         if not any(isinstance(each, Binding) and (each.source, each.key) == (delay.DELIVER, name) for each in wanted):
             return

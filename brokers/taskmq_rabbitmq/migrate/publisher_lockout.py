@@ -1,16 +1,16 @@
-"""Locks publishers out of a virtual host for a moment.
+"""Lockout of publishers from a virtual host for a moment.
 
-New connections are refused by a limit of 0, and those that may publish are closed. Connections of taskmq that only
-consume are left alone. What was unconfirmed on a closed connection its owner publishes again; taskmq's publishers
-come back by themselves as soon as the limit is gone.
+A limit of 0 refuses new connections, and those that may publish are closed. Connections of taskmq that only consume
+are left alone. The owner of a closed connection publishes unconfirmed messages again; taskmq's publishers return by
+themselves as soon as the limit is gone.
 
-The list of connections may be seconds old, so in the end the broker itself is asked, by its limit: if it lets in one
-more than are listed to stay, no other client was there. But it counts a connection a moment after letting it in, and
-a publisher that tries again just then may come in beside us. So the limit is 0 again at once, and a list that knows
-of us has to show no publisher.
+The list of connections may be seconds old, so in the end the broker itself is asked, by its limit: if it admits one
+more than are listed to stay, no other client was there. But it counts a connection a moment after admitting it, and a
+publisher that retries just then may get in, too. So the limit is set to 0 again immediately, and a list that contains
+this process must show no publisher.
 
-A policy that applies to nothing records that the limit is ours and which one there was before, so that the next run
-after a crash can take it away.
+A policy that applies to nothing records that the limit is taskmq's and the limit before, so that the next run after a
+crash can restore it.
 """
 
 import asyncio
@@ -33,13 +33,13 @@ _PAUSE: Final = 0.2
 
 
 class PublisherLockout:
-    """Keeps publishers out of the virtual host of `management`, whose user has to be an administrator.
+    """Keeps publishers out of the virtual host of `management`, whose user must be an administrator.
 
     Args:
         management: the HTTP API.
-        ours: what the names of our own connections have in them.
-        open_another: opens one more connection of ours, which closes at the end of its block.
-        settle: seconds after which a connection is sure to be listed.
+        ours: part of the names of this process's connections.
+        open_another: opens one more connection of this process, which closes at the end of its block.
+        settle: seconds after which a connection is certainly listed.
         report: called with each step.
     """
 
@@ -59,10 +59,10 @@ class PublisherLockout:
         self._report = report
 
     async def check(self) -> None:
-        """Make sure that it can be had.
+        """Check that a lockout is possible.
 
         Raises:
-            AccessDenied: the user is no administrator.
+            AccessDenied: the user is not an administrator.
             BrokerUnavailable: the HTTP API does not answer.
         """
         tags = (await self._management.get("whoami"))["tags"]
@@ -76,7 +76,7 @@ class PublisherLockout:
 
     @asynccontextmanager
     async def held(self) -> AsyncGenerator[None]:
-        """A block in which only this process publishes.
+        """Open a block in which only this process publishes.
 
         Raises:
             TopologyMismatch: a client's connection cannot be closed.
@@ -96,7 +96,7 @@ class PublisherLockout:
             yield
 
     async def end(self) -> None:
-        """Let everybody in again, if it was us who keeps them out; also after a crash."""
+        """End a lockout of taskmq's, even one from before a crash."""
         api = self._management
         policy = f"policies/{api.vhost}/{segment(_NOTE)}"
         try:
@@ -116,7 +116,7 @@ class PublisherLockout:
         limits: list[dict[str, Any]] = await api.get(f"vhost-limits/{api.vhost}")
         before = next((each["value"][_LIMIT] for each in limits if _LIMIT in each["value"]), None)
         note = {"overflow": "reject-publish"} if before is None else {"max-length": before}
-        # It applies to no queue: none can be called that.
+        # It applies to no queue: none can have that name.
         await api.put(
             f"policies/{api.vhost}/{segment(_NOTE)}",
             {
@@ -130,17 +130,17 @@ class PublisherLockout:
         self._report("new connections to the virtual host are refused for a moment")
 
     async def _close_publishers(self, closed: set[str]) -> int:
-        """Close the listed publishers that are not in `closed` yet, and add them to it; how many connections stay."""
+        """Close the listed publishers that are not in `closed` yet, and add them; return how many stay."""
         before: set[str] | None = None
         while True:
             began = time.monotonic()
             listed = await self._connections()
-            # RabbitMQ shows one list for five times as long as it took to make.
+            # RabbitMQ caches a list for five times as long as it took to build.
             pause = max(_PAUSE, 6 * (time.monotonic() - began))
             staying = {str(each["name"]) for each in listed if self._stays(each)}
             fresh = {str(each["name"]) for each in listed} - staying - closed
             for name in fresh:
-                # It may have gone by itself; one that has is listed for a while.
+                # It may have gone by itself; such a connection stays listed for a while.
                 with contextlib.suppress(ManagementNotFound):
                     await self._management.delete(f"connections/{segment(name)}")
             closed |= fresh
@@ -150,7 +150,7 @@ class PublisherLockout:
             await asyncio.sleep(pause)
 
     async def _gets_in(self, stack: AsyncExitStack, staying: int) -> bool:
-        """Whether one more connection of ours is let in, where there is room for one; there is none afterwards."""
+        """Return whether one more connection of this process is admitted, given room; none is left then."""
         await self._set_limit(staying + 1)
         try:
             await stack.enter_async_context(self._open_another())
@@ -161,7 +161,7 @@ class PublisherLockout:
         return True
 
     async def _came_alone(self, staying: int, closed: set[str]) -> bool:
-        """Whether no publisher came in with our newest connection, as soon as that is listed; close one that did."""
+        """Return whether no publisher got in with the newest connection, once that is listed; close one that did."""
         before = len(closed)
         for _ in range(_LOOKS):
             await asyncio.sleep(self._settle)

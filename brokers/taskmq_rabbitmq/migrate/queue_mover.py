@@ -1,7 +1,7 @@
-"""Messages from one queue to another: a copy is confirmed before its original is acknowledged.
+"""Moving messages from one queue to another: a copy is confirmed before its original is acknowledged.
 
 So a message is in at least one of them at every moment, and in both after a crash, with the same id. The order is
-kept. Copies are byte for byte what was received, but for what `message_copy` leaves out.
+kept. Copies equal the received bytes, except for what `message_copy` drops.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 __all__ = ["FILLER", "QueueMover"]
 
 FILLER: Final = "taskmq-migration-plug"
-"""How the message ids of filler messages begin, which only fill a queue and are never moved."""
+"""Prefix of the message ids of fillers, which only fill a queue and are never moved."""
 
 _PLAIN: Final = (
     "messages are moved as bytes, which this pika does not hand out: migrate with the pika of taskmq's own"
@@ -53,12 +53,12 @@ class QueueMover:
         self._numbers = 0
 
     async def move(self, source: str, target: str, *, limit: int | None = None) -> int:
-        """Move what is ready in `source` to `target`, `limit` messages at most; how many.
+        """Move ready messages from `source` to `target`, at most `limit`; return their number.
 
         Raises:
             BrokerBlocked: nothing was confirmed for a minute.
             BrokerUnavailable: the connection was lost.
-            PublishRejected: `target` does not take them; what it did not take stays where it is.
+            PublishRejected: `target` refuses them; refused messages stay in `source`.
             QueueMissing: one of the queues does not exist.
         """
         if limit == 0:
@@ -67,10 +67,10 @@ class QueueMover:
             return await _move(transfer, tag, limit)
 
     async def empty_behind_fillers(self, source: str, target: str) -> int:
-        """Move what is ready in `source`, a closed quorum queue, and leave filler messages; how many.
+        """Move ready messages from `source`, a closed quorum queue, and leave fillers; return the number of fillers.
 
-        A closed queue lets messages in once nothing is ready in it. So one message is taken at a time, and fillers
-        are put in where nothing else is left. Once there are as many messages as fillers, there is nothing else.
+        A closed queue accepts messages once nothing is ready in it. So one message is taken at a time, and fillers
+        are published once nothing else is left. Once there are as many messages as fillers, there is nothing else.
 
         Raises:
             As `move`.
@@ -84,7 +84,7 @@ class QueueMover:
                 await _close(sending)
 
     async def takes(self, queue: str) -> bool:
-        """Whether `queue` takes a message; a filler is in it then.
+        """Return whether `queue` accepts a message; a filler is in it then.
 
         Raises:
             BrokerBlocked: the broker did not answer for a minute.
@@ -114,7 +114,7 @@ class QueueMover:
         except ChannelRefused as error:
             raise refusal(error, source) from error
         finally:
-            # What is not acknowledged goes back with its channel, and is there again when that has ended.
+            # Unacknowledged messages return with their channel, and are ready again when it has ended.
             await _close(taking)
 
 
@@ -122,11 +122,11 @@ class _Outbox:
     """A channel in confirm mode.
 
     Attributes:
-        unanswered: numbers of messages.
-        confirmed: those that were confirmed and have not been looked at.
-        rejected: how many the broker refused.
-        returned: how many had no queue; they are confirmed afterwards.
-        changed: something has happened.
+        unanswered: numbers of messages without an answer.
+        confirmed: confirmed messages that were not processed yet.
+        rejected: number of messages that the broker refused.
+        returned: number of unroutable messages; they are confirmed afterwards.
+        changed: set when something has happened.
     """
 
     def __init__(self, channel: OpenChannel) -> None:
@@ -140,7 +140,7 @@ class _Outbox:
 
     @classmethod
     async def on(cls, channel: OpenChannel) -> "_Outbox":
-        """One on a new channel."""
+        """Open one on a new channel."""
         outbox = cls(channel)
         channel.raw.add_on_return_callback(outbox._on_return)
         await channel.request(lambda done: channel.raw.confirm(outbox._on_confirm, done))
@@ -148,7 +148,7 @@ class _Outbox:
         return outbox
 
     def publish(self, queue: str, properties: bytes, body: bytes) -> int:
-        """Publish to `queue`; its number."""
+        """Publish to `queue`; return the message's number."""
         raw = self._channel.raw
         if (lane := raw.lane) is None:
             raise UnsupportedFeature(_PLAIN)
@@ -161,7 +161,7 @@ class _Outbox:
         return self._written
 
     async def has_changed(self, timeout: float) -> bool:
-        """Whether something has happened, within `timeout` seconds.
+        """Return whether something has happened within `timeout` seconds.
 
         Raises:
             BrokerUnavailable: the connection was lost.
@@ -171,7 +171,7 @@ class _Outbox:
             async with asyncio.timeout(timeout):
                 await self.changed.wait()
         except TimeoutError:
-            # On a busy machine both may be true at once.
+            # On a busy machine both may be true at the same time.
             if not self.changed.is_set():
                 return False
         if self._channel.ended.done():
@@ -198,10 +198,10 @@ class _Transfer:
     """A consumer whose messages are copied to another queue as they come.
 
     Attributes:
-        outbox: where the copies go out.
-        filler: the message id of the fillers that are put in meanwhile.
-        held: what has come and is not acknowledged, in order: its tag, and the number of its copy; None for a filler.
-        fillers: how many of these fillers have come.
+        outbox: publishes the copies.
+        filler: message id of the fillers published meanwhile.
+        held: unacknowledged messages in order: the tag, and the number of the copy; None for a filler.
+        fillers: number of these fillers that have arrived.
     """
 
     def __init__(
@@ -223,22 +223,22 @@ class _Transfer:
         raw.receive(self._receive)
         self._taking.ended.add_done_callback(lambda _: changed.set())
         await self._taking.request(
-            lambda done: raw.basic_consume(self._source, _unused, consumer_tag=tag, arguments={}, callback=done)
+            lambda done: raw.basic_consume(self._source, _ignore, consumer_tag=tag, arguments={}, callback=done)
         )
 
     async def stop(self, tag: str) -> None:
-        """Take no more."""
+        """Stop taking."""
         await self._taking.request(lambda done: self._taking.raw.basic_cancel(tag, done))
 
     async def ready(self) -> int:
-        """How many messages wait in the source."""
+        """Return the number of ready messages in the source."""
         return (await queue_depth(self._connection, self._source))[0]
 
     def next_copied(self) -> int | None:
-        """The tag of the first message that is held, if its copy is confirmed; it is held no longer.
+        """Return the tag of the first held message if its copy is confirmed, and stop holding it.
 
         Raises:
-            Exception: why this cannot go on.
+            Exception: the reason why the transfer cannot continue.
         """
         self._check()
         if not self.held:
@@ -259,7 +259,7 @@ class _Transfer:
             raise self._failure
         if self._taking.ended.done():
             raise self._taking.ended.result()
-        # A message that has no queue is returned first and confirmed then.
+        # An unroutable message is returned first and confirmed then.
         if self.outbox.returned:
             raise QueueMissing(self._target)
         if self.outbox.rejected:
@@ -285,7 +285,7 @@ class _Transfer:
 
 async def _move(transfer: _Transfer, tag: str, limit: int | None) -> int:
     window = _WINDOW if limit is None else min(_WINDOW, limit)
-    # Each ack brings one more: so the last of them wait until nothing comes any more.
+    # Each ack brings one more delivery, so the last acks wait until nothing arrives any more.
     may_ack = math.inf if limit is None else limit - window
     kept: list[int] = []
     moved = 0
@@ -328,7 +328,7 @@ async def _empty(transfer: _Transfer, fillers: _Outbox, queue: str, properties: 
 
 
 async def _put_fillers(outbox: _Outbox, queue: str, properties: bytes, count: int = _FILLERS) -> int:
-    """Put in as many fillers as the queue takes of a few; how many."""
+    """Publish a few fillers; return how many the queue accepted."""
     for _ in range(count):
         outbox.publish(queue, properties, b"it keeps the queue full during a migration; it can be deleted")
     while outbox.unanswered:
@@ -359,5 +359,5 @@ async def _close(channel: OpenChannel) -> None:
     await asyncio.wait({channel.ended}, timeout=OPEN_SECONDS)
 
 
-def _unused(*_: object) -> None:
-    """What pika is given as the consumer: deliveries take the way of `AmqpChannel.receive`."""
+def _ignore(*_: object) -> None:
+    """Placeholder for pika's consumer callback: deliveries go through `AmqpChannel.receive`."""

@@ -1,7 +1,7 @@
-"""RabbitMQ's consumer timeout: how long a delivery may stay unsettled before the broker takes it back. Pure.
+"""RabbitMQ's consumer timeout: the time until the broker takes an unsettled delivery back. Pure.
 
-A task that runs when its delivery is taken back runs a second time beside itself, and whether its process is alive is
-what heartbeats tell. So where a consumer may say how long it takes, it says more than enough.
+A task that still runs when its delivery is taken back runs twice at a time; and heartbeats already show whether its
+process is alive. So a consumer that may choose the timeout chooses one that is long enough.
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,7 +12,7 @@ from taskmq.model.topology import is_shard, logical_queue
 
 __all__ = ["DEFAULT_SECONDS", "consume_arguments", "remedy", "settle_within", "warning"]
 
-# Of every RabbitMQ up to 4.3.
+# The default of every RabbitMQ up to 4.3.
 DEFAULT_SECONDS: Final = 30 * 60.0
 _PER_CONSUMER: Final = (4, 3)
 _PER_QUEUE: Final = (3, 12)
@@ -20,7 +20,7 @@ _LONGEST_SECONDS: Final = 30 * 24 * 3600.0
 
 
 def consume_arguments(longest: float | None, version: tuple[int, ...] | None) -> Mapping[str, int]:
-    """What `basic.consume` of a quorum queue says about deliveries that take up to `longest` seconds.
+    """Return arguments of `basic.consume` for a quorum queue whose deliveries take up to `longest` seconds.
 
     The broker counts from the delivery, so that the wait for a free slot counts too.
     """
@@ -31,10 +31,10 @@ def consume_arguments(longest: float | None, version: tuple[int, ...] | None) ->
 
 
 def settle_within(longest: float | None, version: tuple[int, ...] | None, *, of_nodes: float | None) -> float | None:
-    """Seconds after which the broker takes a delivery back.
+    """Return the seconds after which the broker takes a delivery back.
 
     Args:
-        of_nodes: what the nodes have where a consumer cannot say it; None: no limit.
+        of_nodes: the nodes' timeout if a consumer cannot choose it; None: no limit.
     """
     told = consume_arguments(longest, version)
     return told["x-consumer-timeout"] / 1000 if told else of_nodes
@@ -46,14 +46,14 @@ def warning(
     *,
     of_nodes: float | None = DEFAULT_SECONDS,
 ) -> str | None:
-    """What to say when consuming starts; None where the broker's limit is out of the way."""
+    """Return the warning for the start of a consumer; None if the broker's limit is long enough."""
     if version is None or version >= _PER_CONSUMER or of_nodes is None:
         return None
     late = [one for one in subscriptions if not one.is_punctual and (one.longest is None or one.longest > of_nodes)]
     if not late:
         return None
     queues = dict.fromkeys(logical_queue(one.queue) for one in late)
-    # What is ordered is not handed over to the state: its next message must not start before.
+    # Jobs of ordered queues are not transferred to the state: the next message must not start before.
     state = "" if all(is_shard(one.queue) for one in late) else "or the app a state, "
     return (
         f"tasks of {', '.join(map(repr, queues))} may run for more than {of_nodes / 60:g} minutes: RabbitMQ "
@@ -63,7 +63,7 @@ def warning(
 
 
 def remedy(version: tuple[int, ...] | None) -> str:
-    """How an operator raises the limit."""
+    """Return how an operator raises the limit."""
     if version is not None and version < _PER_QUEUE:
         return "set `consumer_timeout` (milliseconds) in rabbitmq.conf on every node"
     if version is not None and version >= _PER_CONSUMER:

@@ -1,10 +1,10 @@
-"""What RabbitMQ writes on a message that it dead-letters itself, in the words of a worker's letters. Pure.
+"""Facts of messages that RabbitMQ dead-lettered itself, in the form of a worker's letters. Pure.
 
 A worker writes reason, origin and time on each letter. RabbitMQ's own letters (delivery limit reached, rejected,
 expired, pushed out of a full queue) have them in `x-death`: one table for each queue that the message died in,
-the ladder's levels included. A message that left the ladder and found its queue gone still has that queue's name as
-its routing key, and its ways beside it. On RabbitMQ before 4.0 a publisher could write `x-death`, so nothing is taken
-for granted about it.
+including the ladder's levels. A message that left the ladder and found its queue gone still has that queue's name as
+its routing key, and its ways as a header. On RabbitMQ before 4.0 a publisher could write `x-death`, so it is never
+trusted.
 """
 
 from collections.abc import Iterator, Mapping
@@ -17,26 +17,26 @@ from taskmq_rabbitmq.model import delay_ladder as delay
 
 __all__ = ["death_of", "keeps_letters"]
 
-# Where messages pass: the levels they wait in, and the entrances of full queues.
+# Queues that messages only pass: the levels of the ladder, and the entrances of full queues.
 _PASSAGES: Final = "taskmq."
 
 
 def keeps_letters(queue: str) -> bool:
-    """Whether the physical `queue` holds letters rather than work."""
+    """Return whether the physical `queue` holds letters rather than work."""
     return queue in (PARKING, UNROUTABLE) or is_reports_queue(queue) or queue == dead_letter_queue(queue)
 
 
 def death_of(headers: Mapping[str | bytes, object], routing_key: str | None) -> dict[str, str | int]:
-    """Reason, origin and time (ms) of a letter that RabbitMQ made, as far as they are known."""
+    """Return reason, origin and time (ms) of a letter that RabbitMQ wrote, as far as they are known."""
     deaths = list(_deaths(headers))
     died = max((time for _, _, time in deaths), default=None)
     when: dict[str, str | int] = {DIED: died} if died else {}
-    # One that has died elsewhere was there: its ways are of an earlier wait.
+    # A message that died elsewhere had arrived: its ways are of an earlier wait.
     has_arrived = any(not queue.startswith(_PASSAGES) for queue, _, _ in deaths)
     target = None if routing_key is None or has_arrived else delay.destination(headers, routing_key)
     if target is not None:
         return {REASON: "unroutable", ORIGIN: target, **when}
-    # The last one first; several in one second stand in the order in which they came about.
+    # The last one first; several in one second are in the order in which they occurred.
     for queue, reason, time in sorted(deaths, key=lambda death: -death[2]):
         if not queue.startswith(_PASSAGES):
             return {REASON: reason, ORIGIN: queue, **({DIED: time} if time else {})}
@@ -48,7 +48,7 @@ def death_of(headers: Mapping[str | bytes, object], routing_key: str | None) -> 
 
 
 def _deaths(headers: Mapping[str | bytes, object]) -> Iterator[tuple[str, str, int]]:
-    """Queue, reason and time of each readable entry."""
+    """Yield queue, reason and time of each readable entry."""
     found = headers.get("x-death")
     for entry in cast("list[object]", found) if isinstance(found, list) else ():
         if isinstance(entry, Mapping):

@@ -1,15 +1,15 @@
-"""What taskmq keeps at RabbitMQ, as values in AMQP's words, in the order in which it has to be declared. Pure.
+"""Exchanges, queues and bindings of taskmq at RabbitMQ, as values in the order of declaration. Pure.
 
-Only arguments that RabbitMQ 3.10 to 4.3 all take: what exists is never deleted and re-created, and a known
-argument that is added or missing is refused on every later declare.
+They use only arguments that RabbitMQ 3.10 to 4.3 all accept: existing objects are never deleted and re-created, and
+every later declare is refused if a known argument is added or missing.
 
-Of a work queue only what every job may need is declared at once. The queues of the other priority classes and the
-dead-letter queue are declared, each with its bindings, when a message first needs them: to RabbitMQ each queue costs
-memory, and before 4.0 file handles.
+Of a work queue only the part that every job may need is declared immediately. The queues of the other priority
+classes and the dead-letter queue are declared, each with its bindings, when a message first needs them: each queue
+costs RabbitMQ memory, and before 4.0 file handles.
 
-A queue with a limit has an entrance, `taskmq.late.Q`: what comes from the delay ladder passes through it. Without it
-a full queue would stop everybody's delays: RabbitMQ takes 32 messages at a time off a level of the ladder, and keeps
-those that are refused. In the entrance they wait for room, which is looked for every three minutes.
+A queue with a limit has an entrance, `taskmq.late.Q`: messages from the delay ladder pass through it. Without it a
+full queue would block everyone's delays: RabbitMQ takes 32 messages at a time off a level of the ladder, and keeps
+refused ones. In the entrance they wait for room, and are offered again every three minutes.
 """
 
 from collections.abc import Collection, Mapping
@@ -60,17 +60,17 @@ __all__ = [
 
 EVENTS: Final = "taskmq.events"
 NEW_QUEUE: Final = "queue.new"
-"""The topic under which a queue on demand is announced once it is declared; the body is its name."""
+"""Topic of the announcement of a queue on demand once it is declared; the body is its name."""
 LISTENER: Final = "taskmq.listener."
-"""How the names of listeners' queues begin: exclusive ones, which end with their connections."""
+"""Prefix of the names of listeners' queues: exclusive ones, which end with their connections."""
 
 Argument = str | int
 
-# 3.10 has no limit by default and 4.x has 20, after which a returned message is gone.
+# 3.10 has no limit by default and 4.x has 20, after which a returned message is lost.
 _WORK_DELIVERIES: Final = 100
 # With any limit, returned messages go back to the front on every version; -1 destroys them on 3.10.
 _UNLIMITED_DELIVERIES: Final = 2**31 - 1
-# Five levels, 0 to 4: each is a queue of its own inside.
+# Five levels, 0 to 4: each is a queue of its own internally.
 _HIGHEST_OF_CLASSIC: Final = 4
 _BROKERS_OWN: Final = "amq."
 _OURS: Final = "taskmq."
@@ -84,7 +84,7 @@ _ABOUT_SHARED: Final[Mapping[str, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class Exchange:
-    """A durable exchange, as it is to be declared."""
+    """A durable exchange to declare."""
 
     name: str
     kind: Literal["direct", "fanout", "topic"]
@@ -93,7 +93,7 @@ class Exchange:
 
 @dataclass(frozen=True, slots=True)
 class Queue:
-    """A durable queue, as it is to be declared."""
+    """A durable queue to declare."""
 
     name: str
     arguments: Mapping[str, Argument] = field(hash=False)
@@ -101,7 +101,7 @@ class Queue:
 
 @dataclass(frozen=True, slots=True)
 class Binding:
-    """Messages that reach `source` with a fitting routing key go on to `target`."""
+    """A binding: messages that reach `source` with a matching routing key go to `target`."""
 
     source: str
     target: str
@@ -113,17 +113,17 @@ Entity = Exchange | Queue | Binding
 
 
 def work_queue(queue: WorkQueue) -> tuple[Entity, ...]:
-    """All queues of `queue` and how messages reach them; needs `shared` and `ladder`.
+    """Return all queues of `queue` with their bindings; needs `shared` and `ladder`.
 
     Raises:
-        InvalidOption: as `delivery_binding`.
+        InvalidOption: as for `delivery_binding`.
     """
     later = queues_on_demand(queue).values()
     return (*main_queues(queue), *(entity for entities in later for entity in entities))
 
 
 def main_queues(queue: WorkQueue) -> tuple[Entity, ...]:
-    """What of `work_queue` is declared at once.
+    """Return the part of `work_queue` that is declared immediately.
 
     Raises:
         InvalidOption: as `delivery_binding`.
@@ -133,7 +133,7 @@ def main_queues(queue: WorkQueue) -> tuple[Entity, ...]:
 
 
 def queues_on_demand(queue: WorkQueue) -> dict[str, tuple[Entity, ...]]:
-    """What of `work_queue` is declared when a message first needs it, by the queue that the message is for.
+    """Return the part of `work_queue` that is declared on demand, by the queue of the message that needs it.
 
     Raises:
         InvalidOption: as `delivery_binding`.
@@ -144,13 +144,13 @@ def queues_on_demand(queue: WorkQueue) -> dict[str, tuple[Entity, ...]]:
         if name not in queue.always
     }
     if queue.delivery_limit is not None:
-        # With a limit of its own RabbitMQ may make the first dead letter, before any worker does.
+        # With a limit of its own RabbitMQ may write the first dead letter, before any worker does.
         return later
     return {**later, dead_letter_queue(queue.name): dead_letters(queue)}
 
 
 def invitations(queue: WorkQueue) -> tuple[Entity, ...]:
-    """Where invitations of the store's jobs wait; what RabbitMQ drops of them goes to their reports queue."""
+    """Return the queue of invitations to stored jobs; RabbitMQ dead-letters them to their reports queue."""
     name = jobs_queue(queue.name)
     limits = ("x-max-length", "x-max-length-bytes", "x-max-priority", "x-single-active-consumer")
     arguments = {key: value for key, value in _work_arguments(queue).items() if key not in limits}
@@ -164,7 +164,7 @@ def dead_letters(queue: WorkQueue) -> tuple[Entity, ...]:
 
 
 def report_queue(queue: ReportQueue) -> tuple[Entity, ...]:
-    """Where reports go, and what is dropped of the invitations that they are about; needs `shared`."""
+    """Return a queue for reports, and for dropped invitations of their jobs; needs `shared`."""
     return (
         Queue(queue.name, _keeping_arguments()),
         route_binding(queue.name),
@@ -173,7 +173,7 @@ def report_queue(queue: ReportQueue) -> tuple[Entity, ...]:
 
 
 def shared() -> tuple[Entity, ...]:
-    """Exchanges of all apps, and the two queues of messages that no worker takes."""
+    """Return the exchanges of all apps, and the two queues of messages that no worker takes."""
     return (
         Exchange(WORK, "direct"),
         Exchange(INVITATIONS, "direct"),
@@ -188,8 +188,8 @@ def shared() -> tuple[Entity, ...]:
 
 
 def topic_queue(name: str, exchange: str, patterns: Collection[str]) -> tuple[Entity, ...]:
-    """A queue of what comes over a topic exchange that belongs to others."""
-    # Those are always there, and no other one of such a name may be declared.
+    """Return a queue for messages from a topic exchange that belongs to others."""
+    # These always exist, and no other exchange of such a name may be declared.
     declared = () if exchange.startswith(_BROKERS_OWN) else (Exchange(exchange, "topic"),)
     return (
         *declared,
@@ -199,10 +199,10 @@ def topic_queue(name: str, exchange: str, patterns: Collection[str]) -> tuple[En
 
 
 def ladder() -> tuple[Entity, ...]:
-    """The delay ladder, its marker last; needs `shared`."""
+    """Return the delay ladder, its marker last; needs `shared`."""
     levels = range(delay.LEVELS)
     entities: list[Entity] = [
-        # Without the alternate exchange 32 messages for queues that are gone stop a level for everyone.
+        # Without the alternate exchange 32 messages for deleted queues block a level for everyone.
         Exchange(delay.DELIVER, "direct", {"alternate-exchange": UNROUTABLE}),
         Exchange(delay.ENTER, "direct"),
         *(Exchange(delay.level_name(level), "direct") for level in levels),
@@ -218,24 +218,24 @@ def ladder() -> tuple[Entity, ...]:
         name = delay.level_name(level)
         nexts = range(level + 1, min(level + delay.JUMP, delay.LEVELS - 1) + 1)
         entities += (Binding(name, delay.level_name(then), delay.jump_key(level, then)) for then in nexts)
-        # The highest level is never passed: nothing lies beyond it.
+        # The highest level is never passed: there is none beyond it.
         if (beyond := level + delay.JUMP) < delay.LEVELS - 1:
             entities.append(Binding(name, delay.level_name(beyond), delay.pass_key(level), "exchange"))
     return (*entities, ladder_marker())
 
 
 def ladder_marker() -> Exchange:
-    """Declared last: where it exists, the whole ladder does."""
+    """Return the exchange that is declared last: if it exists, the whole ladder does."""
     return Exchange(delay.READY, "fanout")
 
 
 def events() -> tuple[Entity, ...]:
-    """Where announcements go: to listeners, else nowhere. No task needs it."""
+    """Return the exchange of announcements, which drops messages without listeners. No task needs it."""
     return (Exchange(EVENTS, "topic"),)
 
 
 def archive(age: str, size: int) -> tuple[Entity, ...]:
-    """The stream of dead letters, which ends after `age` (such as "30D") and at `size` bytes, and its exchange."""
+    """Return the stream of dead letters, limited to `age` (such as "30D") and `size` bytes, and its exchange."""
     return (
         Exchange(ARCHIVE, "fanout"),
         Queue(ARCHIVE, {"x-queue-type": "stream", "x-max-age": age, "x-max-length-bytes": size}),
@@ -244,13 +244,14 @@ def archive(age: str, size: int) -> tuple[Entity, ...]:
 
 
 def described(queue: Queue, app: str = "") -> dict[str, Argument]:
-    """Return the arguments that a queue is declared with: its own, and those that say in the console what it is.
+    """Return the arguments that a queue is declared with: its own, and those that describe it in the console.
 
-    RabbitMQ keeps arguments that it does not know, and compares them with nothing: a queue that was declared without
+    RabbitMQ keeps arguments that it does not know, and does not compare them: a queue that was declared without them,
+        or for another app, stays unchanged.
     them, or for another app, stays as it is.
 
     Args:
-        app: whose queue it is, where it is no queue of all apps; "": not known.
+        app: the owner of a queue that is not shared by all apps; "": unknown.
     """
     if not queue.name.startswith(_OURS):
         return {**queue.arguments, **({QUEUE_APP: app} if app else {})}
@@ -262,7 +263,7 @@ def described(queue: Queue, app: str = "") -> dict[str, Argument]:
 
 
 def entrance(queue: str) -> str:
-    """The queue through which delayed messages reach the physical `queue`, if that has a limit."""
+    """Return the queue through which delayed messages reach the physical `queue`, if that has a limit."""
     return f"taskmq.late.{queue}"
 
 
@@ -273,10 +274,10 @@ def route_binding(queue: str) -> Binding:
 
 
 def delivery_binding(queue: str, target: str | None = None) -> Binding:
-    """How a delayed message reaches the physical queue `queue`, or the entrance that is its `target`.
+    """Return the binding by which a delayed message reaches the physical queue `queue`, or its entrance `target`.
 
     Raises:
-        InvalidOption: on the ladder the name is the way of other messages.
+        InvalidOption: on the ladder the name is a way of other messages.
     """
     if queue.startswith(delay.WAY_MARK):
         raise InvalidOption(f"queue name {queue!r}: with {delay.WAY_MARK!r} the ways of the delay ladder begin")
@@ -311,7 +312,7 @@ def _work_arguments(queue: WorkQueue) -> dict[str, Argument]:
             "x-queue-leader-locator": "balanced",
         }
     elif queue.priorities == "native":
-        # Quorum queues of 4.3 have their priorities without the argument, and refuse the argument.
+        # Quorum queues of 4.3 have priorities without the argument, and refuse it.
         arguments["x-max-priority"] = _HIGHEST_OF_CLASSIC
     if queue.ordered is not None:
         arguments["x-single-active-consumer"] = True

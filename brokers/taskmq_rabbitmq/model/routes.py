@@ -7,10 +7,10 @@
     taskmq.unroutable   lost messages
     taskmq.dead.archive copies of dead letters
 
-Each kind of queue has an exchange, because RabbitMQ grants the right to publish by exchange: a user that may write to
-the default exchange reaches every queue of the virtual host. The first three have no alternate exchange, so
-`mandatory` proves that the queue itself took the message. `taskmq.dlx` has one: a letter whose queue is gone is kept
-in `taskmq.unroutable`, and counts as routed. So a letter is published only once its queue is known to be bound.
+Each kind of queue has an exchange, because RabbitMQ grants the permission to publish by exchange: a user that may
+write to the default exchange reaches every queue of the virtual host. The first three have no alternate exchange, so
+`mandatory` proves that the queue itself accepted the message. `taskmq.dlx` has one: a letter whose queue is gone is
+kept in `taskmq.unroutable`, and counts as routed. So a letter is published only once its queue is known to be bound.
 
 The delay ladder leads to queues of jobs alone: no other queue is bound to its last exchange.
 """
@@ -43,16 +43,16 @@ INVITATIONS: Final = "taskmq.jobs"
 REPORTS: Final = "taskmq.reports"
 DEAD_LETTERS: Final = "taskmq.dlx"
 ARCHIVE: Final = "taskmq.dead.archive"
-"""Both the exchange and the stream of copies of dead letters."""
+"""Name of both the exchange and the stream of copies of dead letters."""
 
-# A process publishes to few queues; calls may name any.
+# A process publishes to few queues; but calls may name any.
 _NAMES: Final = 4096
 PROVEN: Final = frozenset({WORK, INVITATIONS, REPORTS})
-"""The exchanges by which a message that was routed has reached the queue that it is for."""
+"""Exchanges whose routed messages have reached their queue."""
 
 
 class Route(NamedTuple):
-    """Return the exchange and the key that lead to a physical queue.
+    """The exchange and the key that lead to a physical queue.
 
     Attributes:
         exchange: its name.
@@ -65,7 +65,7 @@ class Route(NamedTuple):
 
 @lru_cache(_NAMES)
 def route_to(queue: str) -> Route:
-    """Return the way to the physical `queue` of a message that is not delayed."""
+    """Return the route of an immediate message to the physical `queue`."""
     if is_reports_queue(queue):
         return Route(REPORTS, queue)
     if is_jobs_queue(queue):

@@ -1,4 +1,4 @@
-"""OAuth 2 tokens as far as a client looks at them. Pure."""
+"""OAuth 2 tokens, as far as a client reads them. Pure."""
 
 import base64
 import binascii
@@ -19,15 +19,15 @@ _LONGEST: Final = 86_400.0
 
 
 class TokenError(Exception):
-    """A text that should be a token is none. Never shows any of it."""
+    """A text is not a token. The message never contains any of it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """A token that RabbitMQ takes as the password.
+    """A token that RabbitMQ accepts as the password.
 
     Attributes:
-        expires: seconds since the epoch; None where it does not say.
+        expires: seconds since the epoch; None if it is unknown.
     """
 
     secret: str = field(repr=False)
@@ -35,7 +35,7 @@ class Token:
 
 
 def read_token(text: str) -> Token:
-    """The token in a file's text; a JWT tells when it expires.
+    """Read the token in a file's text; a JWT contains its expiry.
 
     Raises:
         TokenError: there is no token, or more than one line.
@@ -49,10 +49,10 @@ def read_token(text: str) -> Token:
 
 
 def read_answer(body: bytes, *, now: float) -> Token:
-    """The token in a token server's answer (RFC 6749, 5.1).
+    """Read the token in a token server's answer (RFC 6749, 5.1).
 
     Raises:
-        TokenError: there is none.
+        TokenError: there is no token.
     """
     try:
         answer = json.loads(body)
@@ -69,10 +69,10 @@ def read_answer(body: bytes, *, now: float) -> Token:
 
 
 def next_look(token: Token, *, now: float, is_new: bool) -> float | None:
-    """Seconds until a newer token is to be looked for; None for one that does not expire.
+    """Return the seconds until the next attempt to get a newer token; None for one that does not expire.
 
-    That is after 80 % of a new token's life, then again after a quarter of what is left of it, and every 5 s once
-    it has expired.
+    That is after 80 % of a new token's life, then again after a quarter of the rest, and every 5 s once it has
+    expired.
     """
     if token.expires is None:
         return None
@@ -83,7 +83,7 @@ def next_look(token: Token, *, now: float, is_new: bool) -> float | None:
 
 
 def _expiry(secret: str) -> float | None:
-    """When a JWT expires. Its signature is the broker's business."""
+    """Return the expiry of a JWT. The broker verifies its signature."""
     parts = secret.split(".")
     if len(parts) != 3:
         return None

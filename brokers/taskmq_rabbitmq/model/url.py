@@ -1,6 +1,6 @@
-"""`amqp://` and `amqps://` URLs. Pure but for the certificate files.
+"""`amqp://` and `amqps://` URLs. Pure except for the certificate files.
 
-As `contracts.server_url` says, no message shows any part of a URL.
+As `contracts.server_url` states, no message contains any part of a URL.
 """
 
 import re
@@ -36,7 +36,7 @@ Declare = Literal["auto", "off"]
 _Word = TypeVar("_Word", bound=str)
 
 _PORTS: Final = {"amqp": 5672, "amqps": 5671}
-# User code that holds up the loop for a minute does not cost the connection (see `heartbeats`).
+# User code that blocks the loop for a minute does not cost the connection (see `heartbeats`).
 _HEARTBEAT: Final = 45
 _KNOWN: Final = (
     "heartbeat",
@@ -72,14 +72,14 @@ class TokenFile(msgspec.Struct, frozen=True):
 
 
 class TokenServer(msgspec.Struct, frozen=True):
-    """Where tokens are had for the client id and the client secret that stand as user and password."""
+    """The server that issues tokens for the client id and secret, which are user and password of the URL."""
 
     url: str
     scope: str | None = None
 
 
 class Archive(msgspec.Struct, frozen=True):
-    """How long copies of dead letters are kept: `age` in RabbitMQ's words ("30D", "12h"), and `bytes` together."""
+    """Retention of the copies of dead letters: `age` in RabbitMQ's units ("30D", "12h"), and `bytes` in total."""
 
     age: str
     bytes: int
@@ -87,18 +87,18 @@ class Archive(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """Where the broker is, and who we are there.
+    """Address of the broker, and credentials.
 
     Attributes:
-        user: "" where the broker takes the name from a token or a certificate.
-        heartbeat: seconds; 0 is off.
+        user: "" if the broker takes the name from a token or a certificate.
+        heartbeat: interval in seconds; 0 disables them.
         wire: `fast` reads and writes the frames of messages here, `plain` leaves them to pika.
-        declare: `off` declares nothing and asks for no configure permission: what is missing is an error.
+        declare: `off` declares nothing and needs no configure permission: a missing object is an error.
         management: base URL of RabbitMQ's HTTP API; None: port 15672 (15671 with TLS) of each host in turn.
-        archive: how long a stream keeps copies of dead letters; None: there is none.
-        consumer_timeout: seconds after which the nodes, up to 4.2, take back what is unsettled; None: never.
+        archive: retention of copies of dead letters in a stream; None: there is no stream.
+        consumer_timeout: seconds after which the nodes, up to 4.2, take unsettled deliveries back; None: never.
         auth: `external` lets the broker take the user from the client certificate.
-        token: where the password comes from instead, and is renewed from.
+        token: source of the password, if the URL does not contain it.
     """
 
     hosts: tuple[Host, ...]
@@ -117,7 +117,7 @@ class Endpoint:
 
     @property
     def address(self) -> str:
-        """The URL without the password and the options."""
+        """URL without the password and the options."""
         scheme = "amqp" if self.tls is None else "amqps"
         user = f"{quote(self.user, safe='')}@" if self.user else ""
         hosts = ",".join(map(str, self.hosts))
@@ -125,7 +125,7 @@ class Endpoint:
 
 
 def parse_url(url: str) -> Endpoint:
-    """The endpoint that `amqp://user:password@host1:5672,host2/vhost?heartbeat=30` names.
+    """Parse a URL such as `amqp://user:password@host1:5672,host2/vhost?heartbeat=30`.
 
     Raises:
         InvalidSetting: it cannot be read.
@@ -154,7 +154,7 @@ def parse_url(url: str) -> Endpoint:
 
 
 def tls_context(tls: Tls) -> ssl.SSLContext:
-    """Make a TLS context for clients with these files.
+    """Create a TLS context for clients with these files.
 
     Raises:
         InvalidSetting: a file cannot be read.

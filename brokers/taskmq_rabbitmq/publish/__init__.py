@@ -1,5 +1,6 @@
-"""Messages out, each confirmed by the broker.
+"""Publishing of messages, each confirmed by the broker.
 
-One channel in confirm mode with a window of unconfirmed messages (`publisher`). A message that the broker refuses is
-found and fails alone (`refusals`); a channel that stops confirming is probed and replaced (`probe_channel`).
+There is one channel in confirm mode with a window of unconfirmed messages (`publisher`). A message that the broker
+refuses is identified and fails alone (`refusals`); a channel that stops confirming is probed and replaced
+(`probe_channel`).
 """

@@ -1,13 +1,12 @@
-"""Announcements out: a channel of their own, beside that of the publisher, on the same connection.
+"""Publisher of announcements: a channel of its own next to the publisher's, on the same connection.
 
-Nothing here waits for anything, is confirmed, or is sent twice. What the broker has no listener for it throws away.
-Announcements are dropped, and `announce` says so, while the connection is blocked by the broker, while the socket
-takes nothing (1 MiB), and while there is no channel and 1,000 of them (1 MiB) wait for one. What has waited for more
-than 5 s when the channel opens is dropped, too: it is no news any more.
+Nothing here waits, is confirmed, or is sent twice. The broker drops announcements without a listener. `announce`
+drops them, and returns False, while the broker blocks the connection, while the socket accepts nothing (1 MiB), and
+while there is no channel and 1,000 of them (1 MiB) wait for one. Announcements that have waited for more than 5 s
+when the channel opens are dropped, too, as outdated.
 
-A broker that refuses (no permission, no exchange where nothing may be declared) closes this channel and no other.
-Each reason is logged once, and the channel is opened again after a minute. If the exchange was deleted, it is
-declared again at once, where that is allowed.
+A refusal (no permission, no exchange and no declaring) closes this channel and no other. Each reason is logged once,
+and the channel is opened again after a minute. A deleted exchange is declared again immediately, if that is allowed.
 """
 
 import asyncio
@@ -82,9 +81,9 @@ class BroadcastPublisher:
         return True
 
     async def close(self) -> None:
-        """Let go; what was written is on its way. May be called twice."""
+        """Close the channel; written announcements are in transit. May be called twice."""
         if self._connection.state in (ConnectionState.CONNECTING, ConnectionState.OPEN):
-            # It may have been opened for what waits.
+            # It may have been opened for waiting announcements.
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._is_empty.wait(), _LAST_SECONDS)
         self._is_closed = True
@@ -108,7 +107,7 @@ class BroadcastPublisher:
                 backoff.reset()
                 end = await channel.end()
             except AccessDenied:
-                # The connection says so, and makes the pause before its next attempt.
+                # The connection logs it, and paces its next attempt.
                 continue
             except BrokerUnavailable:
                 await asyncio.sleep(backoff.next())

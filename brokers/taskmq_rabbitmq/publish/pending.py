@@ -1,6 +1,6 @@
-"""A message on its way out, and its form on the wire.
+"""A message that is being published, and its encoding.
 
-`transmit` and `transmit_at_once` are the only places that write a message to a channel.
+Only `transmit` and `transmit_at_once` write a message to a channel.
 """
 
 import asyncio
@@ -29,12 +29,12 @@ _OURS: Final = frozenset((SEQUENCE, REPUBLISHED, ETA))
 
 
 class PublishBatch:
-    """Messages of which only all together are waited for.
+    """Messages with one shared future.
 
     Attributes:
-        future: ends with what happened to each, once all have ended.
-        outcomes: so far.
-        left: how many have not ended.
+        future: ends with the result of each, once all have ended.
+        outcomes: results so far.
+        left: number of messages that have not ended.
     """
 
     __slots__ = ("future", "left", "outcomes")
@@ -45,7 +45,7 @@ class PublishBatch:
         self.left = count
 
     def end(self, place: int, error: Exception | None) -> None:
-        """The message at that place has ended."""
+        """End the message at that position."""
         if error is not None:
             self.outcomes[place] = error
         self.left -= 1
@@ -54,22 +54,22 @@ class PublishBatch:
 
 
 class Pending(msgspec.Struct, eq=False, gc=False):
-    """A message that was handed in and has not ended, or whose confirm is still to come.
+    """A message that was accepted and has not ended, or whose confirm is outstanding.
 
     Attributes:
-        future: its own; None for one of a batch.
+        future: its own; None for a message of a batch.
         deadline: in the loop's time.
-        batch: that it is one of, at this place.
+        batch: the batch that it belongs to, and its position there.
         size: of its body.
-        written: it has been on the wire at least once, so the broker may have it.
-        returned: the broker had no queue for it; the confirm follows.
-        restored: its queue was declared again for it.
-        exchange: where it was written to last.
-        uncertain: it was on a channel that was lost, so it may be at the broker whatever comes later.
-        suspect: it was on a channel that the broker closed over one of several messages: it goes out alone.
-        refusals: how many channels the broker has closed over it.
-        lacks_exchange: the last of them because its exchange does not exist.
-        over: it has ended.
+        written: whether it was written at least once, so the broker may have it.
+        returned: whether it was returned as unroutable; the confirm follows.
+        restored: whether its queue was declared again for it.
+        exchange: the last exchange it was written to.
+        uncertain: whether it was on a lost channel, so it may be at the broker whatever comes later.
+        suspect: whether it was on a channel closed over one of several messages: it is published alone.
+        refusals: number of channels that the broker closed over it.
+        lacks_exchange: whether the last one was closed because its exchange does not exist.
+        over: whether it has ended.
     """
 
     message: Outgoing
@@ -111,11 +111,11 @@ def transmit(raw: AmqpChannel, pending: Pending, *, sequence: int, delay_ms: int
     Args:
         raw: the channel.
         pending: the message.
-        sequence: its number on this channel, by which a return is matched to it.
-        delay_ms: how long it has to wait at the broker; not above 0: not at all.
+        sequence: its number on this channel, which identifies it if it is returned.
+        delay_ms: wait at the broker; 0 or less: none.
 
     Raises:
-        Exception: the message has no form on the wire; nothing was written.
+        Exception: the message cannot be encoded; nothing was written.
     """
     message = pending.message
     headers: dict[str, HeaderValue | list[str]] = {SEQUENCE: sequence}
@@ -126,7 +126,7 @@ def transmit(raw: AmqpChannel, pending: Pending, *, sequence: int, delay_ms: int
     if delay_ms > 0:
         assert message.due is not None
         headers[ETA] = instant_text(message.due)
-        # One of the sender's own is refused by the broker: only lists are keys.
+        # A value of the sender's own is refused by the broker: only lists are keys.
         headers.setdefault(delay.WAYS, delay.ways(delay_ms))
     exchange, key = (delay.ENTER, message.queue) if delay_ms > 0 else route_to(message.queue)
     pending.exchange = exchange
@@ -142,14 +142,14 @@ def transmit(raw: AmqpChannel, pending: Pending, *, sequence: int, delay_ms: int
         timestamp=None if message.enqueued is None else message.enqueued // 1000,
         kind=_short(message.task),
         app_id="taskmq",
-        # On the ladder it would overtake, and be overtaken by, what is due at another time (RabbitMQ 4.0 to 4.2).
+        # On the ladder it would reorder messages that are due at other times (RabbitMQ 4.0 to 4.2).
         priority=message.priority if delay_ms <= 0 else None,
     )
     pending.written = True
 
 
 def transmit_at_once(raw: AmqpChannel, pending: Pending, sequence: int) -> bool:
-    """`transmit` for a job that does not wait, if it is like most; else False, and nothing was written."""
+    """Write a typical job that does not wait; return False, and write nothing, if it needs `transmit`."""
     message = pending.message
     enqueued, lane = message.enqueued, raw.lane
     if lane is None or enqueued is None or pending.written:
@@ -178,11 +178,11 @@ def transmit_at_once(raw: AmqpChannel, pending: Pending, sequence: int) -> bool:
 
 
 def _short(text: str) -> str:
-    """As much of a foreign job's id as AMQP's short strings hold (255 bytes); the body has all of it."""
+    """Cut a foreign job's id to AMQP's short strings (255 bytes); the body has all of it."""
     return text if len(text) <= 63 else text.encode()[:255].decode(errors="ignore")
 
 
 def sequence_of(properties: BasicProperties) -> int | None:
-    """The number that `transmit` gave to a message that has come back."""
+    """Return the number that `transmit` gave to a returned message."""
     value = (properties.headers or {}).get(SEQUENCE)
     return value if isinstance(value, int) else None

@@ -1,10 +1,10 @@
-"""A second channel for messages whose confirms do not come on the first.
+"""A second channel for messages whose confirms do not arrive on the first.
 
-A node's channel keeps for each quorum queue what it has sent to the queue's leader, numbered. RabbitMQ 4.3.6, when
-two of three nodes were killed, often does not send again what was lost with a leader that was on one of them (seen
-in channels' state: all since the first lost one is kept, for queues that lead again on a node that was down). The
-queue takes no number after a gap, so it never again confirms anything to that channel, while it serves all others. A
-copy of one message on another channel tells such a channel from a queue that serves no channel.
+A node's channel numbers the messages to each quorum queue's leader and keeps them until confirmed. When two of three
+nodes were killed, RabbitMQ 4.3.6 often does not resend messages lost with a leader on one of them (seen in channels'
+state: all since the first lost one are kept, for queues that have a leader again on a node that was down). The queue
+accepts no number after a gap, so it never again confirms anything to that channel, while it serves all others. A copy
+of one message on another channel distinguishes such a channel from a queue that serves no channel.
 """
 
 import asyncio
@@ -18,16 +18,16 @@ from taskmq_rabbitmq.publish.pending import Pending, transmit
 __all__ = ["LOOK_SECONDS", "send_elsewhere"]
 
 LOOK_SECONDS: Final = 2.0
-"""A channel that confirms nothing of a queue from one look to the next is doubted."""
+"""Interval after which a channel without any confirm of a queue is doubted."""
 
 
 async def send_elsewhere(connection: Connection, pending: Pending, *, clock: Clock, within: float) -> bool:
-    """Publish the message on a channel of its own; whether the broker has confirmed it rather than refused.
+    """Publish the message on a channel of its own; return whether the broker confirmed it.
 
     The message is marked as uncertain: the broker may have it, whatever comes later.
 
     Raises:
-        BrokerUnavailable: the connection went, or no answer came within `within` seconds.
+        BrokerUnavailable: the connection was lost, or no answer arrived within `within` seconds.
         ChannelRefused: the broker closed the channel over it.
     """
     channel = await connection.channel(within)

@@ -1,17 +1,16 @@
-"""Messages out: one channel in confirm mode, a window of unconfirmed messages, and a line before it.
+"""Publisher: one channel in confirm mode, a window of unconfirmed messages, and a line before it.
 
-A message is in one of three places: in line (`_line`), waiting until its queue is known (`_repairs`), or
-unconfirmed on the channel (`_unconfirmed`, by delivery tag). The future ends with the confirm, with what the
-broker says against the message, or at its deadline. What is unconfirmed when the channel ends goes back to the
-head of the line and out again on the next channel, marked `x-taskmq-republished`: that is where a duplicate can
-come from. One whose deadline passes unconfirmed keeps its place in the window until the channel ends, because
-the broker still has it to work off.
+A message is in one of three places: in line (`_line`), waiting until its queue is known (`_repairs`), or unconfirmed
+on the channel (`_unconfirmed`, by delivery tag). The future ends with the confirm, with the broker's refusal, or at
+its deadline. When the channel ends, unconfirmed messages return to the head of the line and are published on the next
+channel, marked `x-taskmq-republished`: this can cause duplicates. A message whose deadline passes unconfirmed keeps
+its place in the window until the channel ends, because the broker still has to process it.
 
-A channel that confirms nothing of what another one does (`probe_channel`) is closed.
+A channel without confirms for a message that another channel delivers (`probe_channel`) is closed.
 
-A message that the broker refuses (no permission, too large) costs the channel and so the confirms of all others.
-Whose fault it was is read from the broker's words (`refused`), or, where these do not tell, found by sending out
-alone each that was unconfirmed: the guilty one ends with its error, all others go out again.
+A message that the broker refuses (no permission, too large) closes the channel and so loses the confirms of all
+others. The broker's text identifies it (`refusals`), or else each unconfirmed message is published alone: the guilty
+one ends with its error, all others are published again.
 """
 
 import asyncio
@@ -65,18 +64,18 @@ _log = contained(__name__)
 _WINDOW: Final = 1000
 _WINDOW_BYTES: Final = 32 * 2**20
 _LINE_BYTES: Final = 64 * 2**20
-# So that empty messages fill the line too.
+# So that empty messages fill the line, too.
 _OVERHEAD: Final = 512
 _TICK: Final = 0.02
 _GOOD_SECONDS: Final = 10.0
-# A refusal costs the channel, so its reason is believed for so long.
+# A refusal closes the channel, so its reason is assumed for this long.
 _DENIED_SECONDS: Final = 1.0
-# A confirm comes so much later than one that another channel has for a later message, at most.
+# Maximum delay of a confirm after another channel's confirm for a later message.
 _LATE_SECONDS: Final = 1.0
 
 
 class Publisher:
-    """The sending side of one broker object."""
+    """The publishing side of one broker object."""
 
     def __init__(
         self,
@@ -109,7 +108,7 @@ class Publisher:
         self._repairs = QueueRepairs(
             declarations, loop, unconfirmed=self._unconfirmed, refuse=self._refuse, resume=self._send_again
         )
-        # Asked for each message, so without a step between.
+        # Called for each message, so it is bound directly.
         self._unrepaired = self._repairs.waiting
         self._closing = False
         connection.on_unblocked = self._advance
@@ -171,7 +170,7 @@ class Publisher:
             self._write(pending)
 
     def _is_sent_at_once(self, pending: Pending) -> bool:
-        """Send a new message that is like most if nothing is in its way: as from the line, with fewer questions."""
+        """Publish a new typical message immediately if nothing precedes it, with fewer checks than from the line."""
         raw, tag = self._raw, self._next_tag
         size = self._unconfirmed_bytes + pending.size
         if (
@@ -228,7 +227,7 @@ class Publisher:
         message = pending.message
         delay_ms = 0 if message.due is None else message.due - self._clock.now_ms()
         exchange = delay.ENTER if delay_ms > 0 else route_to(message.queue).exchange
-        # `mandatory` proves the first level of the ladder only, and no letter.
+        # `mandatory` proves only the first level of the ladder, and no letter.
         if exchange not in PROVEN and not self._declarations.deliverable(message.queue):
             pending.lacks_exchange = False
             self._repairs.make_deliverable(pending)
@@ -268,7 +267,7 @@ class Publisher:
                 channel = await self._connection.channel(None)
                 await self._use(channel)
             except AccessDenied as error:
-                # The connection makes the pause before its next attempt.
+                # The connection paces its next attempt.
                 self._deny(str(error))
                 continue
             except (BrokerUnavailable, ChannelRefused):
@@ -283,7 +282,7 @@ class Publisher:
                 await asyncio.sleep(backoff.next())
 
     async def _stay(self, channel: OpenChannel) -> None:
-        """Return once the channel has ended; see to its end if it alone is not answered."""
+        """Return once the channel has ended; end it if it alone gets no answers."""
         since, heads = 0.0, dict[str, int]()
         while not await _has_ended(channel, LOOK_SECONDS):
             before, heads = heads, self._heads()
@@ -294,10 +293,10 @@ class Publisher:
             now = self._loop.time()
             since = since or now
             queue = random.choice(stuck)
-            pending = self._awaited(queue)
+            pending = self._find_awaited(queue)
             if pending is None or not await self._is_answered_elsewhere(pending, patience(now - since)):
                 continue
-            # Its own answer may be on its way.
+            # Its own answer may be in transit.
             if not await _has_ended(channel, _LATE_SECONDS) and heads[queue] in self._unconfirmed:
                 _log.warning("%s: a channel without confirms from a queue that others reach", self._connection)
                 self._raw = None
@@ -305,14 +304,14 @@ class Publisher:
                 return
 
     def _heads(self) -> dict[str, int]:
-        """The oldest tag of each queue that is not confirmed."""
+        """Return the oldest unconfirmed tag of each queue."""
         heads: dict[str, int] = {}
         for tag, pending in self._unconfirmed.items():
             heads.setdefault(pending.message.queue, tag)
         return heads
 
-    def _awaited(self, queue: str) -> Pending | None:
-        """A message for the queue with a waiter; if there is none, one that has no place in the window."""
+    def _find_awaited(self, queue: str) -> Pending | None:
+        """Return a message for the queue with a waiter; if there is none, one without a place in the window."""
         for pending in self._unconfirmed.values():
             if pending.message.queue == queue and not pending.over:
                 return pending
@@ -320,7 +319,7 @@ class Publisher:
         return None if waiting is None or self._may_write(waiting) else waiting
 
     async def _is_answered_elsewhere(self, pending: Pending, within: float) -> bool:
-        """Whether another channel has an answer for the message; if that is a confirm, it has ended."""
+        """Return whether another channel has an answer for the message; after a confirm it has ended."""
         try:
             is_confirmed = await send_elsewhere(self._connection, pending, clock=self._clock, within=within)
         except Exception as error:  # noqa: BLE001 - what is wrong with a message is said where it is sent first
@@ -362,7 +361,7 @@ class Publisher:
         self._line_bytes += sum(pending.size + _OVERHEAD for pending in before)
 
     def _attribute_refusal(self, unconfirmed: list[Pending], code: int, text: str) -> bool:
-        """End the message over which the broker closed the channel, if there is no hope; whether that was done."""
+        """End the message over which the broker closed the channel, if it is hopeless; return whether it was."""
         refused = find_refused(unconfirmed, text)
         if refused is None:
             for pending in unconfirmed:
@@ -371,7 +370,7 @@ class Publisher:
         refused.refusals += 1
         error = error_for(refused, code, text)
         if error is None:
-            # Something that was known to be there is gone; it is declared again.
+            # A known object is gone; it is declared again.
             self._declarations.forget()
             missing = refused_exchange(text) if code == NOT_FOUND else None
             refused.lacks_exchange = missing == route_to(refused.message.queue).exchange
@@ -395,7 +394,7 @@ class Publisher:
             first, self._oldest_tag = self._oldest_tag, tag + 1
         if is_nack:
             for each in range(first, tag + 1):
-                self._rejected(each)
+                self._reject(each)
         else:
             self._confirm(range(first, tag + 1))
         if self._unrepaired:
@@ -407,11 +406,11 @@ class Publisher:
         unconfirmed = self._unconfirmed
         ended = freed = 0
         for tag in tags:
-            # Some of a range may have been confirmed alone, before.
+            # Some of a range may have been confirmed alone before.
             if (pending := unconfirmed.get(tag)) is None:
                 continue
             if pending.returned or pending.suspect or pending.over:
-                self._confirmed(tag)
+                self._confirm_one(tag)
                 continue
             del unconfirmed[tag]
             freed += pending.size
@@ -420,26 +419,26 @@ class Publisher:
         self._unconfirmed_bytes -= freed
         self._count_ended(ended)
 
-    def _confirmed(self, tag: int) -> None:
-        if (pending := self._taken(tag)) is None:
+    def _confirm_one(self, tag: int) -> None:
+        if (pending := self._take(tag)) is None:
             return
         if pending.returned:
             self._on_returned(pending)
         else:
             self._end(pending, None)
 
-    def _rejected(self, tag: int) -> None:
-        if (pending := self._taken(tag)) is not None:
+    def _reject(self, tag: int) -> None:
+        if (pending := self._take(tag)) is not None:
             queue = pending.message.queue
             self._refuse(
                 pending, PublishRejected(f"the broker refused the message: queue {queue!r} is full or has no leader")
             )
 
     def _refuse(self, pending: Pending, error: SendError) -> None:
-        # What is refused is this copy; one on a channel that was lost may be at the broker all the same.
+        # The refusal is for this copy; a message on a lost channel may be at the broker all the same.
         self._end(pending, maybe_sent(str(error)) if pending.uncertain else error)
 
-    def _taken(self, tag: int) -> Pending | None:
+    def _take(self, tag: int) -> Pending | None:
         pending = self._unconfirmed.pop(tag, None)
         if pending is None:
             return None
@@ -457,7 +456,7 @@ class Publisher:
     def _on_returned(self, pending: Pending) -> None:
         queue = pending.message.queue
         if not pending.restored and pending.message.due is not None:
-            # What it was to wait in has gone, not the queue that it is for.
+            # Its waiting place on the ladder is gone, not its queue.
             pending.restored = True
             pending.written = pending.uncertain
             self._declarations.forget()
@@ -485,7 +484,7 @@ class Publisher:
         now = self._loop.time()
         due, pause = now, _TICK
         if now - self._timer_at > HELD_UP_SECONDS:
-            # Each gets its grace once: where the loop is always late, no caller would ever get an answer.
+            # Each gets its grace once: with a loop that is always late, no caller would ever get an answer.
             due, pause, self._held_up_at = self._held_up_at, GRACE_SECONDS, now
         kind, why = self._timeout_error()
         for pending in list(self._everything()):
@@ -494,7 +493,7 @@ class Publisher:
         self._sweep_line()
         left = [pending.deadline for pending in self._everything() if not pending.over]
         if left:
-            # Not more often than the tick: looking at all of them costs something.
+            # Not more often than the tick: checking all of them has a cost.
             self._watch(max(min(left), now + pause))
 
     def _sweep_line(self) -> None:

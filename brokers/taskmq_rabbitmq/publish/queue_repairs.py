@@ -1,12 +1,12 @@
-"""Messages that wait until the queue that they are for is known to be there, and bound to its exchange.
+"""Repairs: messages that wait until their queue is known to exist, and to be bound to its exchange.
 
-A message that came back reached no queue: the queue or its binding was deleted, or it is a queue on demand that no
-message has needed before. It is declared and bound, and then what waits goes out again. What follows to the same
-queue waits behind it, and the declaration waits for what is on its way already, which comes back too: so all of one
-sender keep their order. Where the exchange itself is gone, whatever is published to it waits as well.
+A returned message reached no queue: the queue or its binding was deleted, or it is a queue on demand that no message
+has needed before. It is declared and bound, and then waiting messages are published again. Later messages to the same
+queue wait behind them, and the declaration waits for messages in transit, which are returned, too: so all messages of
+one sender keep their order. If the exchange itself is gone, all messages to it wait as well.
 
-Where a class queue cannot be declared from here, because nothing may be declared or because this process does not
-know what it is to be, its messages go to the work queue itself.
+If a class queue cannot be declared from here, because nothing may be declared or because this process does not know
+its properties, its messages go to the work queue itself.
 """
 
 import asyncio
@@ -37,7 +37,7 @@ __all__ = ["QueueRepairs"]
 _log = contained(__name__)
 
 _PAUSE: Final = 0.2
-# What is on its way is answered within this, or keeps its order no longer.
+# Messages in transit are answered within this time, or lose their order.
 _ANSWER_SECONDS: Final = 1.0
 
 _Repair = Literal["restore", "make deliverable"]
@@ -47,12 +47,12 @@ class QueueRepairs:
     """The repairs of one publisher.
 
     Args:
-        unconfirmed: what the publisher has sent and the broker has not answered for.
+        unconfirmed: messages that the publisher sent and the broker has not answered.
         refuse: ends a message with an error.
-        resume: sends messages again, before those that came later.
+        resume: publishes messages again, before later ones.
 
     Attributes:
-        waiting: what was sent and came back, or may not be sent yet, by what is done for which queue.
+        waiting: returned messages, and those that may not be published yet, by kind of repair and queue.
     """
 
     def __init__(
@@ -65,9 +65,9 @@ class QueueRepairs:
         resume: Callable[[list[Pending]], None],
     ) -> None:
         self.waiting: dict[tuple[_Repair, str], list[Pending]] = {}
-        # Those that came back may come one by one, so those that follow are kept apart.
+        # Returned messages may arrive one by one, so later ones are kept apart.
         self._behind: dict[str, list[Pending]] = {}
-        # By exchanges that are gone: the queue whose repair declares them again.
+        # By missing exchange: the queue whose repair declares it again.
         self._exchanges: dict[str, str] = {}
         self._declarations = declarations
         self._loop = loop
@@ -84,7 +84,7 @@ class QueueRepairs:
             yield from some
 
     def is_behind(self, pending: Pending) -> bool:
-        """Have the message wait, if others of its queue do; whether it does."""
+        """Have the message wait if others of its queue do; return whether it does."""
         queue = pending.message.queue
         if self._exchanges:
             queue = self._exchanges.get(route_to(queue).exchange, queue)
@@ -94,25 +94,25 @@ class QueueRepairs:
         return True
 
     def restore(self, pending: Pending) -> None:
-        """Declare the queue of a message that came back, and send it again."""
+        """Declare the queue of a returned message, and publish it again."""
         self._begin("restore", pending, self._declarations.restore)
 
     def restore_exchange(self, pending: Pending) -> None:
-        """Declare the exchange of the message, which is gone, and its queue; then send it again."""
+        """Declare the missing exchange of the message, and its queue; then publish it again."""
         queue = pending.message.queue
         self._exchanges.setdefault(route_to(queue).exchange, queue)
         self.restore(pending)
 
     def make_deliverable(self, pending: Pending) -> None:
-        """See to it that the queue of a delayed message gets it from the ladder, and then send it."""
+        """Ensure that the queue of a delayed message is bound to the ladder, and then publish the message."""
         self._begin("make deliverable", pending, self._declarations.make_deliverable)
 
     def answered(self) -> None:
-        """The broker has answered for messages on their way."""
+        """Continue repairs, because the broker has answered for messages in transit."""
         self._answered.set()
 
     async def close(self) -> None:
-        """Repair no more queues."""
+        """Stop all repairs of queues."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -141,7 +141,7 @@ class QueueRepairs:
         except AccessDenied as error:
             refused = partial(AccessDenied, str(error))
         except BrokerUnavailable:
-            # Asked again, after a moment, as long as the deadlines allow.
+            # Retried after a moment, within the deadlines.
             await asyncio.sleep(_PAUSE)
             for pending in self.waiting[repair, queue]:
                 pending.restored = False
@@ -150,7 +150,7 @@ class QueueRepairs:
         self._exchanges = {name: place for name, place in self._exchanges.items() if place != queue}
         behind = self._behind.pop(queue, []) if repair == "restore" else []
         waiting = [pending for pending in (*self.waiting.pop((repair, queue)), *behind) if not pending.over]
-        # Where the exchange was gone, messages for other queues have waited, too.
+        # If the exchange was missing, messages for other queues have waited, too.
         its = [pending for pending in waiting if pending.message.queue == queue]
         if refused is not None:
             for pending in its:

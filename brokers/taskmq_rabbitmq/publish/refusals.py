@@ -1,7 +1,8 @@
-"""Over which message the broker closed a channel, and what that means for it. Pure.
+"""Identification of the message over which the broker closed a channel, and its error. Pure.
 
-RabbitMQ works off a channel in order and closes it at the first message that it refuses: those before it are taken,
-whether confirmed yet or not, those after it are dropped. Its words name an exchange or a size, never a message.
+RabbitMQ processes a channel in order and closes it at the first message that it refuses: those before it are
+accepted, whether confirmed yet or not, those after it are dropped. Its text names an exchange or a size, never a
+message.
 """
 
 from collections.abc import Sequence
@@ -17,7 +18,7 @@ _CHANCES: Final = 3
 
 
 def find_refused(unconfirmed: Sequence[Pending], text: str) -> Pending | None:
-    """Which of the messages, in the order of their publishing, was refused; None where that cannot be known."""
+    """Return the refused message, of those in the order of publishing; None if it cannot be identified."""
     if len(unconfirmed) == 1:
         return unconfirmed[0]
     if (exceeded := exceeded_size(text)) is not None:
@@ -28,7 +29,7 @@ def find_refused(unconfirmed: Sequence[Pending], text: str) -> Pending | None:
 
 
 def error_for(refused: Pending, code: int, text: str) -> SendError | None:
-    """How the future of the refused message ends; None where it is worth another try."""
+    """Return the error of the refused message; None if it is worth another try."""
     if (exceeded := exceeded_size(text)) is not None:
         return TooLarge(*exceeded, f"the message of job {refused.message.job_id}")
     if code == ACCESS_REFUSED:
@@ -43,5 +44,5 @@ def error_for(refused: Pending, code: int, text: str) -> SendError | None:
 
 
 def maybe_sent(why: str) -> PublishUnknown:
-    """For a message that was on its way when a connection was lost, and is refused now."""
+    """Return the error of a message that was in transit when a connection was lost, and is refused now."""
     return PublishUnknown(f"it was not confirmed before the connection was lost, and now {why}")

@@ -1,4 +1,4 @@
-"""Contracts of what a job store remembers of runs: logs, figures by the minute, failures, alerts."""
+"""Contracts of a job store's history of runs: logs, figures by the minute, failures, alerts."""
 
 from taskmq.contracts.history.alerts import AlertNotice, AlertStore, KeptRule, NoticeTurn
 from taskmq.contracts.history.logs import LogStore

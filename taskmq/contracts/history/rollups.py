@@ -1,4 +1,4 @@
-"""Figures by the minute, and failures of the broker lane, in a job store."""
+"""Figures by the minute, and failures of broker jobs, in a job store."""
 
 from collections.abc import Sequence
 from typing import Protocol
@@ -11,12 +11,12 @@ __all__ = ["FailureFilter", "FailurePage", "RollupFilter", "RollupStore"]
 
 
 class RollupFilter(msgspec.Struct, frozen=True, kw_only=True):
-    """Which figures: of minutes from `since` on and before `until`, ms; None: of any task, queue or tenant.
+    """Conditions on figures: minutes from `since` and before `until`, ms; None matches any task, queue or tenant.
 
     Attributes:
-        step: of minutes, or added up of quarters of an hour (`QUARTER`); `since` and `until` are then whole ones.
-        tenants: those of any of these, of minutes; None: of any.
-        is_whole: those of all tenants added up, under the tenant "".
+        step: minutes, or sums of quarters of an hour (`QUARTER`); `since` and `until` are then whole ones.
+        tenants: any of these tenants, for minutes; None: any tenant.
+        is_whole: whether to sum all tenants, under the tenant "".
     """
 
     since: int
@@ -30,10 +30,10 @@ class RollupFilter(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FailureFilter(msgspec.Struct, frozen=True, kw_only=True):
-    """A choice of failures: what is not said does not matter; `since` and `until` as for figures.
+    """Conditions on failures: an unset one matches all; `since` and `until` as for figures.
 
     Attributes:
-        jobs: those of any of these jobs; None: of any.
+        jobs: any of these jobs; None: any job.
     """
 
     task: str | None = None
@@ -47,32 +47,32 @@ class FailureFilter(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FailurePage(msgspec.Struct, frozen=True):
-    """Some failures; `after` is where the next page begins, None where there is none."""
+    """A page of failures; `after` is the cursor of the next page, None on the last one."""
 
     failures: list[RunFailure]
     after: int | None
 
 
 class RollupStore(Protocol):
-    """What is remembered of what workers have reported.
+    """Figures and failures that workers reported.
 
-    Every method raises `StoreUnavailable` and `StoreMismatch` as those of `JobStore` do.
+    Every method raises `StoreUnavailable` and `StoreMismatch` like those of `JobStore`.
     """
 
     async def add(self, rollups: Sequence[Rollup], failures: Sequence[RunFailure] = ()) -> None:
-        """Add figures to those that there are, and keep failures; all in one transaction."""
+        """Add to the stored figures, and store failures, in one transaction."""
         ...
 
     async def rollups(
         self, which: RollupFilter, *, after: RollupKey | None = None, limit: int = 50_000
     ) -> list[Rollup]:
-        """The first `limit` figures that fit, in the order of their keys, from behind the key `after`."""
+        """Return the first `limit` matching figures, in the order of their keys, after the key `after`."""
         ...
 
     async def failures(self, which: FailureFilter, *, after: int | None = None, limit: int = 50) -> FailurePage:
-        """Up to `limit` failures that fit, the last one first, from behind the number `after`."""
+        """Return up to `limit` matching failures, the last one first, after the number `after`."""
         ...
 
     async def forget(self, *, before: int, limit: int = 1_000) -> int:
-        """Forget up to `limit` figures and as many failures from before an instant (ms); how many they were."""
+        """Delete up to `limit` figures and as many failures from before an instant (ms); return their number."""
         ...

@@ -1,4 +1,4 @@
-"""The part of a job store that remembers what has happened."""
+"""History: the part of a job store that records past runs."""
 
 from typing import Any, Protocol, runtime_checkable
 
@@ -11,7 +11,7 @@ __all__ = ["HistoryStore", "Remembering", "history_of"]
 
 
 class HistoryStore(Protocol):
-    """Logs, figures, failures and alerts; they live and end with their store."""
+    """Logs, figures, failures and alerts; they share the lifetime of their store."""
 
     @property
     def logs(self) -> LogStore: ...
@@ -25,17 +25,17 @@ class HistoryStore(Protocol):
 
 @runtime_checkable
 class Remembering(Protocol):
-    """A job store that remembers what has happened."""
+    """A job store with a history."""
 
     @property
     def history(self) -> HistoryStore: ...
 
 
 def history_of(store: Any) -> HistoryStore:
-    """What a job store remembers.
+    """Return the history of a job store.
 
     Raises:
-        UnsupportedFeature: it remembers nothing.
+        UnsupportedFeature: it has none.
     """
     if not isinstance(store, Remembering):
         raise UnsupportedFeature(f"the job store {store.address} keeps no logs, figures and alerts")

@@ -1,4 +1,4 @@
-"""Contracts of who may do what: tenants, users, memberships, sessions, API tokens, logins that failed, and the audit.
+"""Contracts of identity: tenants, users, memberships, sessions, API tokens, failed logins, and the audit.
 
 Every change names its `Actor`, and writes its audit entry in its own transaction. Secrets reach a store as hashes
 only. Lists take a `Scope`: rows of other tenants do not exist for them.

@@ -9,31 +9,31 @@ __all__ = ["AccountStore"]
 
 
 class AccountStore(Protocol):
-    """Tenants, users and memberships. Names of users are unique, whatever their case.
+    """Tenants, users and memberships. Names of users are unique, ignoring case.
 
     Raises:
         StoreUnavailable: the store cannot be reached; raised by every method.
     """
 
     async def add_tenant(self, tenant: Tenant, *, by: Actor) -> Tenant:
-        """Add a tenant; jobs that name it already are its own.
+        """Add a tenant; existing jobs that name it belong to it.
 
         Raises:
-            IdentityConflict: there is one of that name.
+            IdentityConflict: a tenant has that name.
         """
         ...
 
     async def tenants(self, scope: Scope) -> list[Tenant]:
-        """All tenants of the scope, by name."""
+        """Return all tenants of the scope, by name."""
         ...
 
     async def change_tenant(
         self, name: str, *, by: Actor, description: str | None = None, is_disabled: bool | None = None
     ) -> Tenant:
-        """Change a tenant; what is None stays.
+        """Change a tenant; None leaves a value unchanged.
 
         Raises:
-            IdentityNotFound: there is none of that name.
+            IdentityNotFound: no tenant has that name.
         """
         ...
 
@@ -41,7 +41,7 @@ class AccountStore(Protocol):
         """Remove a tenant and its roles; its jobs stay, for the instance's roles only.
 
         Raises:
-            IdentityNotFound: there is none of that name.
+            IdentityNotFound: no tenant has that name.
         """
         ...
 
@@ -49,61 +49,64 @@ class AccountStore(Protocol):
         """Add a user with their roles.
 
         Args:
-            is_first: only where the instance has no admin yet; of several calls at a time one succeeds.
+            is_first: succeed only if the instance has no admin yet; of concurrent calls one succeeds.
 
         Raises:
-            IdentityConflict: the name is taken; or there is an admin already, and `is_first`.
-            IdentityNotFound: a role is on a tenant that there is not.
+            IdentityConflict: the name is taken; or there is an admin already, with `is_first`.
+            IdentityNotFound: a role is on a tenant that does not exist.
         """
         ...
 
     async def account(self, user_id: str) -> UserAccount | None:
-        """A user by their id, with their roles."""
+        """Return a user by id, with their roles."""
         ...
 
     async def account_named(self, name: str) -> tuple[UserAccount, str] | None:
-        """A user by their name, whatever its case, with their roles, and the hash of their password."""
+        """Return a user by name, ignoring case, with their roles and the hash of their password."""
         ...
 
     async def users(self, *, after: str = "", limit: int = 50) -> list[User]:
-        """Up to `limit` users by name, those behind the name `after`."""
+        """Return up to `limit` users by name, after the name `after`."""
         ...
 
     async def change_user(self, user_id: str, change: UserChange, *, by: Actor) -> User:
-        """Change a user, and write it into the audit in the same transaction.
+        """Change a user, with an audit entry in the same transaction.
 
         Raises:
-            IdentityNotFound: there is none of that id.
-            IdentityConflict: the name is taken, or the version is another.
+            IdentityNotFound: no user has that id.
+            IdentityConflict: the name is taken, or the version differs.
         """
         ...
 
     async def rehash_password(self, user_id: str, *, before: str, after: str) -> None:
-        """Keep the same password with another hash, unless it was changed meanwhile: no entry, no session ends."""
+        """Replace the hash of an unchanged password; does nothing if it was changed.
+
+        No audit entry, and no session ends.
+        """
         ...
 
     async def erase_user(self, user_id: str, *, by: Actor) -> None:
-        """Remove a user for good, with roles, sessions and tokens, and what the audit says about the person.
+        """Remove a user for good, with roles, sessions and tokens, and the personal parts of audit entries.
 
-        Hashes of the audit stay; so does what they did, under their id.
+        Hashes of the audit stay, and so do the user's actions under their id.
 
         Raises:
-            IdentityNotFound: there is none of that id.
+            IdentityNotFound: no user has that id.
             IdentityConflict: they are the instance's last admin.
         """
         ...
 
     async def set_membership(self, user_id: str, membership: Membership, *, by: Actor) -> None:
-        """Give a user a role, in place of the one that they have on that tenant.
+        """Grant a user a role, instead of the one that they have on that tenant.
 
         Raises:
             IdentityNotFound: there is no such user, or no such tenant.
-            IdentityConflict: the instance's last admin would be none any more.
+            IdentityConflict: the instance would have no admin.
         """
         ...
 
     async def remove_membership(self, user_id: str, tenant: str, *, by: Actor) -> None:
-        """Take a user's role away.
+        """Revoke a user's role.
 
         Raises:
             IdentityNotFound: they have none there.
@@ -112,5 +115,5 @@ class AccountStore(Protocol):
         ...
 
     async def members(self, scope: Scope) -> list[tuple[User, Membership]]:
-        """Who has which role on the tenants of the scope, by tenant and name; of everything: on the instance, too."""
+        """Return the members of the scope's tenants with roles, by tenant and name; of all: the instance's, too."""
         ...

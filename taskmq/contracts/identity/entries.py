@@ -1,4 +1,4 @@
-"""The audit: what administrators and operators have done, and its chain of hashes."""
+"""Audit: actions of administrators and operators, and their hash chain."""
 
 from collections.abc import Sequence
 from typing import Protocol
@@ -11,11 +11,11 @@ __all__ = ["AuditFilter", "AuditPage", "AuditStore"]
 
 
 class AuditFilter(msgspec.Struct, frozen=True, kw_only=True):
-    """Entries that fit all of what is said; an empty field says nothing.
+    """Conditions that entries must match; an unset one matches all.
 
     Attributes:
-        action: its beginning: `user.` are all actions on users.
-        since, until: ms since the epoch; at or after, and before.
+        action: prefix: `user.` matches all actions on users.
+        since, until: half-open range, ms since the epoch.
     """
 
     action: str = ""
@@ -27,10 +27,10 @@ class AuditFilter(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AuditPage(msgspec.Struct, frozen=True):
-    """Some entries, the last one first.
+    """A page of entries, the last one first.
 
     Attributes:
-        after: where the next page begins; None where there is none.
+        after: cursor of the next page; None on the last one.
     """
 
     entries: list[AuditRecord]
@@ -38,37 +38,37 @@ class AuditPage(msgspec.Struct, frozen=True):
 
 
 class AuditStore(Protocol):
-    """Entries that are added, read and sealed, and never changed but by `AccountStore.erase_user`.
+    """Audit entries: they are added, read and sealed, and only `AccountStore.erase_user` changes them.
 
     Raises:
         StoreUnavailable: the store cannot be reached; raised by every method.
     """
 
     async def add(self, entries: Sequence[AuditEntry]) -> None:
-        """Write down what was done elsewhere than in this store, such as at the broker, before it is done.
+        """Record an action outside of this store, such as at the broker, before it is performed.
 
-        What this store changes writes its entries itself.
+        The store itself records its own changes.
         """
         ...
 
     async def entries(
         self, scope: Scope, which: AuditFilter, *, after: int | None = None, limit: int = 50
     ) -> AuditPage:
-        """Entries of the scope's tenants, the last one first, from behind the number `after`."""
+        """Return entries of the scope's tenants, the last one first, after the number `after`."""
         ...
 
     async def seal(self, *, limit: int = 500) -> int:
-        """Add up to `limit` entries that are not in the chain to its end; how many. Several may do so at a time."""
+        """Append up to `limit` unsealed entries to the chain; return their number. Concurrent calls are safe."""
         ...
 
     async def head(self) -> ChainLink:
-        """The end of the chain."""
+        """Return the end of the chain."""
         ...
 
     async def chain(self, *, after: int = 0, limit: int = 500) -> list[AuditRecord]:
-        """Up to `limit` sealed entries from behind the position `after`, in the order of the chain."""
+        """Return up to `limit` sealed entries after the position `after`, in the order of the chain."""
         ...
 
     async def unsealed(self) -> int:
-        """How many entries are not in the chain."""
+        """Return the number of entries that are not sealed."""
         ...

@@ -21,15 +21,15 @@ __all__ = [
 
 
 class Actor(msgspec.Struct, frozen=True, kw_only=True):
-    """Who changes something, and from where: what the audit entry of the change says.
+    """The author of a change, for the change's audit entry.
 
     Attributes:
-        user_id, user: who; of the command line `user_id` is "" and `user` the system's name.
-        via, credential: by which credential; no secret.
-        address: from where.
+        user_id, user: the user; for the command line `user_id` is "" and `user` the system's name.
+        via, credential: the credential; not secret.
+        address: the address of the client.
         request_id: of the request.
-        key: by which the same request is known again, where it has one.
-        note: why.
+        key: idempotency key of the request, if it has one.
+        note: the reason.
     """
 
     user_id: str = ""
@@ -51,7 +51,7 @@ class Actor(msgspec.Struct, frozen=True, kw_only=True):
         before: dict[str, object] | None = None,
         after: dict[str, object] | None = None,
     ) -> AuditEntry:
-        """The audit entry of something that this actor has done."""
+        """Create the audit entry of an action of this actor."""
         return AuditEntry(
             action=action,
             kind=kind,
@@ -70,10 +70,10 @@ class Actor(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Tenant(msgspec.Struct, frozen=True, kw_only=True):
-    """A tenant that was added; jobs may name others, which only the instance's roles can see.
+    """A tenant that was added; jobs may name others, which are visible only to the instance's roles.
 
     Attributes:
-        disabled: since when only the instance's roles have access.
+        disabled: start of the time in which only the instance's roles have access.
     """
 
     name: str
@@ -83,11 +83,11 @@ class Tenant(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NewUser(msgspec.Struct, frozen=True, kw_only=True):
-    """A user who is added.
+    """A user to add.
 
     Attributes:
-        id: the store's key of them for good; a random UUID.
-        password_hash: by argon2id; "": no password opens the account.
+        id: permanent key of the user in the store; a random UUID.
+        password_hash: by argon2id; "": the account has no password.
     """
 
     id: str
@@ -98,13 +98,13 @@ class NewUser(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class User(msgspec.Struct, frozen=True, kw_only=True):
-    """A user who may sign in, or has been disabled.
+    """A user who may sign in, or is disabled.
 
     Attributes:
-        version: grows by 1 with every change of the user.
-        disabled: since when no credential of theirs is good.
-        password_changed: when; None: they have none.
-        last_login: when.
+        version: increases by 1 with every change of the user.
+        disabled: start of the time in which all credentials of the user are invalid.
+        password_changed: time of the last change; None: no password.
+        last_login: time of the last login.
     """
 
     id: str
@@ -118,12 +118,12 @@ class User(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class UserChange(msgspec.Struct, frozen=True, kw_only=True):
-    """A change of a user. Unset fields stay as they are.
+    """A change of a user. Unset fields stay unchanged.
 
     Attributes:
-        version: which they must have; None: any.
-        password_hash: a new one ends their sessions, but for `keep_session`.
-        revokes_tokens: all their tokens are revoked, too.
+        version: version that the user must have; None: any.
+        password_hash: a new one ends all sessions of the user except `keep_session`.
+        revokes_tokens: whether all tokens of the user are revoked, too.
     """
 
     version: int | None = None
@@ -136,14 +136,14 @@ class UserChange(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NewBrowserSession(msgspec.Struct, frozen=True, kw_only=True):
-    """A session that begins.
+    """A session to create.
 
     Attributes:
-        id: its name for people, such as in lists; no secret.
+        id: its name for people, such as in lists; not secret.
         digest: of its secret.
-        idle_ms: unused for so long it ends.
-        longest_ms: after so long it ends, however it is used.
-        agent: what the browser says that it is.
+        idle_ms: ms without use until it ends.
+        longest_ms: ms until it ends in any case.
+        agent: user agent of the browser.
     """
 
     id: str
@@ -169,16 +169,16 @@ class BrowserSession(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NewApiToken(msgspec.Struct, frozen=True, kw_only=True):
-    """A token that is made.
+    """A token to create.
 
     Attributes:
-        id: its name for programs, such as in lists; no secret.
+        id: its name for programs, such as in lists; not secret.
         name: its name for people, unique among its user's.
         digest: of its secret.
-        scopes: what it is good for; None: for all that its user may do, but for their account.
-        tenants: where it is good; None: wherever its user has a role.
+        scopes: permissions that it is limited to; None: all of its user's except for their account.
+        tenants: tenants that it is limited to; None: all of its user's.
         tasks: patterns of task names.
-        expires: when it ends; None: never.
+        expires: its expiry; None: never.
     """
 
     id: str
@@ -195,7 +195,7 @@ class ApiToken(msgspec.Struct, frozen=True, kw_only=True):
     """A token that was not revoked; it may have expired. Attributes as in `NewApiToken`.
 
     Attributes:
-        last_used: when, to the minute; None: never.
+        last_used: time of the last use, to the minute; None: never.
     """
 
     id: str
@@ -210,10 +210,10 @@ class ApiToken(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class UserAccount(msgspec.Struct, frozen=True, kw_only=True):
-    """A user with what decides on what they may do.
+    """A user with the facts that determine their permissions.
 
     Attributes:
-        memberships: of tenants that are not disabled.
+        memberships: in tenants that are not disabled.
     """
 
     user: User

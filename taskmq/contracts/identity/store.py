@@ -1,4 +1,4 @@
-"""All that a store knows of who may do what."""
+"""Identity: the part of a job store that knows users and their permissions."""
 
 from typing import Protocol
 
@@ -10,7 +10,7 @@ __all__ = ["IdentityStore"]
 
 
 class IdentityStore(Protocol):
-    """The parts of a job store that know who may do what; they live and end with it."""
+    """The identity parts of a job store; they share its lifetime."""
 
     @property
     def accounts(self) -> AccountStore:
@@ -19,10 +19,10 @@ class IdentityStore(Protocol):
 
     @property
     def credentials(self) -> CredentialStore:
-        """Sessions, tokens, and logins that failed."""
+        """Sessions, tokens, and failed logins."""
         ...
 
     @property
     def audit(self) -> AuditStore:
-        """What administrators and operators have done."""
+        """Actions of administrators and operators."""
         ...

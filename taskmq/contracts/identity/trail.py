@@ -1,4 +1,4 @@
-"""The audit entries of what a store changes itself: the same in every adapter."""
+"""Audit entries of a store's own changes: the same in every adapter."""
 
 from msgspec import UNSET
 
@@ -19,7 +19,7 @@ __all__ = ["Trail"]
 
 
 class Trail:
-    """What one actor leaves behind in the audit. No entry has a secret, or the hash of one."""
+    """Creates the audit entries of one actor. No entry contains a secret, or the hash of one."""
 
     def __init__(self, by: Actor) -> None:
         self._by = by
@@ -38,7 +38,7 @@ class Trail:
         return self._by.entry("user.add", kind="user", subject=user.id, after=after)
 
     def user_changed(self, before: User, after: User, change: UserChange) -> list[AuditEntry]:
-        """One entry for a new password, and one for everything else."""
+        """Return an entry for a new password, and one for all other changes."""
         entries: list[AuditEntry] = []
         if _user(before) != _user(after):
             entries.append(

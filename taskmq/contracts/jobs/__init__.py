@@ -1,8 +1,8 @@
-"""Contracts of the job store: what apps and operators do with jobs, and what schedulers do.
+"""Contracts of the job store: operations of apps, operators and schedulers on jobs.
 
-One row decides about each job. Every method that changes one compares its state and version, or its token, and sets
-in the same transaction: so any number of processes may use a store at once, and a call that comes late, twice or from
-a scheduler that was replaced changes nothing.
+One row is authoritative for each job. Every method that changes a row compares its state and version, or its token,
+and sets it in the same transaction. So any number of processes may use a store concurrently. A call that is late,
+repeated, or from a replaced scheduler changes nothing.
 """
 
 from taskmq.contracts.jobs.bulks import BulkStore

@@ -1,4 +1,4 @@
-"""What is done to many jobs, kept until it is done, and for a while afterwards."""
+"""Bulk operations in a job store, kept until they end, and for a while afterwards."""
 
 from typing import Protocol
 
@@ -9,38 +9,38 @@ __all__ = ["BulkStore"]
 
 
 class BulkStore(Protocol):
-    """Bulks, by their ids. Every method raises `StoreUnavailable` and `StoreMismatch` as those of `JobStore` do."""
+    """Bulks by their ids. Every method raises `StoreUnavailable` and `StoreMismatch` like those of `JobStore`."""
 
     async def add(self, bulk: Bulk, *, audit: AuditEntry | None = None) -> Bulk:
-        """Keep a new one, with version 1, and the audit entry in the same transaction; returns it.
+        """Store a new bulk with version 1, and the audit entry in the same transaction; return it.
 
-        Where one has its id or its `unique_key` already, nothing is kept, and that one is returned.
+        If a bulk has its id or its `unique_key` already, nothing is stored, and that bulk is returned.
         """
         ...
 
     async def get(self, bulk_id: str) -> Bulk | None:
-        """The bulk; None where there is none (any more)."""
+        """Return the bulk; None if there is none (any more)."""
         ...
 
     async def page(self, tenant: str | None, *, after: str | None = None, limit: int = 50) -> list[Bulk]:
-        """Up to `limit` of a tenant's, or of everybody's, from behind the id `after`; the last one first.
+        """Return up to `limit` bulks of a tenant, or of all, after the id `after`, the last one first.
 
         Args:
-            tenant: whose jobs they are about; None: all there are.
+            tenant: the tenant of the jobs; None: all bulks.
         """
         ...
 
     async def open(self, *, limit: int = 50) -> list[Bulk]:
-        """Up to `limit` that run, in the order in which they are due."""
+        """Return up to `limit` running bulks, in the order in which they are due."""
         ...
 
     async def write(self, bulk: Bulk, *, audit: AuditEntry | None = None) -> Bulk | None:
-        """Keep this instead of the same version, and the audit entry with it; it as it is then.
+        """Replace the same version of this bulk, with the audit entry; return the stored bulk.
 
-        None, and nothing is changed, where it has another version, or is not there.
+        Returns None, and changes nothing, if it has another version or does not exist.
         """
         ...
 
     async def forget(self, *, before: int) -> None:
-        """Forget those that have ended before this instant (ms)."""
+        """Delete bulks that ended before this instant (ms)."""
         ...

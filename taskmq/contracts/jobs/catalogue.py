@@ -1,7 +1,7 @@
-"""What jobs are made from: definitions, and what is known of tasks whose code is elsewhere.
+"""Catalogue: definitions of jobs, and descriptions of tasks whose code is elsewhere.
 
-Every method raises `StoreUnavailable` and `StoreMismatch` as those of `JobStore` do. Names that no database can hold
-(with a NUL or a lone surrogate) are unknown ones.
+Every method raises `StoreUnavailable` and `StoreMismatch` like those of `JobStore`. Names that no database can store
+(with a NUL or a lone surrogate) are unknown.
 """
 
 from collections.abc import Sequence
@@ -16,10 +16,10 @@ __all__ = ["Catalogued", "DefinitionPage", "DefinitionStore", "PutDefinition", "
 
 
 class PutDefinition(msgspec.Struct, frozen=True):
-    """What became of a `put`.
+    """The result of a `put`.
 
     Attributes:
-        is_new: the call has made this version; False: the last version has the same content.
+        is_new: whether the call created this version; False: the last version has the same content.
     """
 
     definition: Definition
@@ -27,10 +27,10 @@ class PutDefinition(msgspec.Struct, frozen=True):
 
 
 class DefinitionPage(msgspec.Struct, frozen=True):
-    """Some definitions, by their names.
+    """A page of definitions, by name.
 
     Attributes:
-        after: where the next page begins; None where there is none.
+        after: cursor of the next page; None on the last one.
     """
 
     definitions: list[Definition]
@@ -43,69 +43,72 @@ class DefinitionStore(Protocol):
     async def put(
         self, tenant: str, name: str, content: DefinitionContent, *, version: int | None = None, by: str = ""
     ) -> PutDefinition | None:
-        """Make a version with this content, unless the last one has the same.
+        """Create a version with this content, unless the last one has the same content.
 
-        A definition that was deleted comes back, with the next version.
+        A deleted definition is restored with the next version.
 
         Args:
             version: the version that the definition must have now; 0: it must not exist; None: any.
 
         Returns:
-            None where it has another version; nothing is changed then.
+                    None if it has another version; nothing is changed then.
         """
         ...
 
     async def get(self, tenant: str, name: str, *, version: int | None = None) -> Definition | None:
-        """The last version, or this one; None where there is none. Versions of a deleted one are found by number."""
+        """Return the last version, or the given one; None if there is none.
+
+        Versions of deleted ones are found by number.
+        """
         ...
 
     async def page(
         self, tenant: str, *, prefix: str = "", after: str | None = None, limit: int = 50
     ) -> DefinitionPage:
-        """Up to `limit` of the tenant's definitions whose names begin so, by code points, from behind `after`.
+        """Return up to `limit` of the tenant's definitions with the prefix, by code points, after `after`.
 
-        Each in its last version; deleted ones are left out.
+        Each in its last version; deleted ones are excluded.
         """
         ...
 
     async def versions(
         self, tenant: str, name: str, *, before: int | None = None, limit: int = 50
     ) -> list[Definition]:
-        """Up to `limit` of its versions below `before`, the last one first; of a deleted one, too."""
+        """Return up to `limit` versions below `before`, the last one first, even of a deleted definition."""
         ...
 
     async def delete(self, tenant: str, name: str, *, version: int | None = None) -> bool:
-        """Hide the definition and return whether it was there: no job is made from it any more, its versions stay.
+        """Hide the definition; return whether it existed. No job can be created from it any more; its versions stay.
 
         Args:
-            version: the version that it must have now; where it has another one, nothing is changed, and the
-                answer is False.
+            version: the version that it must have now; with another version, nothing is changed and the result is
+                False.
         """
         ...
 
 
 class TaskStore(Protocol):
-    """What is known of tasks. Names are those of the instance: they belong to no tenant."""
+    """Descriptions of tasks. Names belong to the instance, not to a tenant."""
 
     async def register(self, registrations: Sequence[TaskRegistration], *, origin: Origin, worker: str = "") -> None:
-        """Keep all of them, in one transaction; those that were reported before are marked as reported now.
+        """Store the registrations in one transaction; known ones are marked as reported now.
 
         Registrations of any task that were not reported for 30 days are deleted.
         """
         ...
 
     async def registrations(self, tasks: Sequence[str]) -> list[RegisteredTask]:
-        """All registrations that are kept of these tasks, in any order; `in_force` says which of them counts."""
+        """Return all stored registrations of these tasks, in any order; `in_force` chooses the one that counts."""
         ...
 
     async def names(self, *, prefix: str = "", after: str | None = None, limit: int = 50) -> list[str]:
-        """Up to `limit` names of tasks that begin so, by code points, from behind `after`."""
+        """Return up to `limit` names of tasks with the prefix, by code points, after `after`."""
         ...
 
 
 @runtime_checkable
 class Catalogued(Protocol):
-    """A job store that keeps definitions, and what is known of tasks."""
+    """A job store with definitions, and descriptions of tasks."""
 
     @property
     def definitions(self) -> DefinitionStore: ...

@@ -1,10 +1,10 @@
-"""What schedulers do with the jobs of a store.
+"""Operations of schedulers on the jobs of a store.
 
 lanes -> dispatch -> publish -> confirm -> ... reports -> apply -> forget
-|  refused: undispatch, or fail; what runs goes on
+|  refused: undispatch, or fail; running jobs continue
 look -> put_behind gates -> open_gates -> lanes
 due -> fire -> lanes
-take_over: what an earlier holder of the partition has dispatched
+take_over: batches that an earlier holder of the partition dispatched
 """
 
 import hashlib
@@ -40,13 +40,13 @@ __all__ = [
 ]
 
 PARTITIONS: Final = 8
-"""Into so many partitions queues and timers are divided, unless the store was made with another number (up to 64)."""
+"""Number of partitions of queues and timers, unless the store was created with another number (up to 64)."""
 
 _QUEUES: Final = 4096
 
 
 def partition_of(queue: str, partitions: int = PARTITIONS) -> int:
-    """The partition of a queue, of so many."""
+    """Return the partition of a queue, of this many."""
     return _hash_of(queue) % partitions
 
 
@@ -56,7 +56,7 @@ def _hash_of(queue: str) -> int:
 
 
 class Lane(msgspec.Struct, frozen=True, order=True, cache_hash=True):
-    """Jobs of one queue, priority and tenant that are ready; among them the earliest due goes first."""
+    """Ready jobs of one queue, priority and tenant; the earliest due is dispatched first."""
 
     queue: str
     priority: int
@@ -64,25 +64,25 @@ class Lane(msgspec.Struct, frozen=True, order=True, cache_hash=True):
 
 
 class LaneHead(msgspec.Struct, frozen=True):
-    """The first job of a lane: since when it is due, and when it expires, ms since the epoch; None: never."""
+    """The first job of a lane: when it became due, and when it expires, ms since the epoch; None: never."""
 
     due: int
     expires: int | None = None
 
 
 class Pick(msgspec.Struct, frozen=True):
-    """So many jobs of a lane are to be dispatched."""
+    """A number of jobs of a lane to dispatch."""
 
     lane: Lane
     count: int
 
 
 class ReadyJob(msgspec.Struct, frozen=True, kw_only=True):
-    """A job that is ready, as a look at its lane shows it.
+    """A ready job, as `look` returns it.
 
     Attributes:
-        body: as it is to be sent; empty where it is too large to be read with others.
-        is_over: it has expired, and ends when it is dispatched.
+        body: as it will be published; empty if it is too large to be read with others.
+        is_over: whether it has expired, and ends when it is dispatched.
     """
 
     id: str
@@ -93,7 +93,7 @@ class ReadyJob(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DispatchedJob(msgspec.Struct, frozen=True, kw_only=True):
-    """A job that was handed out and is to be published.
+    """A dispatched job that must be published.
 
     Attributes:
         token: of this dispatch; a report counts with it only.
@@ -123,8 +123,8 @@ class DispatchBatch(msgspec.Struct, frozen=True):
     """Jobs that were dispatched together.
 
     Attributes:
-        confirmed: the broker has confirmed them.
-        jobs: those that still have the token of the batch.
+        confirmed: whether the broker confirmed them.
+        jobs: jobs that still have the token of the batch.
     """
 
     id: int
@@ -133,14 +133,14 @@ class DispatchBatch(msgspec.Struct, frozen=True):
 
 
 class AppliedReport(msgspec.Struct, frozen=True, gc=False):
-    """What a report came to.
+    """The effect of a report.
 
     Attributes:
         outcome: `accepted`; `superseded`: of an earlier dispatch, or the job has ended; `invented`: of a dispatch
-            that the store has no memory of, without a proof that there was one; `unknown`: the store has no such job.
-        state: the job's afterwards; None where it is unknown.
-        queue: the job's.
-        has_dependents: it has ended, and others wait, or waited, for that: `release_dependents` has something to do.
+            that the store does not know, without a genuine proof; `unknown`: the store has no such job.
+        state: the job's new state; None if it is unknown.
+        queue: the job's queue.
+        has_dependents: whether it ended and others wait, or waited, for it: `release_dependents` has work to do.
     """
 
     outcome: Literal["accepted", "superseded", "invented", "unknown"]
@@ -150,13 +150,13 @@ class AppliedReport(msgspec.Struct, frozen=True, gc=False):
 
 
 class Withdrawn(msgspec.Struct, frozen=True):
-    """What became of dispatched jobs that a scheduler has taken back, or ended.
+    """Dispatched jobs that a scheduler took back or ended.
 
-    A job in neither set is as it was: it has ended, it was dispatched again, or the partition has passed on.
+    A job in neither set is unchanged: it has ended, it was dispatched again, or the partition has another holder.
 
     Attributes:
-        ids: those that were taken back, or have ended.
-        running: those that a worker has started under the same token: they go on, and their reports will come.
+        ids: jobs that were taken back, or that ended.
+        running: jobs that a worker started under the same token: they continue, and their reports will arrive.
     """
 
     ids: frozenset[str] = frozenset()
@@ -164,11 +164,11 @@ class Withdrawn(msgspec.Struct, frozen=True):
 
 
 class Released(msgspec.Struct, frozen=True):
-    """What ends of jobs have come to, for those that waited for them.
+    """The effect of ended jobs on their dependents.
 
     Attributes:
-        queues: those that have got jobs which are ready.
-        is_more: there is more to do at once.
+        queues: queues with new ready jobs.
+        is_more: whether there is more to do immediately.
     """
 
     queues: frozenset[str] = frozenset()
@@ -176,7 +176,7 @@ class Released(msgspec.Struct, frozen=True):
 
 
 class DueJob(msgspec.Struct, frozen=True, order=True):
-    """A job that waits for its time: when that is, ms since the epoch, and what `DispatchStore.fire` needs."""
+    """A timer: the due time of a job, ms since the epoch, and the facts that `DispatchStore.fire` needs."""
 
     due: int
     id: str
@@ -184,195 +184,199 @@ class DueJob(msgspec.Struct, frozen=True, order=True):
 
 
 class DispatchStore(Protocol):
-    """What schedulers do with jobs.
+    """Operations of schedulers on jobs.
 
-    Queues and timers are divided into partitions, and a scheduler dispatches and fires for the partitions whose
-    leases it holds (`leases`, `partition_key`; the lease's token is the epoch). What takes an `epoch` does nothing at
-    all where the lease
-    of the partition has passed on: then it returns nothing. One that has ended and that was not taken since has not
-    passed on; one that was released has.
+    Queues and timers are divided into partitions. A scheduler dispatches and fires for the partitions whose leases it
+    holds (`leases`, `partition_key`; the lease's token is the epoch). A method with an `epoch` does nothing, and
+    returns nothing, if the lease of the partition has another holder. A lease that expired and was not acquired since
+    still counts; a released one does not.
     """
 
     @property
     def partitions(self) -> int:
-        """Into how many partitions the store is divided."""
+        """Number of partitions of the store."""
         ...
 
     @property
     def leases(self) -> Coordinator: ...
 
     def partition_of(self, queue: str) -> int:
-        """The partition of a queue."""
+        """Return the partition of a queue."""
         ...
 
     async def lanes(self, partition: int) -> list[Lane]:
-        """The lanes of the partition that have jobs which are ready."""
+        """Return the lanes of the partition with ready jobs."""
         ...
 
     async def heads(self, queues: Sequence[str]) -> dict[Lane, LaneHead]:
-        """The first job of each lane of these queues."""
+        """Return the first job of each lane of these queues."""
         ...
 
     async def dispatch(self, partition: int, epoch: int, picks: Sequence[Pick]) -> DispatchBatch | None:
-        """Take the jobs, and write down the batch; None where none was to be had.
+        """Dispatch the jobs, and record the batch; None if there were none.
 
-        Expired ones end instead, and count as taken. Who did not get the answer (`StoreUnavailable` that is not
-        certain) takes the partition anew: its next holder is given the batch by `take_over`.
+        Expired jobs end instead, and count as picked. A caller without an answer (an uncertain `StoreUnavailable`)
+        acquires the partition again: its next holder gets the batch from `take_over`.
         """
         ...
 
     async def dispatch_within(
         self, partition: int, epoch: int, picks: Sequence[Pick], quotas: Quotas
     ) -> DispatchBatch | None:
-        """`dispatch` of tenants whose quotas let jobs wait (`Quotas.held_back`): of each no more than these let go.
+        """Dispatch like `dispatch`, within the quotas of tenants whose jobs may have to wait (`Quotas.held_back`).
 
-        Counted is what is under way in all queues, whichever scheduler dispatches. A job that has to wait is passed
-        by those behind it whose owners have room, among the first that are `looked_at`: 500 of its lane, 10,000 of
-        all.
+        Jobs in flight in all queues count, whichever scheduler dispatched them. A job that must wait is passed by
+        those behind it whose owners have room, among the first `looked_at`: 500 of its lane, 10,000 of all.
         """
         ...
 
     async def look(self, picks: Sequence[Pick]) -> list[ReadyJob]:
-        """The first jobs of these lanes, as many of each as the pick says, in the order of the picks."""
+        """Return the first jobs of these lanes, as many as each pick says, in the order of the picks."""
         ...
 
     async def put_behind(self, partition: int, epoch: int, gates: Mapping[str, str]) -> None:
-        """Take jobs that are ready out of their lanes: each waits behind a gate, which is a text of the caller's.
+        """Move ready jobs from their lanes behind a gate, which is a text that the caller chooses.
 
-        They stay `queued`, and no event is written. A job that is not ready any more is left as it is; whatever
-        changes one that waits, or ends it, takes it from behind its gate.
+        They stay `queued`, and no event is written. A job that is no longer ready stays unchanged; any change or end
+        of a waiting job removes it from its gate.
 
         Args:
-            gates: by the ids of the jobs, which are in queues of the partition.
+            gates: by job id; the jobs are in queues of the partition.
         """
         ...
 
     async def open_gates(
         self, partition: int, epoch: int, gates: Mapping[str, int] | None = None
     ) -> list[tuple[str, Lane]]:
-        """Put the first jobs behind gates of the partition back into their lanes; the gate and the lane of each.
+        """Move the first jobs behind gates of the partition back into their lanes; return the gate and lane of each.
 
-        The higher priority is first, then the earlier due.
+        The higher priority is first, then the earlier due time.
 
         Args:
-            gates: how many jobs behind each; None: up to 500 jobs of the partition, behind any.
+            gates: number of jobs of each gate; None: up to 500 jobs of the partition, behind any gate.
         """
         ...
 
     async def gate_of(self, job_id: str) -> str:
-        """The gate behind which the job waits; "" where it waits behind none."""
+        """Return the gate that the job waits behind; "" if there is none."""
         ...
 
     async def confirm(self, batches: Sequence[int]) -> None:
-        """The broker has confirmed these batches."""
+        """Record that the broker confirmed these batches."""
         ...
 
     async def forget(self, batches: Sequence[int]) -> None:
-        """All jobs of these batches have left them."""
+        """Delete batches that have no jobs left."""
         ...
 
     async def undispatch(
         self, partition: int, epoch: int, jobs: Sequence[DispatchedJob], *, delay: float = 0.0, reason: str = ""
     ) -> Withdrawn:
-        """The broker has not taken them: those that are still `dispatched` are ready again, after `delay` seconds.
+        """Return jobs that the broker refused: those still `dispatched` are ready again after `delay` seconds.
 
-        Only a job that has this very token is touched, and only before a report of its start has counted: one that
+        Only a job with exactly this token changes, and only before a report of its start: a running job continues,
+            and one that ended or was dispatched again stays unchanged. The attempt does not count. Jobs whose
+            cancellation was requested end instead.
         runs goes on, and one that has ended or was dispatched again stays as it is. The attempt is not counted.
         Where their cancellation was asked for, they end instead.
 
         Args:
-            jobs: of queues of the partition.
+            jobs: jobs of queues of the partition.
         """
         ...
 
     async def fail(
         self, partition: int, epoch: int, jobs: Sequence[DispatchedJob], *, reason: str, also_running: bool = False
     ) -> Withdrawn:
-        """They can never be run: those that `undispatch` would take back end as failed, with an event `ended`.
+        """End jobs that can never run as failed, with an event `ended`: those that `undispatch` would return.
 
         Args:
-            jobs: of queues of the partition.
-            also_running: and those that a worker has started, which is gone.
+            jobs: jobs of queues of the partition.
+            also_running: include jobs that a worker started, which is gone.
         """
         ...
 
     async def take_over(self, partition: int, epoch: int) -> list[DispatchBatch]:
-        """What the partition's earlier holders have left: every batch of which jobs are under way.
+        """Take over the batches of the partition's earlier holders that have jobs in flight.
 
-        They are this epoch's from then on, and a second call with it does not give them again: who did not get the
-        answer (`StoreUnavailable` that is not certain) takes the partition anew, under the next epoch.
+        They belong to this epoch from then on, and a second call with it does not return them again. A caller without
+        an answer (an uncertain `StoreUnavailable`) acquires the partition again, under the next epoch.
         """
         ...
 
     async def report_keys(self) -> list[ReportKey]:
-        """The keys of proofs, the newest first. There is one from the beginning: what makes the tables makes it."""
+        """Return the keys of proofs, the newest first. The first key is created with the tables."""
         ...
 
     async def rotate_report_key(self, *, forgets: bool = False, audit: AuditEntry | None = None) -> str:
-        """Make a new key, by which new dispatches are proven from now on; its id, which is no secret.
+        """Create a new key that proves new dispatches from now on; return its id, which is not secret.
 
-        Proofs by older keys stay good, unless the store forgets those: then an end counts only where the store
+        Proofs by older keys stay valid, unless the store forgets those keys: then an end counts only if the store
+            knows its dispatch.
         remembers its dispatch.
         """
         ...
 
     async def apply(self, reports: Sequence[Report], *, came_by: str = "") -> list[AppliedReport]:
-        """Let the reports count, all of them in one transaction; what each came to, in their order.
+        """Apply the reports in one transaction; return the effect of each, in order.
 
-        No epoch: the token decides, whichever scheduler applies it. An end of a later dispatch than the store knows
-        of (it was restored from a backup) counts, too, where its proof is by one of the store's keys: with an event
-        `unknown_attempt`, and an entry of the audit (`forgotten_end`). Other reports of such a dispatch get the event
-        alone, and so do those without a proof, which are `invented` (`taskmq.model.jobs.tokens`). Of events of
-        reports that change nothing a job has `MOST_UNHEEDED`. Several reports of one job in one call count in their
-        order. `started` counts for a job that runs already, too: its message was delivered again, to another worker
-        perhaps. An `interrupted` job is ready at once, and its `due` is what it was, or now. Why a run was
-        interrupted (`interruption_of`) is an event, and no error of the job. There is one, too, if a run began under
-        a token by which another one had begun (`ran_again`). `detached` and `alive` are starts as well, and the store
-        remembers a `detached` one as an event.
+        There is no epoch: the token decides, whichever scheduler applies the report. Several reports of one job in
+        one call apply in order.
+
+        A store that was restored from a backup does not know later dispatches. An end of such a dispatch counts if
+        its proof is genuine: with an event `unknown_attempt`, and an audit entry (`forgotten_end`). Other reports of
+        such a dispatch only add the event, and so do those without a proof, which are `invented`
+        (`taskmq.model.jobs.tokens`). A job has at most `MOST_UNHEEDED` events of reports that changed nothing.
+
+        `started` counts for a running job, too: its message was redelivered, perhaps to another worker. An
+        `interrupted` job is ready immediately; its `due` stays, or is now. The reason of an interruption
+        (`interruption_of`) is an event, and not an error of the job. A run that began under a token of an earlier run
+        (`ran_again`) adds an event, too. `detached` and `alive` are starts as well, and the store records `detached`
+        as an event.
 
         Args:
-            came_by: the reports queue by which they came: a proof is good for the queue of its invitation alone.
+            came_by: the reports queue that they came from: a proof is valid only for the queue of its invitation.
         """
         ...
 
     async def due(self, partition: int, *, until: int, limit: int) -> list[DueJob]:
-        """Up to `limit` jobs of the partition's timers that are due before `until` (ms), the first first."""
+        """Return up to `limit` jobs of the partition's timers that are due before `until` (ms), in order."""
         ...
 
     async def fire(self, partition: int, epoch: int, jobs: Sequence[DueJob]) -> set[Lane]:
-        """Their time has come: those that still wait for it are queued; the lanes that have got any.
+        """Queue due jobs that still wait for their time; return the lanes that got any.
 
-        One that was changed or cancelled since it was read stays as it is. Of calls that are made at a time, one may
+        A job that was changed or cancelled since it was read stays unchanged. One of several concurrent calls may
         return the lanes of all.
         """
         ...
 
     async def release_dependents(self, *, limit: int = 500) -> Released:
-        """Let jobs have ended for those that wait for them: up to `limit` dependencies, in one transaction.
+        """Apply ends of jobs to their dependents: up to `limit` dependencies, in one transaction.
 
-        The end of a job that others wait for is written down with the end itself, and is done with here, in the order
-        of those ends; a caller that dies before the commit has done nothing. A waiting job of which all dependencies
-        are met is due now, or when it was to be; a held one stays held. One of which a dependency never will be met
-        ends (`taskmq.model.jobs.dependencies`), with an event `ended`, and so, later, do those that wait for it. No
-        epoch: any number of schedulers may do so at a time, and they share the work.
+        The end of a job with dependents is recorded with the end itself, and is processed here, in the order of those
+        ends; a caller that dies before the commit has done nothing. A waiting job whose dependencies are all met is
+        due now, or at its own due time; a held one stays held. A job with a dependency that can never be met ends
+        (`taskmq.model.jobs.dependencies`), with an event `ended`, and so, later, do its dependents. There is no
+        epoch: any number of schedulers may call this concurrently, and they share the work.
         """
         ...
 
     async def in_flight(self, partition: int, *, dispatched_before: int) -> list[JobRecord]:
-        """Jobs of the partition's queues under way, dispatched before an instant (ms), without their bodies."""
+        """Return jobs in flight of the partition's queues, dispatched before an instant (ms), without bodies."""
         ...
 
     async def maintain(self, *, forgets: bool = True) -> None:
-        """Make room for the days to come, and drop what has been kept for long enough; any process may.
+        """Prepare for the days to come, and delete what was kept long enough; any process may call this.
 
         Args:
-            forgets: False: jobs that have ended stay, however old they are.
+            forgets: False: ended jobs stay, whatever their age.
         """
         ...
 
 
 def forgotten_end(report: Report, state: JobState, tenant: str) -> AuditEntry:
-    """The entry of the audit that a job has ended by a dispatch which its store does not remember."""
+    """Return the audit entry for a job that ended by a dispatch unknown to its store."""
     return AuditEntry(
         action="job.end",
         kind="job",

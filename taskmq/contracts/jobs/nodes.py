@@ -1,12 +1,11 @@
-"""Host nodes in the store: who there is, what is allocated of them, and jobs that are placed.
+"""Host nodes in the store: their registration, their allocations, and placed jobs.
 
-    reported -> nodes -> place (waiting jobs: allocated and dispatched at once) -> the job ends, so its allocation
-    does
-                     allocate -> release (by hand, for others who use the same nodes)
+    reported -> nodes -> place (waiting jobs: allocated and dispatched together) -> the job ends, and its allocation
+                     allocate -> release (manually, for other users of the same nodes)
     silent -> expire: lost, and all of its allocations are void
 
-What is allocated of a node is never more than its capacity was when it was allocated, however many allocate at a
-time.
+Allocations of a node never exceed its capacity at the time of the allocation, however many callers allocate
+concurrently.
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,13 +21,13 @@ __all__ = ["NodeStore", "PlacedJob", "UnplacedJob"]
 
 
 class UnplacedJob(msgspec.Struct, frozen=True, kw_only=True):
-    """A job that is ready and wants a node.
+    """A ready job that requires a node.
 
     Attributes:
-        due: since when it is ready, ms since the epoch.
-        expires: when its time is over, ms since the epoch.
-        is_first: it was never dispatched.
-        needs: None where it says nothing.
+        due: when it became ready, ms since the epoch.
+        expires: its expiry, ms since the epoch.
+        is_first: whether it was never dispatched.
+        needs: None if it has no requirements.
     """
 
     id: str
@@ -47,17 +46,17 @@ class UnplacedJob(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def place(self) -> tuple[int, str]:
-        """By what the jobs of a lane are in order."""
+        """Sort key of jobs within a lane."""
         return self.due, self.id
 
 
 class PlacedJob(msgspec.Struct, frozen=True, kw_only=True):
-    """A job under way, and where.
+    """A job in flight, and its placement.
 
     Attributes:
         token: of its dispatch.
-        epoch: of the node, as it was then; where the node has another one now, the job is lost.
-        amounts: of the node that it has.
+        epoch: of the node at that time; if the node has another epoch now, the job is lost.
+        amounts: amounts that it has of the node.
     """
 
     job: str
@@ -68,60 +67,60 @@ class PlacedJob(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NodeStore(Protocol):
-    """Nodes and allocations. Names that no node has are unknown ones; every method raises `StoreUnavailable`."""
+    """Nodes and allocations. Names without a node are unknown; every method raises `StoreUnavailable`."""
 
     async def tell(self, nodes: Sequence[NodeTold]) -> None:
-        """These nodes are there, with what they say of themselves; one that was lost is not any more.
+        """Store reports of nodes; a node that was lost is available again.
 
-        Of one that says less than before, what is allocated beyond its capacity stays allocated.
+        If a node reports less capacity than before, allocations beyond it stay.
         """
         ...
 
     async def nodes(self) -> list[HostNode]:
-        """All nodes that are known, by name, with what is allocated of them."""
+        """Return all known nodes by name, with their allocated amounts."""
         ...
 
     async def drain(self, name: str, *, drains: bool) -> HostNode | None:
-        """Have the node get nothing more, or something again; None where there is none."""
+        """Drain the node, or stop draining it; None if there is no such node."""
         ...
 
     async def say_busy(self, name: str, *, is_busy: bool) -> HostNode | None:
-        """What its owner says, which is a heartbeat; None where there is none."""
+        """Store its owner's report that it is busy or not, which is a heartbeat; None if there is no such node."""
         ...
 
     async def remove(self, name: str) -> bool:
-        """Forget the node and end its allocations; whether it was there."""
+        """Delete the node and end its allocations; return whether it existed."""
         ...
 
     async def expire(self) -> list[str]:
-        """Those that are lost from now on, because they were silent for too long. What was allocated there ends."""
+        """Mark nodes as lost that were silent for too long, and end their allocations; return their names."""
         ...
 
     async def allocate(self, new: NewAllocation) -> Allocation | None:
-        """Allocate it; None where there is no open node with so much free. The same id again is the same allocation.
+        """Allocate amounts; None if no open node has enough free. The same id again returns the same allocation.
 
         Raises:
-            InvalidOption: the id is that of an allocation of something else.
+            InvalidOption: the id belongs to a different allocation.
         """
         ...
 
     async def release(self, allocation: str) -> Allocation | None:
-        """End one that was made by hand; None where there is none. One that has ended stays as it is."""
+        """End a manual allocation; None if there is none. An ended one stays unchanged."""
         ...
 
     async def allocations(
         self, which: AllocationFilter, *, after: str | None = None, limit: int = 50
     ) -> list[Allocation]:
-        """Up to `limit` of those, the newest first, from behind the one with the id `after`."""
+        """Return up to `limit` matching allocations, the newest first, after the one with the id `after`."""
         ...
 
     async def waiting(
         self, picks: Sequence[Pick], *, behind: Mapping[Lane, tuple[int, str]] | None = None
     ) -> list[UnplacedJob]:
-        """The first jobs of these lanes, as many of each as the pick says, in the order of the picks.
+        """Return the first jobs of these lanes, as many as each pick says, in the order of the picks.
 
         Args:
-            behind: of a lane the place of a job (`UnplacedJob.place`): the first ones behind it are meant.
+            behind: sort key of a job by lane (`UnplacedJob.place`): return the first jobs after it.
         """
         ...
 
@@ -134,18 +133,18 @@ class NodeStore(Protocol):
         *,
         quotas: Quotas | None = None,
     ) -> DispatchBatch | None:
-        """Allocate and dispatch these jobs, all in one transaction; None where none was to be had.
+        """Allocate and dispatch these jobs in one transaction; None if there were none.
 
-        Each gets its amounts on its node, if that is open, has the epoch that was seen and so much is free; what was
-        changed or taken meanwhile is left out, and of a gang all where one is. `DispatchedJob.node` says where each
-        goes. `partition` and `epoch` are the scheduler's, as in `DispatchStore.dispatch`; of the placements, and
-        of the jobs named by `over`, those that have expired end.
+        Each gets its amounts on its node, if the node is open, has the seen epoch and enough free. Jobs that were
+        changed or dispatched meanwhile are left out, and with them their whole gang. `DispatchedJob.node` is the node
+        of each. `partition` and `epoch` are the scheduler's, as in `DispatchStore.dispatch`. Expired jobs, among the
+        placements and those named by `over`, end.
 
         Args:
-            quotas: those that let jobs wait, see `DispatchStore.dispatch_within`: what has to wait is left out.
+            quotas: quotas that hold jobs back, see `DispatchStore.dispatch_within`: jobs that must wait are left out.
         """
         ...
 
     async def placed(self, jobs: Sequence[str]) -> list[PlacedJob]:
-        """Of these jobs those under way that were placed by their present tokens; also where the node is lost."""
+        """Return those of these jobs in flight that were placed with their present tokens, even on a lost node."""
         ...

@@ -1,4 +1,4 @@
-"""Jobs of the store as values."""
+"""Stored jobs as values."""
 
 from collections.abc import Mapping
 from typing import Literal
@@ -33,14 +33,14 @@ __all__ = [
 
 
 class JobDetail(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What few jobs have.
+    """Fields that only few jobs have.
 
     Attributes:
-        definition, definition_version: the template that it was made from.
-        retry_of: the job that it is a repetition of.
-        needs: what it asks of the node that it is placed on.
-        preemptible: whether its run may be stopped for others; None: its task says so.
-        depends_on: the jobs that it waits for, or has waited for.
+        definition, definition_version: the template that it was created from.
+        retry_of: the job that it repeats.
+        needs: its requirements on a node.
+        preemptible: whether its run may be preempted; None: as its task says.
+        depends_on: the jobs that it waits for, or waited for.
     """
 
     description: str = ""
@@ -55,20 +55,20 @@ class JobDetail(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class NewJob(msgspec.Struct, frozen=True, kw_only=True):
-    """A job that is submitted. Times are ms since the epoch.
+    """A submitted job. Times are ms since the epoch.
 
     Attributes:
-        id: the store's own: a UUID of version 7, by which jobs are listed in the order of their submission.
-        tenant: "" for a job that has none.
-        key: the id that the submitter chose; it is this job's among the tenant's for as long as the job is kept.
-        fingerprint: of everything that was asked for; the same key with another one is another job's.
+        id: assigned by the store: a UUID of version 7, so that jobs sort by their submission.
+        tenant: "" for a job without one.
+        key: the id that the submitter chose, unique within the tenant while the job is kept.
+        fingerprint: of the request; the same key with another fingerprint is a conflict.
         priority: 0 (lowest) to 9.
-        due: when it is to run; past: now.
-        expires: when it is not to start any more.
-        held: it is not to run until it is released.
-        unique: it is to be the only job of a key.
-        body: an envelope in JSON without `attempt`, `eta` and `store`, ready to be sent.
-        detail: with `depends_on` it waits for those jobs first, which are of the same tenant.
+        due: when it is due; past: now.
+        expires: after this instant it does not start.
+        held: whether it waits until it is released.
+        unique: its uniqueness rule.
+        body: an envelope in JSON without `attempt`, `eta` and `store`, ready to be published.
+        detail: with `depends_on` it first waits for those jobs of the same tenant.
     """
 
     id: str
@@ -87,11 +87,11 @@ class NewJob(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DependencyRefusal(msgspec.Struct, frozen=True):
-    """Why a job was not made that was to wait for others.
+    """The reason why a job with dependencies was not created.
 
     Attributes:
-        id: of the job that it was to wait for.
-        reason: `unknown`: its tenant has no such job (any more); `cycle`: that one waits for it, of the same call.
+        id: of the job that it should wait for.
+        reason: `unknown`: its tenant has no such job (any more); `cycle`: that job, of the same call, waits for it.
     """
 
     id: str
@@ -99,16 +99,16 @@ class DependencyRefusal(msgspec.Struct, frozen=True):
 
 
 class Submitted(msgspec.Struct, frozen=True, gc=False):
-    """What became of a submission.
+    """The result of a submission.
 
     Attributes:
-        id: the job's: its own, or that of the one that had the key before.
-        is_new: this submission has made it.
-        is_same: what was asked for is what that job is; True for a new one.
+        id: the job's: its own, or that of the job that had the key before.
+        is_new: whether this submission created the job.
+        is_same: whether the request equals that job's; True for a new job.
         state, version: the job's at that moment.
-        is_duplicate: the job is another one, which has the unique key; nothing was made.
-        exceeded: the quota for which nothing was made; the other fields say nothing then.
-        refusal: nothing was made; the state is `unknown`.
+        is_duplicate: whether another job has the unique key; nothing was created.
+        exceeded: the quota that was exceeded, so nothing was created; the other fields are meaningless then.
+        refusal: the reason why nothing was created; the state is `unknown`.
     """
 
     id: str
@@ -122,33 +122,33 @@ class Submitted(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def existing(self) -> JobState | None:
-        """The state of the job that was there before; None where this submission has made it."""
+        """State of the job that existed before; None if this submission created the job."""
         return None if self.is_new else self.state
 
     @property
     def is_conflict(self) -> bool:
-        """Whether a job of other content has the key; nothing was made."""
+        """Whether a job of other content has the key; nothing was created."""
         return not (self.is_same or self.is_duplicate) and self.exceeded is None and self.refusal is None
 
 
 class JobRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A job as the store has it. Times are ms since the epoch.
+    """A job as the store keeps it. Times are ms since the epoch.
 
     Attributes:
         id, tenant, key, task, queue, priority, expires, body, detail: as in `NewJob`.
-        version: grows by 1 with every change.
-        attempt: the number of the attempt that runs, ended the job, or comes next; from 1.
+        version: increases by 1 with every change.
+        attempt: number of the attempt that runs, ended the job, or is next; from 1.
         token: of its last dispatch; 0 before the first.
-        due: when it was, or is, to run: its last attempt, or the next one.
-        scheduled: when it was to run at first; None: `due`, which nothing has put off.
-        submitted: when.
-        dispatched, started, finished: when, of its last attempt.
-        first_started: when its first run began.
-        worker: who ran it last.
-        cancel_requested: why its worker is to stop it; None where that was not asked for.
-        content_type, result: of one that succeeded.
-        error: of one that has failed, or whose last attempt did; of other ends, `message` is the reason.
-        retried_as: the store's id of the job that repeats it since it has ended; "": it was not retried so.
+        due: due time of its last attempt, or of the next one.
+        scheduled: its original due time; None: `due`, which was never postponed.
+        submitted: time of the submission.
+        dispatched, started, finished: times of its last attempt.
+        first_started: start of its first run.
+        worker: the worker that ran it last.
+        cancel_requested: why its worker must stop it; None if no one requested that.
+        content_type, result: of a job that succeeded.
+        error: of a failed job or attempt; for other ends, `message` is the reason.
+        retried_as: the store's id of the job that repeats it; "": none does.
     """
 
     id: str
@@ -180,24 +180,24 @@ class JobRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def scheduled_for(self) -> int:
-        """The time at which it was to run at first, ms since the epoch."""
+        """Original due time of the job, ms since the epoch."""
         return self.due if self.scheduled is None else self.scheduled
 
 
 class HistoryEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Something that happened to a job and is no ordinary step.
+    """An event of a job beyond the ordinary steps.
 
     Attributes:
-        version: the job's afterwards.
+        version: the job's new version.
         at: ms since the epoch.
-        kind: an operator's action, or what a worker's report or the scheduler has found. `ended`: the store has ended
-            the job itself, and no worker reports the end: its time was over before it was dispatched, what it waited
-            for will not come, or it can never be run. `interrupted`: a run ended without an outcome, by an outage, a
-            worker that stops or one that is lost; the attempt does not count.
-        state: the job's afterwards.
-        by: who has done it.
+        kind: an operator's action, or a finding of the scheduler or of a worker's report. `ended`: the store ended
+            the job itself, and no worker reports the end: it expired before it was dispatched, its dependencies
+            cannot be met, or it can never run. `interrupted`: a run ended without an outcome, by an outage, or
+            because its worker stopped or was lost; the attempt does not count.
+        state: the job's new state.
+        by: the author.
         note: what was changed, from and to which value, and why.
-        started: when the run began that was interrupted, or has given way.
+        started: start of the run that was interrupted or preempted.
     """
 
     version: int
@@ -214,7 +214,7 @@ class HistoryEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
 
 
 class JobAction(msgspec.Struct, frozen=True, kw_only=True):
-    """An entry of the history of one of many jobs.
+    """A history entry with its job.
 
     Attributes:
         job_id: the store's id.
@@ -240,18 +240,18 @@ class AttemptRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
 
 
 class JobUpdate(msgspec.Struct, frozen=True, kw_only=True):
-    """A change of one job, made for the state and version that it was decided on. Unset fields stay as they are.
+    """A change of one job, valid for the state and version that it was decided on. Unset fields stay unchanged.
 
     Attributes:
         before: the state that it must be in.
         version: the version that it must have.
-        after: its state afterwards; the same where only its fields change.
-        due, expires: ms since the epoch. A `change` of `due` says anew when the job was to run at first.
-        depends_on: of a job that has ended and is to go on: what it waits for first, of the same tenant.
-        cancel_requested: why its worker is to stop it.
-        error: of the end that the change is.
+        after: its new state; the same if only fields change.
+        due, expires: ms since the epoch. A `change` of `due` also sets the original due time.
+        depends_on: of an ended job that is resumed: jobs of the same tenant that it first waits for.
+        cancel_requested: why its worker must stop it.
+        error: of the end, if the change ends the job.
         kind, by, note: of the event that is written.
-        audit: an entry of the audit, which the same transaction writes.
+        audit: an audit entry that the same transaction writes.
     """
 
     id: str
@@ -273,19 +273,19 @@ class JobUpdate(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def counted(job: NewJob, *, now: int) -> CountedJob:
-    """What quotas see of a job that is submitted at this instant (ms)."""
+    """Return the facts that quotas count of a job submitted at this instant (ms)."""
     owner = "" if job.detail is None else job.detail.owner
     is_queued = not job.held and job.due <= now
     return CountedJob(tenant=job.tenant, user=owner, size=len(job.body), is_queued=is_queued)
 
 
 def over_quota(job: NewJob, excess: QuotaExcess) -> Submitted:
-    """What became of a job for which there was no room."""
+    """Return the result of a submission that a quota refused."""
     return Submitted(job.id, False, False, JobState.QUEUED, 0, exceeded=excess)
 
 
 def renamed(job: NewJob, ids: Mapping[str, str]) -> NewJob:
-    """The job, which waits for these ids in place of those."""
+    """Return the job with dependencies on these ids instead of the old ones."""
     if job.detail is None or not any(each.id in ids for each in job.detail.depends_on):
         return job
     depends_on = tuple(structs.replace(each, id=ids.get(each.id, each.id)) for each in job.detail.depends_on)
@@ -293,7 +293,7 @@ def renamed(job: NewJob, ids: Mapping[str, str]) -> NewJob:
 
 
 def replacement(holder: KeyHolder, *, by: str) -> JobUpdate:
-    """The change of a job whose unique key another one takes: its end, or the request of it.
+    """Return the change of a job whose unique key another one takes: its end, or the request to cancel it.
 
     Args:
         by: the id of the other one.
@@ -313,11 +313,11 @@ def replacement(holder: KeyHolder, *, by: str) -> JobUpdate:
 
 
 class JobPage(msgspec.Struct, frozen=True):
-    """Some of the jobs that were asked for, the newest first, without bodies and results.
+    """A page of jobs, the newest first, without bodies and results.
 
     Attributes:
-        after: where the next page begins; None where there is none.
-        is_bounded: the search stopped before it had looked at everything; the next page goes on from there.
+        after: cursor of the next page; None on the last one.
+        is_bounded: whether the search stopped at its limit before the end; the next page continues there.
     """
 
     jobs: list[JobRecord]

@@ -1,4 +1,4 @@
-"""For how long ended jobs are kept, and what can be done with them before that, and beyond it."""
+"""Retention of ended jobs: pruning, reading by day, and deletion."""
 
 from collections.abc import Sequence
 from typing import Protocol, runtime_checkable
@@ -11,7 +11,7 @@ __all__ = ["KeptJob", "Prunable", "Retaining"]
 
 
 class KeptJob(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """An ended job with everything that the store keeps of it beside its logs.
+    """An ended job with everything that the store keeps of it except its logs.
 
     Attributes:
         job: with its body and its result; of a large value only the reference.
@@ -25,45 +25,44 @@ class KeptJob(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 @runtime_checkable
 class Prunable(Protocol):
-    """A job store that forgets ended jobs before the time for which it keeps them."""
+    """A job store that can delete ended jobs before its own retention does."""
 
     async def prune(self, *, keep_days: int) -> None:
-        """Forget jobs that ended longer ago than so many days, with all that is kept about them, and their keys.
+        """Delete jobs that ended more than this many days ago, with all their data and their keys.
 
-        Jobs that have not ended stay; of what happened to those, what is that old may be forgotten.
+        Jobs that have not ended stay; events of theirs that are that old may be deleted.
 
         Raises:
-            StoreUnavailable: it could not be reached; some may be forgotten.
+            StoreUnavailable: it could not be reached; some may be deleted.
         """
         ...
 
 
 @runtime_checkable
 class Retaining(Protocol):
-    """A job store whose ended jobs can be read day by day, and forgotten one by one."""
+    """A job store whose ended jobs can be read day by day, and deleted one by one."""
 
     async def ended_days(self) -> list[int]:
-        """The days (UTC, counted from the epoch) on which jobs ended that are kept, the earliest first."""
+        """Return the days (UTC, since the epoch) with ended jobs, the earliest first."""
         ...
 
     async def ended_on(self, day: int, *, after: str | None = None, limit: int = 500) -> list[KeptJob]:
-        """Up to `limit` jobs that ended on the day, in the order of their ids, from behind the id `after`."""
+        """Return up to `limit` jobs that ended on the day, in the order of their ids, after the id `after`."""
         ...
 
     async def forget_ended(self, ids: Sequence[str]) -> int:
-        """Forget those of the jobs that have ended for good, with all that is kept about them; how many there were.
+        """Delete those of the jobs that have ended for good, with all their data; return their number.
 
-        Their events, attempts, logs and failures and what they had of nodes go too, and the ids of their submitters,
-        which may be used again. Those that live, and unknown ones, stay what they are.
+        Their events, attempts, logs, failures and allocations are deleted, too, and so are their submitters' ids,
+        which may be used again. Live and unknown jobs are not affected.
         """
         ...
 
     async def forget_tenant(self, tenant: str) -> None:
-        """Forget what else is kept of a tenant.
+        """Delete the other data of a tenant.
 
         That is definitions with all their versions, logs, figures, failures, alerts with their rules, silences and
-        notices, allocations that have ended, and what was submitted under quotas. Jobs, schedules, quotas,
-        accounts and the audit stay. Of very many logs and failures some are forgotten at a time, so that other
-        changes do not wait; what fails in between is done by doing it again.
+        notices, ended allocations, and usage of quotas. Jobs, schedules, quotas, accounts and the audit stay. Logs
+        and failures are deleted in pieces, so that other changes do not wait; after a failure, call it again.
         """
         ...

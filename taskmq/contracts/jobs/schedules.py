@@ -1,8 +1,8 @@
-"""What schedulers and operators do with the schedules of a job store.
+"""Operations of schedulers and operators on the schedules of a job store.
 
-A schedule is one row: its definition, and the record of what has become of its occurrences; both are bytes to the
-store. `next` says when a scheduler has to look at it again. Each change of a row compares its version, and a
-scheduler that fires compares the epoch of the partition as well, so what was decided on an older row has no effect.
+A schedule is one row: its definition, and the record of its occurrences; both are bytes to the store. `next` is when
+a scheduler must process it again. Each change of a row compares its version, and a scheduler that fires compares the
+epoch of the partition as well, so decisions on an older row have no effect.
 """
 
 import builtins
@@ -28,26 +28,26 @@ __all__ = [
 ]
 
 SCHEDULE_SHARDS: Final = 256
-"""Into so many shards schedules are divided; shard `n` belongs to the partition `n % partitions`."""
+"""Number of shards of schedules; shard `n` belongs to the partition `n % partitions`."""
 
 
 def schedule_shard(app: str, name: str) -> int:
-    """The shard of a schedule: follows from its name, so it never moves."""
+    """Return the shard of a schedule: it follows from its name, so it never moves."""
     return hashlib.sha256(f"{app}/{name}".encode(errors="backslashreplace")).digest()[0]
 
 
 class StoredSchedule(msgspec.Struct, frozen=True, kw_only=True):
-    """A schedule as the store has it.
+    """A schedule as the store keeps it.
 
     Attributes:
-        id: the store's own; never given again, also where the name is.
-        app: that it belongs to.
-        name: its own among the app's; one of a tenant begins with the tenant, see `taskmq.model.keys.tenant_key`.
-        version: grows by 1 with every change.
-        is_code: the app's code defines it.
+        id: assigned by the store; never reused, even if the name is.
+        app: the app that it belongs to.
+        name: unique within the app; a tenant's begins with the tenant, see `taskmq.model.keys.tenant_key`.
+        version: increases by 1 with every change.
+        is_code: whether the app's code defines it.
         definition: what it starts, and when.
-        record: what has become of its occurrences; empty where no scheduler has looked at it yet.
-        next: when it is looked at again, ms since the epoch; None: not before something changes.
+        record: state of its occurrences; empty until a scheduler processes it.
+        next: when it is processed next, ms since the epoch; None: not before a change.
     """
 
     id: int
@@ -61,17 +61,17 @@ class StoredSchedule(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def tenant(self) -> str:
-        """The tenant; "" without one."""
+        """The tenant; "" if there is none."""
         return split_tenant_key(self.name)[0]
 
 
 class ScheduleChange(msgspec.Struct, frozen=True, kw_only=True):
-    """A schedule that is to be made, changed or removed.
+    """A schedule to create, change or remove.
 
     Attributes:
         before: the row that this was decided on; None: there is none.
-        is_removed: it is to go, with its place among what is due; its occurrences stay.
-        is_code, definition, record, next: as they are to be.
+        is_removed: whether to remove it, with its timer; its occurrences stay.
+        is_code, definition, record, next: the new values.
     """
 
     app: str
@@ -85,7 +85,7 @@ class ScheduleChange(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DueSchedule(msgspec.Struct, frozen=True, order=True):
-    """A schedule that a scheduler has to look at: when, ms since the epoch."""
+    """The timer of a schedule, ms since the epoch."""
 
     due: int
     id: int
@@ -93,13 +93,13 @@ class DueSchedule(msgspec.Struct, frozen=True, order=True):
 
 
 class OccurrenceJob(msgspec.Struct, frozen=True, kw_only=True):
-    """An occurrence, and the job that it is.
+    """An occurrence and its job.
 
     Attributes:
         instant: its nominal instant, ms since the epoch.
-        run: tells it from another emission of the same instant; "" for the ordinary one.
-        kind: why it is emitted.
-        job: None where something else than a job is started.
+        run: distinguishes emissions of the same instant; "" for the ordinary one.
+        kind: the reason for the emission.
+        job: None if the schedule starts something other than a job.
     """
 
     instant: int
@@ -109,12 +109,12 @@ class OccurrenceJob(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ScheduleFiring(msgspec.Struct, frozen=True, kw_only=True):
-    """What was decided about one schedule.
+    """A decision about one schedule.
 
     Attributes:
         before: the row that it was decided on.
-        record, next: as they are to be.
-        occurrences: those that are let through.
+        record, next: the new values.
+        occurrences: occurrences to emit.
     """
 
     before: StoredSchedule
@@ -124,10 +124,10 @@ class ScheduleFiring(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FiredOccurrence(msgspec.Struct, frozen=True, kw_only=True):
-    """An occurrence of the past. Instants are ms since the epoch.
+    """A past occurrence. Instants are ms since the epoch.
 
     Attributes:
-        at: when it was let through.
+        at: when it was emitted.
         job: the id of its job.
     """
 
@@ -139,49 +139,51 @@ class FiredOccurrence(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class JobScheduleStore(Protocol):
-    """Schedules, what is due of them, and their occurrences.
+    """Schedules, their timers, and their occurrences.
 
     Every method raises `StoreUnavailable` when the store cannot be reached.
     """
 
     async def find(self, app: str, names: Sequence[str]) -> list[StoredSchedule | None]:
-        """The schedules of these names, in their order; None for each that is not there."""
+        """Return the schedules of these names, in order; None for each that does not exist."""
         ...
 
     async def list(
         self, app: str, *, after: str = "", limit: int, prefix: str = "", only_code: bool = False
     ) -> list[StoredSchedule]:
-        """Up to `limit` schedules of the app whose names come after `after`, in the order of their code points.
+        """Return up to `limit` schedules of the app with names after `after`, in code point order.
 
         Args:
-            prefix: printable text that their names begin with; those are found among any number of others.
-            only_code: those that the app's code defines; these are, too.
+            prefix: printable prefix of their names; served efficiently among any number of schedules.
+            only_code: only schedules that the app's code defines; also efficient.
         """
         ...
 
     async def write(self, changes: Sequence[ScheduleChange]) -> builtins.list[bool]:
-        """Make each change that finds its `before`, all of them in one transaction; which were made, in their order.
+        """Apply each change that finds its `before`, in one transaction; return which were applied, in order.
 
-        The names of one call are all different.
+        The names of one call must differ.
         """
         ...
 
     async def due(self, partition: int, *, until: int, limit: int) -> builtins.list[DueSchedule]:
-        """Up to `limit` schedules of the partition's shards whose `next` is before `until` (ms), the first first."""
+        """Return up to `limit` schedules of the partition's shards with `next` before `until` (ms), in order."""
         ...
 
     async def load(self, ids: Sequence[int]) -> builtins.list[StoredSchedule]:
-        """Those of these schedules that are there, in any order."""
+        """Return those of these schedules that exist, in any order."""
         ...
 
     async def alive(self, jobs: Sequence[str]) -> set[str]:
-        """Which of these jobs have not ended."""
+        """Return those of these jobs that have not ended."""
         ...
 
     async def fire(self, partition: int, epoch: int, firings: Sequence[ScheduleFiring]) -> set[int] | None:
-        """Make each change that finds its `before`, with the occurrences and their jobs; the ids of those schedules.
+        """Apply each change that finds its `before`, with occurrences and jobs; return the ids of those schedules.
 
-        All of it in one transaction, fenced: None, and nothing is changed, where the lease of the partition has
+        This is one fenced transaction: it returns None and changes nothing if the partition's lease has another
+            holder. An occurrence that exists already gets no second job; nor does one whose job's key was submitted
+            before with the same fingerprint.
         passed on. An occurrence that is there already gets no second job; nor does one whose job's key was submitted
         before with the same fingerprint.
 
@@ -193,8 +195,8 @@ class JobScheduleStore(Protocol):
     async def occurrences(
         self, schedule: int, *, before: int | None = None, limit: int
     ) -> builtins.list[FiredOccurrence]:
-        """Up to `limit` occurrences of the schedule of that id, of instants before `before`, the latest first.
+        """Return up to `limit` occurrences of the schedule with instants before `before`, the latest first.
 
-        Those of one instant come by their runs, the last in the alphabet first: in the same order each time.
+        Occurrences of one instant are ordered by their runs, the last in the alphabet first, so the order is stable.
         """
         ...

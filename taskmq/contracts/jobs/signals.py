@@ -1,7 +1,7 @@
-"""What those who make jobs ready announce to the holder of a partition: which lanes have got some.
+"""Signals to the holder of a partition: lanes that got ready jobs.
 
-A hint that may get lost or come late. What it names spares the holder a look at all lanes of its partition; an empty
-body says no more than that there is something to be looked for.
+A signal is a hint that may get lost or be late. It spares the holder a look at all lanes of its partition; an empty
+body means that some lane may have ready jobs.
 """
 
 from collections.abc import Collection
@@ -14,7 +14,7 @@ from taskmq.contracts.jobs.dispatch import Lane
 __all__ = ["READY_TOPIC", "decode_lanes", "encode_lanes", "ready_topic"]
 
 READY_TOPIC: Final = "store.ready."
-# More are not worth their names: a look at all of the partition finds them in one go.
+# More lanes are not worth naming: a look at the whole partition finds them at once.
 _MOST: Final = 50
 
 _Lanes = list[tuple[str, int, str]]
@@ -23,19 +23,19 @@ _decoder: Final = msgspec.json.Decoder(_Lanes)
 
 
 def ready_topic(partition: int) -> str:
-    """What is announced where jobs of a partition may be ready."""
+    """Return the topic of signals that jobs of a partition may be ready."""
     return f"{READY_TOPIC}{partition}"
 
 
 def encode_lanes(lanes: Collection[Lane]) -> bytes:
-    """The body that names these lanes; empty where they are too many."""
+    """Encode these lanes; empty if there are too many."""
     if len(lanes) > _MOST:
         return b""
     return _encoder.encode([(lane.queue, lane.priority, lane.tenant) for lane in lanes])
 
 
 def decode_lanes(body: bytes) -> list[Lane]:
-    """The lanes that a body names; none where it says only that there is something to be looked for."""
+    """Decode the lanes; empty if the signal names none."""
     try:
         return [Lane(*names) for names in _decoder.decode(body)]
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):

@@ -1,7 +1,7 @@
-"""What an app, an operator or a server does with jobs.
+"""Operations of apps, operators and servers on stored jobs.
 
-Every method raises `StoreUnavailable` when the store cannot be reached, and `StoreMismatch` when its tables are not
-those that the adapter works with. The store's clock decides what is due. Ids that are no UUID are unknown ones.
+Every method raises `StoreUnavailable` if the store cannot be reached, and `StoreMismatch` if its tables are not those
+of the adapter. The store's clock decides when a job is due. Ids that are not UUIDs are unknown.
 """
 
 from collections.abc import Sequence
@@ -36,22 +36,22 @@ class JobStore(Protocol):
 
     @property
     def address(self) -> str:
-        """The URL without its password."""
+        """URL without its password."""
         ...
 
     @property
     def dispatching(self) -> DispatchStore:
-        """What schedulers do with the same jobs."""
+        """Operations of schedulers on the same jobs."""
         ...
 
     @property
     def identity(self) -> IdentityStore:
-        """Who may do what with them, and the audit."""
+        """Users with their permissions, and the audit."""
         ...
 
     @property
     def bulks(self) -> BulkStore:
-        """What is done to many of them."""
+        """Bulk operations on the jobs."""
         ...
 
     @property
@@ -65,32 +65,33 @@ class JobStore(Protocol):
         ...
 
     async def submit(self, jobs: Sequence[NewJob], *, connection: Any = None) -> list[Submitted]:
-        """Keep the jobs, all of them in one transaction; what became of each, in their order.
+        """Store the jobs in one transaction; return the result of each, in order.
 
-        A job whose key the tenant has used before is not made anew, also where both are in one call; nor is one whose
-        id a job has that still lives, as when a submission is tried again whose answer was lost.
+        A job whose key the tenant has used before is not created again, even if both are in one call. Nor is a job
+        whose id a live job has, for example when a submission without an answer is repeated.
 
-        Of a job with a unique key the store finds out, in the same transaction and one after the other, whether the
-        key is free (`taskmq.model.jobs.uniqueness`). Where it is taken, nothing is made. One that replaces another
-        ends it as cancelled, or, where the broker has that one already, asks for its end; in any case it has the key
-        from then on.
+        For a job with a unique key the store checks, in the same transaction and one after the other, whether the key
+        is free (`taskmq.model.jobs.uniqueness`). If it is taken, nothing is created. A job that replaces another one
+        ends it as cancelled, or, if it is at the broker already, requests its cancellation; in any case the new job
+        has the key from then on.
 
-        Of a tenant or an owner that has quotas (`taskmq.model.jobs.quotas`) no job is made beyond them: whether there
-        is room is found out in the same transaction, one submission of theirs after the other; those of others wait
-        for no job. Quotas that were just changed may hold a second later.
+        For a tenant or an owner with quotas (`taskmq.model.jobs.quotas`) no job is created beyond them. The room is
+        checked in the same transaction, one submission of theirs after the other; other submissions never wait for
+        that. Quotas that were just changed may apply a second later.
 
-        A job with `depends_on` waits until those have ended as they are to; they are there already, or in this call,
-        in any place. One that ends in the same moment has ended before, or is waited for: none is missed. Where one
-        is unknown, another tenant's, or waits itself for the job, the job is refused, and the others are kept.
+        A job with `depends_on` waits until those jobs have ended as required. They exist already, or are in this
+        call, in any position. A concurrent end counts as an earlier one or is awaited: none is missed. If one of them
+        is unknown, belongs to another tenant, or itself waits for the job, the job is refused, and the others are
+        stored.
 
         Args:
-            connection: of the caller's own transaction, which commits them; without one they are durable when this
-                returns.
+            connection: of the caller's own transaction, which commits the jobs; without one they are durable when
+                this returns.
         """
         ...
 
     async def get(self, job_id: str, *, connection: Any = None) -> JobRecord | None:
-        """The job, live or ended, with its body and result; None where there is none (any more).
+        """Return the job, live or ended, with its body and result; None if there is none (any more).
 
         Args:
             connection: of the caller's own transaction, as `submit` takes it: its jobs are found before it commits.
@@ -98,96 +99,100 @@ class JobStore(Protocol):
         ...
 
     async def find_key(self, tenant: str, key: str, *, connection: Any = None) -> str | None:
-        """The id of the job that the tenant's submitter has called so; `connection` as for `get`."""
+        """Return the id of the job with this key of the tenant; `connection` as for `get`."""
         ...
 
     async def list_jobs(self, which: JobFilter = EVERYTHING, *, after: str | None = None, limit: int = 50) -> JobPage:
-        """Up to `limit` jobs, the newest first, from behind the cursor `after`."""
+        """Return up to `limit` jobs, the newest first, after the cursor `after`."""
         ...
 
     async def count_jobs(self, which: JobFilter = EVERYTHING, *, cap: int = 10_000) -> int:
-        """How many there are; `cap` + 1 where there are more than `cap`, or where it was not worth to look on."""
+        """Count jobs; return `cap` + 1 if there are more than `cap`, or if counting on was not worth it."""
         ...
 
     async def update(self, update: JobUpdate) -> JobRecord | None:
-        """Change one live job, and write down the event; the job afterwards, as `get` returns it.
+        """Change one live job, and record the event; return the job afterwards, like `get`.
 
-        A terminal `after` ends it. A job that waits for others does not run before they have ended: where `after`
+        A terminal `after` ends the job. A job that waits for others does not run before they have ended: if `after`
+            is queued or scheduled, it is waiting.
         says that it is queued or scheduled, it is waiting.
 
-        A `retry` whose `after` is queued lets a job go on that has ended in one of `RESUMABLE`: under its id, with
+        A `retry` to queued resumes a job that ended in one of `RESUMABLE`: under its id, with the given `due` and
+            `body`, and without its cancellation request and its expiry. It keeps its token, so that reports of the
+            earlier dispatch change nothing. If it was dispatched, its next attempt begins: the previous one is kept
+            among its attempts, with its error if it failed. The job waits for `depends_on` first.
         `due` and `body` as they are given, and without its request to end and its time to expire. It keeps its token,
         so that reports of the dispatch before change nothing. Where it was dispatched, its next attempt begins: the
         one before is kept among its attempts, and so is the error where it has failed. It waits for `depends_on`
         first.
 
-        None, and nothing is changed, where it is not in that
-        state and version, or where `after` is another state that may not follow it (`taskmq.model.states`).
+        Returns None, and changes nothing, if the job has another state or version, or if `after` may not follow its
+        state (`taskmq.model.states`).
         """
         ...
 
     async def retry(self, job: NewJob, update: JobUpdate) -> Submitted | None:
-        """Keep a job that repeats one which has ended, and note there that it was retried, in one transaction.
+        """Store a job that repeats an ended one, and record there that it was retried, in one transaction.
 
-        So of several who retry one job at the same time, knowing its version, one does.
+        So of several callers that retry one job concurrently, with its version, one succeeds.
 
         Args:
-            job: as for `submit`, which says what may become of it.
-            update: of the job that has ended: `after` is `before`, and no field is set. Its version grows, it has the
-                event, and `retried_as` is the new job's id. Where that one was there before, or was not kept, nothing
+            job: as for `submit`, with the same possible results.
+            update: of the ended job: `after` is `before`, and no field is set. Its version increases, it gets the
+                event, and `retried_as` is the new job's id. If the new job existed before, or was not stored, nothing
                 is changed.
 
         Returns:
-            None where the job that is to be repeated is not in that state and version; nothing was kept then.
+                    None if the ended job has another state or version; nothing was stored then.
         """
         ...
 
     async def events(self, job_id: str) -> list[HistoryEntry]:
-        """What happened to the job beside the ordinary steps, the earliest first."""
+        """Return the events of the job beyond the ordinary steps, the earliest first."""
         ...
 
     async def actions(self, since: int, *, limit: int) -> list[JobAction]:
-        """The last `limit` entries of `events` of all jobs from `since` (ms, by the store's clock) on.
+        """Return the last `limit` entries of `events` of all jobs since `since` (ms, by the store's clock).
 
-        The earliest first. One whose transaction takes long is there once it is committed, under the time at which it
-        was written: behind later ones.
+        The earliest first. An entry of a long transaction appears once it is committed, with the time at which it was
+        written: it may be later than its successors.
         """
         ...
 
     async def attempts(self, job_id: str) -> list[AttemptRecord]:
-        """Its attempts that did not end it, the earliest first."""
+        """Return its attempts that did not end it, the earliest first."""
         ...
 
     async def unmet(self, job_id: str, *, limit: int = 50) -> list[JobDependency]:
-        """Up to `limit` of the jobs that it waits for still, in the order of their ids."""
+        """Return up to `limit` of the jobs that it still waits for, in the order of their ids."""
         ...
 
     async def sharing(self) -> Sharing:
-        """What operators have said about policies and pools."""
+        """Return the operators' policies and pools."""
         ...
 
     async def share(self, sharing: Sharing) -> bool:
-        """Say it instead of what there is; False, and nothing is changed, where that is not one version older."""
+        """Replace policies and pools; return False, and change nothing, unless the stored are one version older."""
         ...
 
     async def quotas(self) -> Quotas:
-        """What operators have said about quotas."""
+        """Return the operators' quotas."""
         ...
 
     async def limit(self, quotas: Quotas) -> bool:
-        """Say it instead of what there is; False, and nothing is changed, where that is not one version older."""
+        """Replace the quotas; return False, and change nothing, unless the stored ones are one version older."""
         ...
 
     async def quota_usage(self, names: Sequence[str]) -> dict[str, QuotaUsage]:
-        """What was submitted of late under the quotas of these names (`taskmq.model.jobs.quotas.usage_name`)."""
+        """Return the recent usage of the quotas of these names (`taskmq.model.jobs.quotas.usage_name`)."""
         ...
 
     async def now_ms(self) -> int:
-        """The store's clock, ms since the epoch."""
+        """Return the store's clock, ms since the epoch."""
         ...
 
     async def check(self) -> None:
-        """See whether the tables are those that this adapter works with.
+        """Check that the tables are those of this adapter.
 
         Raises:
             StoreMismatch: they are behind or ahead; the message says what to do.
@@ -195,20 +200,20 @@ class JobStore(Protocol):
         ...
 
     async def diagnose(self) -> list[Finding]:
-        """What is wrong with the database, or may soon be."""
+        """Return present or imminent problems of the database."""
         ...
 
     async def aclose(self) -> None:
-        """Let go. May be called twice."""
+        """Close the connections. May be called twice."""
         ...
 
 
 @runtime_checkable
 class Upgradable(Protocol):
-    """A job store whose tables are made, and changed from version to version."""
+    """A job store whose tables are created, and migrated from version to version."""
 
     async def current(self) -> str | None:
-        """The version of its tables; None where there are none.
+        """Return the version of its tables; None if there are none.
 
         Raises:
             StoreUnavailable: it could not be reached.
@@ -216,9 +221,9 @@ class Upgradable(Protocol):
         ...
 
     async def upgrade(self) -> None:
-        """Make the tables, or bring them to the version that this adapter works with; all of it, or nothing.
+        """Create the tables, or migrate them to this adapter's version, completely or not at all.
 
-        Several may do so at a time. Jobs that are there stay.
+        Concurrent calls are safe. Existing jobs stay.
 
         Raises:
             StoreMismatch: they are of a later version.

@@ -1,7 +1,7 @@
 """Contracts for the state that workers, callers and beats share.
 
-A `State` belongs to one event loop, like a broker. Each feature has its own small store; nothing here is
-the sole truth for a job that the broker has confirmed.
+A `State` belongs to one event loop, like a broker. Each feature has its own small store. No store here is the only
+record of a job that the broker has confirmed.
 """
 
 from taskmq.contracts.stores.blobs import BlobReference, BlobStore

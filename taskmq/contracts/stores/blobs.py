@@ -1,4 +1,4 @@
-"""Large values, kept beside the state: the state has a reference only."""
+"""Large values, stored outside of the state, which keeps only references."""
 
 from typing import Protocol
 
@@ -8,15 +8,15 @@ __all__ = ["BlobReference", "BlobStore"]
 
 
 class BlobStore(Protocol):
-    """Values by name, each for its time. Belongs to one event loop; several processes share what is kept."""
+    """Values by name, each with its time to live. Belongs to one event loop; several processes share the values."""
 
     @property
     def address(self) -> str:
-        """The URL without its password."""
+        """URL without its password."""
         ...
 
     async def put(self, label: str, data: bytes, *, ttl: float) -> str:
-        """Keep `data` for at least `ttl` seconds and give its name; it is durable when this returns.
+        """Store `data` for at least `ttl` seconds and return its name; it is durable when this returns.
 
         The same label and data again may have the same name.
 
@@ -26,7 +26,7 @@ class BlobStore(Protocol):
         ...
 
     async def get(self, name: str) -> bytes | None:
-        """The data; None where there is none (any more).
+        """Return the data; None if there is none (any more).
 
         Raises:
             StateUnavailable: the store could not be reached.
@@ -34,5 +34,5 @@ class BlobStore(Protocol):
         ...
 
     async def aclose(self) -> None:
-        """Let go. May be called twice."""
+        """Close the connections. May be called twice."""
         ...

@@ -1,4 +1,4 @@
-"""What the runs of a job have saved for those after them."""
+"""Values that the runs of a job save for later runs."""
 
 from typing import Protocol
 
@@ -11,8 +11,8 @@ class BegunRun(msgspec.Struct, frozen=True):
     """A run that a `CheckpointStore` knows.
 
     Attributes:
-        token: grows with every run that begins, of the same job.
-        values: what the job's runs have saved, by name.
+        token: increases with every run of the same job.
+        values: the job's saved values, by name.
     """
 
     token: int
@@ -20,18 +20,18 @@ class BegunRun(msgspec.Struct, frozen=True):
 
 
 class CheckpointStore(Protocol):
-    """What the runs of a job have saved for those that come after them.
+    """Values that the runs of a job save for later runs.
 
-    The last run that has begun is the job's: only that one saves. A task that saves counts on it, so a store that
-    cannot be reached is an error of the task's (fails closed).
+    Only the last run to start may save. A task relies on its saved values, so an unavailable store is an error of the
+    task (fails closed).
     """
 
     async def begin(self, job_id: str, *, attempt: int, ttl: float) -> BegunRun | None:
-        """Begin a run, and with it keep what is saved for another `ttl` seconds.
+        """Start a run, and keep the saved values for another `ttl` seconds.
 
-        The token is larger than that of every run of the job that began before, also when what those have saved was
-        forgotten meanwhile: it is at least the time in milliseconds. None: a run of a later attempt has begun. A
-        first attempt always begins: a dead letter that is replayed starts there, and goes on from what was saved.
+        The token is larger than that of every earlier run of the job, even if their values were forgotten meanwhile:
+        it is at least the time in milliseconds. Returns None if a run of a later attempt has started. A first attempt
+        always starts: a replayed dead letter starts there, and continues from the saved values.
 
         Raises:
             StateUnavailable: the store could not be reached.
@@ -39,10 +39,10 @@ class CheckpointStore(Protocol):
         ...
 
     async def save(self, job_id: str, name: str, value: bytes, *, token: int, ttl: float) -> bool:
-        """Keep `value` under `name`, in the place of the last one, and everything for another `ttl` seconds.
+        """Save `value` under `name`, replacing the last one, and keep all values for another `ttl` seconds.
 
-        Durable as far as the store is when this returns. False, and nothing is changed, where another run has begun
-        since the one that has `token`, or the job was forgotten.
+        It is as durable as the store when this returns. Returns False, and changes nothing, if another run has
+        started since the one with `token`, or the job was forgotten.
 
         Raises:
             StateUnavailable: the store could not be reached.
@@ -50,7 +50,7 @@ class CheckpointStore(Protocol):
         ...
 
     async def forget(self, job_id: str, *, token: int) -> None:
-        """Forget what the job has saved, unless another run has begun since the one that has `token`.
+        """Delete the saved values of the job, unless another run has started since the one with `token`.
 
         Raises:
             StateUnavailable: the store could not be reached.

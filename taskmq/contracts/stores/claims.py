@@ -1,4 +1,4 @@
-"""Work that is done once per key: who is at it, and what came of it.
+"""Claims on work that is done once per key: the present holder, and the result.
 
 free -- claim --> held by a token -- complete --> done, with a value
 ^                     |
@@ -16,7 +16,7 @@ __all__ = ["ClaimStore", "Claimed", "Done", "Granted", "Held"]
 
 
 class Granted(msgspec.Struct, frozen=True):
-    """The key is the caller's.
+    """The caller holds the key.
 
     Attributes:
         token: larger than that of every earlier claim of the key.
@@ -26,21 +26,21 @@ class Granted(msgspec.Struct, frozen=True):
 
 
 class Held(Lease, frozen=True, kw_only=True):
-    """A holder is at it: its lease on the key. `claim(over=token)` passes it on.
+    """Another holder works on the key: its lease. `claim(over=token)` passes the key on.
 
     Attributes:
-        job_id: as the holder has said it.
+        job_id: as given by the holder.
     """
 
     job_id: str
 
 
 class Done(msgspec.Struct, frozen=True, kw_only=True):
-    """The work of the key is done, and need not be done again.
+    """The work of the key is done, and need not be repeated.
 
     Attributes:
-        job_id: whose run has done it.
-        content_type, value: what that run has left.
+        job_id: the job that did it.
+        content_type, value: the result of that run.
     """
 
     job_id: str
@@ -49,13 +49,17 @@ class Done(msgspec.Struct, frozen=True, kw_only=True):
 
 
 Claimed = Granted | Held | Done
-"""What a claim is answered with."""
+"""Answer to a claim."""
 
 
 class ClaimStore(Protocol):
-    """Keys, each of which one holder at a time works at until it is done; by the store's clock.
+    """Keys that one holder at a time works on until the work is done; by the store's clock.
 
     A holder that was silent for longer than its lease may have lost the key, whatever it believes: its renewals and
+        its result are refused then. Its external effects carry the token, and the receiver refuses smaller tokens
+        than it has seen. Calls may be repeated if an answer was lost. A key is forgotten some time after its last
+        use, see `ttl`. Every method raises `StateUnavailable` if the store cannot be reached; the operation may have
+        happened all the same.
     its result are refused then. What it does elsewhere in the key's name carries the token, and who receives that
     refuses smaller ones than it has seen. Calls may be repeated when an answer was lost. A key is forgotten some time
     after it was left alone, see `ttl`. Every method raises `StateUnavailable` when the store cannot be reached; then
@@ -65,43 +69,43 @@ class ClaimStore(Protocol):
     async def claim(
         self, key: str, *, job_id: str, owner: str, lease: float, ttl: float, over: int | None = None
     ) -> Claimed:
-        """Claim a key that is free for `lease` seconds, else say who has it, or what came of it.
+        """Claim a free key for `lease` seconds; otherwise return its holder, or the result.
 
         Args:
-            job_id, owner: who claims, for those that come after.
-            ttl: for how many seconds the key is remembered once it is released, or its lease has ended: a holder
-                that wakes up within that time learns that it is too late.
-            over: of a holder that is known to be gone: if the key is still held by this very token, it is passed on.
+            job_id, owner: the claimant, for later claimants.
+            ttl: seconds for which the key is remembered after its release, or the end of its lease: a holder that
+                wakes up within that time learns that it is too late.
+            over: token of a holder that is known to be gone: if it still holds the key, the key is passed on.
         """
         ...
 
     async def find(self, key: str) -> Held | Done | None:
-        """Who has the key now, or what came of it; None where it is free."""
+        """Return the present holder of the key, or the result; None if it is free."""
         ...
 
     async def renew(self, claims: Mapping[str, int], *, lease: float) -> frozenset[str]:
-        """Hold keys for `lease` seconds from now on, each by its token; those that are lost.
+        """Hold keys for `lease` seconds from now on, each by its token; return those that are lost.
 
-        A lease that has ended goes on where its key was not claimed since. A key that the store has forgotten
-        (its data was lost) is held again. Lost is what another holder claimed, completed or released.
+        An expired lease continues if the key was not claimed since. A key that the store has forgotten (its data was
+        lost) is held again. A key is lost if another holder claimed, completed or released it.
         """
         ...
 
     async def complete(
         self, key: str, *, token: int, job_id: str, content_type: str, value: bytes, ttl: float
     ) -> bool:
-        """Say that it is done, and remember that, with the value, for `ttl` seconds.
+        """Record that the work is done, with its value, for `ttl` seconds.
 
-        True as well where this token has completed it before, where its lease has ended and no other holder claimed
-        the key since, and where the store has forgotten the key. False, and nothing is changed: another one has
-        claimed it since, or this token has released it.
+        Also True if this token completed it before, if its lease expired and no other holder claimed the key since,
+        or if the store has forgotten the key. Returns False, and changes nothing, if another holder claimed it since,
+        or this token released it.
         """
         ...
 
     async def release(self, key: str, *, token: int) -> bool:
-        """Let go of the key, which is free at once.
+        """Release the key, which is free immediately.
 
-        False, and nothing is changed, where another one has claimed it since; True as well where this token has
-        released or completed it before, and where the store has forgotten the key.
+        Returns False, and changes nothing, if another holder claimed it since. Also True if this token released or
+        completed it before, or if the store has forgotten the key.
         """
         ...

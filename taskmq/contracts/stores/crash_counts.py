@@ -1,4 +1,4 @@
-"""Runs that have begun and not ended."""
+"""Counts of runs that started and did not end."""
 
 from typing import Protocol
 
@@ -6,15 +6,14 @@ __all__ = ["StartStore"]
 
 
 class StartStore(Protocol):
-    """Runs that have begun and not ended, by job: how a task that kills its workers is found among those beside it.
+    """Runs that started and did not end, by job; they identify a task that crashes its workers.
 
-    Only runs of messages that were in a worker's hands before are counted here, so the first run of a job costs
-    nothing. Where the state cannot be reached the job runs uncounted (fails open): the broker's delivery limit is
-    the last net.
+    Only runs of redelivered messages are counted, so the first run of a job costs nothing. If the state cannot be
+    reached the job runs uncounted (fails open): the broker's delivery limit is the last resort.
     """
 
     async def begin(self, job_id: str, *, ttl: float) -> int:
-        """Count one more run as begun; how many have begun and not ended, this one included.
+        """Count one more start; return the number of starts without an end, including this one.
 
         Raises:
             StateUnavailable: the store could not be reached.
@@ -22,7 +21,7 @@ class StartStore(Protocol):
         ...
 
     async def end(self, job_id: str) -> None:
-        """Forget the job's runs: one of them has ended, whatever its outcome, so they kill no worker.
+        """Delete the count of a job: one of its runs ended, whatever its outcome, so they crash no worker.
 
         Raises:
             StateUnavailable: the store could not be reached.

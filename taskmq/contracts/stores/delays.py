@@ -1,4 +1,4 @@
-"""Messages that wait for their time."""
+"""Messages that are not yet due."""
 
 from collections.abc import Collection
 from typing import Protocol
@@ -11,7 +11,7 @@ __all__ = ["DelayStore", "TakenMessage", "WaitingMessage"]
 
 
 class WaitingMessage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A message that waits for its time in a `DelayStore`: what `taskmq.broker.Outgoing` has.
+    """A message in a `DelayStore` that is not yet due, with the fields of `taskmq.broker.Outgoing`.
 
     Attributes:
         queue: a physical queue's name.
@@ -31,10 +31,10 @@ class WaitingMessage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
 
 
 class TakenMessage(msgspec.Struct, frozen=True):
-    """A message in the hands of a relay that is about to publish it.
+    """A message that a relay has taken and is about to publish.
 
     Attributes:
-        token: the store's own, new with every `put` and `swap` of the job.
+        token: assigned by the store, new with every `put` and `swap` of the job.
     """
 
     message: WaitingMessage
@@ -42,37 +42,38 @@ class TakenMessage(msgspec.Struct, frozen=True):
 
 
 class DelayStore(Outbox[TakenMessage], Protocol):
-    """Messages that wait for their time in the state instead of at the broker: these can be listed and changed.
+    """Messages that wait in the state until they are due, instead of at the broker: these can be listed and changed.
 
-    One message per job: a second `put` of the same job id replaces the first, and what was put or swapped in after
+    There is one message per job: a second `put` of the same job id replaces the first. What was put or swapped in
+        after `take` survives `done`. It has no time to live.
     `take` stays when that is done. It has no time to live.
     """
 
     async def put(self, message: WaitingMessage) -> None:
-        """Keep `message` until it is taken and done; durable as far as the store is when this returns."""
+        """Store `message` until it is taken and done; as durable as the store when this returns."""
         ...
 
     async def count(self) -> int:
-        """How many messages there are, those that are taken and not done among them."""
+        """Return the number of messages, including those that are taken and not done."""
         ...
 
     async def find(self, job_id: str) -> WaitingMessage | None:
-        """The message of a job, taken or not; None where there is none."""
+        """Return the message of a job, taken or not; None if there is none."""
         ...
 
     async def list(
         self, *, limit: int, task: str | None = None, queues: Collection[str] | None = None
     ) -> list[WaitingMessage]:
-        """Up to `limit` messages, taken or not, the earliest due first; of one task, of some physical queues."""
+        """Return up to `limit` messages, taken or not, the earliest due first; of one task, or some queues."""
         ...
 
     async def cancel(self, job_id: str) -> bool:
-        """Take a message away; False where none waits (any more) or it is on its way already."""
+        """Remove a message; return False if none waits (any more) or it is being published."""
         ...
 
     async def swap(self, found: WaitingMessage, changed: WaitingMessage) -> bool:
-        """Put `changed` in the place of `found`, which is of the same job.
+        """Replace `found` by `changed`, which is of the same job.
 
-        False, and nothing is changed, where `found` does not wait any more, as it was found, or is on its way.
+        Returns False, and changes nothing, if `found` no longer waits unchanged, or is being published.
         """
         ...

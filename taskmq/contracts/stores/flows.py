@@ -1,4 +1,4 @@
-"""Workflows on their way: which nodes have ended, which may start, and who is about to publish those."""
+"""Workflows in progress: ended nodes, nodes that may start, and the takers that publish those."""
 
 from collections.abc import Sequence
 from enum import StrEnum
@@ -26,33 +26,33 @@ __all__ = [
 ]
 
 Rule = Literal["all", "any", "none_failed", "always"]
-"""When a node starts, and when it never will:
+"""Rule that decides when a node starts, and when it never will:
 
-- `all`: once all before it have succeeded;
+- `all`: once all nodes before it have succeeded;
 - `any`: once one of them has, whatever the others do;
-- `none_failed`: once all have ended and none has failed; those that were cancelled or skipped do no harm;
+- `none_failed`: once all have ended and none has failed; cancelled and skipped ones do no harm;
 - `always`: once all have ended.
 
-A node whose rule cannot be met any more ends when all before it have ended: as `upstream_failed` where one of them
-has failed, or never came to start because of a failure, and otherwise as `skipped`.
+A node whose rule can no longer be met ends when all nodes before it have ended. It ends as `upstream_failed` if one
+of them failed, or never started because of a failure, and otherwise as `skipped`.
 """
 
 NodeKind = Literal["call", "map", "batch", "join", "finish"]
-"""What a node means:
+"""Kinds of nodes:
 
 - `call`: a message;
 - `map`: a message for each item of a value;
 - `batch`: a message for each call that it is given, from its start until it is closed;
-- `join`: none, it only waits;
+- `join`: no message, it only waits;
 - `finish`: the flow itself, once all nodes have ended.
 """
 
 FINISH = "."
-"""The key under which `take` hands out the end of the flow."""
+"""The key under which `take` returns the end of the flow."""
 
 
 class NodeState(StrEnum):
-    """How far a node of a workflow has come."""
+    """Progress of a node of a workflow."""
 
     WAITING = "waiting"
     READY = "ready"
@@ -70,11 +70,11 @@ class FlowNode(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One node of a graph.
 
     Attributes:
-        key: its name in the flow; without dots, which are for the children of maps and batches: `key.0`, `key.1` and
-            so on.
+        key: its name in the flow; without dots, which are reserved for children of maps and batches: `key.0`, `key.1`
+            and so on.
         after: the keys of the nodes before it.
-        call: what is to be published, as the publisher understands it.
-        limit: of a map or a batch, how many of its children may be published and not ended at a time; 0: all.
+        call: what to publish, in the publisher's own form.
+        limit: of a map or a batch, maximum of children that are published and not ended; 0: all.
     """
 
     key: str
@@ -89,11 +89,11 @@ class FlowRecord(msgspec.Struct, frozen=True, kw_only=True):
     """A flow as a whole.
 
     Attributes:
-        head: what its sender has written on it.
+        head: metadata of its sender.
         run: 0, and one more with every redrive.
-        unfinished: how many nodes have not ended.
-        cancelled: why it was cancelled; None when it was not.
-        started: when it was made, in ms.
+        unfinished: number of nodes that have not ended.
+        cancelled: why it was cancelled; None if it was not.
+        started: its creation, in ms.
     """
 
     head: bytes
@@ -104,7 +104,7 @@ class FlowRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FlowPlace(NamedTuple):
-    """A flow's place among the others: by when it was made, and by its id where that is the same."""
+    """Cursor of a flow in lists: its creation, and its id for equal times."""
 
     started: int
     flow_id: str
@@ -114,9 +114,9 @@ class FlowEntry(msgspec.Struct, frozen=True, kw_only=True):
     """A flow in a list.
 
     Attributes:
-        nodes: how many it has, children of maps and batches among them.
-        failed: of one that has ended and was not cancelled, the keys of the nodes that have failed; that of a map or
-            batch for its children.
+        nodes: number of its nodes, including children of maps and batches.
+        failed: of one that has ended and was not cancelled, the keys of failed nodes; the key of a map or batch
+            stands for its children.
     """
 
     id: str
@@ -126,34 +126,34 @@ class FlowEntry(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FlowPage(NamedTuple):
-    """Some flows, the newest first; `after` is where the next page begins, None at the end."""
+    """A page of flows, the newest first; `after` is the cursor of the next page, None on the last one."""
 
     entries: list[FlowEntry]
     after: FlowPlace | None
 
 
 class BegunNode(msgspec.Struct, frozen=True):
-    """The node is the caller's to run; larger than every earlier `token` of the flow."""
+    """The caller runs the node; its token is larger than every earlier `token` of the flow."""
 
     token: int
     call: bytes
 
 
 class BusyNode(msgspec.Struct, frozen=True):
-    """Another worker runs the node, for `left` seconds at least unless it ends, or it may not start yet."""
+    """Another worker runs the node for at least `left` seconds unless it ends, or the node may not start yet."""
 
     left: float
 
 
 class EndedNode(msgspec.Struct, frozen=True):
-    """The node has ended before, with this value."""
+    """The node ended before, with this value."""
 
     state: NodeState
     value: bytes
 
 
 class TakenNode(msgspec.Struct, frozen=True):
-    """A node that is to be published, or a map that is to be expanded."""
+    """A node to publish, or a map to expand."""
 
     key: str
     kind: NodeKind
@@ -162,7 +162,7 @@ class TakenNode(msgspec.Struct, frozen=True):
 
 
 class Taken(msgspec.Struct, frozen=True):
-    """What a taker is to publish; where `is_more`, there may be more to take after it."""
+    """Nodes that a taker must publish; if `is_more`, there may be more to take afterwards."""
 
     nodes: tuple[TakenNode, ...]
     is_more: bool
@@ -171,99 +171,99 @@ class Taken(msgspec.Struct, frozen=True):
 class FlowStore(Protocol):
     """Workflows: graphs whose nodes end one by one.
 
-    The end of a node counts once, however often it is reported and in whatever order. What became ready by it is
-    handed out by `take` to one taker at a time, until that one says `done`; a taker that dies leaves it to itself,
-    when it comes again with the same name, and to any taker after the lease. So a node may be published twice and is
-    never forgotten; `start` lets one run of it begin at a time. Everything of a flow is forgotten `ttl` seconds after
-    its last change. Every method raises `StateUnavailable` when the store cannot be reached; then it may have been
-    done all the same, and may be called again.
+    The end of a node counts once, however often and in whatever order it is reported. `take` gives the nodes that
+    became ready to one taker at a time, until that one calls `done`. If a taker dies, the nodes go to a taker of the
+    same name immediately, and to any taker after the lease. So a node may be published twice and is never forgotten;
+    `start` admits one run of it at a time. All data of a flow is deleted `ttl` seconds after its last change. Every
+    method raises `StateUnavailable` if the store cannot be reached; the operation may have happened all the same, and
+    may be repeated.
     """
 
     async def create(self, flow_id: str, head: bytes, nodes: Sequence[FlowNode], *, ttl: float) -> bool:
-        """Make a flow of nodes, each one after those that come before it; False where it exists already."""
+        """Create a flow of nodes, each listed after those before it; return False if it exists already."""
         ...
 
     async def start(
         self, flow_id: str, node: str, *, owner: str, seconds: float, takes_over: bool
     ) -> BegunNode | BusyNode | EndedNode | None:
-        """Let `owner` run a node for `seconds`; None where the flow or the node is not known (any more).
+        """Let `owner` run a node for `seconds`; None if the flow or the node is unknown (any more).
 
         Args:
-            owner: a worker that holds the node already goes on under the same token.
-            takes_over: the last runner of the node is known to have lost it.
+            owner: a worker that holds the node already continues under the same token.
+            takes_over: whether the last runner of the node is known to have lost it.
         """
         ...
 
     async def renew(self, flow_id: str, node: str, *, token: int, seconds: float) -> bool:
-        """Run the node for `seconds` from now on; False where another run has begun, or it has ended."""
+        """Run the node for `seconds` from now on; return False if another run has started, or it has ended."""
         ...
 
     async def release(self, flow_id: str, node: str, *, token: int) -> None:
-        """The run of that token has ended, and the node has not."""
+        """End the run of that token, without ending the node."""
         ...
 
     async def end(
         self, flow_id: str, node: str, *, token: int, state: NodeState, value: bytes, taker: str, lease: float
     ) -> Taken | None:
-        """The node has ended, and `taker` takes what became ready by it, as with `take`.
+        """End the node, and take what became ready by it, like `take`.
 
-        None, and nothing is changed, where another run has begun, the node has ended by another one, or the flow is
-        not known (any more). Reported again by the same run it is answered as before.
+        Returns None, and changes nothing, if another run has started, the node was ended by another one, or the flow
+        is unknown (any more). A repeated report of the same run gets the same answer.
 
         Args:
-            token: of the run; 0 for a node that cannot be published, so that there is none.
+            token: of the run; 0 for a node that cannot be published and so has no run.
         """
         ...
 
     async def take(self, flow_id: str, *, taker: str, lease: float, again: bool = False) -> Taken:
-        """Some of the nodes that are to be published: no other taker gets them within `lease` seconds.
+        """Take some of the nodes to publish: no other taker gets them within `lease` seconds.
 
         Args:
-            again: the taker may have taken before and not said `done`: it is given the same.
+            again: the taker may have taken nodes without calling `done`: it gets the same ones.
         """
         ...
 
     async def done(self, flow_id: str, keys: Sequence[str], *, taker: str, lease: float) -> Taken:
-        """What was taken is published, or expanded; take more."""
+        """Record that taken nodes are published or expanded, and take more."""
         ...
 
     async def expand(self, flow_id: str, node: str, calls: Sequence[bytes], *, first: int, total: int) -> None:
-        """Give a map that was taken some of its children, from number `first` on; it waits for all `total` of them.
+        """Give a taken map some of its children, from number `first` on; it waits for all `total` of them.
 
-        The map has succeeded when all have, and failed when all have ended and one has not succeeded. Its value is
-        their number. With the last child it is settled which there are: a map that was not given all has failed when
-        those that it has have ended.
+        The map succeeds when all have succeeded, and fails when all have ended and one has not succeeded. Its value
+        is their number. The last child fixes the set: a map that was not given all children fails when those that it
+        has have ended.
         """
         ...
 
     async def append(
         self, flow_id: str, node: str, calls: Sequence[bytes], *, name: str = "", closes: bool = False
     ) -> int | None:
-        """Give a batch up to 100 more children; the number of the first one. They are to be taken afterwards.
+        """Give a batch up to 100 more children; return the number of the first one. They must be taken afterwards.
 
-        None, and nothing is changed, where the batch is closed or was cancelled, or is not known (any more).
+        Returns None, and changes nothing, if the batch is closed, cancelled, or unknown (any more).
 
         Args:
-            name: repeated under the same one, it is answered as before and adds nothing; "": every time it adds.
-            closes: these are the last ones: the batch ends when all its children have, as a map does. Called again
-                without calls it is answered with their number.
+            name: a repeated call with the same name gets the same answer and adds nothing; "": every call adds.
+            closes: these are the last children: the batch ends when all its children have, like a map. A repeated
+                call without calls gets their number.
         """
         ...
 
     async def cancel(self, flow_id: str, *, reason: str) -> list[str] | None:
-        """End all nodes that have not ended and do not run; the keys of those that run. None: no such flow."""
+        """End all nodes that have not ended and do not run; return the keys of running ones. None: no such flow."""
         ...
 
     async def redrive(self, flow_id: str) -> int:
-        """Have all nodes that have not succeeded wait for their turn anew; how many.
+        """Reset all nodes that have not succeeded, so that they run again; return their number.
 
-        0, and nothing is changed, where the flow has not ended, or all have succeeded, or there is none. What is
-        ready is to be taken afterwards.
+        Returns 0, and changes nothing, if the flow has not ended, all nodes succeeded, or there is none. Ready nodes
+        must be taken afterwards.
         """
         ...
 
     async def look(self, flow_id: str) -> FlowRecord | None:
-        """The flow as a whole; None where it is not known (any more)."""
+        """Return the flow as a whole; None if it is unknown (any more)."""
         ...
 
     async def entries(
@@ -275,34 +275,34 @@ class FlowStore(Protocol):
         after: FlowPlace | None = None,
         limit: int = 100,
     ) -> FlowPage:
-        """Flows that are known, the newest first.
+        """Return known flows, the newest first.
 
-        A flow is listed from the moment that it is known until it is forgotten. A page may have fewer than `limit`
-        and not be the last one. Pages of a list that is gone through while flows are made show none twice.
+        A flow is listed from its creation until it is deleted. A page may have fewer than `limit` entries and not be
+        the last one. Pages of one listing never repeat a flow, even while flows are created.
 
         Args:
-            tenant: whose: `""` those that have no tenant, None everybody's.
-            since: made at this instant (ms) or later.
-            before: made earlier than at this instant (ms).
-            after: the `after` of the page before.
+            tenant: the tenant: `""` for flows without one, None for all.
+            since: created at this instant (ms) or later.
+            before: created before this instant (ms).
+            after: `after` of the previous page.
         """
         ...
 
     async def states(self, flow_id: str) -> dict[str, NodeState]:
-        """The state of every node, children of maps and batches among them."""
+        """Return the state of every node, including children of maps and batches."""
         ...
 
     async def outcomes(self, flow_id: str, keys: Sequence[str]) -> list[EndedNode | None]:
-        """How nodes have ended; None for one that has not, or is not known."""
+        """Return the ends of nodes; None for one that has not ended, or is unknown."""
         ...
 
     async def calls(self, flow_id: str, keys: Sequence[str]) -> list[bytes | None]:
-        """What nodes were created with; None for one that is not known."""
+        """Return the calls that nodes were created with; None for an unknown node."""
         ...
 
     async def ended(self, flow_id: str, *, place: int, limit: int) -> list[str]:
-        """The keys of up to `limit` nodes that have ended, in that order, after the first `place`.
+        """Return the keys of up to `limit` ended nodes in the order of their ends, after the first `place`.
 
-        A node that was driven anew is there once for every time.
+        A redriven node occurs once for every end.
         """
         ...

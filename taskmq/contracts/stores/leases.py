@@ -1,8 +1,8 @@
-"""Keys that one owner at a time holds, and who is there.
+"""Leases: keys that one owner at a time holds, and groups of members.
 
-Everything in taskmq that is for one at a time uses `LeaseStore`: the partitions and duties of schedulers, locks, keys
-of running jobs, long runs. `Coordinator` is that with groups of members, and what an adapter for another system
-implements; `taskmq.testing.coordinator_suite` says when it is done.
+Everything in taskmq that one process at a time may do uses `LeaseStore`: the partitions and duties of schedulers,
+locks, keys of running jobs, long runs. `Coordinator` adds groups of members; adapters for other systems implement it,
+and `taskmq.testing.coordinator_suite` checks them.
 """
 
 from typing import Protocol
@@ -13,12 +13,12 @@ __all__ = ["Coordinator", "Lease", "LeaseStore"]
 
 
 class Lease(msgspec.Struct, frozen=True, kw_only=True):
-    """Who holds a key.
+    """The holder of a key.
 
     Attributes:
-        token: larger than that of every earlier lease of the key, also of those that have ended.
-        left: seconds until it ends by itself.
-        note: what the holder has written on it.
+        token: larger than that of every earlier lease of the key, including ended ones.
+        left: seconds until it expires.
+        note: a text of the holder.
     """
 
     owner: str
@@ -28,41 +28,41 @@ class Lease(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LeaseStore(Protocol):
-    """Keys that one owner at a time holds, for as long as the owner keeps saying so; by the store's clock.
+    """Keys that one owner at a time holds while it renews them; by the store's clock.
 
-    A holder that was silent for too long has lost the key, whatever it believes. So what it does in the holder's
-    name carries the token, and who receives that refuses smaller ones than it has seen. A holder may trust its lease
-    for its time from the moment *before* it asked. Every method raises `StateUnavailable` when the store cannot be
-    reached; then it may have been done all the same.
+    A holder that was silent for too long has lost the key, whatever it believes. So its effects carry the token, and
+    the receiver refuses smaller tokens than it has seen. A holder may rely on its lease for its duration from the
+    moment *before* the call. Every method raises `StateUnavailable` if the store cannot be reached; the operation may
+    have happened all the same.
     """
 
     async def acquire(self, key: str, *, owner: str, seconds: float, note: str = "") -> int | Lease:
-        """Take a free key for `seconds`: the token, or the lease that is in the way, be it the same owner's."""
+        """Acquire a free key for `seconds`; return the token, or the existing lease, even of the same owner."""
         ...
 
     async def renew(self, key: str, *, token: int, seconds: float, note: str | None = None) -> bool:
         """Hold the key for `seconds` from now on, with another note unless it is None.
 
-        False, and nothing is changed, where the lease of that token has ended.
+        Returns False, and changes nothing, if the lease of that token has ended.
         """
         ...
 
     async def release(self, key: str, *, token: int) -> None:
-        """End the lease of that token; nothing where it has ended."""
+        """End the lease of that token; does nothing if it has ended."""
         ...
 
     async def find(self, key: str) -> Lease | None:
-        """The lease that there is now; None where the key is free."""
+        """Return the present lease; None if the key is free."""
         ...
 
 
 class Coordinator(LeaseStore, Protocol):
-    """Leases, and groups of those who hold some: whom a process shares its work with.
+    """Leases, and groups of lease holders: the processes that share some work.
 
-    A member of a group holds the lease of `member_key(group, member)`, and is one for as long as it does. Its token
-    is larger than that of an earlier member of that name.
+    A member of a group holds the lease of `member_key(group, member)`, for as long as it is a member. Its token is
+    larger than that of an earlier member of that name.
     """
 
     async def members(self, group: str) -> dict[str, Lease]:
-        """The leases that members of the group hold now, by their names and in the order of these."""
+        """Return the present leases of the group's members by name, in order of the names."""
         ...

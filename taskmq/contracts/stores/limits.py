@@ -1,4 +1,4 @@
-"""What runs need of limits that all workers share: so many in a time, or so many at a time."""
+"""Limits that all workers share: rates, and numbers of concurrent runs."""
 
 from collections.abc import Sequence
 from typing import Protocol
@@ -9,14 +9,14 @@ __all__ = ["Demand", "LimitEntry", "LimitStore", "LimitUsage", "PlaceDemand", "R
 
 
 class RateDemand(msgspec.Struct, frozen=True, kw_only=True):
-    """One start of so many in a time.
+    """One start under a rate.
 
     Attributes:
-        key: which limit.
+        key: the limit.
         interval: seconds between two starts.
-        burst: how many may follow each other at once when there was none for long; at least 1.
-        strict: no start is ahead of its turn, and none that was missed is made up for: granted starts are never
-            closer than `interval` to each other.
+        burst: maximum of starts at once after a long pause; at least 1.
+        strict: whether no start is early, and none that was missed is made up for: granted starts are never closer
+            than `interval`.
     """
 
     key: str
@@ -26,11 +26,11 @@ class RateDemand(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PlaceDemand(msgspec.Struct, frozen=True, kw_only=True):
-    """One place of so many that are held at a time.
+    """One permit of a limited number.
 
     Attributes:
-        key: which limit.
-        places: how many there are; at least 1.
+        key: the limit.
+        places: number of permits; at least 1.
     """
 
     key: str
@@ -41,15 +41,15 @@ Demand = RateDemand | PlaceDemand
 
 
 class LimitEntry(msgspec.Struct, frozen=True, kw_only=True):
-    """Whether a run may begin.
+    """Whether a run may start.
 
     Attributes:
-        granted: it may, `wait` seconds from now, the moment for which a strict rate has counted it; otherwise nothing
-            was taken.
-        wait: seconds. Of what was refused: when to ask again; the job has a place in the line of each limit that
-            is in its way, and what asks again earlier gets the same answer.
-        key: the limit that is in the way longest; "" where none is.
-        holds: of that, who has its places, some of them.
+        granted: whether it may, `wait` seconds from now, the instant that a strict rate has counted; otherwise
+            nothing was acquired.
+        wait: seconds. If it was refused: when to ask again; the job is in the line of each limit that blocks it, and
+            an earlier call gets the same answer.
+        key: the limit that blocks it longest; "" if none does.
+        holds: some of the holders of that limit.
     """
 
     granted: bool
@@ -62,8 +62,8 @@ class LimitUsage(msgspec.Struct, frozen=True, kw_only=True):
     """The present use of a limit.
 
     Attributes:
-        held: how many places are held.
-        waiting: how many jobs have a place in its line.
+        held: number of held permits.
+        waiting: number of jobs in its line.
     """
 
     held: int
@@ -73,47 +73,46 @@ class LimitUsage(msgspec.Struct, frozen=True, kw_only=True):
 class LimitStore(Protocol):
     """Limits by key; by the store's clock, and kept no longer than they matter.
 
-    A rate counts starts. In any time there are at most as many as the rate allows in it and a quarter of a second,
-    and the burst; while jobs wait, what was missed of the last second is made up for, a quarter faster than the
-    rate. Starts are granted to those who are there; one that is not learns when its turn comes, so that lines move in
-    the order in which jobs came, no job is passed for ever, and nothing is kept for jobs that never come back. Places
-    are held under a lease by those who were granted them. A limit's numbers may be others in each demand: the demand
-    at hand counts.
+    A rate counts starts. In any period there are at most as many as the rate allows in it and a quarter of a second,
+    plus the burst. While jobs wait, missed starts of the last second are made up for, a quarter faster than the rate.
+    Starts are granted to present callers; an absent one learns when its turn comes. So lines move in the order of
+    arrival, no job waits forever, and nothing is kept for jobs that never return. Permits are leases of their
+    callers. A limit's numbers may differ between demands: the demand at hand counts.
 
-    Every method raises `StateUnavailable` when the store cannot be reached; then it may have been done all the same.
-    Done twice it takes no second place; of a rate it may take one start more, which is not made.
+    Every method raises `StateUnavailable` if the store cannot be reached; the operation may have happened all the
+    same. A repeated call acquires no second permit; a rate may count one start more, which does not happen.
     """
 
     async def acquire(
         self, job_id: str, demands: Sequence[Demand], *, hold: str, seconds: float, patience: float
     ) -> LimitEntry:
-        """Take everything that a run demands, or nothing.
+        """Acquire everything that a run demands, or nothing.
 
         Args:
-            demands: of limits that differ.
-            hold: by what the run's places are known; unique.
-            seconds: until they end by themselves.
-            patience: how long the caller would wait with a start in hand.
+            demands: demands of different limits.
+            hold: unique name of the run's permits.
+            seconds: seconds until they expire.
+            patience: maximum seconds that the caller waits for a granted start.
         """
         ...
 
     async def renew(self, holds: Sequence[tuple[str, PlaceDemand]], *, seconds: float) -> list[bool]:
-        """Keep places for `seconds` from now on; whether each is held.
+        """Hold permits for `seconds` from now on; return whether each is held.
 
-        One that has ended is taken once more where there is room.
+        An expired one is acquired again if there is room.
         """
         ...
 
     async def release(self, hold: str, keys: Sequence[str], *, held: float | None) -> None:
-        """Let go of the places of these limits; nothing where they have ended.
+        """Release the permits of these limits; does nothing if they have expired.
 
         Args:
-            held: seconds for which they were held, by which the waiting times of others are judged; None: not known.
+            held: seconds for which they were held, for predictions of waiting times; None: unknown.
         """
         ...
 
     async def withdraw(self, job_id: str, keys: Sequence[str]) -> None:
-        """Give up the job's place in the lines of these limits."""
+        """Remove the job from the lines of these limits."""
         ...
 
     async def usage(self, key: str) -> LimitUsage:

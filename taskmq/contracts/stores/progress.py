@@ -1,4 +1,4 @@
-"""How far jobs are."""
+"""Progress of jobs."""
 
 from typing import Protocol
 
@@ -10,16 +10,16 @@ __all__ = ["ProgressRecord", "ProgressStore"]
 
 
 class ProgressRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """How far a job is, as its task has said last.
+    """The last progress that a job's task reported.
 
     Attributes:
-        attempt: that said so.
-        done: how much is done, in the task's own unit.
-        total: of how much; None when the task does not know.
+        attempt: the attempt that reported it.
+        done: amount done, in the task's own unit.
+        total: total amount; None if the task does not know it.
         note: a few words for people.
-        started: when that run began, ms since the epoch by its worker's clock.
-        updated: when it said so, by the same clock.
-        state: `running`, or what the run came to.
+        started: start of that run, ms since the epoch by its worker's clock.
+        updated: time of the report, by the same clock.
+        state: `running`, or the outcome of the run.
     """
 
     job_id: str
@@ -33,16 +33,17 @@ class ProgressRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
 
 
 class ProgressStore(Protocol):
-    """The last progress of each job, for people to look at.
+    """The last progress of each job, for people.
 
-    Where the state cannot be reached a job goes on without (fails open); a later report says all that an earlier
-    one did.
+    If the state cannot be reached a job continues without it (fails open); a later report replaces an earlier one
+    completely.
     """
 
     async def report(self, record: ProgressRecord, *, ttl: float) -> None:
-        """Keep `record` for `ttl` seconds in the place of the job's last one.
+        """Store `record` for `ttl` seconds instead of the job's last one.
 
-        Nothing is changed where the last one is of a run that began later and whose attempt is not lower: that
+        Nothing is changed if the last record is of a run that started later and whose attempt is not lower: that run
+            is the present one, and this one was left behind.
         run is the job's, and this one was left behind.
 
         Raises:
@@ -51,7 +52,7 @@ class ProgressStore(Protocol):
         ...
 
     async def find(self, job_id: str) -> ProgressRecord | None:
-        """The job's last record; None where there is none (yet, or any more).
+        """Return the job's last record; None if there is none (yet, or any more).
 
         Raises:
             StateUnavailable: the store could not be reached.

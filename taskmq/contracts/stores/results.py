@@ -1,4 +1,4 @@
-"""How jobs ended."""
+"""Results: the ends of jobs."""
 
 from typing import Final, Protocol
 
@@ -15,21 +15,21 @@ _LONGEST_MEMORY: Final = 86_400.0
 
 
 def remembered_for(ttl: float) -> float:
-    """Seconds after its `put` for which a store knows of a record: its time, and as long again.
+    """Return the seconds after its `put` for which a store remembers a record: its `ttl`, and as long again.
 
-    That is a minute at least, and a day at most.
+    The second part is at least a minute, and at most a day.
     """
     return ttl + min(max(ttl, _SHORTEST_MEMORY), _LONGEST_MEMORY)
 
 
 class ResultRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """How a job ended. Times are milliseconds since the epoch.
+    """The end of a job. Times are milliseconds since the epoch.
 
     Attributes:
         state: one of the terminal states.
         value: the encoded return value of a job that succeeded.
-        error: of a job that has failed; for a cancelled one, `message` is the reason.
-        blob: where the value is instead, when it is a large one; `value` is empty then.
+        error: of a failed job; for a cancelled one, `message` is the reason.
+        blob: location of a large value; `value` is empty then.
     """
 
     job_id: str
@@ -48,13 +48,13 @@ class ResultRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
 class ResultStore(Protocol):
     """Results by job id.
 
-    A record is replaced by a later one, so that a replayed job's success counts, unless nothing may follow its state
-    (`JobState.is_sticky`): a success stays. Storing the same record again changes nothing. That there was a record
-    is remembered for a while, see `remembered_for`.
+    A later record replaces an earlier one, so that a replayed job's success counts, unless no state may follow
+    (`JobState.is_sticky`): a success stays. Storing the same record again changes nothing. An expired record is
+    remembered for a while, see `remembered_for`.
     """
 
     async def put(self, record: ResultRecord, *, ttl: float) -> None:
-        """Keep `record` for `ttl` seconds; it is durable and waiters know when this returns.
+        """Store `record` for `ttl` seconds; when this returns, it is durable and waiters are notified.
 
         Raises:
             StateUnavailable: the store could not be reached.
@@ -62,20 +62,20 @@ class ResultStore(Protocol):
         ...
 
     async def get(self, job_id: str) -> ResultRecord | None:
-        """The record, or None where there is none (yet, or any more)."""
+        """Return the record; None if there is none (yet, or any more)."""
         ...
 
     async def wait(self, job_id: str, *, timeout: float | None) -> ResultRecord | None:
-        """The record once it is there, without polling; None after `timeout` seconds.
+        """Wait for the record without polling; return None after `timeout` seconds.
 
         Raises:
-            ResultExpired: there was one, and it is gone.
-            StateUnavailable: the store could not be reached at the first look.
+            ResultExpired: there was a record, and it expired.
+            StateUnavailable: the store could not be reached at the start.
         """
         ...
 
     async def has_expired(self, job_id: str) -> bool:
-        """Whether there was a record that is gone; False where that is not known any more.
+        """Return whether there was a record that expired; False if that is no longer known.
 
         Raises:
             StateUnavailable: the store could not be reached.

@@ -1,4 +1,4 @@
-"""Jobs that were cancelled."""
+"""Cancelled jobs."""
 
 from typing import Protocol
 
@@ -11,8 +11,8 @@ class Revocation(msgspec.Struct, frozen=True, kw_only=True):
     """A job that was cancelled.
 
     Attributes:
-        place: grows with each one of a store; where to go on reading.
-        until: when it is forgotten, ms since the epoch.
+        place: increases with each revocation of a store; the cursor for reading.
+        until: its expiry, ms since the epoch.
     """
 
     job_id: str
@@ -22,14 +22,14 @@ class Revocation(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RevocationStore(Protocol):
-    """Jobs that were cancelled and may not have ended yet, for every worker to see.
+    """Cancelled jobs that may not have ended yet, for all workers.
 
-    Where the state cannot be reached a cancelled job may run (fails open): a worker that stopped its work because it
-    does not know would do more harm.
+    If the state cannot be reached a cancelled job may run (fails open): a worker that stopped because of its
+    ignorance would do more harm.
     """
 
     async def revoke(self, job_id: str, *, reason: str, ttl: float) -> None:
-        """Remember for `ttl` seconds that the job is cancelled; a second time changes nothing but how long.
+        """Remember for `ttl` seconds that the job is cancelled; a repeated call changes only the expiry.
 
         Raises:
             StateUnavailable: the store could not be reached; it may have been remembered or not.
@@ -37,7 +37,7 @@ class RevocationStore(Protocol):
         ...
 
     async def since(self, place: int, *, limit: int) -> list[Revocation]:
-        """Up to `limit` that hold still and came after `place`, in their order; from the first one on after 0.
+        """Return up to `limit` unexpired revocations after `place`, in order; after 0 from the first one.
 
         Raises:
             StateUnavailable: the store could not be reached.

@@ -1,4 +1,4 @@
-"""What beats share about schedules: how far each one is, and those that were made at run time."""
+"""Data that beats share about schedules: a record for each, and the definitions made at run time."""
 
 from collections.abc import Callable, Sequence
 from typing import Protocol
@@ -9,10 +9,10 @@ __all__ = ["ChangedSchedule", "KeptRecord", "RecordChange", "ScheduleStore"]
 
 
 class KeptRecord(msgspec.Struct, frozen=True):
-    """What is known about one schedule.
+    """The record of one schedule.
 
     Attributes:
-        version: 16 hexadecimal digits: new with every change.
+        version: 16 hexadecimal digits, new with every change.
     """
 
     version: str
@@ -20,10 +20,10 @@ class KeptRecord(msgspec.Struct, frozen=True):
 
 
 class RecordChange(msgspec.Struct, frozen=True):
-    """A record that is to take the place of another one.
+    """A record that replaces another one.
 
     Attributes:
-        before: the version of that one; "" where there is to be none.
+        before: version of that one; "" if there must be none.
     """
 
     name: str
@@ -32,11 +32,11 @@ class RecordChange(msgspec.Struct, frozen=True):
 
 
 class ChangedSchedule(msgspec.Struct, frozen=True):
-    """A schedule that was defined or removed, or that has changed otherwise.
+    """A schedule that was defined, removed, or changed otherwise.
 
     Attributes:
-        place: grows with each change in a scope; where to go on reading.
-        definition: None where there is none: it was removed, or is defined elsewhere.
+        place: increases with each change in a scope; the cursor for reading.
+        definition: None if there is none: it was removed, or is defined elsewhere.
     """
 
     name: str
@@ -45,47 +45,50 @@ class ChangedSchedule(msgspec.Struct, frozen=True):
 
 
 class ScheduleStore(Protocol):
-    """One record per schedule, changed by compare-and-set, and the definitions of those that were made at run time.
+    """One record per schedule, changed by compare-and-set, and the definitions made at run time.
 
-    Names are unique among all apps of a state for records, and within a scope for definitions. What is written may
-    be written again when an answer was lost. Every method but `listen` raises `StateUnavailable` when the store
-    cannot be reached; then it may have been done all the same.
+    Names of records are unique among all apps of a state, names of definitions within a scope. Writes may be repeated
+    if an answer was lost. Every method except `listen` raises `StateUnavailable` if the store cannot be reached; the
+    operation may have happened all the same.
     """
 
     async def read(self, names: Sequence[str]) -> list[KeptRecord | None]:
-        """The records of these names, in their order; None for each that is not there."""
+        """Return the records of these names, in order; None for each that does not exist."""
         ...
 
     async def swap(self, changes: Sequence[RecordChange], *, ttl: float) -> list[KeptRecord | None]:
-        """Put each record in the place of the one that it was made from, for `ttl` seconds; each for itself.
+        """Replace each record by the one derived from it, for `ttl` seconds; each independently.
 
-        What is there now, in the order of the changes: the change's own `after` where it was made, now or by an
+        Returns the present records, in the order of the changes: the change's own `after` if it was applied, now or
+            by an earlier call whose answer was lost; otherwise the conflicting record, and None if there is none any
+            more. The names of one call must differ.
         earlier call whose answer was lost; otherwise what is in the way, and None where nothing is there any more.
         The names of one call are all different.
         """
         ...
 
     async def define(self, scope: str, name: str, *, before: bytes | None, after: bytes | None) -> bool:
-        """Put a definition in the place of another one; None means no definition.
+        """Replace a definition by another one; None means no definition.
 
-        False, and nothing is changed, where neither the one nor the other is there. It has no time to live.
+        Returns False, and changes nothing, if neither of the two is stored. It has no time to live.
         """
         ...
 
     async def tell(self, scope: str, names: Sequence[str]) -> None:
-        """Have these be seen as changed by everybody who looks."""
+        """Mark schedules as changed for all readers."""
         ...
 
     async def changed(self, scope: str, place: int, *, limit: int) -> list[ChangedSchedule]:
-        """Up to `limit` schedules that have changed after `place`, in the order of their last change.
+        """Return up to `limit` schedules that changed after `place`, in the order of their last change.
 
-        After 0 that is everything that is defined. A removal is listed for a day.
+        After 0 that is every definition. A removal is listed for a day.
         """
         ...
 
     def listen(self, scope: str, heard: Callable[[], None]) -> Callable[[], None]:
-        """Call `heard` on this loop when something in the scope has changed; the function that ends it.
+        """Call `heard` on this loop when something in the scope changed; return the function that ends it.
 
-        May call for nothing, and may miss a call while the store cannot be reached: look once a second as well.
+        There may be calls without a reason, and calls may be missed while the store cannot be reached: poll once a
+            second, too.
         """
         ...

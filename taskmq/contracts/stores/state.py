@@ -1,4 +1,4 @@
-"""All stores of one shared state, what only some states can do, and which adapter serves what."""
+"""The shared state: all its stores, optional features of some states, and the adapter of each capability."""
 
 from typing import Protocol, TypeVar, runtime_checkable
 
@@ -34,7 +34,7 @@ class State(Protocol):
 
     @property
     def address(self) -> str:
-        """The URL without its password."""
+        """URL without its password."""
         ...
 
     @property
@@ -71,16 +71,16 @@ class State(Protocol):
     def limits(self) -> LimitStore: ...
 
     async def aclose(self) -> None:
-        """Let go. May be called twice."""
+        """Close the connections. May be called twice."""
         ...
 
 
 @runtime_checkable
 class DiagnosableState(Protocol):
-    """A state that can find out what is wrong with its server."""
+    """A state that can diagnose its server."""
 
     async def diagnose(self) -> list[Finding]:
-        """Return what is wrong or doubtful about the state.
+        """Return problems and doubtful settings of the state.
 
         Raises:
             StateUnavailable: the state could not be reached.
@@ -93,7 +93,7 @@ class Timekeeper(Protocol):
     """A state on a server with its own clock."""
 
     async def server_now_ms(self) -> int:
-        """That clock's time, as ms since the epoch.
+        """Return that clock's time, as ms since the epoch.
 
         Raises:
             StateUnavailable: the state could not be reached.
@@ -102,13 +102,13 @@ class Timekeeper(Protocol):
 
 
 class Stores:
-    """Which adapter serves which capability: each by itself, None where no adapter offers it.
+    """The adapter of each capability; None if no adapter offers it.
 
-    A `State` offers all of these. What another adapter serves is named, and takes the place of the state's.
+    A `State` offers all of these. Another adapter for a capability is named, and replaces the state's.
 
     Args:
-        state: the app's; None where it has none.
-        results, claims: other stores for these.
+        state: the app's; None if it has none.
+        results, claims: other stores for these capabilities.
     """
 
     __slots__ = ("_claims", "_results", "_state")
@@ -181,7 +181,7 @@ def require_store(store: T | None, what: str) -> T:
 
 
 def state_required(what: str) -> UnsupportedFeature:
-    """What is raised where something is asked for that an app without a state does not have.
+    """Return the error for a feature that needs a state, in an app without one.
 
     Args:
         what: a subject and its verb, such as "results need".
@@ -192,7 +192,7 @@ def state_required(what: str) -> UnsupportedFeature:
 
 
 def coordinator_required(what: str) -> UnsupportedFeature:
-    """The same for what a state and a job store have in common.
+    """Return the error for a feature that needs a state or a job store.
 
     Args:
         what: as for `state_required`.

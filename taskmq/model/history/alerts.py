@@ -193,7 +193,7 @@ class Evaluation(msgspec.Struct, frozen=True):
 
 
 def check_rule(rule: AlertRule) -> None:
-    """Validate a rule.
+    """Check that a rule is consistent.
 
     Raises:
         InvalidOption: it is contradictory.
@@ -278,7 +278,7 @@ def evaluate(
     silences: Sequence[Silence] = (),
     is_inhibited: bool = False,
 ) -> Evaluation:
-    """Evaluate a rule.
+    """Evaluate a rule at the present instant.
 
     Args:
         samples: its figure by subject. A subject without a figure counts as cleared. If no figures could be read, do

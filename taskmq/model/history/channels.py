@@ -44,7 +44,7 @@ class Channel(NamedTuple):
 
 
 def parse_channel(text: str) -> Channel:
-    """Parse a channel.
+    """Parse the URL of a channel.
 
     Raises:
         InvalidOption: the text is not a channel. The message leaves out what may be a secret.

@@ -70,7 +70,7 @@ class Buckets(msgspec.Struct):
 
     @property
     def count(self) -> int:
-        """Number of times."""
+        """Number of times in all buckets."""
         return sum(self.counts.values())
 
     @property

@@ -45,7 +45,7 @@ _encoder: Final = msgspec.json.Encoder(order="deterministic")
 def registration_of(
     task: str, queue: str, parameters: Parameters, *, doc: str | None, facts: TaskFacts
 ) -> TaskRegistration:
-    """Describe a task.
+    """Return the description of a task.
 
     A parameter whose type has no schema accepts anything; the worker validates it. If the schema is longer than
     `LONGEST_SCHEMA`, all parameters do.

@@ -20,7 +20,7 @@ __all__ = ["GUARDS", "GuardSetup", "build_guards"]
 
 
 class GuardSetup(msgspec.Struct, frozen=True):
-    """Dependencies of guards.
+    """Objects that guards are built from.
 
     Attributes:
         stores: the store of each capability.

@@ -27,6 +27,6 @@ class StoredRuns:
             self._lines.write(invitation, context.attempt, level, stream, text)
 
     def drop(self, context: Context, count: int) -> None:
-        """Count dropped lines."""
+        """Count lines of a run that were dropped."""
         if (invitation := invitation_of(context)) is not None:
             self._lines.drop(invitation, context.attempt, count)

@@ -29,10 +29,10 @@ pytestmark = pytest.mark.real_time
 @pytest.mark.parametrize(
     ("body", "content_type", "words"),
     [
-        (b"", "application/json", "no task"),
-        (b"\xff\xfe", "application/json", "no task"),
-        (b"{", "application/json", "no task"),
-        (b"[]", "application/json", "no task"),
+        (b"", "application/json", "not a task"),
+        (b"\xff\xfe", "application/json", "not a task"),
+        (b"{", "application/json", "not a task"),
+        (b"[]", "application/json", "not a task"),
         (b"{}", "application/json", "task"),
         (b'{"task": 7}', "application/json", "task"),
         (b'{"task": "add", "attempt": "x"}', "application/json", "attempt"),
@@ -41,8 +41,8 @@ pytestmark = pytest.mark.real_time
         (b'{"task": "add", "eta": -1}', "application/json", "eta"),
         (b'{"task": "add", "v": 3}', "application/json", "version 3"),
         (b'{"task": "add"}', "text/plain", "text/plain"),
-        (b'{"task": "add"}', "application/msgpack", "no task"),
-        (b"[" * 100_000, "application/json", "no task"),
+        (b'{"task": "add"}', "application/msgpack", "not a task"),
+        (b"[" * 100_000, "application/json", "not a task"),
     ],
 )
 def test_a_body_that_is_no_task_is_parked_for_good_with_the_reason(
