@@ -12,6 +12,7 @@ from taskmq_local.database.tables import find_queue, has_turn, leave
 
 __all__ = ["delete_queue", "diagnose_rights", "purge_some", "queue_stats", "register_consumer", "register_owner"]
 
+# Some 15 ms.
 _PURGED_AT_ONCE: Final = 5_000
 _DELETE_MESSAGES: Final = """
     DELETE FROM messages WHERE id IN

@@ -200,14 +200,7 @@ class LocalBroker:
     async def purge(self, queue: str) -> int:
         """Delete the ready messages, but not those that wait for their time."""
         self._submit_chores()
-        total = 0
-        while True:
-            purged = await self._call(lambda connection: purge_some(connection, queue), care=Care.DURABLE)
-            if purged is None:
-                raise QueueMissing(queue)
-            total += purged[0]
-            if not purged[1]:
-                return total
+        return await self._purge(queue)
 
     async def delete(self, queue: str) -> int:
         """Delete a physical queue with what is ready or in hands; how many were ready.
@@ -216,10 +209,11 @@ class LocalBroker:
             QueueMissing: the queue does not exist.
         """
         self._declared.pop(queue, None)
+        purged = await self._purge(queue)
         deleted = await self._call(lambda connection: delete_queue(connection, queue), care=Care.DURABLE)
         if deleted is None:
             raise QueueMissing(queue)
-        return deleted
+        return purged + deleted
 
     async def stats(self, queues: Iterable[str]) -> list[QueueStats]:
         names = list(queues)
@@ -262,6 +256,17 @@ class LocalBroker:
         if self._owner is not None:
             # What could not be given back is found by the others once the name is dead.
             self._owner.release()
+
+    async def _purge(self, queue: str) -> int:
+        """Delete the ready messages piece by piece: what others do in the file waits for one piece only."""
+        total = 0
+        while True:
+            purged = await self._call(lambda connection: purge_some(connection, queue), care=Care.DURABLE)
+            if purged is None:
+                raise QueueMissing(queue)
+            total += purged[0]
+            if not purged[1]:
+                return total
 
     def _announced(self, _written: asyncio.Future[None]) -> None:
         self._announcing -= 1

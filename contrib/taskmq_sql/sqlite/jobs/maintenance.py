@@ -14,7 +14,8 @@ from taskmq_sql.steps import Row, Steps, ask
 __all__ = ["ENDED_JOBS", "drop_old", "ended_days", "ended_on", "give_back_pages"]
 
 _DAY: Final = 86_400_000
-_JOBS: Final = 1_000
+# Some 10 ms.
+_JOBS: Final = 500
 _PAGES: Final = 1_000
 
 # Ids are in the order of submission, and no job ends before it was submitted.

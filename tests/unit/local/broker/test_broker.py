@@ -115,6 +115,24 @@ async def test_a_deleted_queue_is_declared_again_by_whoever_had_declared_it(url:
     await other.aclose()
 
 
+async def test_a_publish_waits_for_one_piece_of_a_long_queue_that_is_deleted(url: str) -> None:
+    broker = opened(url)
+    await declare(broker, "long", "other")
+    await send(broker, *map(str, range(11_000)), queue="long")
+    ended: list[str] = []
+
+    deleting = asyncio.create_task(broker.delete("long"))
+    deleting.add_done_callback(lambda _: ended.append("deleted"))
+    # The deletion is in the file's line before the publish is.
+    await asyncio.sleep(0)
+    await broker.publish(message("beside", queue="other"), timeout=PATIENCE)
+    ended.append("published")
+
+    assert await deleting == 11_000
+    assert ended == ["published", "deleted"]
+    await broker.aclose()
+
+
 async def test_a_message_that_cannot_be_stored_fails_alone(url: str) -> None:
     broker = opened(url)
     await declare(broker)
