@@ -33,10 +33,9 @@ from benchmarks.job_store.figures import Figures, keep, percentile, text_of
 from benchmarks.job_store.stage import DURABLE
 from benchmarks.job_store.timers import paced
 from taskmq import TaskMQ
-from taskmq.schedule import every
 from taskmq.schedules.definition import rule_of
 from taskmq.schedules.record import ScheduleRecord, encode_record
-from taskmq.schedules.triggers import Every
+from taskmq.schedules.triggers import Every, every
 from taskmq_sql.migrations import upgrade
 from tests.servers import PostgreSQL
 

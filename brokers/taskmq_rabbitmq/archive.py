@@ -48,7 +48,7 @@ def keep_copy(publisher: Publisher, letter: Outgoing, *, timeout: float, limit: 
 async def read_archive(
     connection: Connection, *, offset: int, limit: int, tag: str, counts: DeliveryCounts
 ) -> list[tuple[int, Delivery]]:
-    """See `taskmq.broker.Archiving`."""
+    """See `taskmq.contracts.broker.Archiving`."""
     found: list[tuple[int, Delivery]] = []
     arrived = asyncio.Event()
 

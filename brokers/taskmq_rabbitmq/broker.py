@@ -1,4 +1,4 @@
-"""RabbitMQ behind the contract of `taskmq.broker`."""
+"""RabbitMQ behind the contract of `taskmq.contracts.broker`."""
 
 import asyncio
 import itertools
@@ -44,7 +44,7 @@ _PROBE: Final = "alarm.probe"
 
 
 class RabbitMQBroker:
-    """A `taskmq.broker.Broker`.
+    """A `taskmq.contracts.broker.Broker`.
 
     Args:
         watch_seconds: interval at which consumers and declared objects are compared with the broker.
@@ -113,7 +113,7 @@ class RabbitMQBroker:
     def publish_many(
         self, messages: Sequence[Outgoing], *, timeout: float
     ) -> "asyncio.Future[list[Exception | None]]":
-        """See `taskmq.broker.PublishingMany`."""
+        """See `taskmq.contracts.broker.PublishingMany`."""
         parts = self._parts or self._open()
         limit = self.max_message_bytes
         if self._endpoint.archive is not None:
@@ -123,7 +123,7 @@ class RabbitMQBroker:
         return parts.publisher.publish_many(messages, timeout=timeout, limit=limit)
 
     async def archived(self, *, offset: int = 0, limit: int) -> list[tuple[int, Delivery]]:
-        """See `taskmq.broker.Archiving`."""
+        """See `taskmq.contracts.broker.Archiving`."""
         tag = consumer_tag(ARCHIVE, next(self._numbers))
         return await read_archive(self._open().receiving, offset=offset, limit=limit, tag=tag, counts=self._counts)
 
@@ -149,11 +149,11 @@ class RabbitMQBroker:
         return consumer
 
     async def bind(self, queue: str, *, exchange: str, patterns: Collection[str]) -> None:
-        """See `taskmq.broker.Topical`."""
+        """See `taskmq.contracts.broker.Topical`."""
         await self._open().declarations.bind(queue, exchange, patterns)
 
     def announce(self, topic: str, body: bytes) -> bool:
-        """See `taskmq.broker.Broadcasting`."""
+        """See `taskmq.contracts.broker.Broadcasting`."""
         if self._closing is not None:
             return False
         return (self._parts or self._open()).announcements.announce(topic, body)
@@ -165,7 +165,7 @@ class RabbitMQBroker:
         *,
         connected: Callable[[bool], None] = unheeded,
     ) -> RabbitMQListener:
-        """See `taskmq.broker.Broadcasting`."""
+        """See `taskmq.contracts.broker.Broadcasting`."""
 
         def on_connected(is_connected: bool) -> None:  # noqa: FBT001 - called by position
             if is_connected:
@@ -225,7 +225,7 @@ class RabbitMQBroker:
             raise refusal(error, queue) from error
 
     async def delete(self, queue: str) -> int:
-        """See `taskmq.broker.Deleting`."""
+        """See `taskmq.contracts.broker.Deleting`."""
 
         async def delete(channel: OpenChannel) -> int:
             return (await channel.request(lambda done: channel.raw.queue_delete(queue, callback=done))).message_count
@@ -263,19 +263,19 @@ class RabbitMQBroker:
         return parts.sending.blocked
 
     async def unsettled(self) -> Mapping[str, int] | None:
-        """See `taskmq.broker.Counting`."""
+        """See `taskmq.contracts.broker.Counting`."""
         from taskmq_rabbitmq.admin.inspection import count_unsettled
 
         return await count_unsettled(self._open().management)
 
     async def delayed(self) -> int:
-        """See `taskmq.broker.Counting`."""
+        """See `taskmq.contracts.broker.Counting`."""
         return sum(level.ready for level in await self.stats(map(level_name, range(LEVELS))))
 
     async def diagnose(
         self, loads: Mapping[WorkQueue, float | None], *, watch: float = 0, hands_over: bool = False
     ) -> "list[Finding]":
-        """See `taskmq.broker.Diagnosable`."""
+        """See `taskmq.contracts.broker.Diagnosable`."""
         from taskmq_rabbitmq.admin.doctor import diagnose
 
         parts = self._open()

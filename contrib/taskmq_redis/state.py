@@ -109,7 +109,7 @@ class RedisState:
         return diagnose(parse_info(text(answer)))
 
     async def server_now_ms(self) -> int:
-        """See `taskmq.stores.Timekeeper`."""
+        """See `taskmq.contracts.stores.Timekeeper`."""
         reply = texts(await self._server.ask("TIME", key=""))
         seconds, microseconds = map(int, reply)
         return seconds * 1000 + microseconds // 1000

@@ -1,7 +1,7 @@
 """Jobs that wait for their time in the state: `TaskMQ(delay="state")`.
 
 What a broker holds until it is due can be neither listed nor changed. In the state it can: a message waits in a
-`taskmq.stores.DelayStore` until a worker's relay publishes it.
+`taskmq.contracts.stores.DelayStore` until a worker's relay publishes it.
 """
 
 from datetime import datetime

@@ -190,7 +190,7 @@ def write_definition(entry: ScheduleEntry) -> bytes:
     """The definition as it is kept.
 
     Raises:
-        InvalidOption: its trigger is none of `taskmq.schedule`.
+        InvalidOption: its trigger is none of `taskmq.schedules.triggers`.
         EncodeError: its arguments have no form as JSON.
     """
     return msgspec.json.encode(_definition(entry, _plain(entry.trigger, entry.name)))
@@ -339,7 +339,7 @@ def _plain(trigger: object, name: str) -> dict[str, Any]:
     if getattr(triggers, kind.__name__, None) is not kind or not dataclasses.is_dataclass(trigger):
         raise InvalidOption(
             f"schedule {name!r}: a trigger of class {kind.__qualname__} cannot be kept in the state; use one of "
-            "taskmq.schedule, or define the schedule in the code"
+            "taskmq.schedules.triggers, or define the schedule in the code"
         )
     facts: dict[str, Any] = {_TYPE: kind.__name__}
     for field in dataclasses.fields(trigger):

@@ -6,10 +6,10 @@
 - `FlakyBroker`: any broker, with faults on order and a journal of what was published and settled.
 - `MemoryJobStore`: a job store in this process, by a clock that a test moves.
 - `taskmq.testing.containers`: RabbitMQ, Redis and PostgreSQL in containers, and pytest's fixtures for them.
-- `taskmq.testing.broker_suite`: what every `taskmq.broker.Broker` guarantees, as tests.
-- `taskmq.testing.state_suite`: the same for `taskmq.stores.State`.
+- `taskmq.testing.broker_suite`: what every `taskmq.contracts.broker.Broker` guarantees, as tests.
+- `taskmq.testing.state_suite`: the same for `taskmq.contracts.stores.State`.
 - `taskmq.testing.job_store_suite`: the same for `taskmq.contracts.jobs.JobStore`.
-- `taskmq.testing.coordinator_suite`: the same for `taskmq.stores.Coordinator`, which both have in them.
+- `taskmq.testing.coordinator_suite`: the same for `taskmq.contracts.stores.Coordinator`, which both have in them.
 
 The suites are not imported here, so that pytest can still rewrite their asserts.
 """

@@ -75,7 +75,7 @@ class _Fault:
 
 
 class FlakyBroker:
-    """A `taskmq.broker.Broker` around another one, which fails, hangs and loses what a test asks it to.
+    """A `taskmq.contracts.broker.Broker` around another one, which fails, hangs and loses what a test asks it to.
 
     Attributes:
         journal: what was published and settled through this object, in order.

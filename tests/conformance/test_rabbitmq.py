@@ -1,4 +1,4 @@
-"""The contract of `taskmq.broker` on a real node: on each loop, and on each way to write to the connection."""
+"""The contract of `Broker` on a real node: on each loop, and on each way to write to the connection."""
 
 import asyncio
 

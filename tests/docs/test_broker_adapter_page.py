@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-import taskmq.broker
+import taskmq.contracts.broker
 import taskmq.contracts.jobs
-import taskmq.stores
+import taskmq.contracts.stores
 from tests.docs.blocks import ROOT, write_files
 from tests.docs.page_shell import PYTEST
 
@@ -31,8 +31,8 @@ def test_the_names_of_the_page_are_there() -> None:
 
     optional = {"PublishingMany", "Broadcasting", "Listening", "Archiving", "Deleting", "Diagnosable", "Revocable"}
     assert {name for name in {*optional, "TimeLimited"} if f"`{name}`" not in text} == set()
-    assert {*optional, "TimeLimited"} <= set(taskmq.broker.__all__)
-    assert {"State", "Coordinator"} <= set(taskmq.stores.__all__)
+    assert {*optional, "TimeLimited"} <= set(taskmq.contracts.broker.__all__)
+    assert {"State", "Coordinator"} <= set(taskmq.contracts.stores.__all__)
     assert "JobStore" in taskmq.contracts.jobs.__all__
     from taskmq.testing.job_store_suite import JobStoreSuite
     from taskmq.testing.state_suite import StateSuite

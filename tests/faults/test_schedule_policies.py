@@ -20,8 +20,8 @@ import pytest
 from taskmq import TaskMQ
 from taskmq.errors import JobConflict
 from taskmq.model.states import JobState
-from taskmq.schedule import every
 from taskmq.schedules.policy import Overlap, ScheduleOptions
+from taskmq.schedules.triggers import every
 from taskmq.tasks.task import Task
 from taskmq_sql.jobs.codes import CODES
 from tests.faults.field import Commands, Process

@@ -46,9 +46,7 @@ _ALL_MODULES = _modules(
     taskmq_otel,
     taskmq_s3,
 )
-# Their names are those of the contracts, where users look for them.
-_DOORS = {"taskmq.broker", "taskmq.schedule", "taskmq.stores"}
-_CORE = [name for name in _ALL_MODULES if name.startswith("taskmq.") and name not in _DOORS]
+_CORE = [name for name in _ALL_MODULES if name.startswith("taskmq.")]
 
 
 def _imports_for_checkers() -> dict[str, str]:

@@ -12,7 +12,7 @@ import sys
 from dataclasses import dataclass, field
 from pydantic import BaseModel
 from taskmq import TaskMQ
-from taskmq.schedule import every
+from taskmq.schedules.triggers import every
 
 class Team(BaseModel):
     members: set[str]

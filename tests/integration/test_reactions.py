@@ -28,7 +28,7 @@ APP = """\
 import os
 from taskmq import TaskMQ
 from taskmq.reactions import FileArrived, ReactionEvent, JobEnded, MessageArrived, all_of, any_of, file, job, message
-from taskmq.schedule import every
+from taskmq.schedules.triggers import every
 
 app = TaskMQ(name="shop")
 RUNS = os.open("runs", os.O_WRONLY | os.O_APPEND | os.O_CREAT)

@@ -101,7 +101,7 @@ class LocalBroker:
         return future
 
     def publish_many(self, messages: Sequence[Outgoing], *, timeout: float) -> asyncio.Future[list[Exception | None]]:
-        """See `taskmq.broker.PublishingMany`."""
+        """See `taskmq.contracts.broker.PublishingMany`."""
         outcomes = PublishOutcomes(len(messages))
         deadline = asyncio.get_running_loop().time() + timeout
         for place, message in enumerate(messages):
@@ -139,7 +139,7 @@ class LocalBroker:
         return consumer
 
     def announce(self, topic: str, body: bytes) -> bool:
-        """See `taskmq.broker.Broadcasting`; how late and how bounded: `listener`."""
+        """See `taskmq.contracts.broker.Broadcasting`; how late and how bounded: `listener`."""
         if self._is_closed or self._announcing >= MAX_PENDING or len(topic.encode()) > MAX_TOPIC_BYTES:
             return False
         now = self._clock.now_ms()
@@ -159,7 +159,7 @@ class LocalBroker:
         *,
         connected: Callable[[bool], None] = unheeded,
     ) -> LocalListener:
-        """See `taskmq.broker.Broadcasting`; there is no connection that could be lost."""
+        """See `taskmq.contracts.broker.Broadcasting`; there is no connection that could be lost."""
         del connected
         since = await self._call(last_broadcast, care=Care.READ)
         self._check_open()
@@ -227,7 +227,7 @@ class LocalBroker:
         watch: float = 0,  # noqa: ARG002 - one look shows it
         hands_over: bool = False,  # noqa: ARG002 - as `loads`
     ) -> list[Finding]:
-        """See `taskmq.broker.Diagnosable`."""
+        """See `taskmq.contracts.broker.Diagnosable`."""
         return diagnose_rights(self._path)
 
     async def aclose(self) -> None:

@@ -16,7 +16,7 @@ __all__ = ["LocalBrowser"]
 
 
 class LocalBrowser:
-    """A `taskmq.broker.Browser`: messages that are taken piece by piece, and of which the rest goes back together.
+    """A `taskmq.contracts.broker.Browser`: messages are taken piece by piece, and the rest goes back together.
 
     Args:
         number: new with each look of the broker.
@@ -32,7 +32,7 @@ class LocalBrowser:
         self._unsettled: set[int] = set()
 
     async def take(self, count: int) -> list[Delivery]:
-        """See `taskmq.broker.Browser`."""
+        """See `taskmq.contracts.broker.Browser`."""
         piece = _Piece(self._ledger)
         self._database.submit(
             LeaseDeliveries(

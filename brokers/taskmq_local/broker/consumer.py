@@ -159,13 +159,13 @@ class LocalConsumer:
         self.look()
 
     async def resize(self, queue: str, prefetch: int) -> None:
-        """See `taskmq.broker.Consumer`."""
+        """See `taskmq.contracts.broker.Consumer`."""
         for line in self._lines:
             if line.queue == queue:
                 line.resize(prefetch)
 
     async def pause(self, queue: str) -> None:
-        """See `taskmq.broker.Consumer`."""
+        """See `taskmq.contracts.broker.Consumer`."""
         for line in self._lines:
             if line.queue == queue and not line.is_paused:
                 line.pause()
@@ -177,7 +177,7 @@ class LocalConsumer:
                 await asyncio.wait({left}, timeout=_PATIENCE)
 
     async def resume(self, queue: str) -> None:
-        """See `taskmq.broker.Consumer`."""
+        """See `taskmq.contracts.broker.Consumer`."""
         for line in self._lines:
             if line.queue == queue and line.is_paused and self._is_running:
                 try:

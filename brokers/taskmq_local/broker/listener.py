@@ -51,7 +51,7 @@ def last_broadcast(connection: sqlite3.Connection) -> int:
 
 
 class LocalListener:
-    """A `taskmq.broker.Listening` that reads behind the announcement `since`.
+    """A `taskmq.contracts.broker.Listening` that reads behind the announcement `since`.
 
     It has a name of its own, because each name has one bell of a kind.
 

@@ -82,7 +82,7 @@ class MemoryBroker:
         *,
         timeout: float,  # noqa: ARG002 - the contract has it
     ) -> asyncio.Future[list[Exception | None]]:
-        """See `taskmq.broker.PublishingMany`."""
+        """See `taskmq.contracts.broker.PublishingMany`."""
         outcomes: list[Exception | None] = []
         for message in messages:
             try:
@@ -134,7 +134,7 @@ class MemoryBroker:
             self._data.let_go(queue, hand)
 
     def announce(self, topic: str, body: bytes) -> bool:
-        """See `taskmq.broker.Broadcasting`."""
+        """See `taskmq.contracts.broker.Broadcasting`."""
         if self._closed or len(topic.encode()) > MAX_TOPIC_BYTES:
             return False
         self._data.announce(topic, body)
@@ -147,7 +147,7 @@ class MemoryBroker:
         *,
         connected: Callable[[bool], None] = unheeded,
     ) -> MemoryListener:
-        """See `taskmq.broker.Broadcasting`; there is no connection that could be lost."""
+        """See `taskmq.contracts.broker.Broadcasting`; there is no connection that could be lost."""
         del connected
         self._check_open()
         listener = MemoryListener(self._data, patterns, receive)

@@ -94,7 +94,7 @@ class ClaimTable:
 
 
 class MemoryClaims:
-    """A `taskmq.stores.ClaimStore`.
+    """A `taskmq.contracts.stores.ClaimStore`.
 
     Args:
         check_open: raises when the state was closed.

@@ -47,7 +47,7 @@ class MemoryHand:
 
 
 class MemoryBrowser:
-    """A `taskmq.broker.Browser`."""
+    """A `taskmq.contracts.broker.Browser`."""
 
     def __init__(self, data: MemoryData, hand: MemoryHand, queue: str) -> None:
         self._data = data
@@ -55,7 +55,7 @@ class MemoryBrowser:
         self._queue = queue
 
     async def take(self, count: int) -> list[Delivery]:
-        """See `taskmq.broker.Browser`."""
+        """See `taskmq.contracts.broker.Browser`."""
         messages = self._data.take(self._queue, count, self._hand)
         self._hand.pick_up(messages)
         return [MemoryDelivery(self._hand, message) for message in messages]
@@ -154,19 +154,19 @@ class MemoryConsumer:
                 line.start()
 
     async def resize(self, queue: str, prefetch: int) -> None:
-        """See `taskmq.broker.Consumer`."""
+        """See `taskmq.contracts.broker.Consumer`."""
         for line in self._lines:
             if line.queue == queue:
                 line.resize(prefetch)
 
     async def pause(self, queue: str) -> None:
-        """See `taskmq.broker.Consumer`."""
+        """See `taskmq.contracts.broker.Consumer`."""
         for line in self._lines:
             if line.queue == queue:
                 line.pause()
 
     async def resume(self, queue: str) -> None:
-        """See `taskmq.broker.Consumer`."""
+        """See `taskmq.contracts.broker.Consumer`."""
         for line in self._lines:
             if line.queue == queue:
                 line.resume()

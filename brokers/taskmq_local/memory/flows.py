@@ -248,7 +248,7 @@ class FlowTable:
 
 
 class MemoryFlows(FlowChanges):
-    """A `taskmq.stores.FlowStore`.
+    """A `taskmq.contracts.stores.FlowStore`.
 
     Args:
         check_open: raises when the state was closed.

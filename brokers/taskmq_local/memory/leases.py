@@ -85,7 +85,7 @@ class LeaseTable:
 
 
 class MemoryLeases:
-    """A `taskmq.stores.Coordinator`.
+    """A `taskmq.contracts.stores.Coordinator`.
 
     Args:
         check_open: raises when the state was closed.

@@ -147,7 +147,7 @@ class LimitTable:
 
 
 class MemoryLimits:
-    """A `taskmq.stores.LimitStore`.
+    """A `taskmq.contracts.stores.LimitStore`.
 
     Args:
         check_open: raises when the state was closed.

@@ -14,7 +14,7 @@ _MOST: Final = 10_000
 
 
 class MemoryListener:
-    """A `taskmq.broker.Listening`; of what its loop does not take, the newest 10,000 messages are kept."""
+    """A `taskmq.contracts.broker.Listening`; of what its loop does not take, the newest 10,000 messages are kept."""
 
     def __init__(self, data: MemoryData, patterns: Collection[str], receive: Callable[[str, bytes], None]) -> None:
         self._data = data

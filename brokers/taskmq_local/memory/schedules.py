@@ -115,7 +115,7 @@ class ScheduleTable:
 
 
 class MemorySchedules:
-    """A `taskmq.stores.ScheduleStore`.
+    """A `taskmq.contracts.stores.ScheduleStore`.
 
     Args:
         check_open: raises when the state was closed.

@@ -27,7 +27,7 @@ _NOTHING: Final = Taken((), is_more=False)
 
 
 class FlowChanges(ABC):
-    """The methods of a `taskmq.stores.FlowStore` that change a flow, over one that does so in a transaction."""
+    """The methods of a `FlowStore` that change a flow, over one that does so in a transaction."""
 
     @abstractmethod
     async def _change(

@@ -27,7 +27,7 @@ _decoder = msgspec.msgpack.Decoder(ClaimRecord)
 
 
 class LocalClaims:
-    """A `taskmq.stores.ClaimStore`."""
+    """A `taskmq.contracts.stores.ClaimStore`."""
 
     def __init__(self, database: StateDatabase, clock: Clock) -> None:
         self._database = database

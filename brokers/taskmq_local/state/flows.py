@@ -251,7 +251,7 @@ class _FlowRows:
 
 
 class LocalFlows(FlowChanges):
-    """A `taskmq.stores.FlowStore`."""
+    """A `taskmq.contracts.stores.FlowStore`."""
 
     def __init__(self, database: StateDatabase, clock: Clock) -> None:
         self._database = database

@@ -28,7 +28,7 @@ _RENEW: Final = """
 
 
 class LocalLeases:
-    """A `taskmq.stores.Coordinator`."""
+    """A `taskmq.contracts.stores.Coordinator`."""
 
     def __init__(self, database: StateDatabase, clock: Clock) -> None:
         self._database = database

@@ -33,7 +33,7 @@ _DROP_LAPSED: Final = (
 
 
 class LocalLimits:
-    """A `taskmq.stores.LimitStore`."""
+    """A `taskmq.contracts.stores.LimitStore`."""
 
     def __init__(self, database: StateDatabase, clock: Clock) -> None:
         self._database = database

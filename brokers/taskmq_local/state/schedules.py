@@ -27,7 +27,7 @@ _CHANGED: Final = "SELECT name, place, definition FROM schedules WHERE scope = ?
 
 
 class LocalSchedules:
-    """A `taskmq.stores.ScheduleStore`.
+    """A `taskmq.contracts.stores.ScheduleStore`.
 
     Args:
         hang_up: makes sure that its argument is called on each ring for schedules.

@@ -71,7 +71,7 @@ async def diagnose(
     hands_over: bool,
     clock: Clock,
 ) -> list[Finding]:
-    """All findings; `loads`, `watch` and `hands_over` as in `taskmq.broker.Diagnosable`.
+    """All findings; `loads`, `watch` and `hands_over` as in `taskmq.contracts.broker.Diagnosable`.
 
     Raises:
         BrokerUnavailable: the broker could not be reached.

@@ -67,7 +67,7 @@ async def browse(
 
 
 class RabbitMQBrowser:
-    """A `taskmq.broker.Browser`."""
+    """A `taskmq.contracts.broker.Browser`."""
 
     def __init__(
         self, connection: Connection, channel: OpenChannel, queue: str, *, tag: str, counts: DeliveryCounts
@@ -82,7 +82,7 @@ class RabbitMQBrowser:
         self._settled_before = 0
 
     async def take(self, count: int) -> list[Delivery]:
-        """See `taskmq.broker.Browser`."""
+        """See `taskmq.contracts.broker.Browser`."""
         taken: list[Delivery] = []
         while (wanted := min(count - len(taken), _MOST)) > 0:
             try:

@@ -18,7 +18,7 @@ _log = contained(__name__)
 
 
 class RabbitMQConsumer:
-    """A `taskmq.broker.Consumer`."""
+    """A `taskmq.contracts.broker.Consumer`."""
 
     def __init__(self, subscriptions: Sequence[QueueConsumer], counts: DeliveryCounts) -> None:
         self._subscriptions = subscriptions
@@ -93,25 +93,25 @@ class RabbitMQConsumer:
         return f"<Consumer {' '.join(map(repr, self._subscriptions))}>"
 
     async def resize(self, queue: str, prefetch: int) -> None:
-        """See `taskmq.broker.Consumer`."""
+        """See `taskmq.contracts.broker.Consumer`."""
         for each in self._subscriptions:
             if each.queue == queue:
                 await each.resize(prefetch)
 
     async def pause(self, queue: str) -> None:
-        """See `taskmq.broker.Consumer`."""
+        """See `taskmq.contracts.broker.Consumer`."""
         for each in self._subscriptions:
             if each.queue == queue:
                 await each.pause()
 
     async def resume(self, queue: str) -> None:
-        """See `taskmq.broker.Consumer`."""
+        """See `taskmq.contracts.broker.Consumer`."""
         for each in self._subscriptions:
             if each.queue == queue:
                 await each.resume()
 
     def settle_within(self, queue: str) -> float | None:
-        """See `taskmq.broker.TimeLimited`."""
+        """See `taskmq.contracts.broker.TimeLimited`."""
         return next((each.settle_within for each in self._subscriptions if each.queue == queue), None)
 
     @property

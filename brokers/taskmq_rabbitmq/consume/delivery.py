@@ -265,7 +265,7 @@ def _ignore(*_: object) -> None:
 
 
 class RabbitMQDelivery(msgspec.Struct, eq=False, gc=False):
-    """A `taskmq.broker.Delivery`.
+    """A `taskmq.contracts.broker.Delivery`.
 
     Attributes:
         tag: its number on its channel.
@@ -298,7 +298,7 @@ class RabbitMQDelivery(msgspec.Struct, eq=False, gc=False):
 
     @property
     def routing_key(self) -> str | None:
-        """See `taskmq.broker.Routed`."""
+        """See `taskmq.contracts.broker.Routed`."""
         return self._properties.routing_key
 
     @property
@@ -316,7 +316,7 @@ class RabbitMQDelivery(msgspec.Struct, eq=False, gc=False):
 
     @property
     def revoked(self) -> bool:
-        """See `taskmq.broker.Revocable`."""
+        """See `taskmq.contracts.broker.Revocable`."""
         return not self.settled and self._feed.ended
 
     def ack(self) -> None:

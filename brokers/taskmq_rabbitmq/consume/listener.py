@@ -43,7 +43,7 @@ _ARGUMENTS: Final[Mapping[str, str | int]] = {
 
 
 class RabbitMQListener:
-    """A `taskmq.broker.Listening`.
+    """A `taskmq.contracts.broker.Listening`.
 
     Args:
         declares: whether the exchange may be declared.

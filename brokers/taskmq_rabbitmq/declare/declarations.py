@@ -144,7 +144,7 @@ class Declarations:
                 await write_down(self._connection())
 
     async def bind(self, queue: str, exchange: str, patterns: Collection[str]) -> None:
-        """See `taskmq.broker.Topical.bind`."""
+        """See `taskmq.contracts.broker.Topical.bind`."""
         await self._connection().opened(_PATIENCE)
         entities = topic_queue(queue, exchange, patterns)
         if self._passive:

@@ -58,7 +58,7 @@ class BroadcastPublisher:
         self._complaint = ""
 
     def announce(self, topic: str, body: bytes) -> bool:
-        """See `taskmq.broker.Broadcasting`."""
+        """See `taskmq.contracts.broker.Broadcasting`."""
         if self._is_closed or self._is_refused or len(topic.encode()) > _TOPIC_BYTES:
             return False
         if self._connection.blocked is not None:

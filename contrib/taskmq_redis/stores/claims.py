@@ -22,7 +22,7 @@ _RENEW_KEY: Final = Script("claims/renew_key")
 
 
 class RedisClaims:
-    """A `taskmq.stores.ClaimStore`."""
+    """A `taskmq.contracts.stores.ClaimStore`."""
 
     def __init__(self, server: Server, keys: Keys) -> None:
         self._server = server

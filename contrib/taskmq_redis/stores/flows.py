@@ -64,7 +64,7 @@ _ENDED: Final = frozenset(state.encode() for state in ENDED_STATES)
 
 
 class RedisFlows:
-    """A `taskmq.stores.FlowStore`."""
+    """A `taskmq.contracts.stores.FlowStore`."""
 
     def __init__(self, server: Server, keys: Keys) -> None:
         self._server = server

@@ -21,7 +21,7 @@ _TAKE_LEASE: Final = Script("leases/take_lease")
 
 
 class RedisLeases:
-    """A `taskmq.stores.Coordinator`."""
+    """A `taskmq.contracts.stores.Coordinator`."""
 
     def __init__(self, server: Server, keys: Keys) -> None:
         self._server = server

@@ -21,7 +21,7 @@ _WITHDRAW: Final = Script("limits/withdraw")
 
 
 class RedisLimits:
-    """A `taskmq.stores.LimitStore`."""
+    """A `taskmq.contracts.stores.LimitStore`."""
 
     def __init__(self, server: Server, keys: Keys) -> None:
         self._server = server

@@ -30,7 +30,7 @@ _MOST: Final = 250
 
 
 class RedisSchedules:
-    """A `taskmq.stores.ScheduleStore`."""
+    """A `taskmq.contracts.stores.ScheduleStore`."""
 
     def __init__(self, server: Server, pubsub: PubSub, keys: Keys) -> None:
         self._server = server

@@ -8,7 +8,7 @@ from sqlalchemy.ext.asyncio import AsyncSession, async_sessionmaker, create_asyn
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
 from taskmq import Context, RetryPolicy, TaskMQ
-from taskmq.schedule import cron
+from taskmq.schedules.triggers import cron
 
 app = TaskMQ()
 

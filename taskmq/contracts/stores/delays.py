@@ -11,7 +11,7 @@ __all__ = ["DelayStore", "TakenMessage", "WaitingMessage"]
 
 
 class WaitingMessage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A message in a `DelayStore` that is not yet due, with the fields of `taskmq.broker.Outgoing`.
+    """A message in a `DelayStore` that is not yet due, with the fields of `taskmq.contracts.broker.Outgoing`.
 
     Attributes:
         queue: a physical queue's name.

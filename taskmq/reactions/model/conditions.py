@@ -158,7 +158,7 @@ class AnyOf(msgspec.Struct, frozen=True):
 
 Expression = Condition | AllOf | AnyOf
 Part = Expression | Trigger
-"""What `all_of` and `any_of` take; a trigger of `taskmq.schedule` means that it is due."""
+"""What `all_of` and `any_of` take; a trigger of `taskmq.schedules.triggers` means that it is due."""
 
 
 def job(*tasks: object, state: str | Collection[str] = "succeeded") -> JobEnds:
@@ -348,7 +348,7 @@ def _read(parts: tuple[Part, ...], what: str) -> tuple[Expression, ...]:
         else:
             raise InvalidOption(
                 f"{what}: {part!r} is no condition: use job(), file(), message(), amqp(), or a trigger of "
-                "taskmq.schedule"
+                "taskmq.schedules.triggers"
             )
     return tuple(found)
 

@@ -54,4 +54,4 @@ class BrokerSuite(
     Cancelling,
     BrokerCase,
 ):
-    """Every guarantee of `taskmq.broker.Broker`; see the module for its use."""
+    """Every guarantee of `taskmq.contracts.broker.Broker`; see the module for its use."""

@@ -53,4 +53,4 @@ class StateSuite(
     StateClosureCases,
     StateCase,
 ):
-    """Every guarantee of `taskmq.stores`; see the module for its use."""
+    """Every guarantee of `taskmq.contracts.stores`; see the module for its use."""

@@ -37,16 +37,16 @@ class LeasedDelivery(_Copy):
         self._settle = settle
 
     def ack(self) -> None:
-        """See `taskmq.broker.Delivery`."""
+        """See `taskmq.contracts.broker.Delivery`."""
         self._end(is_done=True)
 
     async def ack_confirmed(self) -> bool:
-        """See `taskmq.broker.Delivery`."""
+        """See `taskmq.contracts.broker.Delivery`."""
         self.ack()
         return not self.revoked
 
     def requeue(self) -> None:
-        """See `taskmq.broker.Delivery`."""
+        """See `taskmq.contracts.broker.Delivery`."""
         self._end(is_done=False)
 
     def _end(self, *, is_done: bool) -> None:
@@ -70,18 +70,18 @@ class RecoveredDelivery(_Copy):
 
     @property
     def revoked(self) -> bool:
-        """See `taskmq.broker.Revocable`."""
+        """See `taskmq.contracts.broker.Revocable`."""
         return getattr(self._standby, "revoked", False) is True
 
     def ack(self) -> None:
-        """See `taskmq.broker.Delivery`."""
+        """See `taskmq.contracts.broker.Delivery`."""
         if not self.settled:
             self.settled = True
             self._standby.ack()
             self._done()
 
     async def ack_confirmed(self) -> bool:
-        """See `taskmq.broker.Delivery`."""
+        """See `taskmq.contracts.broker.Delivery`."""
         if self.settled:
             return False
         self.settled = True
@@ -90,7 +90,7 @@ class RecoveredDelivery(_Copy):
         return is_acked
 
     def requeue(self) -> None:
-        """See `taskmq.broker.Delivery`."""
+        """See `taskmq.contracts.broker.Delivery`."""
         if not self.settled:
             self.settled = True
             self._standby.requeue()

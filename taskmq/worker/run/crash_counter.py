@@ -1,6 +1,6 @@
 """Counts of starts without an end, which identify tasks that crash their worker.
 
-Only redelivered messages are counted, in the app's state (`taskmq.stores.StartStore`), so the first run of a job
+Only redelivered messages are counted, in the app's state (`StartStore`), so the first run of a job
 costs nothing. An app without a state counts in one file per host, user and broker, which is created for the first
 such message; across hosts only a shared state counts exactly. If the state does not answer, jobs run uncounted, and
 the broker's delivery limit is the last resort.

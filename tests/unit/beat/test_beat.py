@@ -21,9 +21,8 @@ from taskmq.model.envelope import Envelope, decode_envelope
 from taskmq.model.keys import scheduled_job_id
 from taskmq.reactions import FileArrived, file
 from taskmq.run.context import SCHEDULE_DUE, SCHEDULE_NAME, SCHEDULED_FOR, due_instant
-from taskmq.schedule import every
 from taskmq.schedules import ScheduleEntry
-from taskmq.schedules.triggers import Every, jitter_of
+from taskmq.schedules.triggers import Every, every, jitter_of
 from taskmq.testing import FakeClock
 from taskmq.worker import Worker, WorkerConfig
 from tests.coroutines import run_by

@@ -18,13 +18,13 @@ from taskmq.errors import UnsupportedFeature
 from taskmq.model.envelope import JSON, MSGPACK, Envelope, decode_envelope, encode_envelope, new_job_id
 from taskmq.model.keys import schedule_record_key, scheduled_job_id
 from taskmq.operations.store_import import Imported, import_state
-from taskmq.schedule import DaysOff, cron, every, once
 from taskmq.schedules import ScheduleEntry, read_policy
 from taskmq.schedules.definition import read_stored, rule_of
 from taskmq.schedules.kept_records import StateRecords
 from taskmq.schedules.record import ActiveRun, Counts, OccurrenceClaim, ScheduleRecord
 from taskmq.schedules.record_access import change_record
 from taskmq.schedules.store_records import record_of
+from taskmq.schedules.triggers import DaysOff, cron, every, once
 from taskmq.testing import FakeClock
 from taskmq.testing.job_store import JobModel, MemoryJobStore
 from taskmq_local import forget_memory, open_memory_broker, open_memory_state

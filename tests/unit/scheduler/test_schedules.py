@@ -24,11 +24,10 @@ from taskmq.model.history.alerts import AlertRule
 from taskmq.model.keys import scheduled_job_id
 from taskmq.model.states import JobState
 from taskmq.run.context import SCHEDULE_LIMIT, SCHEDULED_FOR
-from taskmq.schedule import cron, every, once
 from taskmq.scheduler.alerts import AlertSettings, AlertWatch
 from taskmq.scheduler.signals import LiveWorkers
 from taskmq.schedules.record import Emitted
-from taskmq.schedules.triggers import jitter_of
+from taskmq.schedules.triggers import cron, every, jitter_of, once
 from taskmq.testing.job_store import JobModel, MemoryJobStore
 from tests.coroutines import run_by
 from tests.unit.scheduler.stage import START, Player, Process, Stage, play, until

@@ -14,7 +14,7 @@ from taskmq.model.envelope import Envelope, decode_envelope
 from taskmq.operations.send import send_by_name
 from taskmq.options.task_options import TaskOptions
 from taskmq.reactions import JobEnded, job
-from taskmq.schedule import every
+from taskmq.schedules.triggers import every
 from taskmq.tasks.task import Task
 from taskmq.testing import Harness
 

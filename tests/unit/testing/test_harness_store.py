@@ -13,7 +13,7 @@ from taskmq.errors import InvalidOption, JobCancelled, TaskFailed, UnsupportedFe
 from taskmq.model.jobs.dependencies import DependencyCondition
 from taskmq.model.jobs.filter_text import parse_filter
 from taskmq.model.states import UNDERWAY, JobState
-from taskmq.schedule import cron, every
+from taskmq.schedules.triggers import cron, every
 from taskmq.testing import Harness
 
 

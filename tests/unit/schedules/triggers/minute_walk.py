@@ -1,4 +1,4 @@
-"""What cron expressions mean, computed without `taskmq.schedule`: by looking at a clock each minute.
+"""What cron expressions mean, computed without `taskmq.schedules.triggers`: by looking at a clock each minute.
 
 Each expression stands beside what it means, written by hand. Time is minutes since the epoch.
 """

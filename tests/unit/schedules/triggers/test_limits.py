@@ -214,7 +214,7 @@ def test_a_rare_day_among_days_off_is_found() -> None:
 
 def test_two_processes_print_equal_rules_alike() -> None:
     program = (
-        "from taskmq.schedule import cron\n"
+        "from taskmq.schedules.triggers import cron\n"
         "print(repr(cron('0 9 * * *', exclude=['sat', '12-25', '01-01', '2027-04-03', '2027-05-01'])))"
     )
     printed = {

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from taskmq import Context, InvalidOption, Reject, TaskMQ
 from taskmq.model.envelope import Envelope, decode_envelope
 from taskmq.reactions import JobEnded, ReactionEvent, all_of, any_of, file, job, message
-from taskmq.schedule import every
+from taskmq.schedules.triggers import every
 from taskmq.worker import Worker, WorkerConfig
 from taskmq.worker.guards.build import build_guards
 from tests.coroutines import run_by
