@@ -13,10 +13,8 @@ from cyclopts.validators import Number
 from taskmq.api.dead_letters import LetterGroupView, LetterView, PlannedReplay, ReplayBody
 from taskmq.api.values import MOST_PER_PAGE
 from taskmq.cli.actor import audited
-from taskmq.cli.dead_letters import OperatorDeadLetters
 from taskmq.cli.exits import FAILED, NOT_FOUND, OK
 from taskmq.cli.globals import current_globals, run_with_app
-from taskmq.cli.operator import Operator
 from taskmq.cli.operators.letters import COLUMNS, Filters, letter_row, parse_rate
 from taskmq.cli.output import confirm, note, print_rows
 from taskmq.cli.server_link import Api, ask, show_record, show_rows, text_of_instant
@@ -28,6 +26,7 @@ from taskmq.operations.dead_letters.letter import JobsOfLetters
 
 if TYPE_CHECKING:
     from taskmq.app import TaskMQ
+    from taskmq.cli.dead_letters import OperatorDeadLetters
 
 __all__ = ["app"]
 
@@ -260,7 +259,7 @@ def export(
             target.write(escape_json(letter_line(letter).decode()).encode())
 
         async def run(app: "TaskMQ") -> int:
-            return await OperatorDeadLetters(app, Operator(filters.tenant)).visit(queue, write, limit, filters.said)
+            return await _at_app(app, filters.tenant).visit(queue, write, limit, filters.said)
 
         count = run_with_app(run)
     note(f"{count} dead letters exported")
@@ -281,10 +280,16 @@ def list_archived(
     """
 
     async def run(app: "TaskMQ") -> list[tuple[int, LetterView]]:
-        return await OperatorDeadLetters(app, Operator()).archived(start, limit)
+        return await _at_app(app).archived(start, limit)
 
     columns = ("offset", *COLUMNS)
     print_rows(columns, [{"offset": place, **letter_row(letter)} for place, letter in run_with_app(run)])
+
+
+def _at_app(app: "TaskMQ", tenant: str | None = None) -> "OperatorDeadLetters":
+    from taskmq.cli.operator import OperatorApi
+
+    return OperatorApi(app, tenant).dead_letters
 
 
 async def _queues(api: Api, queue: str | None) -> Sequence[str]:

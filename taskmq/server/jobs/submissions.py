@@ -73,7 +73,7 @@ def _order_of(body: SubmitBody, app: TaskMQ, caller: Caller, *, key: str | None 
         raise Problem.about("job_id", "it and Idempotency-Key are the same: say one of them")
     order = order_of(body, job_id=key)
     try:
-        job_needs(body.resources, order.options["place"])
+        job_needs(body.resources, {"labels": body.node_labels})
     except InvalidOption as error:
         raise Problem.about("resources", str(error)) from error
     return order
