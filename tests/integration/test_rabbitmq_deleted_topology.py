@@ -63,6 +63,12 @@ def _name(entity: Entity) -> str:
     return f"{type(entity).__name__.lower()} {entity.name}"
 
 
+def _mark_of(entity: Entity) -> pytest.MarkDecorator | tuple[()]:
+    """The gate has one level of the ladder, and no bindings: each goes with its queue or exchange, and comes back."""
+    is_alike = isinstance(entity, Binding) or _levels(entity) - {"l02"}
+    return pytest.mark.campaign if is_alike else ()
+
+
 class DeletedCase(RabbitMQCase):
     """A consumer that looks at the broker often, and a producer of another broker object."""
 
@@ -128,13 +134,8 @@ class DeletedCase(RabbitMQCase):
 
 
 class TestDeleted(DeletedCase):
-    # The gate has one level of the ladder: the others are made alike.
     @pytest.mark.parametrize(
-        "entity",
-        [
-            pytest.param(entity, marks=pytest.mark.campaign if _levels(entity) - {"l02"} else (), id=_name(entity))
-            for entity in DELETED
-        ],
+        "entity", [pytest.param(entity, marks=_mark_of(entity), id=_name(entity)) for entity in DELETED]
     )
     def test_it_is_back_and_everything_works(self, entity: Entity) -> None:
         self.run(partial(self._expect_back_and_at_work, entity))
