@@ -113,6 +113,22 @@ def amqp_url(rabbitmq_server: RabbitMQ) -> Iterator[str]:
 
 
 @pytest.fixture(scope="session")
+def _used_vhosts() -> list[str]:
+    return []
+
+
+@pytest.fixture
+def used_amqp_url(rabbitmq_server: RabbitMQ, _used_vhosts: list[str]) -> Iterator[str]:
+    """A vhost that nobody else uses meanwhile; what every app declares may be there already, and is empty."""
+    url = _used_vhosts.pop() if _used_vhosts else rabbitmq_server.create_vhost()
+    yield url
+    if rabbitmq_server.clear_vhost(url):
+        _used_vhosts.append(url)
+    else:
+        rabbitmq_server.delete_vhost(url)
+
+
+@pytest.fixture(scope="session")
 def shared_amqp_url(rabbitmq_server: RabbitMQ) -> str:
     """One vhost for all tests that use names of their own and leave no queue behind."""
     return rabbitmq_server.create_vhost()

@@ -1,7 +1,7 @@
 """Run the tests that the gate runs on the newest RabbitMQ: `python -m tests.newest`.
 
-They are the contract of brokers, and what somebody deletes there; `make test-nightly` runs all others there, too. That
-RabbitMQ runs in a chroot, so they need root; without it, this says what is left out.
+They are the contract of brokers, and what somebody deletes there; `make test-nightly` runs all others there, too.
+That RabbitMQ runs in a chroot, so they need root; without it, this says what is left out.
 """
 
 import os

@@ -27,8 +27,8 @@ from tests.faults.gauge import Gauge
 pytestmark = [pytest.mark.rabbitmq, pytest.mark.slow]
 
 KILLS = int(os.environ.get("TASKMQ_TEST_KILLS", "3"))
-POISON = int(os.environ.get("TASKMQ_TEST_POISON", "8"))
-INNOCENT = int(os.environ.get("TASKMQ_TEST_INNOCENT", "80"))
+POISON = int(os.environ.get("TASKMQ_TEST_POISON", "4"))
+INNOCENT = int(os.environ.get("TASKMQ_TEST_INNOCENT", "40"))
 SOAK = float(os.environ.get("TASKMQ_TEST_SOAK_SECONDS", "5"))
 _MIB = 1024
 WORK = WorkQueue(DEFAULT_QUEUE).physical

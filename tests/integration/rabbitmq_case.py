@@ -75,6 +75,18 @@ class RabbitMQCase(BrokerCase):
         await self.http("DELETE", f"queues/{{vhost}}/{queue}")
 
 
+class UsedVhostCase(RabbitMQCase):
+    """What every app declares may be there already: for those that neither look at that nor change it."""
+
+    @pytest.fixture(autouse=True)
+    def _server(self, used_amqp_url: str, rabbitmq_server: RabbitMQ) -> Iterator[None]:
+        self.server = rabbitmq_server
+        self.vhost = urlsplit(used_amqp_url).path.removeprefix("/")
+        self.process_url = used_amqp_url + self.options
+        with TcpProxy(rabbitmq_server.port) as self.proxy:
+            yield
+
+
 class SharedVhostCase(RabbitMQCase):
     """All tests have one vhost, which costs far less: for those that look at nothing but queues of their own."""
 

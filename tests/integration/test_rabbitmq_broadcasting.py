@@ -14,7 +14,7 @@ from taskmq.testing.broker_suite import message
 from taskmq.testing.broker_suite.broadcasts import BroadcastsHeard
 from taskmq.testing.runner import case, eventually
 from taskmq_rabbitmq import RabbitMQBroker, open_broker
-from tests.integration.rabbitmq_case import OwnNodeCase, RabbitMQCase
+from tests.integration.rabbitmq_case import OwnNodeCase, RabbitMQCase, UsedVhostCase
 
 pytestmark = pytest.mark.rabbitmq
 
@@ -31,7 +31,7 @@ async def heard_again(announcer: RabbitMQBroker, heard: BroadcastsHeard, topic: 
     await eventually(is_heard, expected=True, within=within)
 
 
-class TestListenersQueue(RabbitMQCase):
+class TestListenersQueue(UsedVhostCase):
     async def listeners(self) -> list[dict[str, Any]]:
         queues = await self.http("GET", "queues/{vhost}")
         return [queue for queue in queues if queue["name"].startswith("taskmq.listener.")]
@@ -106,7 +106,7 @@ class TestListenersQueue(RabbitMQCase):
         assert await heard.until("end") == ["end"]
 
 
-class TestPlainWire(RabbitMQCase):
+class TestPlainWire(UsedVhostCase):
     options = "?wire=plain"
 
     @case
@@ -159,7 +159,7 @@ class TestNothingDeclared(RabbitMQCase):
         assert "no exchange 'taskmq.events'" in messages.texts[0]
 
 
-class TestDenied(RabbitMQCase):
+class TestDenied(UsedVhostCase):
     async def user(self, configure: str, write: str, read: str) -> RabbitMQBroker:
         """A broker whose user has these rights."""
         name = f"user-{self.vhost}"
@@ -252,7 +252,7 @@ class TestOutages(OwnNodeCase):
 
 
 @pytest.mark.timeout(150)
-class TestAlarms(RabbitMQCase):
+class TestAlarms(UsedVhostCase):
     deadline = 120
 
     @case

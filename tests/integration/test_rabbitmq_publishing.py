@@ -25,12 +25,12 @@ from taskmq.testing.broker_suite import message
 from taskmq.testing.broker_suite.case import bodies
 from taskmq.testing.runner import case, eventually, raises
 from taskmq_rabbitmq import open_broker
-from tests.integration.rabbitmq_case import CUT_OFF, OwnNodeCase, RabbitMQCase
+from tests.integration.rabbitmq_case import CUT_OFF, OwnNodeCase, UsedVhostCase
 
 pytestmark = pytest.mark.rabbitmq
 
 
-class TestPublishing(RabbitMQCase):
+class TestPublishing(UsedVhostCase):
     @case
     async def test_a_message_is_legible_in_the_management_console(self) -> None:
         broker = self.broker()
@@ -293,7 +293,7 @@ class TestPublishing(RabbitMQCase):
         return seen
 
 
-class TestDeadlines(RabbitMQCase):
+class TestDeadlines(UsedVhostCase):
     @case
     async def test_without_a_broker_nothing_was_sent_and_the_reason_is_said(self) -> None:
         broker = self.broker(CUT_OFF)

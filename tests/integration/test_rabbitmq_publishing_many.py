@@ -8,13 +8,13 @@ from msgspec.structs import replace
 from taskmq.errors import BrokerBlocked, EncodeError, PublishUnknown
 from taskmq.testing.broker_suite.publish_many import usual
 from taskmq.testing.runner import case, eventually
-from tests.integration.rabbitmq_case import CUT_OFF, RabbitMQCase
+from tests.integration.rabbitmq_case import CUT_OFF, UsedVhostCase
 from tests.integration.raw_rabbitmq import Raw
 
 pytestmark = pytest.mark.rabbitmq
 
 
-class TestMany(RabbitMQCase):
+class TestMany(UsedVhostCase):
     @case
     async def test_a_message_like_most_is_as_legible_as_any_other(self) -> None:
         broker = self.broker()
@@ -82,7 +82,7 @@ class TestMany(RabbitMQCase):
 
 
 @pytest.mark.timeout(120)
-class TestCuts(RabbitMQCase):
+class TestCuts(UsedVhostCase):
     deadline = 90
 
     @case

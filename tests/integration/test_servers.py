@@ -1,5 +1,6 @@
 """The test servers themselves: they start, break as told, come back, and never outlive us."""
 
+import asyncio
 import json
 import os
 import signal
@@ -16,6 +17,9 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from taskmq.contracts.broker import BrokerOptions
+from taskmq.model.topology import WorkQueue
+from taskmq_rabbitmq import open_broker
 from tests.servers import (
     NotSupported,
     PostgreSQL,
@@ -556,3 +560,27 @@ def _is_running(pid: int) -> bool:
     except FileNotFoundError:
         return False
     return state != "Z"
+
+
+def test_a_vhost_is_cleared_unless_what_every_app_declares_is_not_as_it_was(rabbitmq_server: RabbitMQ) -> None:
+    url = rabbitmq_server.create_vhost()
+    vhost = url.rpartition("/")[2]
+
+    async def declare() -> None:
+        broker = open_broker(url, BrokerOptions(name="tests"))
+        await broker.declare([WorkQueue("orders")])
+        await broker.aclose()
+
+    def names() -> set[str]:
+        found = cast("list[dict[str, str]]", rabbitmq_server.http("GET", f"/api/queues/{vhost}?columns=name"))
+        return {each["name"] for each in found}
+
+    assert not rabbitmq_server.clear_vhost(url), "nothing was declared"
+    asyncio.run(declare())
+    assert "orders" in names()
+    assert rabbitmq_server.clear_vhost(url)
+    assert "orders" not in names()
+    assert "taskmq.parking" in names()
+    rabbitmq_server.http("DELETE", f"/api/queues/{vhost}/taskmq.parking")
+    assert not rabbitmq_server.clear_vhost(url)
+    rabbitmq_server.delete_vhost(url)

@@ -3,12 +3,16 @@
 import os
 import secrets
 from collections.abc import Generator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from datetime import timedelta
 from typing import Final, Literal, Protocol, cast
 from urllib.parse import quote, unquote, urlsplit
 
+import pika  # type: ignore[import-untyped]
+import pika.exceptions  # type: ignore[import-untyped]
+
 from taskmq.testing.containers import RabbitMQContainer, engine_answers
+from taskmq_rabbitmq.model.entities import Binding, events, ladder, shared
 from tests.servers.chroot import SUITES
 from tests.servers.errors import NotSupported, ServerError, ServerFailed, ServerUnavailable
 from tests.servers.installation import find_rabbitmq
@@ -29,6 +33,9 @@ _ALARM: Final = (
     "case lists:any(fun({{{{resource_limit, {resource}, _}}, _}}) -> true; (_) -> false end, "
     "rabbit_alarm:get_alarms()) of {wanted} -> ok; _ -> timer:sleep(50), Look(Left - 1) end end)(600)"
 )
+# What no test with a vhost that others have used may miss or change.
+_EVERY_APP: Final = (*shared(), *events(), *ladder())
+_OF_EVERY_APP: Final = frozenset(each.name for each in _EVERY_APP if not isinstance(each, Binding))
 
 
 class RabbitMQ(Server):
@@ -118,6 +125,43 @@ class RabbitMQ(Server):
         """Delete a vhost with all that is in it; its connections are closed by the broker."""
         name = unquote(urlsplit(url).path.removeprefix("/"))
         self.http("DELETE", f"/api/vhosts/{quote(name, safe='')}")
+
+    def clear_vhost(self, url: str) -> bool:
+        """Leave nothing in a vhost but what every app declares, and nothing in that; False where it was not empty.
+
+        It costs the node a fourth of what a vhost and the same declarations anew do.
+        """
+        vhost = quote(unquote(urlsplit(url).path.removeprefix("/")), safe="")
+        try:
+            with closing(pika.BlockingConnection(pika.URLParameters(f"{url}?heartbeat=0"))) as connection:
+                channel = connection.channel()
+                for name in self._names("queues", vhost):
+                    if name not in _OF_EVERY_APP:
+                        channel.queue_delete(name)
+                    elif channel.queue_purge(name).method.message_count:
+                        # The node may have more of them in hand.
+                        return False
+                for name in self._names("exchanges", vhost) - _OF_EVERY_APP:
+                    if name and not name.startswith("amq."):
+                        channel.exchange_delete(name)
+        except (pika.exceptions.AMQPError, ServerFailed):
+            return False
+        return self._has_only_what_every_app_has(vhost)
+
+    def _names(self, kind: str, vhost: str) -> set[str]:
+        found = cast("list[dict[str, str]]", self.http("GET", f"/api/{kind}/{vhost}?columns=name"))
+        return {each["name"] for each in found}
+
+    def _has_only_what_every_app_has(self, vhost: str) -> bool:
+        bindings = cast("list[dict[str, str]]", self.http("GET", f"/api/bindings/{vhost}"))
+        found = {
+            (each["source"], each["destination"], each["routing_key"]) for each in bindings if each["source"] != ""
+        }
+        return (
+            found == {(each.source, each.target, each.key) for each in _EVERY_APP if isinstance(each, Binding)}
+            and self._names("queues", vhost) | self._names("exchanges", vhost) >= _OF_EVERY_APP
+            and not any(self.http("GET", f"/api/{kind}/{vhost}") for kind in ("policies", "operator-policies"))
+        )
 
     def ctl(self, *arguments: str) -> str:
         """What rabbitmqctl prints for this node; takes a second or two."""
