@@ -11,6 +11,7 @@ from taskmq_sql.history import LiveJobs, SqlHistory
 from taskmq_sql.identity import SqlIdentities
 from taskmq_sql.nodes import JobsAtHand, SqlNodes
 from taskmq_sql.retention import EndedJobs, forget_ended, forget_some_of_tenant, forget_tenant
+from taskmq_sql.schedules import SqlSchedules
 from taskmq_sql.settings import SqlSettings
 from taskmq_sql.steps import Runner
 
@@ -26,6 +27,7 @@ class SqlJobStore:
         changes: runs changes of definitions.
         lookups: reads settings, and waits for no list.
         jobs: those of the same database.
+        schedules: those of the same database.
         live_jobs: how logs ask about jobs.
         ended_jobs: where jobs that have ended are.
     """
@@ -38,6 +40,7 @@ class SqlJobStore:
         changes: Runner,
         lookups: Runner,
         jobs: JobsAtHand,
+        schedules: SqlSchedules,
         live_jobs: LiveJobs,
         ended_jobs: EndedJobs,
     ) -> None:
@@ -48,6 +51,7 @@ class SqlJobStore:
         self._definitions = SqlDefinitions(changes)
         self._tasks = SqlTasks(changes)
         self._settings = SqlSettings(lookups)
+        self._schedules = schedules
         self._accounts = accounts
         self._ended_jobs = ended_jobs
 
@@ -66,6 +70,10 @@ class SqlJobStore:
     @property
     def nodes(self) -> SqlNodes:
         return self._nodes
+
+    @property
+    def schedules(self) -> SqlSchedules:
+        return self._schedules
 
     @property
     def definitions(self) -> SqlDefinitions:

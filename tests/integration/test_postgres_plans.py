@@ -9,10 +9,10 @@ import asyncpg  # pyright: ignore[reportMissingTypeStubs]
 import pytest
 
 from taskmq.testing.job_store_suite.driver import JobDriver, report
+from taskmq_sql import schedules
 from taskmq_sql.jobs.partitions import DAY, day_of
-from taskmq_sql.postgres import dependencies, quotas, reports, statements, store, submission
+from taskmq_sql.postgres import dependencies, firings, quotas, reports, statements, store, submission
 from taskmq_sql.postgres.connections import HOT, WALKS
-from taskmq_sql.postgres.schedules import statements as schedules
 from taskmq_sql.postgres.store import PostgresJobStore
 from taskmq_sql.postgres.upkeep.days import days_of
 from tests.servers.waiting import until
@@ -23,8 +23,6 @@ _LARGE: Final = {
     "dependency", "gated", "job", "job_body", "job_key", "ready", "timer", "schedule", "schedule_due", "occurrence",
     "unique_key",
 }  # fmt: skip
-# Asked for by people, over the connections for lists; and what is done once an hour.
-_COLD: Final = {"FIND", "LIST", "LIST_CODE", "OCCURRENCES", "DROP_OCCURRENCES"}
 _STATEMENTS: Final[dict[str, str]] = {
     **{
         name: statement
@@ -33,7 +31,11 @@ _STATEMENTS: Final[dict[str, str]] = {
     },
     **{f"SUBMIT_{'_'.join(map(str, which))}": statement for which, statement in statements.SUBMIT.items()},
     **{f"FORGOTTEN_{place}": statement for place, statement in enumerate(statements.FORGOTTEN)},
-    **{f"SCHEDULES_{name}": getattr(schedules, name) for name in schedules.__all__ if name not in _COLD},
+    **{f"SCHEDULES_{name}": getattr(firings, name) for name in ("DUE", "OCCUR", "TURN")},
+    **{
+        f"SCHEDULES{name}": getattr(schedules, name)
+        for name in ("_LOAD", "_ALIVE", "_MAKE", "_CHANGE", "_REMOVE", "_TAKE_OUT", "_PLACE")
+    },
     "EXISTING_SUBMITTED": submission._EXISTING,  # pyright: ignore[reportPrivateUsage]
     "EXISTING_KEYS": submission._KEYS,  # pyright: ignore[reportPrivateUsage]
     "FREE_KEYS": submission._FREE_KEYS,  # pyright: ignore[reportPrivateUsage]

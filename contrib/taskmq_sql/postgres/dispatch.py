@@ -34,7 +34,6 @@ from taskmq_sql.postgres.dependencies import release
 from taskmq_sql.postgres.quotas import dispatch_within
 from taskmq_sql.postgres.records import handed_out, job_records
 from taskmq_sql.postgres.reports import Ending, Note, apply, end, note
-from taskmq_sql.postgres.schedules import PostgresSchedules
 from taskmq_sql.postgres.statements import (
     ANY_END,
     CONFIRM,
@@ -59,6 +58,7 @@ from taskmq_sql.postgres.transactions import drive
 from taskmq_sql.postgres.upkeep.days import drop_days, make_days
 from taskmq_sql.report_keys import SqlReportKeys
 from taskmq_sql.retention import forget_old
+from taskmq_sql.schedules import SqlSchedules
 
 __all__ = ["PostgresDispatch"]
 
@@ -75,7 +75,7 @@ _LEAVE_BATCHES: Final = "delete from taskmq.dispatch_batch where id = any($1::bi
 class PostgresDispatch:
     """A `DispatchStore`; its statements go over connections of their own."""
 
-    def __init__(self, database: Database, schedules: PostgresSchedules) -> None:
+    def __init__(self, database: Database, schedules: SqlSchedules) -> None:
         self._database = database
         self._schedules = schedules
         self._names = database.names

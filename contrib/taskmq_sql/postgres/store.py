@@ -34,16 +34,17 @@ from taskmq_sql.postgres.dispatch import PostgresDispatch
 from taskmq_sql.postgres.ended import retention
 from taskmq_sql.postgres.ended.history import LIVE_JOBS
 from taskmq_sql.postgres.ended.repetition import resume, retry
+from taskmq_sql.postgres.firings import PostgresFirings
 from taskmq_sql.postgres.lists import Known, Scan, Statement, page_of, scans
 from taskmq_sql.postgres.nodes import PostgresPlacements
 from taskmq_sql.postgres.quotas import KnownQuotas
 from taskmq_sql.postgres.records import attempt_records, history_entries, job_actions, job_records
-from taskmq_sql.postgres.schedules import PostgresSchedules
 from taskmq_sql.postgres.statements import JOB_COLUMNS
 from taskmq_sql.postgres.submission import submit
 from taskmq_sql.postgres.transactions import connection_of
 from taskmq_sql.postgres.upkeep.diagnosis import POOLED_BY_TRANSACTION, diagnose
 from taskmq_sql.postgres.upkeep.pooler import is_pooled_by_transaction
+from taskmq_sql.schedules import SqlSchedules
 from taskmq_sql.store import SqlJobStore
 
 __all__ = ["PostgresJobStore"]
@@ -98,11 +99,16 @@ class PostgresJobStore(SqlJobStore):
             changes=runner(self._database.changes),
             lookups=self._database.runner(self._database.lookups, self._database.changes),
             jobs=PostgresPlacements(self._database),
+            schedules=SqlSchedules(
+                lists=runner(self._database.changes),
+                turns=self._database.runner(self._database.firings, self._database.firings),
+                upkeep=runner(self._database.upkeep),
+                firings=PostgresFirings(self._database),
+            ),
             live_jobs=LIVE_JOBS,
             ended_jobs=retention.ENDED_JOBS,
         )
         self._known_quotas = KnownQuotas(self._settings)
-        self._schedules = PostgresSchedules(self._database)
         self._dispatching = PostgresDispatch(self._database, self._schedules)
 
     @property
@@ -112,10 +118,6 @@ class PostgresJobStore(SqlJobStore):
     @property
     def dispatching(self) -> PostgresDispatch:
         return self._dispatching
-
-    @property
-    def schedules(self) -> PostgresSchedules:
-        return self._schedules
 
     async def submit(self, jobs: Sequence[NewJob], *, connection: Any = None) -> list[Submitted]:
         if not jobs:

@@ -44,11 +44,13 @@ from taskmq_embedded.work import Care
 from taskmq_sql.leases import SqlLeases
 from taskmq_sql.report_keys import SqlReportKeys
 from taskmq_sql.retention import forget_old
+from taskmq_sql.schedules import SqlSchedules
 from taskmq_sql.sqlite.file.diagnosis import diagnose
 from taskmq_sql.sqlite.file.schema import SCHEMA_VERSION
 from taskmq_sql.sqlite.file.thread import FileThread, open_threads
 from taskmq_sql.sqlite.file.transaction import Transaction
 from taskmq_sql.sqlite.file.versions import upgrade_file, version_of_file
+from taskmq_sql.sqlite.firings import SqliteFirings
 from taskmq_sql.sqlite.gates import gate_of, look, open_gates, put_behind
 from taskmq_sql.sqlite.history import LIVE_JOBS
 from taskmq_sql.sqlite.jobs import dispatches, lists, maintenance, records, submissions, updates
@@ -59,7 +61,6 @@ from taskmq_sql.sqlite.placements import SqlitePlacements
 from taskmq_sql.sqlite.quota_dispatch import dispatch_within
 from taskmq_sql.sqlite.repetition import resume, retry
 from taskmq_sql.sqlite.runner import SqliteRunner
-from taskmq_sql.sqlite.schedules import SqliteSchedules
 from taskmq_sql.store import SqlJobStore
 
 __all__ = ["SqliteJobStore"]
@@ -105,10 +106,15 @@ class SqliteJobStore(SqlJobStore):
             changes=runner,
             lookups=runner,
             jobs=SqlitePlacements(self._writer, self._reader),
+            schedules=SqlSchedules(
+                lists=runner,
+                turns=runner,
+                upkeep=runner,
+                firings=SqliteFirings(self._writer, self._reader),
+            ),
             live_jobs=LIVE_JOBS,
             ended_jobs=maintenance.ENDED_JOBS,
         )
-        self._schedules = SqliteSchedules(self._writer, self._reader)
         self._dispatching = SqliteDispatch(self._writer, self._reader, self._schedules, keep_days=keep_days)
 
     @property
@@ -118,10 +124,6 @@ class SqliteJobStore(SqlJobStore):
     @property
     def dispatching(self) -> "SqliteDispatch":
         return self._dispatching
-
-    @property
-    def schedules(self) -> SqliteSchedules:
-        return self._schedules
 
     async def submit(self, jobs: Sequence[NewJob], *, connection: Any = None) -> list[Submitted]:
         if connection is not None:
@@ -212,7 +214,7 @@ class SqliteJobStore(SqlJobStore):
 class SqliteDispatch:
     """The `DispatchStore` of a `SqliteJobStore`."""
 
-    def __init__(self, writer: FileThread, reader: FileThread, schedules: SqliteSchedules, *, keep_days: int) -> None:
+    def __init__(self, writer: FileThread, reader: FileThread, schedules: SqlSchedules, *, keep_days: int) -> None:
         self._writer = writer
         self._reader = reader
         self._schedules = schedules
