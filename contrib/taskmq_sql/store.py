@@ -7,7 +7,7 @@ from taskmq.model.jobs.pools import Sharing
 from taskmq.model.jobs.quotas import Quotas, QuotaUsage
 from taskmq_sql.bulks import SqlBulks
 from taskmq_sql.catalogue import SqlDefinitions, SqlTasks
-from taskmq_sql.history import LiveJobs, SqlHistory
+from taskmq_sql.history import SqlHistory
 from taskmq_sql.identity import SqlIdentities
 from taskmq_sql.nodes import JobsAtHand, SqlNodes
 from taskmq_sql.retention import EndedJobs, forget_ended, forget_some_of_tenant, forget_tenant
@@ -28,7 +28,6 @@ class SqlJobStore:
         lookups: reads settings, and waits for no list.
         jobs: those of the same database.
         schedules: those of the same database.
-        live_jobs: how logs ask about jobs.
         ended_jobs: where jobs that have ended are.
     """
 
@@ -41,13 +40,12 @@ class SqlJobStore:
         lookups: Runner,
         jobs: JobsAtHand,
         schedules: SqlSchedules,
-        live_jobs: LiveJobs,
         ended_jobs: EndedJobs,
     ) -> None:
         self._identity = SqlIdentities(accounts)
         self._bulks = SqlBulks(accounts)
         self._nodes = SqlNodes(accounts, jobs)
-        self._history = SqlHistory(histories, live_jobs)
+        self._history = SqlHistory(histories)
         self._definitions = SqlDefinitions(changes)
         self._tasks = SqlTasks(changes)
         self._settings = SqlSettings(lookups)

@@ -25,8 +25,6 @@ _SHORT = {
     "contrib/taskmq_redis/stores/revocations.py",
     "contrib/taskmq_sql/history/store.py",
     "contrib/taskmq_sql/identity/store.py",
-    "contrib/taskmq_sql/postgres/ended/history.py",
-    "contrib/taskmq_sql/sqlite/history.py",
     "contrib/taskmq_sql/sqlite/file/thread.py",
     "taskmq/contracts/history/logs.py",
     "taskmq/server/examples/example.py",

@@ -50,16 +50,17 @@ _FIRST_JOBS: Final = f"""
 _FIRST_JOBS_OF_FILE: Final = f"""
     INSERT INTO name (id, name) VALUES (1, 'acme'), (2, 'work'), (3, 't');
     INSERT INTO job (id, state, version, attempt, token, tenant, queue, task, priority, due, key, body) VALUES
-      (x'{_QUEUED.replace("-", "")}', 4, 1, 1, 0, 1, 2, 3, 4, 1, 'order-1', CAST('{{"task":"t"}}' AS BLOB)),
-      (x'{_SCHEDULED.replace("-", "")}', 3, 1, 1, 0, 1, 2, 3, 4, 4102444800000, NULL, CAST('{{"task":"t"}}' AS BLOB));
+      (x'{_QUEUED.replace("-", "")}', 1, 1, 1, 0, 1, 2, 3, 4, 1, 'order-1', CAST('{{"task":"t"}}' AS BLOB)),
+      (x'{_SCHEDULED.replace("-", "")}', 13, 1, 1, 0, 1, 2, 3, 4, 4102444800000, NULL,
+       CAST('{{"task":"t"}}' AS BLOB));
     INSERT INTO job_key (key, tenant, id, fingerprint) VALUES ('order-1', 1, x'{_QUEUED.replace("-", "")}', x'66');
     INSERT INTO ready (queue, priority, tenant, due, id) VALUES (2, 4, 1, 1, x'{_QUEUED.replace("-", "")}');
     INSERT INTO timer (shard, due, id) VALUES (2, 4102444800000, x'{_SCHEDULED.replace("-", "")}');
     INSERT INTO job_history
       (id, state, version, attempt, token, tenant, queue, task, priority, due, finished, body, result)
-      VALUES (x'{_ENDED.replace("-", "")}', 8, 3, 1, 0, 1, 2, 3, 4, 1, 1, CAST('{{"task":"t"}}' AS BLOB), x'31');
+      VALUES (x'{_ENDED.replace("-", "")}', 5, 3, 1, 0, 1, 2, 3, 4, 1, 1, CAST('{{"task":"t"}}' AS BLOB), x'31');
     INSERT INTO event (id, version, at, kind, state, by, note)
-      VALUES (x'{_QUEUED.replace("-", "")}', 1, 1, 'change', 4, 'ann', '')"""
+      VALUES (x'{_QUEUED.replace("-", "")}', 1, 1, 'change', 1, 'ann', '')"""
 
 
 @asynccontextmanager

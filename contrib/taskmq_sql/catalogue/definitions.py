@@ -51,7 +51,8 @@ class SqlDefinitions:
         return await self._runner.write(partial(_put, tenant=tenant, name=name, text=text, version=version, by=by))
 
     async def get(self, tenant: str, name: str, *, version: int | None = None) -> Definition | None:
-        found = await self._read(tenant, name, *((_LAST, name) if version is None else (_ONE, name, version)))
+        query, args = (_LAST, (name,)) if version is None else (_ONE, (name, version))
+        found = await self._read(tenant, name, query, *args)
         return found[0] if found else None
 
     async def page(

@@ -12,7 +12,6 @@ Calls are generators of statements, as those of `taskmq_sql.identity`.
     alert_notice   what is to be sent, and was
 """
 
-from taskmq_sql.history.logs import LiveJobs
 from taskmq_sql.history.store import SqlHistory
 
-__all__ = ["LiveJobs", "SqlHistory"]
+__all__ = ["SqlHistory"]

@@ -1,16 +1,17 @@
 """Lines of logs in a table."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Final, NamedTuple
 
 from taskmq.model.history.logs import LogFilter, LogPage, RunLog, StoredLine, standard_level
 from taskmq.model.units import storable
 from taskmq_sql.history.conditions import Conditions, contains
+from taskmq_sql.jobs.codes import UNDERWAY_CODES
 from taskmq_sql.jobs.values import can_be_kept, is_job_id
-from taskmq_sql.steps import Query, Row, Runner, Steps, ask, first, places
+from taskmq_sql.steps import JobId, Row, Runner, Steps, ask, first, job_id, names_of, places
 
-__all__ = ["LiveJobs", "SqlLogs"]
+__all__ = ["SqlLogs"]
 
 _COLUMNS: Final = "number, at, level, logger, message, job, attempt, worker, tenant, task, queue"
 _INSERTED: Final = "job, token, line, at, level, logger, message, attempt, worker, tenant, task, queue"
@@ -18,18 +19,11 @@ _WIDTH: Final = 12
 # Rows of one statement: their values are fewer than what either database takes.
 _TOGETHER: Final = 100
 _LOOKED_AT: Final = 20_000
-
-
-class LiveJobs(NamedTuple):
-    """How a database is asked about jobs, and for letters in either case.
-
-    Attributes:
-        query: gives id, token, tenant, task and queue of those of these jobs that are under way.
-        lowered: the message in lower case, as far as it is ASCII.
-    """
-
-    query: Callable[[Sequence[str]], Query]
-    lowered: str
+_LIVE: Final = f"""
+select id, token, tenant, task, queue from taskmq.job
+where id = any($1::uuid[]) and state in ({", ".join(map(str, UNDERWAY_CODES))})"""
+# Letters as SQLite has them: ASCII in either case is the same, and nothing else.
+_LOWERED: Final = 'lower(message collate "C")'
 
 
 class _Run(NamedTuple):
@@ -46,16 +40,15 @@ class SqlLogs:
         looked_at: lines that one search for a text looks at.
     """
 
-    def __init__(self, runner: Runner, jobs: LiveJobs, *, looked_at: int = _LOOKED_AT) -> None:
+    def __init__(self, runner: Runner, *, looked_at: int = _LOOKED_AT) -> None:
         self._runner = runner
-        self._jobs = jobs
         self._looked_at = looked_at
 
     async def add(self, logs: Sequence[RunLog]) -> int:
         kept = [log for log in logs if is_job_id(log.id) and log.lines]
         if not kept:
             return 0
-        return await self._runner.write(partial(_add, logs=kept, jobs=self._jobs))
+        return await self._runner.write(partial(_add, logs=kept))
 
     async def page(
         self, which: LogFilter, *, after: int | None = None, limit: int = 50, oldest_first: bool = False
@@ -68,7 +61,6 @@ class SqlLogs:
             after=after,
             limit=limit,
             oldest_first=oldest_first,
-            lowered=self._jobs.lowered,
             looked_at=self._looked_at,
         )
         return await self._runner.read(work)
@@ -77,9 +69,15 @@ class SqlLogs:
         return await self._runner.write(partial(_forget, level=level, before=before, limit=limit))
 
 
-def _add(*, logs: Sequence[RunLog], jobs: LiveJobs) -> Steps[int]:
-    rows = yield jobs.query(sorted({log.id for log in logs}))
-    runs = {str(row[0]): _Run(row[1], row[2], row[3], row[4]) for row in rows}
+def _add(*, logs: Sequence[RunLog]) -> Steps[int]:
+    rows = yield from ask(_LIVE, [JobId(each) for each in sorted({log.id for log in logs})])
+    tenants = yield from names_of("tenant", {row[2] for row in rows})
+    tasks = yield from names_of("task", {row[3] for row in rows})
+    queues = yield from names_of("queue", {row[4] for row in rows})
+    runs = {
+        job_id(job): _Run(token, tenants[tenant], tasks[task], queues[queue])
+        for job, token, tenant, task, queue in rows
+    }
     lines = [
         row
         for log in logs
@@ -123,7 +121,6 @@ def _page(
     after: int | None,
     limit: int,
     oldest_first: bool,
-    lowered: str,
     looked_at: int,
 ) -> Steps[LogPage]:
     indexed = Conditions()
@@ -155,7 +152,7 @@ def _page(
     bound = yield from first(f"{searched} limit 1 offset ${len(known) + 1}", *known, looked_at - 1)
     rows = yield from ask(
         f"select * from ({searched} limit {indexed.place(looked_at)}) t "
-        f"where {lowered} like {indexed.place(contains(storable(which.text)))} escape '!' order by number {order} "
+        f"where {_LOWERED} like {indexed.place(contains(storable(which.text)))} escape '!' order by number {order} "
         f"limit {indexed.place(limit + 1)}",
         *indexed.args,
     )

@@ -1,7 +1,7 @@
 """The parts of a database that remember what has happened."""
 
 from taskmq_sql.history.alerts import SqlAlerts
-from taskmq_sql.history.logs import LiveJobs, SqlLogs
+from taskmq_sql.history.logs import SqlLogs
 from taskmq_sql.history.rollups import SqlRollups
 from taskmq_sql.steps import Runner
 
@@ -11,8 +11,8 @@ __all__ = ["SqlHistory"]
 class SqlHistory:
     """A `HistoryStore` in the database's tables."""
 
-    def __init__(self, runner: Runner, jobs: LiveJobs) -> None:
-        self._logs = SqlLogs(runner, jobs)
+    def __init__(self, runner: Runner) -> None:
+        self._logs = SqlLogs(runner)
         self._rollups = SqlRollups(runner)
         self._alerts = SqlAlerts(runner)
 

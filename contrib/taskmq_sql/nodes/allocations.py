@@ -19,20 +19,19 @@ from taskmq.model.nodes import (
     has_labels,
     reservable,
 )
+from taskmq_sql.jobs.codes import UNDERWAY_CODES
 from taskmq_sql.steps import Query, Row, Steps, ask, clock, first
 
 __all__ = [
-    "CLOSE", "UnderWay", "allocate", "allocations", "close_all", "placed_rows", "release", "reserve", "take", "used",
+    "CLOSE", "allocate", "allocations", "close_all", "placed_rows", "release", "reserve", "take", "used",
 ]  # fmt: skip
-
-UnderWay = tuple[int, int]
-"""The two states of a job that a worker has, as this database writes them."""
 
 CLOSE: Final = "update taskmq.allocation set ended = $1 where node = $2 and ended is null"
 _ENTRY: Final = "a.id, a.node, a.label, a.tenant, a.task, a.amounts, a.since, a.until, a.ended"
-_IS_HELD: Final = """
-(a.token is null or exists (
-   select 1 from taskmq.job j where j.id = a.job and j.token = a.token and j.state in ($2, $3)))"""
+_UNDER_WAY: Final = f"""exists (
+  select 1 from taskmq.job j where j.id = a.job and j.token = a.token
+  and j.state in ({", ".join(map(str, UNDERWAY_CODES))}))"""
+_IS_HELD: Final = f"(a.token is null or {_UNDER_WAY})"
 _USED: Final = f"""
 select a.node, a.amounts from taskmq.allocation a
 where a.ended is null and (a.until is null or a.until > $1) and {_IS_HELD}"""
@@ -48,10 +47,9 @@ update taskmq.allocation set ended = $1
 where id in (select a.id from taskmq.allocation a where a.ended is null and not {_IS_HELD})"""
 _FIND: Final = f"select {_ENTRY} from taskmq.allocation a where a.id = $1"
 _RELEASE: Final = "update taskmq.allocation set ended = $2 where id = $1 and ended is null and token is null"
-_PLACED: Final = """
+_PLACED: Final = f"""
 select a.label, a.token, a.node, a.epoch, a.amounts from taskmq.allocation a
-where a.label = $1 and exists (
-  select 1 from taskmq.job j where j.id = a.job and j.token = a.token and j.state in ($2, $3))"""
+where a.label = $1 and {_UNDER_WAY}"""
 
 _amounts: Final = msgspec.json.Decoder(dict[str, float])
 
@@ -59,10 +57,10 @@ Finder = Callable[[int], Generator[Query, Sequence[Row], list[HostNode]]]
 """All nodes, as a call finds them."""
 
 
-def used(now: int, under_way: UnderWay) -> Steps[dict[str, dict[str, float]]]:
+def used(now: int) -> Steps[dict[str, dict[str, float]]]:
     """What is allocated, by node."""
     found: dict[str, dict[str, float]] = {}
-    for node, amounts in (yield from ask(_USED, now, *under_way)):
+    for node, amounts in (yield from ask(_USED, now)):
         found[node] = added(found.get(node, {}), _amounts.decode(amounts))
     return found
 
@@ -137,10 +135,10 @@ def release(allocation: str) -> Steps[Allocation | None]:
     return None if row is None else _allocation(row)
 
 
-def close_all(now: int, under_way: UnderWay) -> Steps[None]:
+def close_all(now: int) -> Steps[None]:
     """Write down of what is over that it has ended."""
     yield from ask(_OVER, now)
-    yield from ask(_LEFT, now, *under_way)
+    yield from ask(_LEFT, now)
 
 
 def allocations(which: AllocationFilter, after: str | None, limit: int) -> Steps[list[Allocation]]:
@@ -165,11 +163,11 @@ def allocations(which: AllocationFilter, after: str | None, limit: int) -> Steps
     return [_allocation(row) for row in rows]
 
 
-def placed_rows(jobs: Sequence[str], under_way: UnderWay) -> Steps[list[Row]]:
+def placed_rows(jobs: Sequence[str]) -> Steps[list[Row]]:
     """Id, token, node, epoch and amounts of each job under way that was placed."""
     found: list[Row] = []
     for job in jobs:
-        for *row, amounts in (yield from ask(_PLACED, job, *under_way)):
+        for *row, amounts in (yield from ask(_PLACED, job)):
             found.append((*row, _amounts.decode(amounts)))
     return found
 

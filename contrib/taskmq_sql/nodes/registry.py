@@ -8,7 +8,7 @@ import msgspec
 
 from taskmq.model.envelope import new_job_id
 from taskmq.model.nodes import HostNode, NodeTold
-from taskmq_sql.nodes.allocations import CLOSE, UnderWay, close_all, used
+from taskmq_sql.nodes.allocations import CLOSE, close_all, used
 from taskmq_sql.steps import Row, Steps, ask, clock, first
 
 __all__ = ["drain", "expire", "nodes", "remove", "say_busy", "tell"]
@@ -40,22 +40,22 @@ def tell(told: Sequence[NodeTold]) -> Steps[None]:
         yield from ask(_TELL, one.name, node_id, msgspec.json.encode(one).decode(), one.lost_after, now)
 
 
-def nodes(now: int, under_way: UnderWay) -> Steps[list[HostNode]]:
+def nodes(now: int) -> Steps[list[HostNode]]:
     rows = yield from ask(_ALL)
-    taken = (yield from used(now, under_way)) if rows else {}
+    taken = (yield from used(now)) if rows else {}
     return [_node(row, taken.get(row[0], {})) for row in rows]
 
 
-def drain(name: str, *, drains: bool, under_way: UnderWay) -> Steps[HostNode | None]:
+def drain(name: str, *, drains: bool) -> Steps[HostNode | None]:
     now = yield from clock()
     yield from ask(_DRAIN, name, int(drains))
-    return (yield from _found(now, name, under_way))
+    return (yield from _found(now, name))
 
 
-def say_busy(name: str, *, is_busy: bool, under_way: UnderWay) -> Steps[HostNode | None]:
+def say_busy(name: str, *, is_busy: bool) -> Steps[HostNode | None]:
     now = yield from clock()
     yield from ask(_BUSY, name, int(is_busy), now)
-    return (yield from _found(now, name, under_way))
+    return (yield from _found(now, name))
 
 
 def remove(name: str) -> Steps[bool]:
@@ -66,21 +66,21 @@ def remove(name: str) -> Steps[bool]:
     return True
 
 
-def expire(under_way: UnderWay) -> Steps[list[str]]:
+def expire() -> Steps[list[str]]:
     now = yield from clock()
     lost = sorted(row[0] for row in (yield from ask(_EXPIRE, now)))
     for name in lost:
         yield from ask(CLOSE, now, name)
-    yield from close_all(now, under_way)
+    yield from close_all(now)
     yield from ask(_FORGET, now - _KEPT_MS)
     return lost
 
 
-def _found(now: int, name: str, under_way: UnderWay) -> Steps[HostNode | None]:
+def _found(now: int, name: str) -> Steps[HostNode | None]:
     row = yield from first(f"select {_COLUMNS} from taskmq.node where name = $1", name)
     if row is None:
         return None
-    taken = yield from used(now, under_way)
+    taken = yield from used(now)
     return _node(row, taken.get(name, {}))
 
 

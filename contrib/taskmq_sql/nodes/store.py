@@ -18,9 +18,6 @@ Reserve = Callable[[int], Steps[list[Placement]]]
 class JobsAtHand(Protocol):
     """The jobs of the same database, whose tables differ."""
 
-    @property
-    def under_way(self) -> allocations.UnderWay: ...
-
     async def waiting(self, picks: Sequence[Pick], behind: Mapping[Lane, tuple[int, str]]) -> list[UnplacedJob]:
         """See `NodeStore.waiting`."""
         ...
@@ -47,21 +44,21 @@ class SqlNodes:
         return await self._runner.read(self._nodes)
 
     async def drain(self, name: str, *, drains: bool) -> HostNode | None:
-        work = partial(registry.drain, name=name, drains=drains, under_way=self._jobs.under_way)
+        work = partial(registry.drain, name=name, drains=drains)
         return await self._runner.write(work)
 
     async def say_busy(self, name: str, *, is_busy: bool) -> HostNode | None:
-        work = partial(registry.say_busy, name=name, is_busy=is_busy, under_way=self._jobs.under_way)
+        work = partial(registry.say_busy, name=name, is_busy=is_busy)
         return await self._runner.write(work)
 
     async def remove(self, name: str) -> bool:
         return await self._runner.write(partial(registry.remove, name=name))
 
     async def expire(self) -> list[str]:
-        return await self._runner.write(partial(registry.expire, under_way=self._jobs.under_way))
+        return await self._runner.write(registry.expire)
 
     async def allocate(self, new: NewAllocation) -> Allocation | None:
-        return await self._runner.write(partial(allocations.allocate, new=new, find=self._find))
+        return await self._runner.write(partial(allocations.allocate, new=new, find=registry.nodes))
 
     async def release(self, allocation: str) -> Allocation | None:
         return await self._runner.write(partial(allocations.release, allocation=allocation))
@@ -90,20 +87,17 @@ class SqlNodes:
         return await self._jobs.place(
             partition,
             epoch,
-            partial(allocations.reserve, placements=placements, find=self._find),
+            partial(allocations.reserve, placements=placements, find=registry.nodes),
             over,
             quotas or Quotas(),
         )
 
     async def placed(self, jobs: Sequence[str]) -> list[PlacedJob]:
-        rows = await self._runner.read(partial(allocations.placed_rows, jobs=jobs, under_way=self._jobs.under_way))
+        rows = await self._runner.read(partial(allocations.placed_rows, jobs=jobs))
         return [
             PlacedJob(job=job, token=token, node=node, epoch=epoch, amounts=amounts)
             for job, token, node, epoch, amounts in rows
         ]
 
     def _nodes(self) -> Steps[list[HostNode]]:
-        return (yield from self._find((yield from clock())))
-
-    def _find(self, now: int) -> Steps[list[HostNode]]:
-        return registry.nodes(now, self._jobs.under_way)
+        return (yield from registry.nodes((yield from clock())))

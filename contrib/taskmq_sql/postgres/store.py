@@ -32,7 +32,6 @@ from taskmq_sql.postgres.database import Database
 from taskmq_sql.postgres.dependencies import unmet
 from taskmq_sql.postgres.dispatch import PostgresDispatch
 from taskmq_sql.postgres.ended import retention
-from taskmq_sql.postgres.ended.history import LIVE_JOBS
 from taskmq_sql.postgres.ended.repetition import resume, retry
 from taskmq_sql.postgres.firings import PostgresFirings
 from taskmq_sql.postgres.lists import Known, Scan, Statement, page_of, scans
@@ -105,7 +104,6 @@ class PostgresJobStore(SqlJobStore):
                 upkeep=runner(self._database.upkeep),
                 firings=PostgresFirings(self._database),
             ),
-            live_jobs=LIVE_JOBS,
             ended_jobs=retention.ENDED_JOBS,
         )
         self._known_quotas = KnownQuotas(self._settings)

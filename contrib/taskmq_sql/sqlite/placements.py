@@ -32,8 +32,6 @@ _QUEUED: Final = CODES[JobState.QUEUED]
 class SqlitePlacements:
     """The `JobsAtHand` of a store in an SQLite file."""
 
-    under_way = (CODES[JobState.DISPATCHED], CODES[JobState.RUNNING])
-
     def __init__(self, writer: FileThread, reader: FileThread) -> None:
         self._writer = writer
         self._reader = reader

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator, Sequence
 from functools import cache
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeVar, cast
 from uuid import UUID
 
 from taskmq.model.units import storable
@@ -81,7 +81,7 @@ def _parts(text: str, args: Sequence[Any], now: int) -> Iterator[tuple[str, Any]
         return
     values = {str(place): _value(each) for place, each in enumerate(args, 1) if not isinstance(each, list)}
     values["now"] = now
-    lists = {place: each for place, each in enumerate(args, 1) if isinstance(each, list)}
+    lists = {place: cast("list[object]", each) for place, each in enumerate(args, 1) if isinstance(each, list)}
     if not lists:
         yield text, values
         return

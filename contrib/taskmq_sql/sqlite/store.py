@@ -52,7 +52,6 @@ from taskmq_sql.sqlite.file.transaction import Transaction
 from taskmq_sql.sqlite.file.versions import upgrade_file, version_of_file
 from taskmq_sql.sqlite.firings import SqliteFirings
 from taskmq_sql.sqlite.gates import gate_of, look, open_gates, put_behind
-from taskmq_sql.sqlite.history import LIVE_JOBS
 from taskmq_sql.sqlite.jobs import dispatches, lists, maintenance, records, submissions, updates
 from taskmq_sql.sqlite.jobs.dependencies import has_ends, release, unmet
 from taskmq_sql.sqlite.jobs.foreign import read_in, submit_in
@@ -112,7 +111,6 @@ class SqliteJobStore(SqlJobStore):
                 upkeep=runner,
                 firings=SqliteFirings(self._writer, self._reader),
             ),
-            live_jobs=LIVE_JOBS,
             ended_jobs=maintenance.ENDED_JOBS,
         )
         self._dispatching = SqliteDispatch(self._writer, self._reader, self._schedules, keep_days=keep_days)

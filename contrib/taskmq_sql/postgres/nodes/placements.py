@@ -6,8 +6,6 @@ from typing import Final
 from taskmq.contracts.jobs import DispatchBatch, Lane, Pick, UnplacedJob, partition_key
 from taskmq.model.jobs.quotas import Quotas
 from taskmq.model.nodes import Placement, startable
-from taskmq.model.states import JobState
-from taskmq_sql.jobs.codes import CODES
 from taskmq_sql.jobs.values import decode_detail, is_job_id
 from taskmq_sql.nodes import take
 from taskmq_sql.nodes.store import Reserve
@@ -26,8 +24,6 @@ _OVER: Final = "its time was over before it started"
 
 class PostgresPlacements:
     """The `JobsAtHand` of a store in PostgreSQL."""
-
-    under_way = (CODES[JobState.DISPATCHED], CODES[JobState.RUNNING])
 
     def __init__(self, database: Database) -> None:
         self._database = database

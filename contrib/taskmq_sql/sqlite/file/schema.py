@@ -65,8 +65,8 @@ CREATE INDEX job_history_tenant ON job_history (tenant, id);
 CREATE INDEX job_history_task ON job_history (tenant, task, id);
 -- Archives read a day at a time.
 CREATE INDEX job_history_finished ON job_history (finished, id);
-CREATE INDEX job_history_state ON job_history (state, id) WHERE state <> 8;
-CREATE INDEX job_history_tenant_state ON job_history (tenant, state, id) WHERE state <> 8;
+CREATE INDEX job_history_state ON job_history (state, id) WHERE state <> 5;
+CREATE INDEX job_history_tenant_state ON job_history (tenant, state, id) WHERE state <> 5;
 CREATE TABLE job_key (
     key TEXT NOT NULL, tenant INTEGER NOT NULL, id BLOB NOT NULL, fingerprint BLOB NOT NULL, PRIMARY KEY (key, tenant)
 ) WITHOUT ROWID;
@@ -282,7 +282,7 @@ JOB_STORE: Final = FileKind(
     what="job store",
     # `tmqj`
     application_id=0x746D716A,
-    first_version=102,
+    first_version=103,
     baseline=_BASELINE,
     # One for each version after the first; one that was released never changes.
     steps=(),

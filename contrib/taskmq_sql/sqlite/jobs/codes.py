@@ -2,7 +2,8 @@
 
 from typing import Final
 
-from taskmq.model.states import TERMINAL, UNDERWAY, JobState
+from taskmq.model.states import TERMINAL
+from taskmq_sql.jobs.codes import CODES, STATES, UNDERWAY_CODES
 
 __all__ = [
     "CODES",
@@ -15,26 +16,8 @@ __all__ = [
     "shard_of",
 ]
 
-CODES: Final[dict[JobState, int]] = {
-    JobState.WAITING: 1,
-    JobState.HELD: 2,
-    JobState.SCHEDULED: 3,
-    JobState.QUEUED: 4,
-    JobState.DISPATCHED: 5,
-    JobState.RUNNING: 6,
-    JobState.RETRYING: 7,
-    JobState.SUCCEEDED: 8,
-    JobState.FAILED: 9,
-    JobState.CANCELLED: 10,
-    JobState.EXPIRED: 11,
-    JobState.SKIPPED: 12,
-    JobState.UPSTREAM_FAILED: 13,
-}
-"""States as numbers. They stand in files: none of them ever changes its meaning."""
-
-STATES: Final = {code: state for state, code in CODES.items()}
 ENDED: Final = frozenset(CODES[state] for state in TERMINAL)
-UNDER_WAY: Final = frozenset(CODES[state] for state in UNDERWAY)
+UNDER_WAY: Final = frozenset(UNDERWAY_CODES)
 
 _LENGTH: Final = 36
 _BYTES: Final = 16
