@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any, Final, Generic, Literal, TypeVar
+from typing import Final, Generic, Literal, TypeGuard, TypeVar
 
 from taskmq.model.backoff import Backoff
 from taskmq_embedded.file_kind import FileKind, open_file
@@ -253,14 +253,18 @@ def _mates(works: Sequence[Work[C]], first: int) -> list[SetCall[C]]:
     mates: list[SetCall[C]] = []
     count = 0
     for place in range(first, len(works)):
-        work: Any = works[place]
-        if not isinstance(work, SetCall) or (mates and work.function is not mates[0].function):
+        work = works[place]
+        if not _is_set(work) or (mates and work.function is not mates[0].function):
             break
         count += len(work.items)
         if mates and count > _ITEMS:
             break
         mates.append(work)
     return mates
+
+
+def _is_set(work: Work[C]) -> TypeGuard[SetCall[C]]:
+    return isinstance(work, SetCall)
 
 
 def _code(error: BaseException) -> int | None:

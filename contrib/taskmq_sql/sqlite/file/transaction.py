@@ -1,7 +1,7 @@
 """A transaction as the functions of the store have it, in the thread of the file."""
 
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import AbstractContextManager, contextmanager
 
 from taskmq.errors import StoreMismatch
@@ -38,7 +38,7 @@ def transactions(now_ms: Callable[[], int]) -> Callable[[sqlite3.Connection], Ab
     seen: tuple[sqlite3.Connection | None, Names] = (None, Names())
 
     @contextmanager
-    def enter(connection: sqlite3.Connection) -> Iterator[Transaction]:
+    def enter(connection: sqlite3.Connection) -> Generator[Transaction]:
         nonlocal seen
         if seen[0] is not connection:
             seen = (connection, Names())
