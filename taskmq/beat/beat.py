@@ -1,4 +1,4 @@
-"""One replica."""
+"""Beat: one replica that emits an app's schedules."""
 
 import asyncio
 import heapq
@@ -41,7 +41,7 @@ _RETRY_PAUSE_MS: Final = 500
 _FAILED_PAUSE_MS: Final = 10_000
 _LOOK_MS: Final = 1_000
 _FAR: Final = LAST_INSTANT
-# So long before the end of its lease nothing is published any more.
+# Nothing is published this close to the end of its lease.
 _MARGIN_MS: Final = 1_000
 # Seconds without an answer of the state, which is asked once a second, after which a beat is not ready.
 _SILENT: Final = 15.0
@@ -54,10 +54,10 @@ class BeatStatus(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         started: ms since the epoch.
-        next: when something is due next, ms since the epoch; None: nothing is.
+        next: time of the next due occurrence, ms since the epoch; None: there is none.
         state_silence: seconds since the state last answered; None: it never has.
-        emitted: occurrences that the broker has confirmed since the start.
-        failed: those that can never be sent.
+        emitted: number of occurrences that the broker confirmed since the start.
+        failed: number of occurrences that can never be published.
     """
 
     version: str
@@ -73,22 +73,22 @@ class BeatStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def _has_reactions(app: TaskMQ) -> bool:
-    """Whether tasks of the app are called for what only a beat sees."""
+    """Return whether reactions of the app wait for events that only a beat sees."""
     return any(each.needs_beat for each in app.reactions.values())
 
 
 class _BrokenSend(SendError):
-    """The app's own code has failed while a message was made."""
+    """The app's own code failed while a message was built."""
 
 
 class Beat:
     """Emits an app's schedules until it is stopped.
 
-    Of an app with a job store it only looks for what reactions wait for: schedulers fire its schedules.
+    For an app with a job store it only watches for events of reactions: schedulers fire its schedules.
 
     Raises:
-        UnsupportedFeature: the app has no state to share claims in; or a job store, and no reactions; or it has no
-            job store, and a reaction calls a task with `lane="store"`.
+        UnsupportedFeature: the app has no state for claims; or a job store, and no reactions; or it has no job store,
+            and a reaction calls a task with `lane="store"`.
         InvalidOption: it has no job store, and a schedule of its code calls such a task.
     """
 
@@ -118,13 +118,13 @@ class Beat:
         self._places = asyncio.Semaphore(_ROUNDS)
         self._counts = OccurrenceCounts()
         self._started = app.sessions.clock.now_ms()
-        # When the state last answered, by the monotonic clock.
+        # Time of the state's last answer, by the monotonic clock.
         self._answered: float | None = None
         self._has_begun = False
         self._trouble: str | None = None
 
     def stop(self) -> None:
-        """`run` returns once what is being emitted is confirmed."""
+        """Make `run` return once current emissions are confirmed."""
         self._is_stopping.set()
         self._is_nudged.set()
 
@@ -134,7 +134,7 @@ class Beat:
         return None if self._answered is None else self._app.sessions.clock.monotonic() - self._answered
 
     def not_ready(self) -> str | None:
-        """Why nothing is emitted; None while it is."""
+        """Return why nothing is emitted; None if emission works."""
         if self._is_stopping.is_set():
             return "stopping"
         silence = self.state_silence
@@ -152,7 +152,7 @@ class Beat:
             pid=os.getpid(),
             app=self._app.name,
             started=self._started,
-            schedules=self._known(),
+            schedules=self._count_schedules(),
             reactions=len(self._app.reactions),
             next=min(self._wakes.values(), default=None),
             state_silence=self.state_silence,
@@ -161,10 +161,10 @@ class Beat:
         )
 
     def snapshot(self) -> BeatSnapshot:
-        """The numbers, for monitoring."""
-        return BeatSnapshot(VERSION, self._counts.by_task(), self._known(), self.state_silence)
+        """Return the metrics for monitoring."""
+        return BeatSnapshot(VERSION, self._counts.by_task(), self._count_schedules(), self.state_silence)
 
-    def _known(self) -> int:
+    def _count_schedules(self) -> int:
         return len(self._catalogue.entries) if self._has_begun else 0
 
     async def run(self) -> None:
@@ -175,7 +175,7 @@ class Beat:
         self._records = RecordCache(state.schedules, app=self._app.name)
         self._catalogue = ScheduleIndex(self._app, state.schedules, fires=self._fires)
         looking = asyncio.ensure_future(self._keep_looking())
-        # A beat that does not see changes any more is none: it ends, with the error.
+        # A beat that does not see changes is useless: it ends with the error.
         looking.add_done_callback(lambda _: self.stop())
         stop_listening = state.schedules.listen(self._app.name, self._has_changed.set)
         reacting: asyncio.Future[None] | None = None
@@ -201,7 +201,7 @@ class Beat:
                 each.result()
 
     def _start_reacting(self, state: State) -> "asyncio.Future[None] | None":
-        """Look for what the app's reactions wait for, where a beat is needed for that."""
+        """Watch for events of the app's reactions, if they need a beat."""
         if self._is_stopping.is_set() or not _has_reactions(self._app):
             return None
         from taskmq.beat.reactor import Reactor
@@ -223,12 +223,12 @@ class Beat:
                 continue
             self._has_answered()
             self._has_begun = True
-            # At once, so that a schedule which no beat has seen before begins here.
+            # Immediately, so that a schedule which no beat has seen before starts here.
             self._wake(self._catalogue.entries, self._clock.now_ms())
             return
 
     async def _keep_looking(self) -> None:
-        """Once a second, and whenever something is said to have changed."""
+        """Check for changes once a second, and whenever one is announced."""
         while True:
             clock = self._app.sessions.clock
             await unless_set(self._has_changed, clock.sleep_until(clock.now_ms() + _LOOK_MS))
@@ -249,7 +249,7 @@ class Beat:
             self._wakes.pop(gone, None)
             self._watched.discard(gone)
         self._wake(names, self._clock.now_ms())
-        # The clock may say something else than when the loop went to sleep.
+        # The clock may differ from when the loop went to sleep.
         self._is_nudged.set()
 
     def _has_answered(self) -> None:
@@ -265,7 +265,7 @@ class Beat:
             self._is_nudged.set()
 
     async def _start_rounds(self) -> None:
-        """One round for every few schedules that are due."""
+        """Start one round for every group of due schedules."""
         now = self._clock.now_ms()
         names: list[str] = []
         while self._due and self._due[0][0] <= now and len(names) < _ROUND:
@@ -288,7 +288,7 @@ class Beat:
         self._rounds.discard(task)
         self._places.release()
         if not task.cancelled() and (error := task.exception()) is not None:
-            _log.error("some occurrences are not sent, and will be tried again", exc_info=error)
+            _log.error("publishing some occurrences failed, will retry", exc_info=error)
             self._wake([entry.name for entry in entries], self._clock.now_ms() + _FAILED_PAUSE_MS)
 
     async def _finish(self) -> None:
@@ -300,21 +300,21 @@ class Beat:
                 await asyncio.wait(late)
 
     async def _round(self, entries: Sequence[ScheduleEntry]) -> None:
-        """Claim what is due of some schedules, publish it, and say that it is confirmed."""
+        """Claim the due occurrences of some schedules, publish them, and record the confirms."""
         turns: dict[str, Turn] = {}
 
         def take(entry: ScheduleEntry, record: ScheduleRecord) -> None:
             turns[entry.name] = take_turn(record, entry, now=self._clock.now_ms(), replica=self._replica)
 
-        def failed(entry: ScheduleEntry, error: BaseException) -> None:
-            _log.error("schedule %s: nothing is emitted, and it is tried again", entry.name, exc_info=error)
+        def on_failure(entry: ScheduleEntry, error: BaseException) -> None:
+            _log.error("schedule %s: emission failed, will retry", entry.name, exc_info=error)
             turns[entry.name] = Turn(wake=self._clock.now_ms() + _FAILED_PAUSE_MS)
 
-        steps = [RecordStep(entry.name, partial(take, entry), partial(failed, entry)) for entry in entries]
+        steps = [RecordStep(entry.name, partial(take, entry), partial(on_failure, entry)) for entry in entries]
         try:
             await self._records.change(steps)
         except StateUnavailable as error:
-            # What was claimed all the same is published by the beat that sees the end of its lease.
+            # Claims that succeeded all the same are published by the beat that sees the end of their leases.
             self._trouble = f"schedules are not claimed: {error}"
             _log.warning("schedules are not claimed: %s", error)
             self._wake([entry.name for entry in entries], self._clock.now_ms() + _RETRY_PAUSE_MS)
@@ -331,7 +331,7 @@ class Beat:
         await self._emit(emissions)
 
     async def _emit(self, emissions: Sequence[Emission]) -> None:
-        """Publish within the lease, as often as it takes."""
+        """Publish within the lease, as often as needed."""
         pending = list(emissions)
         while pending:
             now = self._clock.now_ms()
@@ -343,7 +343,7 @@ class Beat:
             pending = [one for one, error in failures.items() if not isinstance(error, _BrokenSend | TooLarge)]
             if pending:
                 self._trouble = f"occurrences are not sent: {failures[pending[0]]}"
-                _log.warning("%d occurrences are tried again: %s", len(pending), failures[pending[0]])
+                _log.warning("publishing %d occurrences failed, will retry: %s", len(pending), failures[pending[0]])
                 if self._is_stopping.is_set():
                     await self._change_claims(pending, lambda _, record, claims: hand_back(record, claims))
                     return
@@ -352,7 +352,7 @@ class Beat:
                 self._trouble = None
 
     async def _publish(self, emissions: Sequence[Emission], now: int) -> dict[Emission, SendError]:
-        """Publish; what a middleware breaks is left to the end of its lease, and holds up no other schedule."""
+        """Publish; an emission whose middleware fails is left to the end of its lease, and blocks no other."""
         try:
             return await self._emitter.publish(emissions, now=now)
         except BaseException as error:
@@ -392,7 +392,7 @@ class Beat:
         give_up(record, claims, [self._emitter.job_id(Emission(entry, claim)) for claim in claims])
 
     async def _change_claims(self, emissions: Sequence[Emission], change: _ClaimChange) -> None:
-        """Say what became of claims; where the state does not answer, for as long as they last."""
+        """Record the result of claims; if the state does not answer, retry for as long as they last."""
         parts: dict[str, tuple[ScheduleEntry, list[OccurrenceClaim]]] = {}
         for one in emissions:
             parts.setdefault(one.entry.name, (one.entry, []))[1].append(one.claim)
@@ -408,7 +408,7 @@ class Beat:
             except StateUnavailable as error:
                 if self._clock.now_ms() + _RETRY_PAUSE_MS >= last or self._is_stopping.is_set():
                     _log.error(
-                        "what became of %d occurrences is not noted, so they may be sent again: %s",
+                        "recording the results of %d occurrences failed, so they may be published again: %s",
                         len(emissions),
                         error,
                     )

@@ -1,4 +1,4 @@
-"""Making messages of occurrences, and having the broker confirm them."""
+"""Building of messages for occurrences, and publishing them with confirms."""
 
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
@@ -23,7 +23,7 @@ __all__ = ["Emission", "Emitter"]
 
 
 class Emission(msgspec.Struct, frozen=True, eq=False):
-    """An occurrence that this replica has claimed."""
+    """An occurrence that this replica claimed."""
 
     entry: ScheduleEntry
     claim: OccurrenceClaim
@@ -40,9 +40,9 @@ class Emitter:
         return scheduled_job_id(self._app.name, emission.entry.name, emission.claim.instant, emission.claim.run)
 
     async def publish(self, emissions: Sequence[Emission], *, now: int) -> dict[Emission, SendError]:
-        """Publish them, pipelined; those that were not confirmed, and why.
+        """Publish emissions, pipelined; return those that were not confirmed, with their errors.
 
-        Raises whatever a middleware raises; then nothing is known.
+        It raises whatever a middleware raises; then the results are unknown.
         """
         calls = [emission for emission in emissions if emission.entry.workflow is None]
         failures = await self._publish_calls(calls, now) if calls else {}
@@ -53,7 +53,7 @@ class Emitter:
                 except SendError as error:
                     failures[emission] = error
                 except StateUnavailable as error:
-                    # Started again it is the same one.
+                    # Started again it is the same workflow.
                     failures[emission] = PublishUnknown(str(error))
         return failures
 
@@ -63,14 +63,14 @@ class Emitter:
             await self._app.producer.send_many_async(sendings)
         except PartlySent as error:
             failed = {emissions[at]: failure for at, failure in error.failures.items()}
-            # Those after the ones that were tried were not sent either.
+            # Those after the attempted ones were not sent either.
             return dict.fromkeys(emissions[error.tried :], next(iter(error.failures.values()))) | failed
         except SendError as error:
             return dict.fromkeys(emissions, error)
         return {}
 
     async def _start(self, emission: Emission, workflow: Graph) -> None:
-        """Start the occurrence's workflow, under the id that every replica gives it."""
+        """Start the occurrence's workflow under the id that every replica derives."""
         claim = emission.claim
         graph = graph_for(
             workflow,

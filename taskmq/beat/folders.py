@@ -1,10 +1,10 @@
-"""Files that arrive: looked for once a second, and each one reported once by all replicas together.
+"""Arriving files: polled once a second, and each reported once by all replicas together.
 
-    look --> complete --> claim, by what the file is --> deliver --> complete the claim, which is remembered
+    look --> complete --> claim, by the file's identity --> deliver --> complete the claim, which is remembered
                             +- held, done: by another replica   died before: its lease ends, another takes over
 
-Every replica looks at its own file system. What is reported are path, inode, size and time of a file: replicas that
-share one see the same, and a file that is written anew is another one.
+Every replica reads its own file system. A report contains path, inode, size and time of a file: replicas that share a
+file system see the same, and a file that is written again is another one.
 """
 
 import asyncio
@@ -30,15 +30,15 @@ _log = logging.getLogger("taskmq.beat")
 _LEASE: Final = 10.0
 _SILENT: Final = 60.0
 REMEMBERED: Final = 30 * 86_400.0
-"""A file that lies there for longer than so many seconds is taken for a new one."""
+"""Seconds after which a file that is still there counts as a new one."""
 
 
 class Folder:
-    """What one condition of a reaction looks for.
+    """Files for one condition of a reaction.
 
     Args:
         owner: this replica.
-        passed: ms on a clock that only goes forward.
+        passed: ms of a monotonic clock.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class Folder:
         self._complaint = ""
 
     async def look(self) -> None:
-        """Report what is complete; what cannot be reported now is found again by the next look."""
+        """Report complete files; one that cannot be reported now is found again by the next look."""
         found = await _in_a_thread(lambda: scan(self._condition))
         for file, noted in self._arrivals.look(found, now=self._passed()):
             try:
@@ -77,7 +77,7 @@ class Folder:
                 return
 
     async def _tell(self, noted: RecordedEvent) -> bool:
-        """Whether the file is reported, by this replica or another one."""
+        """Report the file; return whether it is reported, by this replica or another one."""
         key = arrival_key(self._app, self._reaction.name, self._number, noted.id)
         job_id = reaction_job_id(self._app, self._reaction.name, noted.id)
         answer = await self._claims.claim(key, job_id=job_id, owner=self._owner, lease=_LEASE, ttl=_SILENT)
@@ -86,7 +86,7 @@ class Folder:
         try:
             await self._delivery.deliver(self._reaction, self._number, noted)
         except SendError:
-            # At once, so that the next look may try.
+            # Immediately, so that the next look may retry.
             await self._claims.release(key, token=answer.token)
             raise
         return await self._claims.complete(
@@ -100,13 +100,13 @@ class Folder:
 
 
 def scan(condition: FileArrives) -> list[Sighting]:
-    """The files that are there, in the order of their paths; what cannot be looked at is left out."""
+    """Return the existing files, in the order of their paths; unreadable ones are left out."""
     found: list[Sighting] = []
     for path in glob.iglob(condition.pattern, recursive=True):  # noqa: PTH207 - takes absolute patterns, too
         if condition.done and path.endswith(condition.done):
             continue
         try:
-            # A name that is no text cannot be reported.
+            # A name that is not text cannot be reported.
             path.encode()
             facts = Path(path).stat()
             is_flagged = bool(condition.done) and _is_flagged(path + condition.done, facts.st_mtime_ns)
@@ -119,14 +119,14 @@ def scan(condition: FileArrives) -> list[Sighting]:
 
 def _is_flagged(flag: str, modified: int) -> bool:
     try:
-        # One that is older belongs to what was there before.
+        # An older flag belongs to an earlier file.
         return Path(flag).stat().st_mtime_ns >= modified
     except FileNotFoundError:
         return False
 
 
 async def _in_a_thread(look: Callable[[], list[Sighting]]) -> list[Sighting]:
-    """A file system that does not answer holds up nothing else, not even the end of the process."""
+    """Run `look` in a thread: a file system that hangs delays nothing else, not even the end of the process."""
     loop = asyncio.get_running_loop()
     answer: asyncio.Future[list[Sighting]] = loop.create_future()
 

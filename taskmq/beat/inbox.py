@@ -1,4 +1,4 @@
-"""The messages that one condition of a reaction waits for, from any source, and what a beat does with each."""
+"""Messages for one condition of a reaction, from any source, and their processing by a beat."""
 
 import asyncio
 import hashlib
@@ -31,9 +31,9 @@ class Inbox:
     """Acknowledges a message once its job is confirmed, or once it counts in the state; until then it is in hand.
 
     Args:
-        number: of the condition.
-        origin: the queue that the messages are taken from.
-        broker: where what can never be delivered is parked.
+        number: number of the condition.
+        origin: the queue of the messages.
+        broker: the broker that parks undeliverable messages.
     """
 
     def __init__(
@@ -57,21 +57,21 @@ class Inbox:
         self._complaint = ""
 
     def receive(self, delivery: Delivery) -> None:
-        """Have the message looked after; it is settled here, or, after `stop`, by the end of its consumer."""
+        """Process the message; it is settled here, or, after `stop`, by the end of its consumer."""
         if not self._is_stopping.is_set():
             self._working.start(self._handle(delivery))
 
     async def stop(self) -> None:
-        """Give what is in hand a few seconds, and give the rest back; the consumer is to be stopped next."""
+        """Give messages in hand a few seconds, and return the rest; stop the consumer next."""
         self._is_stopping.set()
         await self._working.aclose(grace=_LAST_WORDS)
 
     def listens(self) -> None:
-        """Say that messages come."""
+        """Record that messages arrive."""
         self._complaint = ""
 
     def complain(self, error: TaskMQError, what: str) -> None:
-        """Log why nothing goes on, once until that changes."""
+        """Log a problem, once until it changes."""
         complaint = f"{what}: {error}"
         if complaint != self._complaint:
             self._complaint = complaint
@@ -79,7 +79,7 @@ class Inbox:
 
     async def _handle(self, delivery: Delivery) -> None:
         key: str = getattr(delivery, "routing_key", None) or ""
-        noted = _noted(delivery, key)
+        noted = _event_of(delivery, key)
         try:
             while not await self._is_done(delivery, noted):
                 await pause(self._is_stopping, _PAUSE)
@@ -88,11 +88,11 @@ class Inbox:
             else:
                 delivery.ack()
         finally:
-            # Nothing where it is settled.
+            # Does nothing if it is settled.
             delivery.requeue()
 
     async def _is_done(self, delivery: Delivery, noted: RecordedEvent) -> bool:
-        """Whether the message may go."""
+        """Process the message; return whether it may be acknowledged."""
         try:
             try:
                 await self._delivery.deliver(self._reaction, self._number, noted)
@@ -105,7 +105,7 @@ class Inbox:
         return True
 
     async def _park(self, delivery: Delivery, error: TooLarge) -> None:
-        """Put aside what can never be delivered, as it came."""
+        """Park a message that can never be delivered, unchanged."""
         _log.error("reaction %s: message %s parked: %s", self._reaction.name, delivery.message_id, error)
         letter = copy_message(
             delivery,
@@ -120,10 +120,10 @@ class Inbox:
         await self._broker.publish(letter, timeout=_SEND_SECONDS)
 
 
-def _noted(delivery: Delivery, key: str) -> RecordedEvent:
+def _event_of(delivery: Delivery, key: str) -> RecordedEvent:
     message_id = delivery.message_id
     if message_id is None:
-        # Nothing tells it from another one that says the same.
+        # Nothing distinguishes it from another one with the same content.
         told = uuid.uuid4().hex
     else:
         told = hashlib.sha256(b"\n".join((message_id.encode(), key.encode(), delivery.body))).hexdigest()[:32]

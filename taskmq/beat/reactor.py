@@ -1,4 +1,4 @@
-"""What a replica of beat does for reactions: it looks for files and messages, and fires what is due."""
+"""Reactor: the part of a beat replica that watches for files and messages, and fires due reactions."""
 
 import asyncio
 import logging
@@ -33,11 +33,11 @@ _LOOK_MS: Final = 1_000
 
 
 class Reactor:
-    """Decides and sends the reactions of an app, in one replica.
+    """Decides and publishes the reactions of an app, in one replica.
 
     Args:
-        clock: the time that all replicas agree on.
-        owner: tells this replica from others.
+        clock: the common time of all replicas.
+        owner: identifies this replica.
     """
 
     def __init__(self, app: TaskMQ, state: State, *, clock: Clock, owner: str) -> None:
@@ -89,7 +89,7 @@ class Reactor:
                     )
 
     async def run(self) -> None:
-        """Look until cancelled; then what is in hand is given back.
+        """Watch until cancelled; then messages in hand are returned.
 
         Raises:
             UnsupportedFeature: the broker has no topic exchanges, and a reaction waits for messages.
@@ -117,7 +117,7 @@ class Reactor:
             await self._clock.sleep_until(later if wake is None else min(wake, later))
 
     async def _tick(self) -> int | None:
-        """Fire what is due; when to look again, if that is known."""
+        """Fire due reactions; return when to look again, if that is known."""
         names = [reaction_record_key(self._app.name, each.name) for each in self._remembering]
         try:
             pending_ones = await read_pending(self._store, names)

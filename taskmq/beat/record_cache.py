@@ -1,4 +1,4 @@
-"""The records of many schedules, changed a batch at a time."""
+"""Records of many schedules, changed in batches."""
 
 from collections.abc import Callable, Sequence
 from typing import Final
@@ -20,8 +20,8 @@ class RecordStep(msgspec.Struct, eq=False):
     """A change of one schedule's record.
 
     Attributes:
-        apply: changes the record in place; called again, with what is there now, when another writer was faster.
-        failed: called with the error where `apply` raises, or the record cannot be read; nothing is changed then.
+        apply: changes the record in place; called again with the present record if another writer was faster.
+        failed: called with the error if `apply` raises, or the record cannot be read; nothing is changed then.
     """
 
     schedule: str
@@ -30,9 +30,9 @@ class RecordStep(msgspec.Struct, eq=False):
 
 
 class RecordCache:
-    """The records as this replica has seen them last, in their encoded form.
+    """The records as this replica saw them last, in their encoded form.
 
-    A record that is out of date costs a refused change, and nothing else.
+    An outdated record only costs a refused change.
     """
 
     def __init__(self, store: ScheduleStore, *, app: str) -> None:
@@ -41,7 +41,7 @@ class RecordCache:
         self._known: dict[str, KeptRecord | None] = {}
 
     async def load(self, schedules: Sequence[str]) -> None:
-        """Learn what is there.
+        """Load the present records.
 
         Raises:
             StateUnavailable: the state could not be reached.
@@ -55,10 +55,10 @@ class RecordCache:
         self._known.pop(schedule, None)
 
     async def change(self, steps: Sequence[RecordStep]) -> None:
-        """Take all steps, each of another schedule and from its current record, in as few calls as possible.
+        """Apply all steps, each to the current record of another schedule, in as few calls as possible.
 
         Raises:
-            StateUnavailable: the state could not be reached; some steps may have been taken.
+            StateUnavailable: the state could not be reached; some steps may have been applied.
         """
         pending = list(steps)
         while pending:
@@ -74,7 +74,7 @@ class RecordCache:
             pending = again
 
     def _make(self, step: RecordStep) -> RecordChange | None:
-        """The change that the step makes of what is known; None where it changes nothing."""
+        """Return the change that the step makes to the known record; None if it changes nothing."""
         kept = self._known.get(step.schedule)
         try:
             record = decode_record(kept, name=step.schedule)

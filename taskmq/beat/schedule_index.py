@@ -1,4 +1,4 @@
-"""Which schedules there are: those of the code, and those that were made at run time."""
+"""Index of schedules: those of the code, and those made at run time."""
 
 import logging
 from collections.abc import Mapping
@@ -18,10 +18,10 @@ _PAGE: Final = 1_000
 
 
 class ScheduleIndex:
-    """The schedules of one app, as far as the last look goes.
+    """The schedules of one app, as of the last look.
 
     Args:
-        fires: whether there are any for a beat; the schedules of a job store are its schedulers'.
+        fires: whether a beat fires them; schedulers fire those of a job store.
     """
 
     def __init__(self, app: TaskMQ, store: ScheduleStore, *, fires: bool) -> None:
@@ -36,7 +36,7 @@ class ScheduleIndex:
         return self._entries
 
     async def look(self) -> list[str]:
-        """Learn what has changed since the last look; the names of it, gone ones among them.
+        """Load changes since the last look; return the names of changed and removed schedules.
 
         Raises:
             StateUnavailable: the state could not be reached.
@@ -51,14 +51,14 @@ class ScheduleIndex:
 
     def _learn(self, name: str, definition: bytes | None) -> None:
         if not self._fires or name in self._app.schedules:
-            # The code's own; it was logged, or is in the way of one that was made before.
+            # Defined by the code; it was logged, or it hides one that was made before.
             return
         self._entries.pop(name, None)
         if definition is None:
             return
         try:
             entry = read_definition(definition, name=name, tasks=self._app.tasks)
-            # Its task may have got these options since it was kept.
+            # Its task may have got these options since it was stored.
             check_not_unique(entry)
             check_without_store(entry)
         except TaskMQError as error:

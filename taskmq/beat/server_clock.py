@@ -1,7 +1,7 @@
-"""The time that all replicas agree on: the clock of the state's server, where it has one.
+"""Common time of all replicas: the clock of the state's server, if it has one.
 
-Between two looks at that clock, the time that has passed is added, also the time for which the machine was suspended.
-So neither the host's wall clock nor a change of it matters.
+Between two measurements of that clock, the elapsed time is added, including time for which the machine was suspended.
+So the host's wall clock and its changes do not matter.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ __all__ = ["ServerClock", "passed_ms"]
 
 _log = logging.getLogger("taskmq.beat")
 
-# A look that took longer is too inexact, and is used only if there is no better one.
+# A measurement that took longer is too inexact, and is used only if there is no better one.
 _QUICK: Final = 20.0
 _OLD: Final = 30_000.0
 _SLICE: Final = 1.0
@@ -26,7 +26,7 @@ _NOTEWORTHY: Final = 1_000
 
 
 def passed_ms() -> float:
-    """Time that has passed since some instant, also while the machine was suspended."""
+    """Return elapsed ms since some instant, including time for which the machine was suspended."""
     boot = getattr(time, "CLOCK_BOOTTIME", None)
     return (time.monotonic() if boot is None else time.clock_gettime(boot)) * 1000
 
@@ -35,7 +35,7 @@ class ServerClock:
     """A `taskmq.model.clock.Clock`.
 
     Args:
-        clock: the host's, which is used while the state has no clock, or has not answered yet.
+        clock: the host's, used while the state has no clock, or has not answered yet.
         timekeeper: the state's server.
     """
 
@@ -50,7 +50,7 @@ class ServerClock:
 
     @property
     def offset(self) -> int:
-        """How far the host's clock is behind, in ms; negative where it is ahead."""
+        """Delay of the host's clock in ms; negative if it is ahead."""
         return self.now_ms() - self._clock.now_ms()
 
     def now_ms(self) -> int:
@@ -62,7 +62,7 @@ class ServerClock:
         return self._clock.monotonic()
 
     async def measure(self) -> None:
-        """Look at the server's clock. If it does not answer, the last offset stays in use."""
+        """Measure the server's clock. If it does not answer, the last offset stays in use."""
         if self._timekeeper is None:
             return
         asked = self._passed()
@@ -75,7 +75,7 @@ class ServerClock:
         if self._base is not None and took > _QUICK and answered - self._measured < _OLD:
             return
         is_first = self._base is None
-        # It was read somewhere between question and answer, and without its fraction of a millisecond.
+        # It was read at some point between question and answer, cut to whole milliseconds.
         self._base, self._measured = told + 0.5 + took / 2, answered
         if is_first and abs(self.offset) > _NOTEWORTHY:
             _log.warning("the clock of this host is off by %d ms; schedules go by the state's", -self.offset)

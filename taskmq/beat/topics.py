@@ -1,4 +1,4 @@
-"""Messages of exchanges and of other systems' queues: taken by all replicas, and acknowledged once delivered."""
+"""Messages of exchanges and of other systems' queues: consumed by all replicas, and acknowledged once delivered."""
 
 from typing import Final
 
@@ -17,13 +17,13 @@ _PREFETCH: Final = 100
 
 
 def topic_queue(app: str, reaction: Reaction, number: int) -> str:
-    """The queue in which messages wait for one condition of a reaction."""
+    """Return the queue of messages for one condition of a reaction."""
     name = f"{TOPIC_QUEUE}{app}.{reaction.name}"
     return name if len(reaction.plan.conditions) == 1 else f"{name}.{number}"
 
 
 def source_queue(app: str, reaction: Reaction, number: int, condition: QueueMessageComes, *, url: str) -> SourceQueue:
-    """A source of messages for one condition of a reaction.
+    """Return the source of messages for one condition of a reaction.
 
     Args:
         url: the app's own broker.
@@ -39,7 +39,7 @@ def source_queue(app: str, reaction: Reaction, number: int, condition: QueueMess
 
 
 class Topic:
-    """What one condition of a reaction listens to."""
+    """Messages of a topic exchange for one condition of a reaction."""
 
     def __init__(
         self,
@@ -60,7 +60,7 @@ class Topic:
         self._consumer: Consumer | None = None
 
     async def look(self) -> None:
-        """See to it that it listens.
+        """Ensure that it listens.
 
         Raises:
             UnsupportedFeature: the broker has no topic exchanges.
@@ -83,7 +83,7 @@ class Topic:
             self._inbox.complain(error, "it does not listen")
 
     async def stop(self) -> None:
-        """Give what is in hand a few seconds, and give the rest back."""
+        """Give messages in hand a few seconds, and return the rest."""
         await self._inbox.stop()
         if self._consumer is not None:
             await self._consumer.stop()
@@ -97,7 +97,7 @@ class Topic:
 
 
 class ForeignQueue:
-    """The messages that one condition of a reaction takes from a queue of another system."""
+    """Messages of another system's queue for one condition of a reaction."""
 
     def __init__(
         self,
@@ -114,10 +114,10 @@ class ForeignQueue:
         self._inbox = Inbox(reaction, number, origin=origin, delivery=delivery, broker=broker, clock=clock)
 
     async def look(self) -> None:
-        """See to it that it listens, and connect again where the connection was lost.
+        """Ensure that it listens, and reconnect if the connection was lost.
 
         Raises:
-            UnsupportedFeature: the source cannot do what its URL asks for.
+            UnsupportedFeature: the source does not support what its URL requires.
         """
         try:
             await self._source.listen(self._inbox.receive)
@@ -128,6 +128,6 @@ class ForeignQueue:
             self._inbox.complain(error, "it does not listen")
 
     async def stop(self) -> None:
-        """Give what is in hand a few seconds, and give the rest back."""
+        """Give messages in hand a few seconds, and return the rest."""
         await self._inbox.stop()
         await self._source.stop()

@@ -1,4 +1,4 @@
-"""Announcements of other processes, heard for as long as this process runs."""
+"""Subscription to announcements of other processes for the lifetime of this process."""
 
 import asyncio
 from collections.abc import Callable, Collection
@@ -24,10 +24,10 @@ async def listen(
     complain: Callable[[Exception], None],
     first_pause: float = _FIRST_PAUSE,
 ) -> Listening | None:
-    """Listen to announcements as soon as the broker permits it; None where `stop` is set first.
+    """Listen to announcements as soon as the broker permits it; return None if `stop` is set first.
 
     Args:
-        complain: called with the broker's refusal, and again when it refuses for another reason.
+        complain: called with the broker's refusal, and again if the reason changes.
         first_pause: seconds until the second attempt; the pauses grow up to a minute.
     """
     backoff, complaint = Backoff(first_pause, _LONGEST_PAUSE), ""

@@ -1,7 +1,7 @@
 """Health over HTTP: `/live`, `/ready`, `/status` and `/metrics` of a process, for probes and monitoring.
 
-Answers GET and HEAD of HTTP/1.1, one request a connection, without authentication: bound to this machine alone
-by default. Nothing here asks the broker.
+It answers GET and HEAD of HTTP/1.1, one request a connection, without authentication: it is bound to this machine
+alone by default. Nothing here asks the broker.
 """
 
 import asyncio
@@ -31,7 +31,7 @@ _MOST_CONNECTIONS: Final = 64
 
 
 class Address(msgspec.Struct, frozen=True):
-    """Where health is served: a port, or a socket in the file system."""
+    """Address of the health endpoint: a port, or a socket in the file system."""
 
     host: str = _DEFAULT_HOST
     port: int = 0
@@ -44,7 +44,7 @@ class Address(msgspec.Struct, frozen=True):
 
 
 def parse_address(text: str) -> Address:
-    """`PORT`, `HOST:PORT`, or the path of a socket, which has a slash in it. A plain port is one of 127.0.0.1.
+    """Parse `PORT`, `HOST:PORT`, or the path of a socket, which contains a slash. A plain port is one of 127.0.0.1.
 
     Raises:
         InvalidOption: it is none of these.
@@ -68,13 +68,13 @@ class _HttpAnswer(msgspec.Struct, frozen=True):
 
 
 class Health(msgspec.Struct, frozen=True):
-    """What health is made of.
+    """Sources of the health endpoint.
 
     Attributes:
-        silent: what of it has said nothing for too long, in words.
-        not_ready: why it does not do its work; None where it does.
-        status: everything, for people; goes out as JSON.
-        open_metrics: opens the page of the numbers, once; raises `UnsupportedFeature` where nothing shows them.
+        silent: returns the parts that have been silent for too long, as text.
+        not_ready: returns why it does not work; None if it does.
+        status: returns the full status, served as JSON.
+        open_metrics: opens the metrics page, once; raises `UnsupportedFeature` without an exporter.
     """
 
     silent: Callable[[], list[str]]
@@ -85,15 +85,15 @@ class Health(msgspec.Struct, frozen=True):
 
 @asynccontextmanager
 async def serving(address: Address, health: Health) -> AsyncGenerator[Address]:
-    """Serve `health` inside the context; the address, with the port that the system has chosen for port 0.
+    """Serve `health` inside the context; yields the address, with the port that the system chose for port 0.
 
     Raises:
-        InvalidOption: the address cannot be had.
+        InvalidOption: the address cannot be bound.
     """
     pages = _Pages(health)
     try:
         if address.path:
-            # Of a process that was killed.
+            # Left by a killed process.
             _unlink(address.path)
             server = await asyncio.start_unix_server(pages.serve, address.path, limit=_MOST_HEADERS)
         else:
@@ -123,7 +123,7 @@ class _Pages:
         self._connections = 0
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """One connection."""
+        """Serve one connection."""
         self._connections += 1
         try:
             if self._connections <= _MOST_CONNECTIONS:
@@ -131,7 +131,7 @@ class _Pages:
                     writer.write(self._response(await reader.readuntil(b"\r\n\r\n")))
                     await writer.drain()
         except (OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
-            # Who asks like that gets no answer.
+            # A malformed request gets no response.
             pass
         finally:
             self._connections -= 1

@@ -1,10 +1,10 @@
-"""Renewing the leases that a process holds.
+"""Renewal of a process's leases.
 
     watch -> a third of the lease later: renew -> and again, for as long as any lease is held
                                            | StateUnavailable: logged once, tried again after a thirtieth of the lease
 
 A keeper renews all leases of one kind together: a worker with a hundred runs makes one call, not a hundred. Between
-two renewals there is a timer and no asyncio task, so a process that stops has nothing to wait for.
+two renewals there is a timer and no asyncio task, so a process that stops need not wait for it.
 """
 
 import asyncio
@@ -28,9 +28,9 @@ class LeaseKeeper:
 
     Args:
         what: names the leases in log lines, in the plural: "keys of running jobs".
-        seconds: how long a lease lasts that is not renewed.
-        renew: renews all that are held, and returns whether any still is. What has to be said of one that is lost is
-            for it to say. It may raise `StateUnavailable`.
+        seconds: duration of a lease without renewal.
+        renew: renews all held leases, and returns whether any is still held. It reports lost leases itself. It may
+            raise `StateUnavailable`.
     """
 
     def __init__(self, what: str, *, seconds: float, renew: Callable[[], Awaitable[bool]]) -> None:
@@ -43,19 +43,19 @@ class LeaseKeeper:
         self._is_failing = False
 
     def watch(self) -> None:
-        """A lease is held from now on. Does nothing where others are."""
+        """Start renewing, because a lease is held from now on. Does nothing if others are."""
         if self._timer is None and self._renewing is None:
             self._wake(self._pause)
 
     def hurry(self) -> None:
-        """Renew at once: something cannot wait."""
+        """Renew immediately, because something cannot wait."""
         if self._renewing is not None:
             self._is_hurried = True
         else:
             self._wake(0.0)
 
     async def aclose(self) -> None:
-        """Renew nothing any more. When it returns, no renewal is under way."""
+        """Stop renewing. When it returns, no renewal is in progress."""
         self._is_hurried = False
         if self._timer is not None:
             self._timer.cancel()

@@ -1,8 +1,8 @@
-"""Leases that last for longer than any caller asks for: the store's clock was ahead as they were granted.
+"""Leases that outlast their term, because the store's clock was ahead when they were granted.
 
-A clock that leaps an hour ahead and back leaves leases of five seconds that last for an hour. Where all ask
-for the same time under a key, such a lease is known by what is left of it, and is ended by its finder. A process that
-still holds it learns of that with the next renewal, and the epochs refuse what it writes until then.
+A clock that jumps an hour ahead and back leaves leases of five seconds that last for an hour. If all callers use the
+same duration for a key, the rest of such a lease reveals it, and its finder ends it. A process that still holds it
+learns that with the next renewal, and the epochs refuse its writes until then.
 """
 
 from typing import Final
@@ -12,21 +12,21 @@ from taskmq.contracts.stores import Lease, LeaseStore
 __all__ = ["TOLERANCE", "acquire_in_term", "is_beyond_term"]
 
 TOLERANCE: Final = 60.0
-"""Seconds that a call may take, and for which a database's host is frozen while it is moved to another machine."""
+"""Seconds that a call may take, including the time for which a database's host is frozen while it migrates."""
 
 
 def is_beyond_term(lease: Lease, seconds: float) -> bool:
-    """Whether a lease that was granted for so many seconds lasts for longer than that."""
+    """Return whether a lease that was granted for this many seconds lasts longer."""
     return lease.left > seconds + TOLERANCE
 
 
 async def acquire_in_term(leases: LeaseStore, key: str, *, owner: str, seconds: float, note: str = "") -> int | Lease:
-    """What `Coordinator.acquire` does; a lease that is beyond its term is ended before.
+    """Acquire a lease like `Coordinator.acquire`, after ending an existing lease that is beyond its term.
 
-    Only for keys that everybody acquires for the same time.
+    Only for keys that all callers acquire for the same duration.
 
     Raises:
-        StateUnavailable: it is not known whether it was acquired.
+        StateUnavailable: it is unknown whether it was acquired.
     """
     found = await leases.acquire(key, owner=owner, seconds=seconds, note=note)
     if isinstance(found, Lease) and is_beyond_term(found, seconds):

@@ -1,9 +1,9 @@
-"""What a store has new since it was asked last, where it announces nothing.
+"""Detection of new entries in a store that does not announce them.
 
-    look:  read all that is from `since(now)` on  ->  keep what `is_new`  ->  `end(now)`
+    look: read all entries since `since(now)` -> keep those that are `is_new` -> `end(now)`
 
-A transaction may be committed some time after the instant that its rows have. So each look reads a while back, and
-knows what earlier ones have found.
+A transaction may be committed some time after the instant in its rows. So each look reads further back, and knows
+what earlier ones found.
 """
 
 from typing import Final
@@ -22,14 +22,14 @@ class Lookback:
         self._until: int | None = None
 
     def since(self, now: int) -> int:
-        """From when on this look reads."""
+        """Return the instant from which this look reads."""
         return (now if self._until is None else self._until) - _LATE
 
     def is_new(self, key: tuple[str, str], at: int) -> bool:
-        """Whether no look has found the entry yet; this one has, then.
+        """Return whether no earlier look found the entry; this one has found it then.
 
         Args:
-            key: the job, and what tells its entries apart.
+            key: the job, and what distinguishes its entries.
         """
         if key in self._seen:
             return False
@@ -37,9 +37,11 @@ class Lookback:
         return True
 
     def end(self, now: int) -> bool:
-        """Whether this look was the first one, whose entries are from before it; the next look begins where it began.
+        """End a look; return whether it was the first one, whose entries are older.
 
-        A look that could not be made does not end: the next one finds what it would have found.
+        The next look starts where it started.
+
+        A look that failed does not end: the next one finds its entries.
         """
         since = self.since(now)
         self._seen = {key: at for key, at in self._seen.items() if at >= since}

@@ -1,12 +1,12 @@
-"""Publishing what an outbox keeps.
+"""Relay: publishes the messages of an outbox.
 
     take under a lease -> publish -> wait for the confirms -> done -> take, until nothing is due
-                             | the broker is away: given back, and tried again after a pause
+                             | the broker is unavailable: returned, and retried after a pause
                              | the message's own fault: left to the end of its lease
 
-Any number of processes have a relay for one outbox and share the work: what one has taken no other gets before its
-lease is over. A relay that is killed in between leaves its messages to another one; each may then be published twice,
-under the same job id, and is never lost. What the broker has no queue for goes to `taskmq.unroutable`.
+Any number of processes may have a relay for one outbox and share the work: no other relay gets a taken message before
+its lease ends. A relay that is killed in between leaves its messages to another one; each may then be published
+twice, under the same job id, and is never lost. Messages whose queue does not exist go to `taskmq.unroutable`.
 """
 
 import asyncio
@@ -33,15 +33,15 @@ _log = logging.getLogger("taskmq")
 T = TypeVar("T")
 
 _BATCH: Final = 200
-# Not everything is announced: a lease that ends makes no noise, and a message may get lost.
+# Not everything is announced: a lease expires silently, and an announcement may get lost.
 _LOOK: Final = 1.0
-# Between two batches, so that relays which wake for the same message spread their questions.
+# Between two batches, so that relays which wake for the same message spread their calls.
 _BREATH: Final = 0.01
 _PAUSE: Final = 0.2
 _LONGEST_PAUSE: Final = 5.0
-# A batch has this much more than a publish may take.
+# Time of a batch beyond that of a publish.
 _LEASE_MARGIN: Final = 5.0
-# What ails the broker, not the message.
+# Faults of the broker, not of the message.
 _OUTAGES: Final = (BrokerUnavailable, BrokerBlocked, PublishUnknown)
 
 
@@ -50,9 +50,9 @@ class Relay(Generic[T]):
 
     Args:
         what: names the messages in log lines, in the plural: "delayed jobs".
-        outgoing: the message of an entry of the outbox.
-        publish: publishes messages and waits for their confirms; what became of each.
-        seconds: that a publish may take.
+        outgoing: returns the message of an entry of the outbox.
+        publish: publishes messages, waits for their confirms, and returns the errors.
+        seconds: maximum seconds of a publish.
     """
 
     def __init__(
@@ -76,12 +76,12 @@ class Relay(Generic[T]):
         self._backoff = Backoff(_PAUSE, _LONGEST_PAUSE, draw=lambda pause: pause * random.uniform(0.5, 1))
 
     def stop(self) -> None:
-        """Have `run` return once the batch that is under way has ended."""
+        """Have `run` return once the current batch has ended."""
         self._stopping.set()
         self._wake.set()
 
     async def run(self) -> None:
-        """Publish until `stop`. Losses of the broker or the state are waited out."""
+        """Publish until `stop`. Waits while the broker or the state is unavailable."""
         stop_listening = self._outbox.listen(self._wake.set)
         try:
             while not self._stopping.is_set():
@@ -101,7 +101,7 @@ class Relay(Generic[T]):
             stop_listening()
 
     async def _relay(self) -> bool:
-        """Publish one batch of what is due; whether there was any."""
+        """Publish one batch of due messages; return whether there were any."""
         taken = await self._outbox.take(now=self._clock.now_ms(), limit=_BATCH, lease=self._lease)
         if not taken:
             return False
@@ -126,13 +126,13 @@ class Relay(Generic[T]):
         return errors
 
     async def _settle(self, taken: Sequence[T], errors: Sequence[SendError | None], end: float) -> None:
-        """Forget what is at the broker; give back what is not, where that is not the message's own fault."""
+        """Delete published messages; return the others, unless that is the message's own fault."""
         verdicts = list(zip(taken, errors, strict=True))
         await self._forget([one for one, error in verdicts if error is None], end)
         outages = [error for error in errors if isinstance(error, _OUTAGES)]
         for one, error in verdicts:
             if error is not None and not isinstance(error, _OUTAGES):
-                # It is tried again when its lease is over, behind what else is due.
+                # It is retried when its lease ends, after other due messages.
                 message = self._outgoing(one)
                 _log.error("%s: job %s is not published to %s: %s", self._what, message.job_id, message.queue, error)
         if outages:
@@ -145,9 +145,11 @@ class Relay(Generic[T]):
             try:
                 await self._outbox.done(done)
             except StateUnavailable:
-                # As long as no other taker may have them there is time.
+                # There is time as long as no other taker may have them.
                 if self._stopping.is_set() or loop.time() + _PAUSE > end:
-                    _log.warning("%d %s may run twice: the state did not take note of them", len(done), self._what)
+                    _log.warning(
+                        "%d %s may run twice: the state could not record them as published", len(done), self._what
+                    )
                     raise
                 await asyncio.sleep(_PAUSE)
             else:

@@ -1,9 +1,9 @@
 """Long-lived parts of a process, and the group that owns them.
 
-    ServiceGroup: start a, start b -> ... -> stop b, stop a: each ends what is under way; cancelled after its grace
-                    run raises: logged, and run again after a pause
+    ServiceGroup: start a, start b -> ... -> stop b, stop a: each finishes its work; cancelled after its grace run
+        raises: logged, and run again after a pause
 
-A group runs its services in an `asyncio.TaskGroup`: when its block has been left, none of them runs any more.
+A group runs its services in an `asyncio.TaskGroup`: once its block has ended, none of them runs any more.
 """
 
 import asyncio
@@ -27,14 +27,15 @@ _LONGEST_PAUSE: Final = 60.0
 
 
 class Service(Protocol):
-    """A part of a process that works for as long as the process does.
+    """A part of a process that works for as long as the process.
 
-    `run` and `stop` may come in any order and number: `run` returns at once where `stop` came before, and each `stop`
+    `run` and `stop` may be called in any order and number: `run` returns immediately after a `stop`, and only the
+        first `stop` has an effect.
     but the first does nothing.
     """
 
     async def run(self) -> None:
-        """Work until `stop`, and return once what was under way has ended; where it is cancelled, end at once.
+        """Work until `stop`, and return once current work has ended; if it is cancelled, end immediately.
 
         It may be called again after it has raised.
         """
@@ -61,7 +62,7 @@ class ServiceGroup:
         """Start a service; when this returns, it has made its first step.
 
         Args:
-            name: says in log lines and of its task what it does.
+            name: names it in log lines and in its task.
             grace: seconds that it has to end by itself.
         """
         task = self._group.create_task(self._keep(service, name), name=f"taskmq {name}")
@@ -69,7 +70,7 @@ class ServiceGroup:
         await asyncio.sleep(0)
 
     def hurry(self, *, grace: float = _GRACE) -> None:
-        """Give none of them more than so many seconds to end by itself."""
+        """Limit the grace of all services to this many seconds."""
         self._running = [(service, task, min(own, grace)) for service, task, own in self._running]
 
     async def __aexit__(
@@ -86,7 +87,7 @@ class ServiceGroup:
         finally:
             for _, task, _ in self._running:
                 task.cancel()
-            # Not given the block's own error, which goes on as it is.
+            # Without the block's own error, which propagates unchanged.
             await self._group.__aexit__(None, None, None)
 
     async def _keep(self, service: Service, name: str) -> None:
@@ -97,24 +98,24 @@ class ServiceGroup:
             try:
                 await service.run()
             except (Exception, asyncio.CancelledError, SystemExit) as error:
-                # A fault in one part must not end the others, nor go unseen.
+                # A fault in one part must neither end the others nor go unseen.
                 if is_interruption(error):
                     raise
                 if loop.time() - began > _LONGEST_PAUSE:
                     backoff.reset()
                 seconds = backoff.next()
-                _log.critical("%s has failed, and starts again in %g s", name, seconds, exc_info=True)
+                _log.critical("%s failed; restarting it in %g s", name, seconds, exc_info=True)
                 await pause(self._is_stopping, seconds)
             else:
                 return
 
 
 def is_interruption(error: BaseException) -> bool:
-    """Whether the present asyncio task is to end; else what was raised is a failure, be it a cancellation.
+    """Return whether the current asyncio task must end; otherwise the error is a failure, even a cancellation.
 
-    A task may have waited for something that was cancelled, and code of the app may raise what it likes.
+    A task may have awaited something that was cancelled, and code of the app may raise anything.
     """
-    # By its type: the error's own class may do anything when it is asked.
+    # By its type: the error's own class may run any code when it is inspected.
     if issubclass(type(error), GeneratorExit):
         return True
     task = asyncio.current_task()
@@ -122,7 +123,7 @@ def is_interruption(error: BaseException) -> bool:
 
 
 async def pause(stop: asyncio.Event, seconds: float) -> bool:
-    """Wait so many seconds, or until `stop` is set; whether it is."""
+    """Wait this many seconds, or until `stop` is set; return whether it is set."""
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(seconds):
             await stop.wait()
@@ -130,7 +131,7 @@ async def pause(stop: asyncio.Event, seconds: float) -> bool:
 
 
 async def unless_set(event: asyncio.Event, call: Coroutine[Any, Any, T], *, timeout: float | None = None) -> T | None:
-    """What the call returns; None where `event` is set first, or the time is over: then the call is cancelled.
+    """Return the result of the call; None if `event` is set first, or the time is over: then the call is cancelled.
 
     Raises whatever the call raises.
     """

@@ -1,7 +1,7 @@
 """Short asyncio tasks with an owner: none outlives its owner, and none fails unseen.
 
-For pieces of work that come up now and then, where no caller waits for the single one. What lives as long as its
-owner is a `Service`.
+They are for occasional pieces of work that no caller waits for. A part that lives as long as its owner is a
+`Service`.
 """
 
 import asyncio
@@ -18,8 +18,8 @@ class TaskSet:
     """The tasks of one owner.
 
     Args:
-        name: of the tasks, after `taskmq`.
-        failure: what is logged of one that raises.
+        name: name of the tasks, after `taskmq`.
+        failure: log message for a task that raises.
     """
 
     def __init__(self, name: str, *, failure: str) -> None:
@@ -28,18 +28,18 @@ class TaskSet:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def __len__(self) -> int:
-        """How many have not ended."""
+        """Return the number of tasks that have not ended."""
         return len(self._tasks)
 
     def start(self, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
-        """Carry out a piece of work."""
+        """Start a piece of work as a task."""
         task = asyncio.create_task(work, name=self._name)
         self._tasks.add(task)
-        task.add_done_callback(self._ended)
+        task.add_done_callback(self._on_end)
         return task
 
     async def aclose(self, *, grace: float = 0.0) -> None:
-        """Give what goes on so many seconds to end, and cancel the rest. When it returns, nothing runs any more."""
+        """Give running tasks this many seconds to end, and cancel the rest. When it returns, nothing runs."""
         if self._tasks and grace:
             await asyncio.wait(self._tasks, timeout=grace)
         late = tuple(self._tasks)
@@ -48,7 +48,7 @@ class TaskSet:
         if late:
             await asyncio.wait(late)
 
-    def _ended(self, task: "asyncio.Task[None]") -> None:
+    def _on_end(self, task: "asyncio.Task[None]") -> None:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
             _log.critical("%s", self._failure, exc_info=error)

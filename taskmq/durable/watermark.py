@@ -1,11 +1,11 @@
-"""Whether a store still knows what it has confirmed.
+"""Watermark: detects that a store lost confirmed writes.
 
-A standby that takes over without the last transactions, or a backup that is brought back, is a store in which some of
-what was confirmed never happened; and one whose clock was set back keeps leases for longer than their holders trust
-them. Both are noticed by a process that has written something into the store and remembers it.
+A standby that takes over without the last transactions, or a restored backup, lacks confirmed writes; and a store
+whose clock was set back keeps leases for longer than their holders rely on them. A process that remembers its own
+last write detects both.
 
-    keep (once a second):  read the mark -> its count is the one that was confirmed last? its time is what is left?
-                           write the next count
+    keep (once a second):  read the mark -> is its count the last confirmed one? is the rest of its time right?
+                               write the next count
 """
 
 import asyncio
@@ -20,18 +20,18 @@ from taskmq.model.keys import watermark_key
 
 __all__ = ["Watermark"]
 
-# So far ahead the store's clock may leap, and the mark is there still.
+# The mark survives if the store's clock jumps ahead by up to this.
 _SECONDS: Final = 86_400.0
 _REMEDY: Final = "docs/disaster-recovery.md says what to do before the schedulers are started again"
 
 
 class Watermark:
-    """What one process has written into a store last, under a lease that is its own.
+    """The last write of one process into a store, under a lease of its own.
 
     Args:
         address: names the store in errors.
-        me: names the process; no other one is ever called so.
-        wall: seconds that go on while the machine is suspended.
+        me: unique name of the process.
+        wall: a clock that continues while the machine is suspended.
     """
 
     def __init__(self, leases: LeaseStore, *, address: str, me: str, wall: Callable[[], float] = time.time) -> None:
@@ -42,33 +42,33 @@ class Watermark:
         self._wall = wall
         self._token: int | None = None
         self._confirmed = 0
-        # By the loop's clock, which cannot be set and which may stop, and by the other one.
+        # By the loop's clock, which cannot be set and which may stop, and by the wall clock.
         self._until = self._wall_until = 0.0
 
     async def keep(self) -> None:
-        """Compare the mark with what was confirmed last, and write the next one.
+        """Compare the mark with the last confirmed one, and write the next one.
 
         Raises:
-            StoreWentBack: the store does not know what it has confirmed, or its clock was set back.
-            StateUnavailable: nothing is known; ask again.
+            StoreWentBack: the store lost confirmed writes, or its clock was set back.
+            StateUnavailable: the store did not answer; call it again.
         """
         now, wall = self._now()
         found = None if self._token is None else await self._leases.find(self._key)
-        # Looked at after the answer: the machine may have been suspended while that was on its way.
+        # Checked after the answer: the machine may have been suspended in between.
         if self._token is None or self._is_over():
             await self._begin()
             return
         self._compare(found, now)
-        # One that was on its way when the connection was lost may have been written.
+        # A write in progress when the connection was lost may have happened.
         count = self._confirmed + 1
         if await self._leases.renew(self._key, token=self._token, seconds=_SECONDS, note=str(count)):
             self._confirm(count, now, wall)
 
     async def end(self) -> None:
-        """Forget the watermark in the state, so that nothing is left behind.
+        """Delete the watermark in the state.
 
         Raises:
-            StateUnavailable: it is forgotten by itself.
+            StateUnavailable: it expires by itself.
         """
         if self._token is not None:
             token, self._token = self._token, None
@@ -77,7 +77,7 @@ class Watermark:
     async def _begin(self) -> None:
         now, wall = self._now()
         found = await self._leases.acquire(self._key, owner=self._me, seconds=_SECONDS, note="0")
-        # A lease that is there was granted to this process by an answer that was lost.
+        # An existing lease was granted to this process by an answer that was lost.
         self._token = found.token if isinstance(found, Lease) else found
         self._confirm(0, now, wall)
 

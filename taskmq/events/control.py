@@ -1,4 +1,4 @@
-"""Sends commands to workers, and gathers what they answer."""
+"""Commands to workers, and collection of their answers."""
 
 import asyncio
 import secrets
@@ -27,18 +27,18 @@ _CONNECT_SECONDS: Final = 10.0
 
 
 async def command_workers(broker: Broker, command: Command, *, within: Duration = 1.0) -> Sequence[CommandAnswer]:
-    """What workers answer within this time, one answer of each process, by name.
+    """Send a command and return the answers within this time, one for each process, by name.
 
-    It is unknown how many there are, so it takes all of that time, unless the command names workers by their names
-    and each of them has answered.
+    The number of workers is unknown, so it takes all of that time, unless the command names workers and each of them
+    has answered.
 
     Args:
-        broker: where the workers are.
-        command: its `id` and `reply` are made here.
+        broker: the broker of the workers.
+        command: its `id` and `reply` are set here.
 
     Raises:
-        BrokerUnavailable: the broker could not be reached, or does not let this user command.
-        TopologyMismatch: what it takes is not at the broker, and may not be declared.
+        BrokerUnavailable: the broker could not be reached, or this user may not send commands.
+        TopologyMismatch: a needed object does not exist at the broker, and this user may not declare it.
         UnsupportedFeature: the broker has no broadcasts.
     """
     seconds = parse_seconds(within, what="within")
@@ -63,7 +63,7 @@ async def command_workers(broker: Broker, command: Command, *, within: Duration 
 
     listening = await broadcasting.listen([topic], receive)
     try:
-        # So that the time is for the workers alone.
+        # So that the whole time is for the workers.
         await broker.connect(timeout=_CONNECT_SECONDS)
         if not broadcasting.announce(command_topic(command.name), encode_command(command)):
             raise BrokerUnavailable(f"the broker {broker.address} takes no commands for now")
@@ -71,7 +71,7 @@ async def command_workers(broker: Broker, command: Command, *, within: Duration 
             async with asyncio.timeout(seconds):
                 await complete.wait()
         except TimeoutError:
-            # A worker that has not answered is not there, or is held up.
+            # A worker without an answer does not exist, or is blocked.
             pass
     finally:
         await listening.stop()

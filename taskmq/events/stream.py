@@ -1,8 +1,8 @@
-"""Events as they come: `async with app.events() as events`, then `async for event in events`.
+"""Stream of live events: `async with app.events() as events`, then `async for event in events`.
 
-Workers publish events of jobs only while a reader listens: a stream asks all of them for it as it opens, and again
-every 20 s for as long as it is open; a worker that has not been asked for a minute stops. So looking costs only while
-one looks, and a worker that starts, or was cut off, tells within 20 s.
+Workers publish job events only while a reader listens: a stream requests them from all workers when it opens, and
+again every 20 s while it is open; a worker without a request for a minute stops. So observation costs only while it
+is used, and a worker that starts, or was disconnected, publishes within 20 s.
 """
 
 import asyncio
@@ -29,10 +29,10 @@ _LAST_WORDS: Final = worker_topic("offline")
 
 
 def as_broadcasting(broker: Broker) -> Broadcasting:
-    """The broker itself.
+    """Return the broker if it has broadcasts.
 
     Raises:
-        UnsupportedFeature: it has no broadcasts.
+        UnsupportedFeature: it has none.
     """
     if not isinstance(broker, Broadcasting):
         raise UnsupportedFeature(
@@ -42,19 +42,19 @@ def as_broadcasting(broker: Broker) -> Broadcasting:
 
 
 class EventStream:
-    """Events from the moment on when the block is entered, each worker's in their order for each topic.
+    """Events from the start of the block, in order for each worker and topic.
 
-    A reader that is slower than the events misses the oldest; losing the connection costs those sent meanwhile.
+    A reader that is slower than the events misses the oldest; a lost connection misses those published meanwhile.
 
     Args:
         broker: opened when the block is entered.
         topics: patterns, see `taskmq.events`; `*` is one word, `#` any number. None: all events.
-        buffer: how many events may wait here.
-        connected: called with False when the connection is lost, and with True when events are heard again.
+        buffer: maximum of events that wait here.
+        connected: called with False when the connection is lost, and with True when events arrive again.
 
     Attributes:
-        missed: events that were dropped here, because more than `buffer` waited.
-        dropped: events that workers say they have dropped while this stream was open.
+        missed: number of events dropped here, because more than `buffer` waited.
+        dropped: number of events that workers dropped while this stream was open.
 
     Raises:
         InvalidOption: `buffer` below 1.
@@ -83,11 +83,11 @@ class EventStream:
         self._is_closed = False
 
     async def __aenter__(self) -> Self:
-        """Begin to listen.
+        """Start to listen.
 
         Raises:
-            BrokerUnavailable: the broker could not be reached, or does not let this user listen.
-            TopologyMismatch: what it takes is not at the broker, and may not be declared.
+            BrokerUnavailable: the broker could not be reached, or this user may not listen.
+            TopologyMismatch: a needed object does not exist at the broker, and this user may not declare it.
             UnsupportedFeature: the broker has no broadcasts.
         """
         broker = as_broadcasting(self._open())
@@ -134,7 +134,7 @@ class EventStream:
 
     def _count(self, topic: str, batch: EventBatch) -> None:
         before = self._counts.get(batch.worker, batch.dropped)
-        # Started again under its old name, a worker counts from 0.
+        # A worker that restarted under its old name counts from 0.
         self.dropped += batch.dropped - before if batch.dropped >= before else batch.dropped
         if topic == _LAST_WORDS:
             self._counts.pop(batch.worker, None)

@@ -1,7 +1,7 @@
 """The process's side of `ProcessExecutor`: runs one request after the other until its pipe ends.
 
 Functions run in the main thread, where signals arrive. A second thread reads the control pipe, so that a run can be
-asked to stop. Standard output belongs to the frames; what tasks print goes to standard error.
+asked to stop. Standard output belongs to the frames; output of tasks goes to standard error.
 """
 
 import contextlib
@@ -59,7 +59,7 @@ def main(target: str, control: int) -> None:
     _die_first()
     requests, answers = PipeReader(os.dup(0)), os.dup(1)
     os.set_inheritable(control, False)
-    # What tasks print must not get between the frames.
+    # Output of tasks must not get between the frames.
     os.dup2(2, 1)
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     first = requests.read()
@@ -71,7 +71,7 @@ def main(target: str, control: int) -> None:
         install_job_fields()
         begin_console_log(setup.log_level)
     module, _, attribute = target.partition(":")
-    # The worker may have the app from a folder that is not the current one.
+    # The worker may have imported the app from a folder that is not the current one.
     sys.path[:] = [os.getcwd(), *setup.path]  # noqa: PTH109 - as `python -m` has it
     app: Any = importlib.import_module(module)
     for name in attribute.split("."):
@@ -101,14 +101,14 @@ class _Child:
         self._capture: LogCapture | None = None
         if setup.capture is not None:
             self._lines = ChildLines(self._writer.tell, most=setup.capture.most)
-            # What takes it away in a fork knows it by a weak reference: it has to stay somewhere.
+            # A fork finds it through a weak reference, so it needs an owner.
             self._capture = LogCapture(self._lines, setup.capture)
             self._capture.install()
         self._number = 0
         self._stopped: Stop | None = None
 
     def serve(self) -> None:
-        """Run what comes, until nothing comes any more."""
+        """Run requests until the pipe ends."""
         os.register_at_fork(after_in_child=self._pipes.let_go)
         threading.Thread(target=self._listen, name="taskmq-control", daemon=True).start()
         self._send(ExecutorReady(self._process))
@@ -122,7 +122,7 @@ class _Child:
             self._send(answer)
 
     def _send(self, content: Any) -> None:
-        """Write a frame; from any thread."""
+        """Write a frame; may be called from any thread."""
         self._leave_fork(None)
         with self._writing:
             try:
@@ -167,9 +167,9 @@ class _Child:
     def _run(self, request: Request) -> RunAnswer:
         try:
             try:
-                pickled = pickle.dumps(self._called(request))
+                pickled = pickle.dumps(self._call_function(request))
             finally:
-                # The answer is the last that is heard of the run.
+                # The answer is the last frame of the run.
                 if self._lines is not None:
                     self._lines.finish()
                 self._writer.finish()
@@ -179,10 +179,10 @@ class _Child:
                 raise ResultTooLarge(request.task, size=len(pickled), limit=self._setup.answer_limit)
             is_error = False
         except BaseException as error:  # noqa: BLE001 - the task's failure, whatever it is, belongs to the worker
-            is_error, pickled = True, _pickled(error)
+            is_error, pickled = True, _pickle(error)
         return RunAnswer(is_error, pickled, request.number, os.getpid())
 
-    def _called(self, request: Request) -> object:
+    def _call_function(self, request: Request) -> object:
         """Return the function's value; a fork of it never returns from here."""
         try:
             value = self._call(request)
@@ -193,7 +193,7 @@ class _Child:
         return value
 
     def _leave_fork(self, error: BaseException | None) -> None:
-        # Also of a fork that Python does not know of, as a library in C makes one.
+        # Also for a fork that Python does not know, for example from a C library.
         if os.getpid() != self._process:
             leave_fork(error)
 
@@ -214,7 +214,7 @@ class _Child:
             else:
                 words = f"task {request.task} ran longer than its soft_timeout of {request.soft_timeout:g} s"
                 value = call_with_alarm(call, request.soft_timeout, words=words)
-        # Here, where a coroutine can be closed; none can be pickled.
+        # Here, where a coroutine can be closed; coroutines cannot be pickled.
         if (error := undone(value, request.task)) is not None:
             raise error
         return value
@@ -250,18 +250,18 @@ class _Child:
 
 
 class OwnPipes:
-    """The process's ends of the pipes to its worker, which code of a task may close, and forks inherit."""
+    """The process's ends of the pipes to its worker, which a task's code may close, and which forks inherit."""
 
     def __init__(self, descriptors: tuple[int, ...]) -> None:
         self._known = {descriptor: _identity(descriptor) for descriptor in descriptors}
 
     @property
     def are_there(self) -> bool:
-        """Whether each descriptor is what it was: one that a task closes may be a file of its own next."""
+        """Whether each descriptor is unchanged; one that a task closed may be reused for a file of its own."""
         return all(_identity(descriptor) == known for descriptor, known in self._known.items())
 
     def let_go(self) -> None:
-        """Put nothing in their place, in a fork: the end of a pipe is then the end of this process."""
+        """Replace nothing in a fork, so that the end of a pipe is the end of this process."""
         nothing = os.open(os.devnull, os.O_RDWR)
         for descriptor, known in self._known.items():
             if _identity(descriptor) == known:
@@ -278,7 +278,7 @@ def _identity(descriptor: int) -> tuple[int, int] | None:
 
 
 def _environment(request: Request) -> contextlib.AbstractContextManager[None]:
-    """What libraries and further processes read of the run's resources."""
+    """Return a context that sets environment variables of the run's resources for libraries and processes."""
     if not request.amounts and not request.devices:
         return _NOTHING
     return _changed_environment(request)
@@ -303,7 +303,7 @@ def _changed_environment(request: Request) -> Generator[None]:
                 os.environ[name] = value
 
 
-def _pickled(error: BaseException) -> bytes:
+def _pickle(error: BaseException) -> bytes:
     try:
         text = "".join(traceback.format_exception(error))
     except BaseException as failure:  # noqa: BLE001 - the task's own classes, which may do anything
@@ -311,7 +311,7 @@ def _pickled(error: BaseException) -> bytes:
     with contextlib.suppress(BaseException):
         error.add_note(f"In the task's process:\n{text}")
         pickled = pickle.dumps(error)
-        # Some exceptions can be written but not read back, or become something else; find out on this side.
+        # Some exceptions can be pickled but not unpickled, or change; detect that on this side.
         if isinstance(pickle.loads(pickled), BaseException):  # noqa: S301 - written one line above
             return pickled
     return pickle.dumps(TaskMQError(f"{type(error).__qualname__}: {_message(error)}\n{text}"))
@@ -330,7 +330,7 @@ def _die_with_parent() -> None:
 
 
 def _die_first() -> None:
-    """Where memory runs out, the system is to end this process, and not the worker with all its other runs."""
+    """Make the system end this process when memory runs out, and not the worker with all its other runs."""
     with contextlib.suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text("500", encoding="ascii")
 

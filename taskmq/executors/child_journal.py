@@ -1,8 +1,8 @@
-"""The journal writer of an executor process: its end of the pipe to the worker, which is connected to the state.
+"""Journal writer of an executor process: its end of the pipe to the worker, which is connected to the state.
 
-A separate thread writes, from the first time on that a task tells or saves anything: what is raised in the main
-thread from outside (a soft timeout) must not leave half a frame in the pipe. A fork has neither that thread nor a
-pipe of its own: what it tells is dropped, and what it would save raises.
+A separate thread writes, from the first report or save of a task on: an exception raised from outside in the main
+thread (a soft timeout) must not leave half a frame in the pipe. A fork has neither that thread nor a pipe of its own:
+its reports are dropped, and its saves raise.
 """
 
 import itertools
@@ -31,7 +31,7 @@ class ChildJournalWriter:
     """The journals of one process, which runs one task at a time. Its coroutines block.
 
     Args:
-        send: writes a frame to the worker, whole.
+        send: writes a whole frame to the worker.
     """
 
     def __init__(self, send: Callable[[Any], None]) -> None:
@@ -45,11 +45,11 @@ class ChildJournalWriter:
         self._journal: RunJournal | None = None
 
     def open(self, journal: RunJournal) -> None:
-        """Take what this journal says, and no other: its run begins."""
+        """Accept reports of this journal, whose run starts, and of no other."""
         self._journal = journal
 
     def finish(self) -> None:
-        """Say the run's last news; what it has left running is not heard any more."""
+        """Send the last news of the run; later news is ignored."""
         if self._thread is not None:
             written = threading.Event()
             self._outbox.put(written)
@@ -57,11 +57,11 @@ class ChildJournalWriter:
         self._journal = None
 
     def hear(self, reply: Reply | None) -> None:
-        """What the worker has answered; None once it is gone. Called in another thread."""
+        """Handle a reply of the worker; None once it is gone. Called in another thread."""
         self._replies.put(reply)
 
     def tell(self, content: LoggedLine | DroppedLines) -> None:
-        """Have a line of the run written, in its order."""
+        """Queue a line of the run for writing, in order."""
         self._write(content)
 
     def changed(self, journal: RunJournal) -> None:
@@ -88,7 +88,7 @@ class ChildJournalWriter:
             self._ask(journal, SaveValue(next(self._numbers), name, value))
 
     def _refuse_forks(self) -> None:
-        """Before a lock is taken, which a thread may have held when the process was forked."""
+        """Raise in a fork before a lock is acquired, which a thread may have held at the fork."""
         if os.getpid() != self._process:
             raise UnsupportedFeature(
                 "a fork of the task's process can save nothing: save in the process that the task was started in, or "
@@ -99,7 +99,7 @@ class ChildJournalWriter:
         if journal is not self._journal:
             raise StateUnavailable("the task has ended: what it has left running can save nothing")
         self._write(question)
-        # A reply to an earlier one, whose wait was interrupted, has no reader.
+        # A reply to an earlier question, whose wait was interrupted, has no reader.
         while (reply := self._replies.get()) is not None and reply.number != question.number:
             pass
         if reply is None:
@@ -135,7 +135,7 @@ class ChildJournalWriter:
                 earliest = time.monotonic() + _PERIOD
 
     def _next(self, wait: float | None) -> _Written | threading.Event | None:
-        """What is to be written; None for news, or when `wait` is over."""
+        """Return what to write; None for news, or when `wait` is over."""
         try:
             return self._outbox.get(timeout=None if wait is None else max(wait, 0.0))
         except queue.Empty:
@@ -144,6 +144,6 @@ class ChildJournalWriter:
     def _tell(self) -> None:
         journal = self._journal
         if journal is not None and journal.is_dirty:
-            # Before the news is read: what comes from now on is said next time.
+            # Before the news is read: later news is sent next time.
             journal.is_dirty = False
             self._send(News(journal.done, journal.total, journal.note, journal.details))

@@ -1,7 +1,7 @@
-"""What a run logs in an executor process: sent to the worker over the pipe, which writes it down as its own.
+"""Log lines of a run in an executor process, sent over the pipe to the worker, which stores them.
 
-The thread of the journal writes the frames: what is raised in the main thread from outside must not leave half a one.
-A run that logs for ever fills no pipe: beyond its lines only their number is sent, at its end.
+The thread of the journal writes the frames: an exception raised from outside in the main thread must not leave half a
+frame. A run that logs forever fills no pipe: further lines are only counted, and the count is sent at its end.
 """
 
 import threading
@@ -16,36 +16,36 @@ from taskmq.run.log_capture import PrintedText
 
 __all__ = ["ChildLines"]
 
-# More than what is kept, so that nothing is cut before the worker has redacted it.
+# More than is kept, so that nothing is cut before the worker redacts it.
 _LONGEST: Final = 2 * LONGEST_LINE
 
 
 class ChildLines:
-    """A `LineSink`: lines of the one run that goes on.
+    """A `LineSink` for the lines of the current run.
 
     Args:
-        tell: has a frame written, in its order.
-        most: lines of a run.
+        tell: writes a frame, in order.
+        most: maximum of lines of a run.
     """
 
     def __init__(self, tell: Callable[[LoggedLine | DroppedLines], None], *, most: int) -> None:
         self._tell = tell
         self._most = most
-        # A finaliser may log while this thread has it.
+        # Reentrant: a finaliser may log while this thread holds it.
         self._lock = threading.RLock()
         self._context: Context | None = None
         self._printed = PrintedText(longest=_LONGEST)
         self._count = 0
 
     def open(self, context: Context) -> None:
-        """Take what this run says, and no other."""
+        """Accept lines of this run, and of no other."""
         with self._lock:
             self._count = 0
             self._printed = PrintedText(longest=_LONGEST)
             self._context = context
 
     def finish(self) -> None:
-        """The run has ended: what it has left running says nothing more."""
+        """Accept no more lines of the ended run."""
         with self._lock:
             if (context := self._context) is None:
                 return
@@ -63,7 +63,7 @@ class ChildLines:
         """See `LineSink`."""
         with self._lock:
             if context is not self._context:
-                # Its run has ended since it was asked.
+                # Its run ended after the check.
                 return
             self._count += 1
             if self._count <= self._most:

@@ -12,12 +12,12 @@ __all__ = ["CoroutineExecutor", "soft_words", "timed_out"]
 
 
 def soft_words(execution: Execution) -> str:
-    """What the error says that is raised inside a run that takes too long."""
+    """Return the message of the error that is raised inside a run that takes too long."""
     return f"task {execution.context.task} ran longer than its soft_timeout of {execution.soft_timeout:g} s"
 
 
 def timed_out(execution: Execution) -> TaskTimeout:
-    """The error for a run that took too long."""
+    """Return the error of a run that took too long."""
     return TaskTimeout(f"task {execution.context.task} ran longer than its timeout of {execution.timeout:g} s")
 
 
@@ -32,7 +32,7 @@ class CoroutineExecutor:
         return await execution.function(*execution.args, **execution.kwargs)
 
     def finish(self, execution: Execution, rest: Awaitable[object]) -> Awaitable[object]:
-        """What `rest` of a run returns, which has all of the run's timeout from now on."""
+        """Return the result of `rest` of a run, which has the whole timeout of the run from now on."""
         return rest if execution.timeout is None else self._within(execution, execution.timeout, rest)
 
     async def _within(self, execution: Execution, seconds: float, rest: Awaitable[object]) -> object:
@@ -41,7 +41,7 @@ class CoroutineExecutor:
             async with limit:
                 return await rest
         except TimeoutError as error:
-            # The function's own TimeoutError passes; ours is known by the timer.
+            # The function's own TimeoutError passes; the timer identifies this one.
             if limit.expired():
                 execution.context.mark_cancelled()
                 raise timed_out(execution) from error

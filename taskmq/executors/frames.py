@@ -1,4 +1,4 @@
-"""What a worker and its executor processes say to each other: frames of MessagePack over three pipes.
+"""Messages between a worker and its executor processes: frames of MessagePack over three pipes.
 
 A frame is its length, 8 bytes, and an array whose first element names its kind; further kinds may be added on either
 side. The pipes:
@@ -9,8 +9,8 @@ side. The pipes:
                                      before an answer is about the run: News, BeginRun, SaveValue, and of what it
                                      logs LoggedLine and DroppedLines
 
-A separate pipe for control: the thread that runs the tasks reads its requests itself, and is not woken for each by
-one that reads for it.
+The control pipe is separate, so that the thread of the tasks reads its requests itself, without another thread that
+wakes it for each.
 """
 
 import os
@@ -49,14 +49,14 @@ _SMALL: Final = 1 << 16
 
 
 class Setup(msgspec.Struct, array_like=True, tag="setup"):
-    """The first frame: what the worker knows and the process's own environment and code may say otherwise.
+    """The first frame: settings of the worker that the process's own environment and code may contradict.
 
     Attributes:
-        url, state, store: where the tasks send to.
+        url, state, store: where the tasks publish to.
         log_level: of the root logger; None leaves logging alone.
         answer_limit: bytes of an answer.
-        capture: what runs log is sent; None: it is not.
-        path: where the worker finds modules.
+        capture: settings of log capture; None: no capture.
+        path: the worker's module search path.
     """
 
     url: str
@@ -69,14 +69,14 @@ class Setup(msgspec.Struct, array_like=True, tag="setup"):
 
 
 class Request(msgspec.Struct, array_like=True, tag="request"):
-    """One run: the message's own bytes, decoded over there.
+    """One run: the message's own bytes, decoded in the process.
 
     Attributes:
-        carry: what middleware wants to have over there.
+        carry: texts of middleware for the process.
         fence: the run's idempotency key and token.
-        amounts, devices: what it was given of the worker's resources.
-        is_logged: what it logs is sent.
-        number: of the run among those of its process.
+        amounts, devices: its share of the worker's resources.
+        is_logged: whether its log lines are sent.
+        number: number of the run within its process.
     """
 
     task: str
@@ -103,9 +103,9 @@ class Request(msgspec.Struct, array_like=True, tag="request"):
 
 
 class Stop(msgspec.Struct, array_like=True, tag="stop"):
-    """The run of this number is no longer wanted, or it is `preempted`. May be read before its request is.
+    """The run of this number must stop, or is `preempted`. May be read before its request is.
 
-    A job may come again in the same attempt: its id and attempt would stop that run, too.
+    The job's id and attempt do not identify a run: the job may arrive again in the same attempt.
     """
 
     number: int
@@ -113,20 +113,20 @@ class Stop(msgspec.Struct, array_like=True, tag="stop"):
 
 
 class ExecutorReady(msgspec.Struct, array_like=True, tag="ready"):
-    """The app is imported: what comes next runs at once.
+    """The app is imported: the next request runs immediately.
 
     Attributes:
-        pid: the process's own, by which it is told from forks of it.
+        pid: the process's own, which distinguishes it from its forks.
     """
 
     pid: int
 
 
 class RunAnswer(msgspec.Struct, array_like=True, tag="answer"):
-    """What became of a run: a pickled value or exception. Both ends are processes of one worker.
+    """The result of a run: a pickled value or exception. Both ends are processes of one worker.
 
     Attributes:
-        number: of the run, as its request had it.
+        number: of the run, as in its request.
         pid: the process that answers.
     """
 
@@ -137,7 +137,7 @@ class RunAnswer(msgspec.Struct, array_like=True, tag="answer"):
 
 
 class LoggedLine(msgspec.Struct, array_like=True, tag="line"):
-    """A line of the run that goes on; `source` is its logger, or the stream that it was printed to."""
+    """A log line of the current run; `source` is its logger, or the stream that it was printed to."""
 
     level: int
     source: str
@@ -145,7 +145,7 @@ class LoggedLine(msgspec.Struct, array_like=True, tag="line"):
 
 
 class DroppedLines(msgspec.Struct, array_like=True, tag="dropped"):
-    """So many lines of the run were too many."""
+    """Number of lines of the run that were dropped."""
 
     count: int
 
@@ -162,7 +162,7 @@ _encoder: Final = msgspec.msgpack.Encoder()
 
 
 def frame(content: Any) -> list[bytes]:
-    """A frame's bytes, in parts: what is large is not copied, what is small arrives at once."""
+    """Return a frame's bytes in parts: a large value is not copied, a small one arrives in one piece."""
     payload = _encoder.encode(content)
     header = _LENGTH.pack(len(payload))
     return [header + payload] if len(payload) < _SMALL else [header, payload]
@@ -181,14 +181,14 @@ def decode_from_process(payload: bytes) -> FromProcess:
 
 
 class Assembly:
-    """Puts frames together from what arrives in any pieces."""
+    """Assembles frames from data in arbitrary pieces."""
 
     def __init__(self) -> None:
         self._parts = bytearray()
         self._wanted = _HEADER
 
     def add(self, data: bytes) -> list[bytes]:
-        """The contents of the frames that are whole now."""
+        """Add data; return the contents of the frames that are complete now."""
         if not self._parts and len(data) >= _HEADER and len(data) == _HEADER + _LENGTH.unpack_from(data)[0]:
             return [data[_HEADER:]]
         parts = self._parts
@@ -204,7 +204,7 @@ class Assembly:
 
 
 class PipeReader:
-    """Frames from a pipe, one after the other. Blocks."""
+    """Reads frames from a pipe, one after the other. Blocks."""
 
     def __init__(self, descriptor: int) -> None:
         self.descriptor = descriptor
@@ -212,7 +212,7 @@ class PipeReader:
         self._whole: deque[bytes] = deque()
 
     def read(self) -> bytes | None:
-        """The next one's content; None at the pipe's end."""
+        """Return the content of the next frame; None at the pipe's end."""
         while not self._whole:
             data = os.read(self.descriptor, _CHUNK)
             if not data:
@@ -222,7 +222,7 @@ class PipeReader:
 
 
 def write_frame(descriptor: int, content: Any) -> None:
-    """One frame to a pipe. Blocks."""
+    """Write one frame to a pipe. Blocks."""
     for part in frame(content):
         data = memoryview(part)
         while data:

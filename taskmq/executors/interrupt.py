@@ -1,13 +1,13 @@
-"""Raising `SoftTimeout` inside a function that runs: one way for each kind of executor.
+"""Raising of `SoftTimeout` inside a running function: one way for each kind of executor.
 
-    coroutine     its worker task is cancelled, and what is thrown into the coroutine is replaced on the way in
+    coroutine     its worker task is cancelled, and the exception thrown into the coroutine is replaced on the way in
     thread        an exception that the interpreter raises at the thread's next instruction in Python; a call into C
-                  has to come back first. It never outlives the function: what comes late is raised and dropped. It
-                  is not raised right inside of the standard library's locks, which could stay locked for all others
+                  must return first. It never outlives the function: a late one is raised and dropped. It is not
+                  raised inside of the standard library's locks, which could stay locked for all others
     process       a signal (SIGALRM) in the main thread, which also ends system calls
 
-What a coroutine gets is a `CancelledError` too, so that whatever it waits in (task groups, timeouts, other people's
-libraries) cleans up as it does for every cancellation.
+The exception in a coroutine is a `CancelledError`, too, so that whatever it waits in (task groups, timeouts,
+third-party libraries) cleans up as it does for every cancellation.
 """
 
 import asyncio
@@ -25,23 +25,23 @@ from taskmq.errors import SoftTimeout
 __all__ = ["CoroutineInterrupt", "Result", "ThreadInterrupt", "call_with_alarm"]
 
 Result = tuple[object, BaseException | None]
-"""What a function returned, or what it raised."""
+"""The function's return value, or its exception."""
 
 _AGAIN: Final = 0.001
-# What measures coverage is among them, because it does so in every thread.
+# Including the coverage tool, because it locks in every thread.
 _GUARDED: Final = frozenset({"logging", "threading", "importlib", "queue", "weakref", "_weakrefset", "coverage"})
-# The interpreter looks for an exception at each.
+# The interpreter checks for an exception at each turn.
 _TURNS: Final = 3
 
 
 class _Interrupted(SoftTimeout, asyncio.CancelledError):
-    """As it reaches the inside of a coroutine."""
+    """The exception as it appears inside of a coroutine."""
 
 
 class CoroutineInterrupt(Generator[Any, Any, Any]):
     """A coroutine that can be interrupted; awaited once, by the task that creates it.
 
-    What ends it is a plain `SoftTimeout` outside.
+    Outside, it ends with a plain `SoftTimeout`.
     """
 
     def __init__(self, coroutine: Coroutine[Any, Any, object], *, words: str) -> None:
@@ -56,13 +56,13 @@ class CoroutineInterrupt(Generator[Any, Any, Any]):
         return self
 
     def interrupt(self) -> None:
-        """Raise `SoftTimeout` where the coroutine waits; nothing where it is being cancelled, or has ended."""
+        """Raise `SoftTimeout` where the coroutine waits; does nothing if it is being cancelled, or has ended."""
         if not self._task.cancelling() and inspect.getcoroutinestate(self._coroutine) != inspect.CORO_CLOSED:
             self._is_asked = True
             self._task.cancel()
 
     def forget(self) -> None:
-        """The coroutine has ended, and something that it waited for may have kept the interrupt for itself."""
+        """Drop an interrupt that the ended coroutine may have left with an awaitable."""
         if self._is_asked:
             self._is_asked = False
             self._task.uncancel()
@@ -73,7 +73,7 @@ class CoroutineInterrupt(Generator[Any, Any, Any]):
     def throw(self, error: Any, value: Any = None, traceback: Any = None) -> Any:  # noqa: ARG002 - as generators have it
         if self._is_asked and isinstance(error, asyncio.CancelledError):
             self._is_asked = False
-            # Other code may have cancelled the task in the same turn: that goes first.
+            # Other code may have cancelled the task in the same turn: that takes precedence.
             if not self._task.uncancel():
                 error = _Interrupted(self._words)
         return self._step(self._coroutine.throw, error)
@@ -85,12 +85,12 @@ class CoroutineInterrupt(Generator[Any, Any, Any]):
         try:
             return step(value)
         except _Interrupted as error:
-            # Not a cancellation any more: the task goes on to its next await.
+            # No longer a cancellation: the task continues to its next await.
             raise SoftTimeout(self._words).with_traceback(error.__traceback__) from None
 
 
 class ThreadInterrupt:
-    """One call in a thread that can be interrupted."""
+    """A call in a thread that can be interrupted."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -98,9 +98,10 @@ class ThreadInterrupt:
         self._is_inside = False
 
     def interrupt(self) -> Literal["raised", "later", "over"]:
-        """Raise `SoftTimeout` in the call. From any thread.
+        """Raise `SoftTimeout` in the call. May be called from any thread.
 
-        `later`: it has not begun, or is where an exception would do harm; ask again soon. `over`: it has returned.
+        `later` means that it has not started, or is where an exception would do harm; ask again soon. `over` means
+        that it has returned.
         """
         with self._lock:
             if not self._is_inside:
@@ -111,14 +112,14 @@ class ThreadInterrupt:
             return "raised"
 
     def call(self, function: Callable[[], object]) -> Result:
-        """What `function` comes to. When this returns, no interrupt is left behind."""
+        """Call `function` and return its result. When this returns, no interrupt is left."""
         self._ident = threading.get_ident()
         result: Result | None = None
         try:
             result = self._enter(function)
             self._leave()
         except SoftTimeout as late:
-            # It came between the function's end and here. There is one at most, so nothing comes from here on.
+            # Raised between the function's end and here. There is one at most, so no other follows.
             self._leave()
             if result is None:
                 result = None, late
@@ -134,33 +135,33 @@ class ThreadInterrupt:
     def _leave(self) -> None:
         with self._lock:
             self._is_inside = False
-        # One that was set and not yet raised is raised here. To take it back would leave the whole interpreter in the
-        # belief that there is one, which costs time at every turn of a loop, and hangs CPython 3.11 under a tracer.
+        # A pending exception is raised here. Taking it back would leave the interpreter with a wrong flag, which
+        # costs time at every turn of a loop, and hangs CPython 3.11 under a tracer.
         for _ in range(_TURNS):
             pass
 
 
 def _is_guarded(ident: int) -> bool:
-    """Whether the thread is in code that takes locks by hand: between the taking and the `try` it must not end."""
-    # The interpreter's own way to see what another thread does.
+    """Return whether the thread runs code that takes locks by hand and must not end before the `try`."""
+    # The interpreter's own way to inspect another thread.
     frame = sys._current_frames().get(ident)  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
     return frame is None or str(frame.f_globals.get("__name__")).partition(".")[0] in _GUARDED
 
 
 def _raise_in(ident: int, kind: type[BaseException]) -> None:
-    """Raise at the thread's next turn of a loop, or call."""
+    """Raise an exception at the thread's next turn of a loop, or call."""
     ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(ident), ctypes.py_object(kind))
 
 
 def call_with_alarm(function: Callable[[], object], seconds: float, *, words: str) -> object:
-    """What `function` returns; gets `SoftTimeout` raised inside after `seconds`. In the main thread only."""
+    """Return the result of `function`; raise `SoftTimeout` inside after `seconds`. Only for the main thread."""
     is_over = False
 
     def ring(_: int, frame: FrameType | None) -> None:
         if is_over:
             return
         if frame is not None and frame.f_code is call_with_alarm.__code__:
-            # It has not begun, or it has just returned.
+            # It has not started, or it has just returned.
             signal.setitimer(signal.ITIMER_REAL, _AGAIN)
             return
         raise SoftTimeout(words)

@@ -1,7 +1,7 @@
-"""What a child process says while its task runs, and how its worker takes it.
+"""Journal frames of a child process's task, and their processing in the worker.
 
-The worker has the connection to the state and the child a pipe to the worker. So the child's journal sends its news
-up, and asks for what it saves and reads; the worker's journal of the same run does it. One frame each:
+The worker has the connection to the state, and the child a pipe to the worker. So the child's journal sends its news
+to the worker, and asks it to save and read values; the worker's journal of the same run does that. One frame each:
 
     News                    no reply
     BeginRun, SaveValue     one Reply each, one after the other
@@ -20,7 +20,7 @@ __all__ = ["BeginRun", "News", "Reply", "SaveValue", "Told", "take"]
 
 
 class News(msgspec.Struct, array_like=True, tag="news"):
-    """What the task has reported: see `Journal`."""
+    """News that the task reported: see `Journal`."""
 
     done: float
     total: float | None
@@ -29,7 +29,7 @@ class News(msgspec.Struct, array_like=True, tag="news"):
 
 
 class BeginRun(msgspec.Struct, array_like=True, tag="begin"):
-    """What have earlier runs saved?
+    """A request for the values of earlier runs.
 
     Attributes:
         number: identifies the reply.
@@ -39,7 +39,7 @@ class BeginRun(msgspec.Struct, array_like=True, tag="begin"):
 
 
 class SaveValue(msgspec.Struct, array_like=True, tag="save"):
-    """Keep this for later runs."""
+    """A request to save a value for later runs."""
 
     number: int
     name: str
@@ -50,10 +50,10 @@ Told = News | BeginRun | SaveValue
 
 
 class Reply(msgspec.Struct, array_like=True, tag="reply"):
-    """Answers the child process that a record was written, or why not.
+    """The reply to a child process that a record was written, or the error.
 
     Attributes:
-        error: pickled; empty when it was.
+        error: pickled; empty if there is none.
     """
 
     number: int
@@ -63,7 +63,7 @@ class Reply(msgspec.Struct, array_like=True, tag="reply"):
 
 
 async def take(told: Told, journal: RunJournal) -> Reply | None:
-    """Do what a child says, in the journal of its run; the reply that it waits for, if it does."""
+    """Process a child's frame in the journal of its run; return the reply that the child waits for, if any."""
     try:
         match told:
             case News(done=done, total=total, note=note, details=details):

@@ -1,10 +1,12 @@
-"""Keeping an executor process within the memory that its run was given.
+"""Enforcement of an executor process's memory limit.
 
-    cgroup v1    where this process may make groups below its own memory group: the kernel counts what the process and
+    cgroup v1 if this process may create groups below its own memory group: the kernel counts the memory of the or v2
+        process and its children from its first such run on, and kills when that exceeds the limit elsewhere the
+        process's resident memory is checked 20 times a second, including all that it has imported
     or v2        what it starts take from its first such run on, and kills when that is too much
     elsewhere    the process's resident memory is looked at 20 times a second, all that it has imported included
 
-An address-space limit (`RLIMIT_AS`) is not used: libraries and threads reserve far more than they take.
+An address-space limit (`RLIMIT_AS`) is not used: libraries and threads reserve far more than they use.
 """
 
 import contextlib
@@ -16,7 +18,7 @@ from typing import Final
 __all__ = ["LOOKS", "MemoryGroup", "resident_bytes"]
 
 LOOKS: Final = 0.05
-"""Seconds between two looks at a process that is in no group."""
+"""Seconds between two checks of a process that is in no group."""
 
 _V1: Final = Path("/sys/fs/cgroup/memory")
 _V2: Final = Path("/sys/fs/cgroup")
@@ -25,7 +27,7 @@ _left_over: Final[set[Path]] = set()
 
 
 def resident_bytes(pid: int) -> int:
-    """Memory of a process that is in RAM; 0 where the system does not tell, or it is gone."""
+    """Return the resident memory of a process; 0 if the system does not report it, or it is gone."""
     try:
         pages = int(Path(f"/proc/{pid}/statm").read_text(encoding="ascii").split()[1])
     except (OSError, IndexError):
@@ -34,10 +36,10 @@ def resident_bytes(pid: int) -> int:
 
 
 class MemoryGroup:
-    """A control group with one process in it, and what that starts.
+    """A control group with one process and its children.
 
     Attributes:
-        folder: where the system shows it.
+        folder: its folder in the file system.
     """
 
     def __init__(self, folder: Path, *, limit: str, events: str, unlimited: str) -> None:
@@ -49,7 +51,7 @@ class MemoryGroup:
 
     @classmethod
     def around(cls, pid: int) -> "MemoryGroup | None":
-        """A new group with the process in it; None where this process may not make one."""
+        """Create a group with the process in it; None if this process may not create one."""
         for parent, limit, events, unlimited in _places():
             _sweep(parent)
             folder = parent / f"taskmq-{os.getpid()}-{next(_numbers)}"
@@ -59,7 +61,7 @@ class MemoryGroup:
                 continue
             group = cls(folder, limit=limit, events=events, unlimited=unlimited)
             try:
-                # In version 2 the file is there only where the controller was delegated.
+                # In version 2 the file exists only if the controller was delegated.
                 group._limit.read_text(encoding="ascii")
                 (folder / "cgroup.procs").write_text(str(pid), encoding="ascii")
             except OSError:
@@ -69,26 +71,26 @@ class MemoryGroup:
         return None
 
     def limit(self, size: int) -> None:
-        """Allow so many bytes from now on.
+        """Limit the memory to this many bytes from now on.
 
         Raises:
-            OSError: it has more already.
+            OSError: it uses more already.
         """
         self._kills = self._count()
         self._limit.write_text(str(size), encoding="ascii")
 
     def lift(self) -> None:
-        """Lift the limit: as much memory as before is allowed again."""
+        """Lift the limit: the memory allowed before is allowed again."""
         with contextlib.suppress(OSError):
             self._limit.write_text(self._unlimited, encoding="ascii")
 
     @property
     def has_killed(self) -> bool:
-        """Whether the kernel has killed something in it since `limit`."""
+        """Whether the kernel has killed a process in it since `limit`."""
         return self._count() > self._kills
 
     def remove(self) -> None:
-        """Remove it; its process has ended. Where something that it started has not yet, the next call does it."""
+        """Remove the group of an ended process. If a child of that has not ended yet, the next call removes it."""
         _left_over.add(self.folder)
         for folder in tuple(_left_over):
             with contextlib.suppress(OSError):
@@ -106,7 +108,7 @@ class MemoryGroup:
 
 
 def _sweep(parent: Path) -> None:
-    """Remove the groups of workers that were killed; one with a process in it stays."""
+    """Remove the groups of workers that were killed; a group with a process stays."""
     with contextlib.suppress(OSError):
         for folder in parent.glob("taskmq-*-*"):
             owner = folder.name.split("-")[1]
@@ -115,14 +117,14 @@ def _sweep(parent: Path) -> None:
 
 
 def _places() -> list[tuple[Path, str, str, str]]:
-    """Where a group could be made: the folder, and the names of its files."""
+    """Return candidates for a group: the folder, and the names of its files."""
     places: list[tuple[Path, str, str, str]] = []
     with contextlib.suppress(OSError):
         for line in Path("/proc/self/cgroup").read_text(encoding="ascii").splitlines():
             number, _, rest = line.partition(":")
             controllers, _, path = rest.partition(":")
             if "memory" in controllers.split(","):
-                # A container may see its own group as the root of what is mounted.
+                # A container may see its own group as the root of the mount.
                 places += [
                     (folder, "memory.limit_in_bytes", "memory.oom_control", "-1")
                     for folder in dict.fromkeys((_V1 / path.lstrip("/"), _V1))

@@ -1,4 +1,4 @@
-"""Plain functions in processes of their own."""
+"""Executor of plain functions in separate processes."""
 
 import asyncio
 import logging
@@ -23,38 +23,38 @@ __all__ = ["ProcessExecutor"]
 
 
 class ProcessLines(Protocol):
-    """Takes what runs in processes log."""
+    """Receiver of the log lines of runs in processes."""
 
     def is_wanted(self, context: Context) -> bool:
-        """Whether lines of the run are taken."""
+        """Return whether lines of the run are captured."""
         ...
 
     def add(self, context: Context, level: int, logger: str, message: str) -> None:
-        """Take a line."""
+        """Add a line of a run."""
         ...
 
     def drop(self, context: Context, count: int) -> None:
-        """So many further lines were too many."""
+        """Count further lines that were dropped."""
         ...
 
 
 class ProcessExecutor:
     """A pool of processes, each running one task at a time.
 
-    Processes are used again, until `max_tasks` runs, or until one has more than `max_memory` after a run. A run that
-    was given memory is killed when its process takes more, a run that was given GPUs sees these and no others. Given
-    processors are announced to numeric libraries (`OMP_NUM_THREADS` and kin), and not enforced.
+    Processes are reused for up to `max_tasks` runs, or until one has more than `max_memory` after a run. A run with a
+    memory limit is killed when its process exceeds it; a run with GPUs sees these and no others. Granted processors
+    are announced to numeric libraries (`OMP_NUM_THREADS` and its kin), and not enforced.
 
     Args:
         target: `module:attribute` of the app, which each process imports.
-        size: the most processes at a time; runs beyond it wait for one.
-        url, state, store: where tasks that send do so; may differ from what the module says.
+        size: maximum of processes; further runs wait for one.
+        url, state, store: where tasks publish; may differ from the module's settings.
         max_tasks: runs; None for no limit.
         max_memory: resident bytes; None for no limit.
-        capture: what runs log goes to `lines`; None: nothing of it is taken.
+        capture: captured log lines go to `lines`; None: no capture.
 
     Attributes:
-        lines: where that goes; None: nowhere.
+        lines: receiver of captured lines; None: there is none.
     """
 
     def __init__(
@@ -87,7 +87,7 @@ class ProcessExecutor:
         self._is_closed = False
 
     def warm(self) -> None:
-        """Start a process ahead, now and whenever one has to be replaced: the next run finds the app imported."""
+        """Start a process in advance, now and after each replacement, so that the next run finds the app imported."""
         self._is_warm = True
         self._replace()
 
@@ -99,7 +99,7 @@ class ProcessExecutor:
             is_reusable = False
             limit: asyncio.Timeout | None = None
             try:
-                # The imports are not the task's time.
+                # The imports do not count as the task's time.
                 await child.ready()
                 async with asyncio.timeout(execution.timeout) as limit:
                     answer = await self._ask(child, execution)
@@ -117,7 +117,7 @@ class ProcessExecutor:
                 else:
                     await child.kill()
                     self._replace()
-        return _unpacked(answer, execution)
+        return _unpack(answer, execution)
 
     def ask_to_stop(self, execution: Execution) -> None:
         execution.context.mark_cancelled()
@@ -182,13 +182,13 @@ class ProcessExecutor:
         limit = None if grant is None else grant.amounts.get(MEMORY)
         if self._ahead is not None and not self._idle:
             await asyncio.wait((self._ahead,))
-        # One that died while it was idle counts against no run.
+        # A process that died while it was idle counts against no run.
         while self._idle and not self._is_closed:
             child = self._idle.pop()
             if not child.is_alive:
                 await child.kill()
             elif child.devices not in ((), devices) or (limit and child.runs and child.memory > limit / 2):
-                # It has other devices open, or what earlier runs have left there would be this one's.
+                # It has other devices open, or leftovers of earlier runs would be visible to this one.
                 await self._let_go(child)
             else:
                 return child
@@ -202,7 +202,7 @@ class ProcessExecutor:
     def _put_back(self, child: Spawned) -> None:
         is_worn = self._max_tasks is not None and child.runs >= self._max_tasks
         if is_worn or (self._max_memory is not None and child.memory > self._max_memory):
-            # Before its task has begun, so that a close finds it.
+            # Before its task has started, so that a close finds it.
             self._busy.add(child)
             self._spawn(self._exchange(child))
         else:
@@ -246,7 +246,7 @@ class ProcessExecutor:
 
 
 class _Bounds:
-    """A limit on a process's memory, from here to `lift`."""
+    """A limit on a process's memory, until `lift`."""
 
     def __init__(self, child: Spawned, limit: int) -> None:
         self._child = child
@@ -309,7 +309,7 @@ def _request(execution: Execution, *, is_logged: bool, number: int) -> Request:
     )
 
 
-def _unpacked(answer: RunAnswer, execution: Execution) -> Any:
+def _unpack(answer: RunAnswer, execution: Execution) -> Any:
     try:
         content = pickle.loads(answer.pickled)  # noqa: S301 - written by our own child process
     except BaseException as error:

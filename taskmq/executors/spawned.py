@@ -31,7 +31,7 @@ __all__ = ["Spawned"]
 
 _RETIRE_SECONDS: Final = 5.0
 _IMPORT_SECONDS: Final = 60.0
-# For what a process has written before it ended to be read.
+# Time to read what a process wrote before it ended.
 _LAST_WORDS_SECONDS: Final = 1.0
 
 
@@ -39,9 +39,9 @@ class Spawned:
     """A process that runs one task at a time.
 
     Attributes:
-        runs: how many it has ended.
-        devices: GPUs that it was given last: what it has opened on one does not move to another.
-        group: bounds its memory, once a run of it has asked for that.
+        runs: number of ended runs.
+        devices: GPUs of its last run: objects on one cannot move to another.
+        group: limits its memory, once a run of it has a limit.
     """
 
     def __init__(
@@ -49,7 +49,7 @@ class Spawned:
     ) -> None:
         self._transport = transport
         self._protocol = protocol
-        # The transport of a process has one for each of its pipes; this one is written to.
+        # The transport of a process has one for each of its pipes; this is the one to write to.
         self._requests = cast("asyncio.WriteTransport", transport.get_pipe_transport(0))
         self._control = control
         self._is_ready = False
@@ -61,7 +61,7 @@ class Spawned:
 
     @classmethod
     async def start(cls, target: str, setup: Setup) -> "Spawned":
-        """Start one; it imports the app while this returns."""
+        """Start a process; it imports the app while this returns."""
         loop = asyncio.get_running_loop()
         reading, writing = os.pipe()
         try:
@@ -96,21 +96,21 @@ class Spawned:
 
     @property
     def memory(self) -> int:
-        """Its resident bytes; 0 where the system does not tell."""
+        """Its resident bytes; 0 if the system does not report them."""
         return resident_bytes(self.pid)
 
     def tell(self, content: Control) -> None:
-        """Say something about the run that goes on; nothing where it has ended."""
+        """Send a control frame about the current run; does nothing if the process has ended."""
         if not self._control.is_closing():
             self._control.writelines(frame(content))
 
     async def ask(
         self, request: Request, hear: Callable[[Told | LoggedLine | DroppedLines], Awaitable[Reply | None]]
     ) -> RunAnswer:
-        """Its answer; what it says before goes to `hear`, which gives the reply that it waits for, if it does.
+        """Return its answer; frames before it go to `hear`, which returns the reply, if the process waits for one.
 
         Raises:
-            WorkerLost: it ended instead, or what answers is not the run that was asked for.
+            WorkerLost: it ended instead, or answered for another run.
         """
         self._write(request)
         while True:
@@ -126,7 +126,7 @@ class Spawned:
                 self.tell(reply)
 
     async def ready(self) -> None:
-        """Return once it has imported the app.
+        """Return once the process has imported the app.
 
         Raises:
             WorkerLost: it ended instead, or takes longer than a minute.
@@ -160,7 +160,7 @@ class Spawned:
             return "it had closed its pipes to the worker, and was killed"
 
     async def retire(self) -> None:
-        """Let it end by itself, and kill it where it does not."""
+        """Let the process end by itself, and kill it if it does not."""
         try:
             self._requests.close()
             async with asyncio.timeout(_RETIRE_SECONDS):
@@ -171,7 +171,7 @@ class Spawned:
             await self.kill()
 
     async def kill(self) -> None:
-        """End it and all that it has started. May be called twice."""
+        """Kill the process and its children. May be called twice."""
         self.kill_now()
         self._requests.close()
         self._control.close()
@@ -181,17 +181,17 @@ class Spawned:
             self.group.remove()
 
     def kill_now(self) -> None:
-        """The same, without waiting for it to be gone."""
+        """Kill the process and its children without waiting for their end."""
         _kill_group(self.pid)
 
 
 class _Protocol(asyncio.SubprocessProtocol):
-    """Keeps what a process has said until a caller asks, and ends what it has started as soon as it ends.
+    """Keeps a process's frames until a caller asks, and kills its children as soon as it ends.
 
-    Its forks hold its pipes open: without that, neither the end of the answers nor of the process would be seen.
+    Its forks hold its pipes open: otherwise neither the end of the answers nor of the process would be noticed.
 
     Attributes:
-        is_over: nothing comes any more, or nothing would arrive there.
+        is_over: whether no more frames arrive, or none could be delivered.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -208,7 +208,7 @@ class _Protocol(asyncio.SubprocessProtocol):
         return self._exited.done()
 
     async def next(self) -> bytes | None:
-        """The next frame's content; None when there is none any more."""
+        """Return the content of the next frame; None after the last one."""
         while not self._said:
             if self.is_over:
                 return None
@@ -217,7 +217,7 @@ class _Protocol(asyncio.SubprocessProtocol):
         return self._said.popleft()
 
     async def exited(self) -> int:
-        """Its exit code, once it has one; negative for a signal."""
+        """Return its exit code, once it has one; negative for a signal."""
         return await asyncio.shield(self._exited)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -238,7 +238,7 @@ class _Protocol(asyncio.SubprocessProtocol):
         code = self._transport.get_returncode()
         assert code is not None
         self._exited.set_result(code)
-        # One that has left its session holds the pipes open for ever.
+        # A child in another session holds the pipes open forever.
         self._loop.call_later(_LAST_WORDS_SECONDS, self._end)
 
     def _end(self) -> None:
@@ -255,7 +255,8 @@ async def _writer(loop: asyncio.AbstractEventLoop, descriptor: int) -> asyncio.W
     try:
         transport, _ = await asyncio.shield(opening)
     except asyncio.CancelledError:
-        # Not halfway: uvloop would close the descriptor and leave it to the file, which closes who has it next.
+        # Not cancelled halfway: uvloop would close the descriptor and leave it to the file, which closes its next
+        # owner's.
         transport, _ = await opening
         transport.close()
         raise
@@ -263,7 +264,7 @@ async def _writer(loop: asyncio.AbstractEventLoop, descriptor: int) -> asyncio.W
 
 
 def _kill_group(pid: int) -> None:
-    """Kill a process and what it has started; it leads its own session."""
+    """Kill a process and its children; it leads its own session."""
     with contextlib.suppress(ProcessLookupError):
         os.killpg(pid, signal.SIGKILL)
 

@@ -1,10 +1,10 @@
-"""Plain functions in threads.
+"""Executor of plain functions in threads.
 
-Runs that have not begun stand in one line, and every thread that is awake takes the next one from it. How many are
-awake depends on how long runs take: where each takes long, there is a thread for each; where they are short, one
-carries out many in a row, since waking another would cost more than the run. Should the line stand still for a moment
-all the same, there is a thread for each again. Ended runs are reported to the loop together, as many as there are by
-the time that it looks.
+Runs that have not started wait in one line, and every thread that is awake takes the next one. The number of awake
+threads depends on the duration of runs: if each takes long, there is a thread for each; if they are short, one thread
+executes many in a row, because waking another would cost more than the run. If the line does not move for a moment
+all the same, there is a thread for each again. Ended runs are reported to the loop together, as many as there are
+when it looks.
 """
 
 import asyncio
@@ -36,14 +36,14 @@ _IDLE_SECONDS: Final = 30.0
 
 _AGAIN: Final = 0.01
 
-# Seconds that a short run takes at most, and after which a line that does not move is too long.
+# Seconds of a short run at most, and the time after which a line that does not move is too long.
 _SHORT: Final = 0.0005
 _STILL: Final = 0.002
-# Of the mean, how much a new run counts.
+# Weight of a new run in the mean.
 _WEIGHT: Final = 1 / 8
 
-# What the function returned, or what it raised. Not a future's own exception: a coroutine that awaits one that is
-# GeneratorExit is closed by it, and one that is StopIteration cannot be.
+# The function's return value or exception. Not a future's own exception: a coroutine that awaits a GeneratorExit is
+# closed by it, and StopIteration cannot be one.
 _Result = tuple[object, BaseException | None]
 _NOTHING: Final[_Result] = (None, None)
 
@@ -51,14 +51,14 @@ _NOTHING: Final[_Result] = (None, None)
 class ThreadExecutor:
     """Daemon threads, started when needed, reused, and ended after some idle time.
 
-    The number of runs is bounded by the worker's slots, not here: a thread that was given up must not keep
-    the next run waiting.
+    The worker's slots limit the number of runs, not this executor: an abandoned thread must not keep the next run
+    waiting.
 
     Args:
         idle: seconds after which a thread without work ends.
 
     Attributes:
-        abandoned: how many threads were given up and have not returned yet.
+        abandoned: number of abandoned threads that have not returned.
     """
 
     def __init__(self, *, idle: float = _IDLE_SECONDS) -> None:
@@ -68,7 +68,7 @@ class ThreadExecutor:
         self._is_told = False
         self._told: list[Callable[[], None]] = []
         self._loop: asyncio.AbstractEventLoop | None = None
-        # A bell for each idle thread would have to be kept apart; the thread that hears this one goes.
+        # One queue for all idle threads, instead of one for each; the thread that gets the item runs.
         self._wakeup: queue.SimpleQueue[bool] = queue.SimpleQueue()
         self._lock = threading.Lock()
         self._idle = 0
@@ -119,15 +119,15 @@ class ThreadExecutor:
                 self._wakeup.put(False)
 
     def on_told(self, call: Callable[[], None]) -> None:
-        """Have `call` called on the loop after it was given ended runs: once for all of them."""
+        """Have `call` called on the loop after ended runs were reported: once for all of them."""
         self._told.append(call)
 
     def submit(self, run: "ThreadRun", loop: asyncio.AbstractEventLoop) -> None:
-        """Have a thread carry out the run, which learns on `loop` how it has ended.
+        """Have a thread execute the run, which is notified of its end on `loop`.
 
         Raises:
             WorkerLost: after `aclose`.
-            RuntimeError: no thread can be started; nothing will come of the run.
+            RuntimeError: no thread can be started; the run will not happen.
         """
         if self._is_closed:
             raise WorkerLost("the worker has stopped")
@@ -143,7 +143,7 @@ class ThreadExecutor:
             if awake < wanted:
                 self._wake(1)
         except BaseException:
-            # Where no thread can be started, none is left to carry it out.
+            # If no thread can be started, none is left to execute it.
             with contextlib.suppress(ValueError):
                 self._line.remove(run)
             raise
@@ -151,7 +151,7 @@ class ThreadExecutor:
             self._looking = loop.call_later(_STILL, self._look, loop, self._begun)
 
     def give_up(self, run: "ThreadRun") -> None:
-        """Leave a run to itself that has not ended: it may see so, and what it comes to is dropped."""
+        """Abandon a run that has not ended: it can see that, and its result is dropped."""
         run.execution.context.mark_cancelled()
         self.abandoned += 1
         run.is_abandoned = True
@@ -171,17 +171,17 @@ class ThreadExecutor:
                 self._threads.add(thread)
 
     def _look(self, loop: asyncio.AbstractEventLoop, begun: int) -> None:
-        """Whether the line moves."""
+        """Check whether the line moves."""
         self._looking = None
         if not self._line or self._is_closed:
             return
         if self._begun == begun:
-            # Where the machine is busy, those that were called have not come yet.
+            # On a busy machine, called threads have not arrived yet.
             self._wake(len(self._line) - self._coming)
         self._looking = loop.call_later(_STILL, self._look, loop, self._begun)
 
     def _collect(self) -> None:
-        # First: what ends from here on is reported again.
+        # First: runs that end from here on are reported again.
         self._is_told = False
         while self._ended:
             run, (value, error) = self._ended.popleft()
@@ -199,14 +199,14 @@ class ThreadExecutor:
         while True:
             ended = self._serve_line(ended)
             with self._lock:
-                # What was put in line meanwhile has counted on this thread.
+                # Runs added meanwhile rely on this thread.
                 if self._line:
                     continue
                 self._idle += 1
-            # After that, so that the next run finds this thread idle.
+            # Afterwards, so that the next run finds this thread idle.
             if ended is not None:
                 self._tell(ended)
-            # A thread that waits holds on to nothing.
+            # A waiting thread keeps no references.
             ended = None
             if not self._is_called():
                 return
@@ -217,7 +217,7 @@ class ThreadExecutor:
             self._coming -= 1
 
     def _serve_line(self, ended: "tuple[ThreadRun, _Result] | None") -> "tuple[ThreadRun, _Result] | None":
-        """Carry out what is in line, and how the last one ended; each end is reported before the next begins."""
+        """Execute the runs in line, and return the last one's end; report each end before the next run starts."""
         line, ident, clock = self._line, threading.get_ident(), time.monotonic
         while line:
             try:
@@ -225,7 +225,7 @@ class ThreadExecutor:
             except IndexError:
                 break
             self._begun += 1
-            # Before, since this one may take long.
+            # Before, because this one may take long.
             if ended is not None:
                 self._tell(ended)
             began = clock()
@@ -240,12 +240,12 @@ class ThreadExecutor:
         self._ended.append(ended)
         if not self._is_told and self._loop is not None:
             self._is_told = True
-            # The loop is closed when the worker has gone on without these runs.
+            # The loop is closed if the worker has continued without these runs.
             with contextlib.suppress(RuntimeError):
                 self._loop.call_soon_threadsafe(self._collect)
 
     def _is_called(self) -> bool:
-        """Wait for the bell; whether it was for work, and not for the end of this thread."""
+        """Wait for the queue; return whether it was for work, and not for the end of this thread."""
         try:
             is_work = self._wakeup.get(timeout=self._idle_seconds)
         except queue.Empty:
@@ -254,7 +254,7 @@ class ThreadExecutor:
                     self._idle -= 1
                     self._threads.discard(threading.current_thread())
                     return False
-                # A caller has counted on this thread meanwhile, and has rung for it.
+                # A caller relies on this thread meanwhile, and has added an item for it.
                 is_work = self._wakeup.get_nowait()
         if not is_work:
             with self._lock:
@@ -263,11 +263,11 @@ class ThreadExecutor:
 
 
 class ThreadRun(ABC):
-    """One run on its way through a thread.
+    """One run in a thread.
 
     Attributes:
-        is_abandoned: it was given up: whatever it comes to is dropped.
-        is_told: it has ended, and the loop knows.
+        is_abandoned: whether it was abandoned: its result is dropped.
+        is_told: whether it has ended, and the loop knows.
         variables: the context variables that the function sees and changes.
     """
 
@@ -282,10 +282,10 @@ class ThreadRun(ABC):
 
     @abstractmethod
     def tell(self, value: object, error: BaseException | None) -> None:
-        """What the function returned or raised; called on the loop, once, unless it was given up. Never raises."""
+        """Report the function's value or exception; called on the loop, once, unless abandoned. Never raises."""
 
     def call(self, ident: int) -> _Result:
-        """Carry it out, in this thread, which is `ident`."""
+        """Execute the run in this thread, which is `ident`."""
         execution = self.execution
         self._ident = ident
         try:
@@ -294,9 +294,9 @@ class ThreadRun(ABC):
             return None, error
 
     def warn(self) -> None:
-        """Say that the thread is left to itself, and where it is."""
+        """Log that the thread is abandoned, and its stack."""
         execution, ident = self.execution, self._ident
-        # The interpreter's own way to see what another thread does.
+        # The interpreter's own way to inspect another thread.
         frame = None if ident is None else sys._current_frames().get(ident)  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
         _log.warning(
             "job %s of task %s: a thread cannot be stopped, so it is left to itself; it is in\n%s",
@@ -307,7 +307,7 @@ class ThreadRun(ABC):
 
 
 class _ThreadCall(ThreadRun):
-    """One that a coroutine waits for."""
+    """A run that a coroutine waits for."""
 
     __slots__ = ("_done", "_interrupt", "_loop")
 
@@ -338,7 +338,7 @@ class _ThreadCall(ThreadRun):
         )
 
     def give_up(self) -> None:
-        """Wait for it no longer: its time is over. The thread's answer may still come, and is dropped."""
+        """Stop waiting for a run whose time is over. The thread's result may still arrive, and is dropped."""
         if not self._done.done():
             self._done.set_result(None)
 

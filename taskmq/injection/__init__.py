@@ -1,5 +1,5 @@
 """Dependencies of tasks: parameters declared with `Depends(...)`.
 
-`plan` reads a task's signature once, at definition, and finds what has to be provided, in which order and for how
-long. `resolve` provides it for one run and releases it afterwards, in reverse order.
+`plan` reads a task's signature once, at definition, and determines the providers, their order and their lifetime.
+`resolve` calls them for one run and releases their values afterwards, in reverse order.
 """

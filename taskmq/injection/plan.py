@@ -1,8 +1,8 @@
-"""What a task's function is given beside its arguments: providers, and the order in which they are called. Pure.
+"""Injection plan: the providers of a task's function, and the order of their calls. Pure.
 
 A parameter that `Depends` on a provider is filled in when the task runs, and does not travel. A provider may depend
-on others, and take the `Context`. Which of them are called, in which order, and who gets what, is a `Plan`: made
-once, when the task is defined. Tasks without dependencies have none.
+on others, and take the `Context`. A `Plan` lists the providers to call, their order, and the receivers of their
+values; it is made once, when the task is defined. Tasks without dependencies have none.
 """
 
 import functools
@@ -42,7 +42,7 @@ _BY_POSITION: Final = (inspect.Parameter.POSITIONAL_ONLY, _POSITIONAL, inspect.P
 
 
 class Dependency(msgspec.Struct, frozen=True):
-    """What `Depends` leaves in a signature."""
+    """Marker that `Depends` leaves in a signature."""
 
     provider: Provider
     scope: Scope
@@ -61,13 +61,14 @@ def Depends(provider: Callable[..., T], /, *, scope: Scope = "task") -> T: ...
 def Depends(provider: Provider, /, *, scope: Scope = "task") -> Any:  # noqa: N802 - used where an instance is
     """Fill a task's parameter with what `provider` returns or yields, when the task runs.
 
-    As a default value, `session: Session = Depends(open_session)`, the type checkers know that callers leave it out;
+    As a default value, `session: Session = Depends(open_session)`, it lets type checkers know that callers leave it
+        out; `Annotated[Session, Depends(open_session)]` does the same at run time.
     `Annotated[Session, Depends(open_session)]` does the same at run time.
 
-    A provider is a function, a coroutine function, or a generator of either sort, which yields once: the code
-    after the `yield` runs when the task has ended, also by an error, a timeout or a cancellation, the last provider
-    first. It sees the task's exception at the `yield` and cannot make it unseen. Its own parameters may be
-    dependencies or a `Context`; others need defaults. Within a run it is called once, however many ask for it.
+    A provider is a function, a coroutine function, or a generator of either kind, which yields once. The code after
+    the `yield` runs when the task has ended, even by an error, a timeout or a cancellation, the last provider first.
+    It sees the task's exception at the `yield` and cannot swallow it. Its own parameters may be dependencies or a
+    `Context`; others need defaults. Within a run it is called once, however many depend on it.
 
     Args:
         scope: `worker` calls it once per worker process, and ends it when the worker has drained.
@@ -88,7 +89,7 @@ class DependencyNode(msgspec.Struct, frozen=True):
     Attributes:
         label: its name, for people.
         takes: its parameters, and the nodes that fill them.
-        context: its parameter that is the context; None without one.
+        context: its context parameter; None without one.
     """
 
     provider: Provider
@@ -107,9 +108,9 @@ class _ParameterPlace(msgspec.Struct, frozen=True):
     """A parameter of the task's function.
 
     Attributes:
-        index: its place among those given by position; -1: it is given by name.
-        is_last: only dependencies stand behind it, so that a caller can give it by position.
-        node: that fills it.
+        index: its index among positional arguments; -1: it is passed by name.
+        is_last: whether only dependencies follow it, so that a caller can pass it by position.
+        node: the node that fills it.
     """
 
     name: str
@@ -122,7 +123,7 @@ class InjectionPlan(msgspec.Struct, frozen=True):
     """The providers of one function.
 
     Attributes:
-        nodes: in an order in which each finds what it takes.
+        nodes: in an order in which each follows those that it takes.
         places: in the order of the function's parameters.
     """
 
@@ -131,13 +132,13 @@ class InjectionPlan(msgspec.Struct, frozen=True):
 
     @property
     def first_async(self) -> DependencyNode | None:
-        """A provider that needs an event loop."""
+        """First provider that needs an event loop, if any."""
         return next((node for node in self.nodes if node.is_async), None)
 
     def placed(
         self, args: tuple[Any, ...], kwargs: dict[str, Any], values: Mapping[int, Any]
     ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """The call with `values` where the function wants them."""
+        """Return the call with `values` inserted where the function takes them."""
         named = dict(kwargs)
         for place in self.places:
             if place.node not in values:
@@ -150,7 +151,7 @@ class InjectionPlan(msgspec.Struct, frozen=True):
         return args, named
 
     def without(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> "InjectionPlan":
-        """What is left to be provided when a caller gives some of it itself."""
+        """Return the plan without the values that a caller passes itself."""
         places = tuple(
             place
             for place in self.places
@@ -183,22 +184,22 @@ class InjectionPlan(msgspec.Struct, frozen=True):
 
 
 def is_dependency(parameter: inspect.Parameter, kind: Any) -> bool:
-    """Whether a parameter, annotated as `kind`, is filled in by a provider."""
+    """Return whether a provider fills in a parameter annotated as `kind`."""
     return _dependency(parameter, kind) is not None
 
 
 def plan_dependencies(
     function: Callable[..., Any], *, owner: str, overrides: Mapping[Provider, Provider] | None = None
 ) -> InjectionPlan | None:
-    """What `function` is to be given; None when it depends on nothing.
+    """Return the plan of `function`; None if it depends on nothing.
 
     Args:
         owner: its task's name, for errors.
-        overrides: providers, and those that take their places.
+        overrides: replacements of providers.
 
     Raises:
-        InvalidOption: providers depend on each other in a circle, or one cannot be called; names the chain.
-        NameError: an annotation names what is not defined yet.
+        InvalidOption: providers form a cycle, or one cannot be called; the message names the chain.
+        NameError: an annotation contains a name that is not defined yet.
     """
     planner = _Planner(overrides or {})
     places = planner.places(function, owner)
@@ -220,7 +221,7 @@ class _Planner:
                 continue
             chain = (f"task {owner}", parameter.name)
             if parameter.kind not in (_POSITIONAL, inspect.Parameter.KEYWORD_ONLY):
-                raise _refused(chain, "a dependency needs a parameter that can be given by name")
+                raise _refusal(chain, "a dependency needs a parameter that can be given by name")
             behind = [
                 (other, annotated)
                 for other, annotated in parameters[index + 1 :]
@@ -228,7 +229,7 @@ class _Planner:
             ]
             travel = [other for other, annotated in behind if not _is_context(annotated)]
             if travel and parameter.default is not inspect.Parameter.empty:
-                raise _refused(
+                raise _refusal(
                     chain,
                     f"{travel[0].name!r} comes after it and is given by position: put the dependency last, or "
                     "behind a `*`",
@@ -247,7 +248,7 @@ class _Planner:
         provider = self._overrides.get(dependency.provider, dependency.provider)
         chain = (*chain, _label(provider))
         if provider in path:
-            raise _refused(chain, "they depend on each other in a circle")
+            raise _refusal(chain, "they depend on each other in a circle")
         key = (provider, dependency.scope)
         if key not in self._numbers:
             node = self._node(provider, dependency.scope, chain, (*path, provider))
@@ -265,21 +266,21 @@ class _Planner:
             is_context = _is_context(kind)
             if dependency is None and not is_context:
                 if parameter.default is inspect.Parameter.empty and parameter.kind not in _VARIADIC:
-                    raise _refused(
+                    raise _refusal(
                         chain,
                         f"no caller gives {parameter.name!r}: make it a dependency or a Context, or give it a "
                         "default",
                     )
                 continue
             if parameter.kind in (*_VARIADIC, inspect.Parameter.POSITIONAL_ONLY):
-                raise _refused(chain, f"{parameter.name!r} has to be a parameter that can be given by name")
+                raise _refusal(chain, f"{parameter.name!r} has to be a parameter that can be given by name")
             if dependency is None:
                 if scope == "worker":
-                    raise _refused(chain, "a dependency of the worker outlives every task, so it has no Context")
+                    raise _refusal(chain, "a dependency of the worker outlives every task, so it has no Context")
                 context = parameter.name
                 continue
             if scope == "worker" and dependency.scope == "task":
-                raise _refused(
+                raise _refusal(
                     (*chain, parameter.name),
                     "a dependency of the worker cannot depend on one of a task: give that scope='worker' as well",
                 )
@@ -303,7 +304,7 @@ def _parameters(function: Callable[..., Any], where: str) -> Iterator[tuple[insp
     try:
         signature = inspect.signature(function)
     except (ValueError, TypeError):
-        # Of classes and functions written in C: they are called with nothing.
+        # For classes and functions written in C: they are called without arguments.
         return
     hints = _hints(function, where)
     for parameter in signature.parameters.values():
@@ -321,7 +322,7 @@ def _hints(function: Callable[..., Any], where: str) -> dict[str, Any]:
     try:
         return typing.get_type_hints(target, include_extras=True)
     except AttributeError as error:
-        # Of a module that is still being imported: it may have the name later.
+        # The module is still being imported: the name may be defined later.
         raise NameError(str(error)) from error
     except (SyntaxError, TypeError) as error:
         raise InvalidOption(f"{where}: an annotation cannot be read: {error}") from error
@@ -347,5 +348,5 @@ def _label(provider: Provider) -> str:
     return getattr(target, "__qualname__", None) or type(target).__qualname__
 
 
-def _refused(chain: tuple[str, ...], reason: str) -> InvalidOption:
+def _refusal(chain: tuple[str, ...], reason: str) -> InvalidOption:
     return InvalidOption(f"{' -> '.join(chain)}: {reason}")

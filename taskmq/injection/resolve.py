@@ -1,15 +1,15 @@
-"""Calls the providers of a task, and ends what they have opened.
+"""Resolution of a task's dependencies: calls the providers, and ends their contexts.
 
-Around every run of a function that depends on something:
+Around every run of a function with dependencies:
 
-    resolve, in the plan's order -> the function -> end what was opened, the last first
+    resolve, in the plan's order -> the function -> end the contexts, the last first
 
-For a coroutine function that happens on the loop, and its plain providers run there as well: they should not wait for
-anything. For a plain function it happens in its thread, and only its asynchronous providers run on the worker's loop.
+For a coroutine function that happens on the loop, and its plain providers run there as well: they should not block.
+For a plain function it happens in its thread, and only its asynchronous providers run on the worker's loop.
 
-What has the scope of the worker lives in a `Pool`: made for the first run that asks, while the others wait, and ended
-when the worker has drained. A failure is not kept: the next one asks again. Outside of a worker there is no pool, and
-the scope of the worker is the call.
+Values with the scope of the worker live in a `Pool`: created for the first run that needs them, while the others
+wait, and ended when the worker has drained. A failure is not cached: the next run tries again. Outside of a worker
+there is no pool, and the scope of the worker is the call.
 """
 
 import asyncio
@@ -38,7 +38,7 @@ _NOT_ENDED: Final[_Ended] = (None, None, None)
 
 
 class Dependencies:
-    """What an app knows about its tasks' dependencies: replacements, and what lives as long as a worker."""
+    """Dependencies of an app's tasks: replacements, and values that live as long as a worker."""
 
     def __init__(self) -> None:
         self.overrides: dict[Provider, Provider] = {}
@@ -48,7 +48,7 @@ class Dependencies:
 
     @contextmanager
     def override(self, provider: Provider, replacement: Provider) -> Generator[None]:
-        """Call `replacement` wherever `provider` would be."""
+        """Call `replacement` wherever `provider` would be called."""
         before = self.overrides
         self.overrides = {**before, provider: replacement}
         try:
@@ -58,7 +58,7 @@ class Dependencies:
 
     @asynccontextmanager
     async def working(self) -> AsyncGenerator[None]:
-        """Keep what has the scope of the worker from here on, and end it at the end; workers of one loop share it."""
+        """Keep values with the scope of the worker until the end of the block; workers of one loop share them."""
         with self._lock:
             self._workers += 1
             pool = self.pool = self.pool or Pool(asyncio.get_running_loop())
@@ -75,7 +75,7 @@ class Dependencies:
 
     @contextmanager
     def working_without_loop(self) -> Generator[None]:
-        """`working` for a process that runs tasks and has no loop."""
+        """Keep them like `working`, for a process that runs tasks and has no loop."""
         pool = self.pool = Pool(None)
         try:
             yield
@@ -84,14 +84,14 @@ class Dependencies:
             pool.close()
 
     def current(self, plan: InjectionPlan, function: Callable[..., Any], owner: str) -> InjectionPlan:
-        """The plan with the replacements that are in force."""
+        """Return the plan with the present replacements."""
         if not self.overrides:
             return plan
         return plan_dependencies(function, owner=owner, overrides=self.overrides) or plan
 
 
 class Pool:
-    """What providers have made for a whole worker. Used from its loop and from threads."""
+    """Values of providers for a whole worker. Used from its loop and from threads."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop | None) -> None:
         self.loop = loop
@@ -101,8 +101,8 @@ class Pool:
         self._open: list[tuple[DependencyNode, _Opened]] = []
 
     def claim(self, node: DependencyNode, arguments: dict[str, Any]) -> "tuple[concurrent.futures.Future[Any], bool]":
-        """The future of the node's value, and whether it is the caller's to make it."""
-        # By what it takes as well: a replacement further down makes another value.
+        """Return the future of the node's value, and whether the caller must create the value."""
+        # By its arguments, too: a replacement further down creates another value.
         key = (node.provider, *((name, id(value)) for name, value in arguments.items()))
         with self._lock:
             found = self._made.get(key)
@@ -118,17 +118,17 @@ class Pool:
             self._open.append((node, opened))
 
     async def aclose(self) -> None:
-        """End everything, the last first; an error of one is logged and keeps no other from its end."""
+        """End everything, the last first; an error is logged and does not prevent other ends."""
         while (last := self._last()) is not None:
             node, opened = last
-            with _logged(node):
+            with _log_failure(node):
                 await opened.aexit(_NOT_ENDED)
 
     def close(self) -> None:
-        """`aclose` where everything is synchronous."""
+        """End everything if all providers are synchronous."""
         while (last := self._last()) is not None:
             node, opened = last
-            with _logged(node):
+            with _log_failure(node):
                 opened.exit(_NOT_ENDED)
 
     def _last(self) -> "tuple[DependencyNode, _Opened] | None":
@@ -139,7 +139,7 @@ class Pool:
 def provided_async(
     function: Callable[..., Any], plan: InjectionPlan, dependencies: Callable[[], Dependencies], owner: str
 ) -> Callable[..., Coroutine[Any, Any, Any]]:
-    """A coroutine function that gives `function` what it depends on."""
+    """Return a coroutine function that resolves the dependencies of `function`."""
 
     async def call(*args: Any, **kwargs: Any) -> Any:
         known = dependencies()
@@ -155,7 +155,7 @@ def provided_async(
 def provided_sync(
     function: Callable[..., Any], plan: InjectionPlan, dependencies: Callable[[], Dependencies], owner: str
 ) -> Callable[..., Any]:
-    """A function that gives `function` what it depends on."""
+    """Return a function that resolves the dependencies of `function`."""
 
     def call(*args: Any, **kwargs: Any) -> Any:
         known = dependencies()
@@ -173,7 +173,7 @@ async def _resolve(plan: InjectionPlan, pool: Pool | None, stack: AsyncExitStack
     for index, node in enumerate(plan.nodes):
         arguments = _arguments(node, values, owner)
         if node.scope == "worker" and pool is not None:
-            values[index] = await _shared(pool, node, arguments)
+            values[index] = await _resolve_shared(pool, node, arguments)
         else:
             opened = _Opened(node, arguments)
             values[index] = await opened.aenter()
@@ -182,7 +182,7 @@ async def _resolve(plan: InjectionPlan, pool: Pool | None, stack: AsyncExitStack
     return values
 
 
-async def _shared(pool: Pool, node: DependencyNode, arguments: dict[str, Any]) -> Any:
+async def _resolve_shared(pool: Pool, node: DependencyNode, arguments: dict[str, Any]) -> Any:
     while True:
         future, is_mine = pool.claim(node, arguments)
         if not is_mine:
@@ -194,10 +194,10 @@ async def _shared(pool: Pool, node: DependencyNode, arguments: dict[str, Any]) -
             with _for_no_job():
                 value = await opened.aenter()
         except BaseException:
-            # Those who wait ask again, each on its own account.
+            # The waiters try again, each on its own.
             future.set_exception(_Failed())
             raise
-        _made(pool, node, opened, future, value)
+        _finish_value(pool, node, opened, future, value)
         return value
 
 
@@ -231,7 +231,7 @@ def _shared_blocking(pool: Pool, node: DependencyNode, arguments: dict[str, Any]
         except BaseException:
             future.set_exception(_Failed())
             raise
-        _made(pool, node, opened, future, value)
+        _finish_value(pool, node, opened, future, value)
         return value
 
 
@@ -252,7 +252,7 @@ def _on_loop(call: Callable[[], Awaitable[T]], node: DependencyNode, pool: Pool 
     try:
         future = asyncio.run_coroutine_threadsafe(coroutine, pool.loop)
     except RuntimeError as error:
-        # The worker has gone on without this thread, and its loop is closed.
+        # The worker has continued without this thread, and its loop is closed.
         coroutine.close()
         raise _no_loop(node, owner) from error
     return future.result()
@@ -267,7 +267,7 @@ def _no_loop(node: DependencyNode, owner: str) -> UnsupportedFeature:
 
 @contextlib.contextmanager
 def _for_no_job() -> Generator[None]:
-    """What is made for a whole worker, and what that begins, does not belong to the job that came first."""
+    """Detach values of a whole worker, and their background work, from the job that came first."""
     token = current_context.set(None)
     try:
         yield
@@ -276,7 +276,7 @@ def _for_no_job() -> Generator[None]:
 
 
 class _Failed(Exception):
-    """The run that was making the value has failed."""
+    """The run that was creating the value failed."""
 
 
 class _Opened:
@@ -313,7 +313,7 @@ class _Opened:
             case _:
                 return self.enter()
 
-    # A provider that swallows the task's exception does not make a success of it: these return nothing.
+    # A provider that swallows the task's exception does not make it a success: these return nothing.
 
     def exit(self, ended: _Ended) -> None:
         self._manager.__exit__(*ended)
@@ -332,7 +332,7 @@ def _arguments(node: DependencyNode, values: dict[int, Any], owner: str) -> dict
     return arguments
 
 
-def _made(
+def _finish_value(
     pool: Pool, node: DependencyNode, opened: _Opened, future: "concurrent.futures.Future[Any]", value: object
 ) -> None:
     if opened.has_end:
@@ -358,7 +358,7 @@ def _quiet_async(opened: _Opened) -> Callable[..., Coroutine[Any, Any, None]]:
 
 
 @contextmanager
-def _logged(node: DependencyNode) -> Generator[None]:
+def _log_failure(node: DependencyNode) -> Generator[None]:
     try:
         yield
     except Exception:  # noqa: BLE001 - the provider's own code

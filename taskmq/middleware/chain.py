@@ -1,4 +1,4 @@
-"""One onion around sending and one around executing. Middleware *changes*; it does not observe.
+"""Chains of middleware: one around sending and one around executing. Middleware *changes*; it does not observe.
 
 `Sending` and `Execution` each travel as one object, so that fields can be added without breaking a middleware.
 The first middleware of an app is the outermost.
@@ -31,24 +31,24 @@ __all__ = [
 ]
 
 Proceed = Callable[[Execution], Awaitable[object]]
-"""The rest of the chain around a run: what `Middleware.execute` awaits to go on."""
+"""The rest of the chain around a run, which `Middleware.execute` awaits to continue."""
 
 _NOTHING = nullcontext()
 
 
 class Submission(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """What the store gets of a call beside its envelope.
+    """Facts of a submission to the store, besides its envelope.
 
     Attributes:
-        job_id: that its submitter has chosen.
-        asked: what was asked for as to its time, as it was asked for: a delay and no instant, where it was a delay.
-        held: it does not run until it is released.
-        asked_for: what tells it from other submissions, where that is not the call itself: of a definition, whose
-            content may change between a submission and its repetition.
-        compared: its arguments as they are compared with those of a repetition; None: as they are sent.
-        depends_on: names of the jobs that it waits for, each with its condition; `detail` has those that were found.
+        job_id: id that its submitter chose.
+        asked: the requested time, in its original form: a delay instead of an instant, if it was a delay.
+        held: whether it waits until it is released.
+        asked_for: distinguishes it from other submissions, if the call itself does not: a definition, whose content
+            may change between a submission and its repetition.
+        compared: its arguments in the form that is compared with a repetition; None: as sent.
+        depends_on: names of its upstream jobs, each with its condition; `detail` has those that were found.
         connection: of the caller's own transaction, which commits the job.
-        existing: once it is there, the state of the job that was there before, where that is the one.
+        existing: after the submission, the state of the job that existed before, if that is the result.
     """
 
     job_id: str | None = None
@@ -63,14 +63,14 @@ class Submission(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Sending(msgspec.Struct, gc=False):
-    """A call on its way out. Middleware may replace any field.
+    """A call that is being sent. Middleware may replace any field.
 
     Attributes:
-        queue: as people name it; the priority class is added afterwards.
+        queue: public name; the priority class is added afterwards.
         content_type: the encoding of the envelope's arguments.
         headers: further headers of the message, few and short.
-        unique: where it is to be the only one of its key.
-        submission: where it goes to the store.
+        unique: its uniqueness, if it has a unique key.
+        submission: its submission, if it goes to the store.
     """
 
     envelope: Envelope
@@ -82,34 +82,35 @@ class Sending(msgspec.Struct, gc=False):
 
 
 class Middleware:
-    """Code around every send and every run. Override what is needed; each method passes through unchanged."""
+    """Code around every send and every run. Override the methods you need; each one passes through unchanged."""
 
-    def send(self, sending: Sending) -> AbstractContextManager[object] | None:  # noqa: ARG002 - for who overrides it
-        """Called before a message is encoded; may change `sending`.
+    def send(self, sending: Sending) -> AbstractContextManager[object] | None:  # noqa: ARG002 - overridden by subclasses
+        """Change a message before it is encoded; may change `sending`.
 
-        The same code serves `send` and `asend`: a context manager that it returns is entered, stays open
+        The same code serves `send` and `asend`: a context manager that it returns is entered, stays open until the
+            broker has confirmed, and sees the exception if it has not.
         until the broker has confirmed, and sees the exception when it has not.
         """
         return None
 
     async def execute(self, execution: Execution, proceed: Proceed) -> object:
-        """Called around a task's function; returns what the job's result is to be.
+        """Run around a task's function; the return value becomes the job's result.
 
         An exception from here counts as the task's own.
         """
         return await proceed(execution)
 
     def attach(self, carry: Mapping[str, str]) -> AbstractContextManager[object] | None:  # noqa: ARG002 - as above
-        """Called in the separate process where a function runs, with what is in its `Execution.carry`.
+        """Run in the separate process of a function, with the texts of its `Execution.carry`.
 
-        A context manager that it returns is entered around the function. Not called for functions that run in the
-        worker's process: what `execute` sets there, they see.
+        A context manager that it returns is entered around the function. It is not called for functions that run in
+        the worker's process, which see what `execute` sets there.
         """
         return None
 
 
 def send_chain(middleware: Sequence[Middleware]) -> Callable[[Sending], AbstractContextManager[object]]:
-    """The send side of all, as one call that opens one context; `open_nothing` itself when there is none."""
+    """Return the send side of all as one call that opens one context; `open_nothing` itself if there is none."""
     active = [each for each in middleware if type(each).send is not Middleware.send]
     if not active:
         return open_nothing
@@ -121,7 +122,7 @@ def send_chain(middleware: Sequence[Middleware]) -> Callable[[Sending], Abstract
                 if (context := each.send(sending)) is not None:
                     stack.enter_context(context)
         except BaseException as error:
-            # Those that are open see it, but cannot swallow it: there is nothing to be sent.
+            # Open contexts see it, but cannot swallow it: there is nothing to publish.
             stack.__exit__(type(error), error, error.__traceback__)
             raise
         return stack
@@ -130,7 +131,7 @@ def send_chain(middleware: Sequence[Middleware]) -> Callable[[Sending], Abstract
 
 
 def execute_chain(middleware: Sequence[Middleware], innermost: Proceed) -> Proceed:
-    """The execute side of all around `innermost`; `innermost` itself when there is none."""
+    """Return the execute side of all around `innermost`; `innermost` itself if there is none."""
     chain = innermost
     for each in reversed(middleware):
         if type(each).execute is not Middleware.execute:
@@ -139,12 +140,12 @@ def execute_chain(middleware: Sequence[Middleware], innermost: Proceed) -> Proce
 
 
 def is_bare(middleware: Sequence[Middleware]) -> bool:
-    """Whether none of them has anything around a run."""
+    """Return whether no middleware has anything around a run."""
     return all(type(each).execute is Middleware.execute for each in middleware)
 
 
 def attached(middleware: Sequence[Middleware], carry: Mapping[str, str] | None) -> AbstractContextManager[object]:
-    """What all of them want around a function that runs here on its own; nothing where nothing is carried."""
+    """Open what all middleware want around a function in a separate process; does nothing if nothing is carried."""
     if not carry:
         return _NOTHING
     stack = ExitStack()
@@ -159,7 +160,7 @@ def attached(middleware: Sequence[Middleware], carry: Mapping[str, str] | None) 
 
 
 def open_nothing(_: Sending) -> AbstractContextManager[object]:
-    """A context without effect, for who has nothing around a send."""
+    """Return a context without effect, for apps without middleware around a send."""
     return _NOTHING
 
 

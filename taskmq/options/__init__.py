@@ -1,4 +1,4 @@
-"""What can be said about a task and about one call of it.
+"""Options of a task, and of one call of it.
 
     task_options  the options of `@app.task` and `.options(...)`, checked where the task is defined
     keys          keys made of arguments: idempotency, uniqueness, order, limits

@@ -1,4 +1,4 @@
-"""From a call's arguments to a key: by a parameter, a template, or a function."""
+"""Keys derived from a call's arguments: by a parameter, a template, or a function."""
 
 import hashlib
 import inspect
@@ -19,16 +19,16 @@ from taskmq.model.values.canonical_form import canonical_json
 __all__ = ["KEY_LIMIT", "ArgumentKey", "KeyMaker", "OrderKey", "check_key", "read_key_maker"]
 
 KeyMaker = str | Callable[..., str]
-"""The name of a parameter, a template such as "order:{order_id}", or a function that is called as the task is."""
+"""Name of a parameter, a template such as "order:{order_id}", or a function with the task's parameters."""
 
 KEY_LIMIT: Final = 255
 
 
 def check_key(key: object, *, option: str) -> str:
-    """`key` itself.
+    """Return `key` if it is a valid key.
 
     Raises:
-        InvalidOption: it is no text of 1 to 255 bytes, or begins as derived ids do, which are keys as well.
+        InvalidOption: it is not a text of 1 to 255 bytes, or begins like derived ids, which are keys as well.
     """
     if not isinstance(key, str) or not 0 < len(key.encode(errors="replace")) <= KEY_LIMIT:
         raise InvalidOption(f"{option}: {key!r} must be a string of 1 to {KEY_LIMIT} bytes")
@@ -40,10 +40,10 @@ def check_key(key: object, *, option: str) -> str:
 
 
 def read_key_maker(value: object, *, option: str) -> KeyMaker:
-    """`value` itself.
+    """Return `value` if it can derive keys.
 
     Raises:
-        InvalidOption: nothing that makes keys.
+        InvalidOption: it cannot.
     """
     if isinstance(value, str) and value:
         return value
@@ -56,7 +56,7 @@ def read_key_maker(value: object, *, option: str) -> KeyMaker:
 
 
 class ArgumentKey:
-    """What makes a task's keys.
+    """Derives a task's keys from the arguments.
 
     Args:
         maker: the name of a parameter, a template with names of parameters in braces (their attributes and items,
@@ -64,7 +64,7 @@ class ArgumentKey:
             arguments. A value in a key is a
             string, an integer, a UUID, a date, or a member of an Enum of those.
         owner: the task's name, for errors.
-        option: what it is given as, for errors.
+        option: name of the option, for errors.
 
     Raises:
         InvalidOption: the task has no such parameter, or the template cannot be read.
@@ -88,13 +88,13 @@ class ArgumentKey:
             self._check_names(maker)
 
     def of(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
-        """The key of a call with arguments that fit.
+        """Return the key of a call with valid arguments.
 
         Raises:
-            InvalidArguments: they make no key.
+            InvalidArguments: they yield no key.
         """
         try:
-            return check_key(self._made(args, kwargs), option=self._option)
+            return check_key(self._make(args, kwargs), option=self._option)
         except InvalidOption as error:
             raise InvalidArguments(f"task {self._owner}: {error}") from None
         except Exception as error:
@@ -103,9 +103,9 @@ class ArgumentKey:
             ) from error
 
     def plain_of(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str | None:
-        """The key of a call as it travels, before it is decoded; None where only the task's code knows it.
+        """Return the key of an encoded call; None if only the task's code can derive it.
 
-        It is known where all that stands in it are parameters of type `str` or `int`.
+        It can be derived if all parameters in it are of type `str` or `int`.
         """
         if not isinstance(self._maker, str) or not self._signature.is_resolved:
             return None
@@ -140,13 +140,13 @@ class ArgumentKey:
                 said = what if name == maker else f"{what}: {name!r}"
                 raise InvalidOption(f"task {self._owner}: {said} is none of its parameters: {', '.join(names)}")
 
-    def _made(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> object:
+    def _make(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> object:
         maker = self._maker
         if not isinstance(maker, str | bool):
             return maker(*args, **kwargs)
         arguments = self._arguments(args, kwargs)
         if isinstance(maker, bool):
-            # Each by itself, since their order is that of the parameters.
+            # Each separately, because their order is that of the parameters.
             parts = {name: msgspec.Raw(canonical_json(value)) for name, value in arguments.items()}
             return hashlib.sha256(msgspec.json.encode(parts), usedforsecurity=False).hexdigest()
         return _TEMPLATES.vformat(maker, (), arguments) if "{" in maker else _stable(arguments[maker])
@@ -163,14 +163,14 @@ class ArgumentKey:
 
 
 class OrderKey(ArgumentKey):
-    """What makes a task's `order_key`s; see `ArgumentKey`."""
+    """Derives a task's `order_key`s; see `ArgumentKey`."""
 
     def __init__(self, maker: KeyMaker, function: Callable[..., Any], signature: Signature, *, owner: str) -> None:
         super().__init__(maker, function, signature, owner=owner, option="order_key")
 
 
 class _Templates(string.Formatter):
-    """Fields that would not look the same in every process are refused."""
+    """Refuses fields that differ between processes."""
 
     def get_value(self, key: int | str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:  # noqa: ARG002 - the base's
         return kwargs[str(key)]
@@ -186,10 +186,10 @@ _TEMPLATES: Final = _Templates()
 
 
 def _names_in(maker: str) -> list[str]:
-    """What a template names in its braces; a maker without any is itself a name.
+    """Return the names in a template's braces; a maker without braces is a name itself.
 
     Raises:
-        ValueError: it cannot be read.
+        ValueError: it cannot be parsed.
     """
     if "{" not in maker and "}" not in maker:
         return [maker]
@@ -201,5 +201,5 @@ def _stable(value: object) -> object:
         value = value.value
     if isinstance(value, date):
         return value.isoformat()
-    # True and 1 are equal, and yet no two people would write them alike.
+    # True and 1 are equal, yet written differently.
     return str(value) if isinstance(value, int | UUID) and not isinstance(value, bool) else value

@@ -1,6 +1,6 @@
-"""Limits that all workers of an app share: how often a task starts, and how many of it run at a time. Pure.
+"""Limits that all workers of an app share: the rate of a task's starts, and its concurrency. Pure.
 
-What bounds one run (its time, its memory) or one worker (`worker_concurrency`) is elsewhere.
+Limits of one run (its time, its memory) or of one worker (`worker_concurrency`) are elsewhere.
 """
 
 import re
@@ -39,12 +39,14 @@ _LONGEST: Final = 31 * 86_400.0
 _MOST: Final = 1_000_000
 
 STRICT_MARGIN: Final = 0.05
-"""Seconds that a start under a strict rate may be later than it was granted. Each period of the rate is longer by as
-much, so that starts which are late by no more are still not too many."""
+"""Tolerance in seconds for a late start under a strict rate.
+
+Each period of the rate is longer by this much, so that such starts do not exceed it.
+"""
 
 
 class RateLimit(msgspec.Struct, frozen=True):
-    """How often a task starts, over all workers of the app.
+    """Rate at which a task starts, over all workers of the app.
 
     Args:
         rate: such as "100/s", "10/m", "500/h", "1/30s". Starts are spread evenly, but may be a quarter of a second
@@ -58,7 +60,7 @@ class RateLimit(msgspec.Struct, frozen=True):
             the long run. Not with a burst.
 
     Raises:
-        InvalidOption: a value that cannot be.
+        InvalidOption: a value is invalid.
     """
 
     rate: str
@@ -84,11 +86,11 @@ class RateLimit(msgspec.Struct, frozen=True):
         return (seconds + STRICT_MARGIN) / count if self.strict else seconds / count
 
     def demand(self, key: str) -> Demand:
-        """What one run takes of the limit of that key."""
+        """Return the demand of one run on the limit of that key."""
         return RateDemand(key=rate_key(key), interval=self.interval, burst=self.burst, strict=self.strict)
 
     def _parts(self) -> tuple[int, float]:
-        """How many starts in how many seconds."""
+        """Return the number of starts and the seconds of the period."""
         found = _RATE.fullmatch(str(self.rate))
         if found is None or int(found["count"]) < 1:
             raise InvalidOption(
@@ -103,7 +105,7 @@ class RateLimit(msgspec.Struct, frozen=True):
 
 
 class Concurrency(msgspec.Struct, frozen=True):
-    """How many runs of a task there are at a time, over all workers of the app.
+    """Maximum of concurrent runs of a task, over all workers of the app.
 
     Args:
         limit: at least 1.
@@ -112,7 +114,7 @@ class Concurrency(msgspec.Struct, frozen=True):
         on_failure: while the state does not answer, jobs wait (`closed`) or run without the limit (`open`).
 
     Raises:
-        InvalidOption: a value that cannot be.
+        InvalidOption: a value is invalid.
     """
 
     limit: int
@@ -125,7 +127,7 @@ class Concurrency(msgspec.Struct, frozen=True):
         _check_common("concurrency", self.key, self.name, self.on_failure)
 
     def demand(self, key: str) -> Demand:
-        """What one run takes of the limit of that key."""
+        """Return the demand of one run on the limit of that key."""
         return PlaceDemand(key=places_key(key), places=self.limit)
 
 
@@ -136,8 +138,8 @@ class TaskLimit:
     """One limit of one task.
 
     Attributes:
-        limit: as it was given.
-        name: under which it is known to all who share it.
+        limit: as given by the task.
+        name: name under which tasks share it.
         takes_key: whether there is one for each key.
     """
 
@@ -149,17 +151,17 @@ class TaskLimit:
         self._demand = limit.demand(name)
 
     def demand(self, args: tuple[Any, ...], kwargs: dict[str, Any], *, tenant: str | None) -> Demand:
-        """What a call with these arguments takes of it, for the tenant whose job it is.
+        """Return the demand of a call with these arguments, for the job's tenant.
 
         Raises:
-            InvalidArguments: they make no key.
+            InvalidArguments: they yield no key.
         """
         if self._key is None:
             return self._demand
         return self.limit.demand(limit_key(self.name, self._key.of(args, kwargs), tenant=tenant))
 
     def plain_demand(self, args: tuple[Any, ...], kwargs: dict[str, Any], *, tenant: str | None) -> Demand | None:
-        """`demand` of a call as it travels; None where only the task's code makes the key of its arguments."""
+        """Return the demand of an encoded call; None if only the task's code can derive the key."""
         if self._key is None:
             return self._demand
         key = self._key.plain_of(args, kwargs)
@@ -167,7 +169,7 @@ class TaskLimit:
 
 
 def why_limited(key: str) -> str:
-    """Why a job waits whose task demands that of a limit (`Demand.key`), for people."""
+    """Return why a job waits for a limit with this `Demand.key`, for people."""
     kind, _, name = key.partition(":")
     name = split_tenant_key(name)[1]
     if kind == "places":
@@ -176,10 +178,10 @@ def why_limited(key: str) -> str:
 
 
 def read_limits(options: Mapping[str, Any]) -> tuple[Limit, ...]:
-    """What a task's `rate_limit` and `concurrency` say.
+    """Read a task's `rate_limit` and `concurrency`.
 
     Raises:
-        InvalidOption: a value that cannot be.
+        InvalidOption: a value is invalid.
     """
     rates = [_rate(value) for value in _each(options.get("rate_limit"))]
     places = [_places(value) for value in _each(options.get("concurrency"))]
@@ -189,10 +191,10 @@ def read_limits(options: Mapping[str, Any]) -> tuple[Limit, ...]:
 def bind_limits(
     limits: Sequence[Limit], function: Callable[..., Any], signature: Signature, *, owner: str
 ) -> tuple[TaskLimit, ...]:
-    """The limits of a task.
+    """Bind limits to a task.
 
     Raises:
-        InvalidOption: the task has no such parameter, or two limits have one name.
+        InvalidOption: the task has no such parameter, or two limits have the same name.
     """
     bound: list[TaskLimit] = []
     counts: dict[type, int] = {}
@@ -210,7 +212,7 @@ def bind_limits(
 
 
 def check_shared(limits: Sequence[tuple[str, TaskLimit]]) -> None:
-    """Raise `InvalidOption` where tasks share a limit by name and do not mean the same by it.
+    """Raise `InvalidOption` if tasks share a limit by name but define it differently.
 
     Args:
         limits: each with the name of its task.

@@ -48,14 +48,14 @@ ExecutorKind = Literal["auto", "async", "thread", "process"]
 
 _ID_LIMIT: Final = 255
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-# Of a task they make keys, of a call they are the keys.
+# Options of a task derive these keys, options of a call are the keys.
 _MADE: Final = ("order_key", "idempotency_key")
-# Far enough from the last instant that an envelope can hold.
+# Far enough from the last instant that an envelope can represent.
 _LONGEST: Final = timedelta(days=365_000)
 
 
 class TaskOptions(TypedDict, total=False):
-    """What `@task(...)` takes. docs/options.md is made from these texts: `python -m tests.docs.options_page`.
+    """Options of `@task(...)`. docs/options.md is generated from these texts: `python -m tests.docs.options_page`.
 
     Attributes:
         name: the task's name in messages. Default: `module.function`.
@@ -139,7 +139,7 @@ class TaskOptions(TypedDict, total=False):
 
 
 class CallOptions(TypedDict, total=False):
-    """What `task.options(...)` takes: for one call, over the task's own. What is not said here is as of a task.
+    """Options of `task.options(...)` for one call; they override the task's. All others are as of a task.
 
     Attributes:
         order_key: the key itself. Default: what the task's own makes of the arguments.
@@ -169,7 +169,7 @@ class CallOptions(TypedDict, total=False):
 
 
 class CallPlan(msgspec.Struct, frozen=True, kw_only=True):
-    """A call's options, checked. Times are milliseconds; `eta` and `expires_at` since the epoch."""
+    """Validated options of a call. Times are milliseconds; `eta` and `expires_at` since the epoch."""
 
     queue: str = DEFAULT_QUEUE
     priority: int | None = None
@@ -187,10 +187,12 @@ class CallPlan(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TaskPlan(msgspec.Struct, frozen=True, kw_only=True):
-    """A task's options, checked. Timeouts and `result_ttl` are in seconds; `names_queue`: whether they name a queue.
+    """Validated options of a task.
 
-    `order_key` is the name of a parameter, or what makes the key of the arguments. `needs` are its `resources`, its
-    `worker_concurrency` as a further one (`one_of`), and the process that it runs in; None when a slot is enough.
+    Timeouts and `result_ttl` are in seconds; `names_queue`: whether they name a queue.
+
+    `order_key` is the name of a parameter, or derives the key from the arguments. `needs` are its `resources`, its
+    `worker_concurrency` as a further one (`one_of`), and the process that it runs in; None if a slot is enough.
     """
 
     name: str
@@ -214,15 +216,15 @@ class TaskPlan(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def one_of(self) -> str:
-        """The name of the resource that bounds the task's runs in a worker."""
+        """Name of the resource that limits the task's runs in a worker."""
         return f"runs of {self.name}"
 
 
 def plan_task(options: Mapping[str, Any], *, function: str, default_name: str, is_async: bool) -> TaskPlan:
-    """The plan of a task with these options.
+    """Validate the options of a task.
 
     Raises:
-        InvalidOption: an option is unknown or has a value that it cannot have; names function and option.
+        InvalidOption: an option is unknown or has an invalid value; the message names function and option.
     """
     try:
         _refuse_unknown(options, TaskOptions.__annotations__)
@@ -249,7 +251,7 @@ def plan_task(options: Mapping[str, Any], *, function: str, default_name: str, i
             retry=retry,
             timeout=None if timeout is None else parse_duration(timeout, what="timeout").total_seconds(),
             ack="early" if ack == "early" else "late",
-            executor=_resolved(executor, is_async=is_async),
+            executor=_resolve_executor(executor, is_async=is_async),
             result=_flag("result", options["result"]) if "result" in options else None,
             order_key=(read_key_maker(options["order_key"], option="order_key") if "order_key" in options else None),
             worker_concurrency=_at_least_one("worker_concurrency", options.get("worker_concurrency")),
@@ -272,13 +274,13 @@ def plan_task(options: Mapping[str, Any], *, function: str, default_name: str, i
 
 
 def plan_call(base: CallPlan, options: Mapping[str, Any], *, task: str, others: Collection[str] = ()) -> CallPlan:
-    """`base` with a call's options over it.
+    """Return `base`, overridden by a call's options.
 
     Args:
-        others: further options that the caller might have meant.
+        others: further options, for hints.
 
     Raises:
-        InvalidOption: an option is unknown or has a value that it cannot have.
+        InvalidOption: an option is unknown or has an invalid value.
     """
     try:
         _refuse_unknown(options, (*CallOptions.__annotations__, *others))
@@ -387,7 +389,7 @@ def _one_of(option: str, value: str, choices: tuple[str, ...]) -> str:
     return value
 
 
-def _resolved(executor: str, *, is_async: bool) -> ExecutorKind:
+def _resolve_executor(executor: str, *, is_async: bool) -> ExecutorKind:
     if executor == "process":
         return "process"
     return "async" if is_async else "thread"

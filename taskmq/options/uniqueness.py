@@ -1,4 +1,4 @@
-"""The options of tasks whose work is done once per key, and of those that are unique while they wait or run. Pure."""
+"""Options of idempotent tasks, and of tasks with unique jobs. Pure."""
 
 from collections.abc import Mapping
 from typing import Any, Final, Literal, cast, get_args
@@ -25,18 +25,18 @@ UniqueFor = Literal["waiting", "running"]
 UniquePolicy = Literal["refuse", "existing", "replace", "debounce", "throttle"]
 
 UNIQUE_META: Final = "taskmq.unique"
-"""Key of an envelope's `meta`: the token and the name of the claim that a unique job was sent with."""
+"""Key of an envelope's `meta`: token and name of the claim that a unique job was sent with."""
 
 _DAY: Final = 86_400.0
 
 
 class Idempotency(msgspec.Struct, frozen=True, kw_only=True):
-    """How a task's work is done once per key.
+    """Idempotency of a task: its work is done once per key.
 
     Attributes:
-        maker: what makes the keys; None where only calls have some.
-        scope: among whose keys one counts; None: the task's own.
-        ttl: seconds for which what is done is remembered.
+        maker: derives the keys; None if only calls have keys.
+        scope: the scope of keys; None: the task's own.
+        ttl: seconds for which finished work is remembered.
     """
 
     maker: KeyMaker | None = None
@@ -48,12 +48,12 @@ NO_IDEMPOTENCY: Final = Idempotency()
 
 
 class Uniqueness(msgspec.Struct, frozen=True, kw_only=True):
-    """How a task's jobs are unique.
+    """Uniqueness of a task's jobs.
 
     Attributes:
-        maker: what makes the keys; True: of all arguments.
+        maker: derives the keys; True: from all arguments.
         until: a key is taken while its job is `waiting`, or until it has ended.
-        policy: what becomes of a call whose key is taken.
+        policy: effect of a call whose key is taken.
         ttl: seconds after which a key is free in any case.
     """
 
@@ -64,15 +64,15 @@ class Uniqueness(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def replaces(self) -> bool:
-        """Whether the later call counts."""
+        """Whether a later call replaces an earlier one."""
         return self.policy in ("replace", "debounce")
 
 
 class UniqueCall(msgspec.Struct, frozen=True):
-    """A call that is to be the only one of its key.
+    """A call that must be the only one of its key.
 
     Attributes:
-        name: the key, as the state knows it.
+        name: the key in the state.
     """
 
     name: str
@@ -80,10 +80,10 @@ class UniqueCall(msgspec.Struct, frozen=True):
 
 
 def read_idempotency(options: Mapping[str, Any]) -> Idempotency:
-    """What a task's options say.
+    """Read a task's idempotency options.
 
     Raises:
-        InvalidOption: a value that cannot be.
+        InvalidOption: a value is invalid.
     """
     maker = options.get("idempotency_key")
     scope = options.get("idempotency_scope")
@@ -95,10 +95,10 @@ def read_idempotency(options: Mapping[str, Any]) -> Idempotency:
 
 
 def read_uniqueness(options: Mapping[str, Any]) -> Uniqueness | None:
-    """What a task's options say; None where its jobs are not unique.
+    """Read a task's uniqueness options; None if its jobs are not unique.
 
     Raises:
-        InvalidOption: a value that cannot be, or options that do not go together.
+        InvalidOption: a value is invalid, or options contradict each other.
     """
     maker = options.get("unique")
     if maker is None or maker is False:

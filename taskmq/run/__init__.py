@@ -1,4 +1,4 @@
-"""One run of a task, as its code sees it.
+"""One run of a task, from the view of its code.
 
 `Context` is injected into the task and carries the attempt's facts; `journal` collects the progress and the
 checkpoints that the task reports; `locks` are held while it runs; `log_fields` adds the job's id to log records.

@@ -1,8 +1,8 @@
-"""The log on a process's standard error, and the formatter that keeps each of its records apart.
+"""The log on a process's standard error, and its formatter, which keeps records apart.
 
 A process calls `begin_console_log` before it imports the app and `keep_console_log` afterwards. During the import the
-handler stands in `logging.lastResort`, so that `logging.basicConfig` of the app has its usual effect. It moves to the
-root logger only if the app has not set up a handler for the console: no line is written twice.
+handler is `logging.lastResort`, so that `logging.basicConfig` of the app has its usual effect. It moves to the root
+logger only if the app has not set up a handler for the console, so no line is written twice.
 """
 
 import logging
@@ -19,7 +19,7 @@ _OFF: Final = frozenset({"0", "off", "no", "false"})
 
 
 class DetailText(str):
-    """A text of several lines at the end of a message, such as a stack: `LineFormatter` keeps its lines."""
+    """A multi-line text at the end of a message, such as a stack: `LineFormatter` keeps its lines."""
 
     __slots__ = ()
 
@@ -35,7 +35,7 @@ class LineFormatter(logging.Formatter):
     """
 
     def format(self, record: logging.LogRecord) -> str:
-        """Write the record as one line, and what belongs to it as indented ones."""
+        """Format the record as one line, followed by indented details."""
         message = record.getMessage()
         detail = _detail(record, message)
         record.message = message[: len(message) - len(detail)].rstrip("\n")
@@ -43,7 +43,7 @@ class LineFormatter(logging.Formatter):
             record.asctime = self.formatTime(record, self.datefmt)
         parts = [escape_line(self.formatMessage(record))]
         if record.exc_info and not record.exc_text:
-            # Kept for other handlers, as the standard library does.
+            # Cached for other handlers, like in the standard library.
             record.exc_text = self.formatException(record.exc_info)
         stack = self.formatStack(record.stack_info) if record.stack_info else ""
         parts.extend(indent_lines(text.strip("\n")) for text in (detail, record.exc_text, stack) if text)
@@ -51,7 +51,7 @@ class LineFormatter(logging.Formatter):
 
 
 class ConsoleFormatter(LineFormatter):
-    """The lines of taskmq's own processes; what a task logs ends with its job, unless the line names the job."""
+    """Formatter of taskmq's own processes; a task's line ends with its job, unless the line names the job."""
 
     def __init__(self) -> None:
         super().__init__(_FORMAT)
@@ -68,7 +68,7 @@ class ConsoleFormatter(LineFormatter):
 def begin_console_log(level: int) -> None:
     """Log from `level` on to standard error, until the app sets up logging of its own.
 
-    Does nothing where the root logger has a handler already. With `$TASKMQ_CONSOLE_LOG=off` nothing is written.
+    Does nothing if the root logger has a handler already. With `$TASKMQ_CONSOLE_LOG=off` nothing is written.
     """
     root = logging.getLogger()
     if root.handlers:
@@ -83,7 +83,7 @@ def begin_console_log(level: int) -> None:
 
 
 def keep_console_log() -> None:
-    """Go on logging to standard error, now that the app is imported, unless the app logs there itself."""
+    """Continue to log to standard error after the import of the app, unless the app logs there itself."""
     root = logging.getLogger()
     handler = logging.lastResort
     if isinstance(handler, _ConsoleHandler) and not any(map(_is_on_console, root.handlers)):
@@ -106,5 +106,5 @@ def _is_on_console(handler: logging.Handler) -> bool:
         number: int = stream.fileno()
         return any(os.path.sameopenfile(number, each) for each in (1, 2))
     except (AttributeError, OSError, ValueError):
-        # It writes into memory, or is closed.
+        # It writes to memory, or is closed.
         return False

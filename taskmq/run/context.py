@@ -1,4 +1,4 @@
-"""What a running task can know about its own run."""
+"""The context of a run: facts and operations for the task's code."""
 
 import contextlib
 import threading
@@ -35,22 +35,25 @@ SCHEDULE_NAME: Final = "taskmq.schedule"
 SCHEDULED_FOR: Final = "taskmq.scheduled_for"
 SCHEDULE_DUE: Final = "taskmq.schedule_due"
 SCHEDULE_LIMIT: Final = "taskmq.schedule_limit"
-"""Keys of an envelope's `meta` that beat fills in: the schedule's name, its nominal instant in ms, when it was to be
-sent, where that is another one, and how many occurrences may run at a time, where that is limited."""
+"""Keys that beat sets in an envelope's `meta`.
+
+They are the schedule's name, its nominal instant in ms, the instant of sending if that differs, and the maximum of
+concurrent occurrences if there is one.
+"""
 
 
 def due_instant(envelope: Envelope) -> int | None:
-    """Return the time (ms) at which a job was to start; None where it is unknown.
+    """Return the time (ms) at which a job was due; None if it is unknown.
 
-    That is its `eta`, the instant of its schedule, else when it was sent. For a job of the store it is what the store
-    says, which says it before the first run only.
+    That is its `eta`, the instant of its schedule, else the time of sending. For a stored job it is in the
+    invitation, which has it only before the first run.
     """
     if envelope.store is not None:
         return envelope.store.due
     if envelope.eta is not None:
         return envelope.eta
     meta = envelope.meta
-    # The steps of a workflow are due one after the other.
+    # The steps of a workflow become due one after the other.
     if meta is not None and envelope.root is None and (instant := meta.get(SCHEDULE_DUE) or meta.get(SCHEDULED_FOR)):
         # Any client may have written it.
         with contextlib.suppress(ValueError):
@@ -74,26 +77,25 @@ class Context(CeleryHints, msgspec.Struct, eq=False):
     Attributes:
         job_id: the same in every attempt.
         max_attempts: as the task's retry policy says; 1 without one.
-        queue: the queue, as people name it.
-        redelivered: whether the message may have been in another worker's hands before.
-        started: when the run began, in ms since the epoch by this worker's clock; 0 outside of one.
-        is_settled: the run is over and its message settled; what goes on in its context is not the worker's.
+        queue: public name of the queue.
+        redelivered: whether the message may have been delivered to another worker before.
+        started: start of the run, in ms since the epoch by this worker's clock; 0 outside of a worker.
+        is_settled: whether the run is over and its message settled; later code in its context is not the worker's.
 
-    **What the task tells while it runs** (`progress`, `heartbeat`) may be called as often as one likes, from any
-    thread: the last word is kept, written at most twice a second and at the end, and never raises for the state's
-    sake.
+    **Reports of a running task** (`progress`, `heartbeat`) may be called any number of times, from any thread. Only
+    the last value is kept, written at most twice a second and at the end. They never raise because of the state.
 
-    **What it saves for later runs** (`step`, `checkpoint`; `astep`, `acheckpoint` in coroutines) is durable when the
-    call returns. A run that follows after a crash, a retry or a deploy finds it. The last run that has begun is the
-    job's: an earlier one that is still alive somewhere cannot save any more. Everything is forgotten when the job has
-    ended, and after a week without a run. These raise:
+    **Saved values for later runs** (`step`, `checkpoint`; `astep`, `acheckpoint` in coroutines) are durable when the
+    call returns. A run that follows after a crash, a retry or a deploy finds them. Only the last run to start may
+    save: an earlier one that is still alive somewhere cannot save any more. All values are deleted when the job has
+    ended, and after a week without a run. These methods raise:
 
-    - `StateUnavailable`: what was to be saved may not be, so the run must not go on as if it were.
-    - `RunSuperseded`: another run of the job has begun.
-    - `EncodeError`, `TooLarge`: a value has no form as JSON, or too much of it.
+    - `StateUnavailable`: the value may not be saved, so the run must not continue as if it were.
+    - `RunSuperseded`: another run of the job has started.
+    - `EncodeError`, `TooLarge`: a value cannot be encoded as JSON, or is too large.
     - `UnsupportedFeature`: the app has no state; or a blocking call was made on the event loop.
 
-    In a call of the task as a plain function, outside of a worker, all of them work and nothing outlives the call.
+    If the task is called as a plain function, outside of a worker, all of them work and nothing outlives the call.
     """
 
     _envelope: Envelope
@@ -113,7 +115,7 @@ class Context(CeleryHints, msgspec.Struct, eq=False):
 
     @classmethod
     def detached(cls, task: str) -> "Context":
-        """Make a context for calling a task as the plain function that it is, outside of a worker."""
+        """Create a context for a call of the task as a plain function, outside of a worker."""
         return cls(Envelope(task=task), job_id="", max_attempts=1, queue="", redelivered=False)
 
     @property
@@ -123,13 +125,13 @@ class Context(CeleryHints, msgspec.Struct, eq=False):
 
     @property
     def flow_id(self) -> str | None:
-        """The id of the workflow or batch that the job is a step of; None where it is none."""
+        """Id of the workflow or batch that the job is a step of; None without one."""
         flow = self._envelope.flow
         return None if flow is None else flow.rpartition("/")[0]
 
     @property
     def attempt(self) -> int:
-        """Which attempt of the job this is, from 1; runs that were snoozed or interrupted are not counted."""
+        """Number of the attempt, from 1; snoozed and interrupted runs are not counted."""
         return self._envelope.attempt
 
     @property
@@ -138,46 +140,46 @@ class Context(CeleryHints, msgspec.Struct, eq=False):
 
     @property
     def deadline(self) -> datetime | None:
-        """When the task's `timeout` ends, UTC; None without one."""
+        """End of the task's `timeout`, UTC; None without one."""
         return None if self._deadline is None else datetime.fromtimestamp(self._deadline, UTC)
 
     @property
     def cancelled(self) -> bool:
-        """Whether the run is no longer wanted: a thread should look at it now and then, and return."""
+        """Whether the run was cancelled: a thread should check it now and then, and return."""
         return self._cancelled
 
     def mark_cancelled(self) -> None:
-        """Called by the worker when the run is given up."""
+        """Mark the run as given up; called by the worker."""
         self._cancelled = True
 
     @property
     def preempted(self) -> str | None:
-        """Why this run is to give way to others; None while it need not.
+        """Reason why this run is preempted; None while it is not.
 
-        A coroutine that is asked gets a `CancelledError` raised inside, and may save a checkpoint before it lets that
-        pass. A plain function should look here now and then: it saves a checkpoint and raises `Snooze(0)`. The job
-        goes on later, in the same attempt. A run that returns has succeeded all the same.
+        In a coroutine, preemption raises a `CancelledError`; it may save a checkpoint before it lets that pass. A
+        plain function should check this now and then: it saves a checkpoint and raises `Snooze(0)`. The job continues
+        later, in the same attempt. A run that returns has succeeded all the same.
         """
         return self._preempted
 
     def mark_preempted(self, reason: str) -> None:
-        """Called by the worker when the run is to give way."""
+        """Mark the run as preempted; called by the worker."""
         self._preempted = reason
 
     @property
     def resources(self) -> Grant:
-        """What the run was given of its worker's resources; the ids of its GPUs are `resources.devices`."""
+        """Resources of the worker that the run was granted; the ids of its GPUs are `resources.devices`."""
         return self._grant or _NOTHING
 
     def lock(self, name: str, *, timeout: Duration | None = None, lease: Duration = 30.0) -> Lock:
-        """A lock over all processes: `async with context.lock("account:7")`, and `with` in plain functions.
+        """Return a lock across all processes: `async with context.lock("account:7")`, and `with` in plain functions.
 
         Args:
-            timeout: how long to wait for it; None: as long as it takes; 0: one look.
-            lease: how long it outlives this process, or its way to the state.
+            timeout: maximum wait; None: unlimited; 0: one attempt.
+            lease: how long it outlives this process, or its connection to the state.
 
         Raises:
-            InvalidOption: a value that cannot be.
+            InvalidOption: a value is invalid.
             UnsupportedFeature: the app has neither a state nor a store; or the task runs in a separate process.
         """
         if not isinstance(self._writer, LockService):
@@ -187,10 +189,10 @@ class Context(CeleryHints, msgspec.Struct, eq=False):
         return self._writer.lock(name, owner=f"job {self.job_id or self.task}", timeout=timeout, lease=lease)
 
     def progress(self, done: float, total: float | None = None, note: str = "") -> None:
-        """Report how far the task is; seen from outside through `Job.progress()`.
+        """Report the progress of the task, which `Job.progress()` returns elsewhere.
 
         Raises:
-            EncodeError: `done` or `total` is no finite number.
+            EncodeError: `done` or `total` is not a finite number.
         """
         if not isfinite(done) or not (total is None or isfinite(total)):
             raise EncodeError(
@@ -200,22 +202,22 @@ class Context(CeleryHints, msgspec.Struct, eq=False):
         self.open_journal().tell_progress(done, total, note)
 
     def heartbeat(self, details: object = None) -> None:
-        """Report that the task goes on, and, as `details`, where it is: what a later run reads as `last_heartbeat`.
+        """Report that the task is alive, with optional details, which a later run reads as `last_heartbeat`.
 
         Raises:
-            EncodeError: the details have no form as JSON.
+            EncodeError: the details cannot be encoded as JSON.
         """
         self.open_journal().tell_heartbeat(details)
 
     def step(self, name: str, function: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R:
-        """Return what `function` returns, which runs once per job: later runs get what was saved.
+        """Call `function` once per job and return its value: later runs get the saved value.
 
-        A function that raises is not done, and runs again in the next run. One that was interrupted between its
-        return and the saving runs again, too. What this returns is what the saved JSON reads as by the function's
-        return annotation, also in the first run.
+        A function that raises is not done, and runs again in the next run. So does one that was interrupted between
+        its return and the saving. The returned value is always the saved JSON, decoded by the function's return
+        annotation, even in the first run.
 
         Args:
-            name: unique among the steps of the task; what the value is found by.
+            name: unique among the steps of the task; the key of the value.
         """
         journal = self.open_journal()
         step = SavedStep(journal, name, function)
@@ -248,7 +250,7 @@ class Context(CeleryHints, msgspec.Struct, eq=False):
         return cast("R", step.read(saved))
 
     def checkpoint(self, value: object) -> None:
-        """Save where the task is, in the place of the last checkpoint: for loops."""
+        """Save the position of the task, replacing the last checkpoint: for loops."""
         journal = self.open_journal()
         data = journal.checkpoint_bytes(value)
         journal.begin()
@@ -262,42 +264,42 @@ class Context(CeleryHints, msgspec.Struct, eq=False):
         await journal.asave(CHECKPOINT, data)
 
     async def resume(self) -> None:
-        """Learn what earlier runs have left: after that a coroutine can read the three attributes below.
+        """Load the values of earlier runs, so that a coroutine can read the three attributes below.
 
-        Not needed in plain functions, which read them at any time; the first one asks the state.
+        Plain functions do not need it: they read the attributes at any time, and the first one asks the state.
         """
         await self.open_journal().abegin()
 
     @property
     def last_checkpoint(self) -> Any:
-        """The last checkpoint of an earlier run, or of this one, as plain data; None where there is none."""
+        """Last checkpoint of an earlier run, or of this one, as plain data; None without one."""
         return read_value(self._begun.values, CHECKPOINT)
 
     @property
     def last_heartbeat(self) -> Any:
-        """The details of an earlier run's last heartbeat, as plain data; None where there are none.
+        """Details of an earlier run's last heartbeat, as plain data; None without any.
 
-        Later than its last word by up to half a second: heartbeats are not saved one by one.
+        The last half second of reports may be missing: heartbeats are not saved one by one.
         """
         return read_value(self._begun.values, HEARTBEAT)
 
     @property
     def fencing_token(self) -> int:
-        """A number larger than that of every run of this job that has asked before; 0 outside of a worker.
+        """A number larger than that of every run of this job that has requested one before; 0 outside of a worker.
 
-        Where the job has an idempotency key, it is the key's: larger than that of every earlier run of the key,
-        whatever job that was of.
+        For a job with an idempotency key it is the key's: larger than that of every earlier run of the key, whatever
+        its job.
 
-        Hand it to whatever takes the task's effect, which refuses smaller numbers than it has seen: then a run that
-        was left behind and wakes up late changes nothing. Ask before the first effect; the number is this run's from
-        the first time on that it asks, resumes or saves. It keeps growing when the state was emptied, as long as the
-        clock of the state's server does not go back.
+        Pass it to the receiver of the task's effects, which refuses smaller numbers than it has seen: then a run that
+        was superseded and wakes up late changes nothing. Read it before the first effect; the number is this run's
+        from the first read, resume or save on. It keeps growing after the state was emptied, unless the clock of the
+        state's server goes back.
         """
         return self._begun.token if self.fence is None else self.fence[1]
 
     @property
     def idempotency_key(self) -> str | None:
-        """The key under which this run's work is done once; None without one."""
+        """Key under which this run's work is done once; None without one."""
         return self._envelope.key if self.fence is None else self.fence[0]
 
     @property
@@ -305,7 +307,7 @@ class Context(CeleryHints, msgspec.Struct, eq=False):
         return self.open_journal().begin()
 
     def open_journal(self) -> RunJournal:
-        """What this run has written down; made on first use."""
+        """Return this run's journal, created on first use."""
         return self.journal or self._first_journal()
 
     def _first_journal(self) -> RunJournal:
@@ -327,7 +329,7 @@ class Context(CeleryHints, msgspec.Struct, eq=False):
 
     @property
     def order_key(self) -> str | None:
-        """What the job is ordered by; None outside of ordered queues."""
+        """Key that orders the job; None outside of ordered queues."""
         return self._envelope.order_key
 
     @property
@@ -336,17 +338,17 @@ class Context(CeleryHints, msgspec.Struct, eq=False):
 
     @property
     def root(self) -> str:
-        """The id of the job that this one descends from; its own id when no task sent it."""
+        """Id of the job that this one descends from; its own id if no task sent it."""
         return self._envelope.root or self.job_id
 
     @property
     def schedule(self) -> str | None:
-        """The name of the schedule that emitted this job, if one did."""
+        """Name of the schedule that emitted this job, if one did."""
         return self.meta.get(SCHEDULE_NAME)
 
     @property
     def scheduled_for(self) -> datetime | None:
-        """The nominal instant of that schedule, UTC, however late the job runs."""
+        """Nominal instant of that schedule, UTC, however late the job runs."""
         instant = self.meta.get(SCHEDULED_FOR)
         return None if instant is None else to_datetime(int(instant))
 
@@ -355,10 +357,10 @@ class Context(CeleryHints, msgspec.Struct, eq=False):
 
 
 def invitation_of(context: Context) -> Invitation | None:
-    """What the store has sent the job with; None for one that is none of the store's."""
-    # For the worker alone: no attribute that tasks see.
+    """Return the invitation of a stored job; None for other jobs."""
+    # For the worker alone: not an attribute that tasks see.
     return context._envelope.store  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
 
 
 current_context: ContextVar[Context | None] = ContextVar("taskmq_context", default=None)
-"""The run that is going on here: what a task sends from inside carries its job id as `parent`."""
+"""The current run: messages that a task sends from inside carry its job id as `parent`."""

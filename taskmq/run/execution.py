@@ -1,4 +1,4 @@
-"""One run of a task's function, which middleware sees, and the contract of the executors that carry it out."""
+"""One run of a task's function, as middleware sees it, and the contract of executors."""
 
 import inspect
 from collections.abc import Awaitable, Callable
@@ -17,7 +17,7 @@ __all__ = ["DONE", "Execution", "Executor", "undone"]
 
 _GENERATORS: Final = (GeneratorType, AsyncGeneratorType)
 DONE: Final = frozenset({type(None), int, str, bool, float, dict, list, tuple, bytes})
-"""Types of what most functions return, which needs no closer look."""
+"""Common types of return values, which need no closer check."""
 
 
 class Execution(msgspec.Struct):
@@ -26,15 +26,14 @@ class Execution(msgspec.Struct):
     Attributes:
         function: the task's function.
         args, kwargs: its arguments, decoded and complete, the context included.
-        envelope: the message as it came; what travels to another process.
+        envelope: the message as received; sent to another process.
         content_type: the encoding of the envelope's arguments.
         timeout: seconds; None for no limit.
-        soft_timeout: seconds after which `SoftTimeout` is raised inside; None for none.
-        carry: texts that middleware wants to have where the function runs, should that be another process; there
-            they reach `Middleware.attach`.
-        record_of: an error of the run as the worker writes it down, without what it redacts; None: there is no
-            worker.
-        grant: what the run was given of the worker's resources; None when the task needs none.
+        soft_timeout: seconds after which `SoftTimeout` is raised inside; None for no limit.
+        carry: texts of middleware for the place where the function runs, if that is another process; there they reach
+            `Middleware.attach`.
+        record_of: returns the worker's record of an error, redacted; None: there is no worker.
+        grant: the run's share of the worker's resources; None if the task needs none.
     """
 
     context: Context
@@ -51,44 +50,46 @@ class Execution(msgspec.Struct):
 
 
 class Executor(Protocol):
-    """Runs functions one way: on the loop, in a thread, in a process."""
+    """Runs functions in one way: on the loop, in a thread, in a process."""
 
     def run(self, execution: Execution, /) -> Awaitable[object]:
-        """What the function returns.
+        """Run the function and return its value.
 
-        Cancelling it gives the run up as far as that way can: a coroutine is cancelled, a thread is left to
+        Cancelling gives the run up as far as possible: a coroutine is cancelled, a thread is abandoned with
+            `context.cancelled` set, a process is killed.
         itself with `context.cancelled` set, a process is killed.
 
         Raises:
-            SoftTimeout: its `soft_timeout` has passed, and the function did not catch what was raised inside.
+            SoftTimeout: its `soft_timeout` has passed, and the function did not catch the exception.
             TaskTimeout: the execution's `timeout` has passed; it was given up in the same way.
-            MemoryExceeded: the process that ran it took more memory than the execution's grant says.
+            MemoryExceeded: the process that ran it exceeded the memory of the execution's grant.
             WorkerLost: the process that ran it ended first.
             BaseException: whatever the function raised.
         """
         ...
 
     def ask_to_stop(self, execution: Execution, /) -> None:
-        """Ask a run to stop, as it is no longer wanted; it may go on, and end by itself.
+        """Ask a run to stop, because it was cancelled; it may continue, and end by itself.
 
-        All of them see `context.cancelled`. Does nothing for a run that has ended. Cancelling `run` does not ask.
+        Every kind of run sees `context.cancelled`. Does nothing for a run that has ended. Cancelling `run` does not
+        ask.
         """
         ...
 
     def preempt(self, execution: Execution, reason: str, /) -> None:
-        """Ask a run to give way: `context.preempted` says why. As `ask_to_stop`."""
+        """Ask a run to yield: `context.preempted` has the reason. Otherwise like `ask_to_stop`."""
         ...
 
     async def aclose(self) -> None:
-        """Give up what still runs and release threads or processes. May be called twice."""
+        """Give up running functions and release threads or processes. May be called twice."""
         ...
 
 
 def undone(value: object, task: str) -> Reject | None:
-    """The error for a run whose function has returned work instead of doing it; None for every other value.
+    """Return the error for a run whose function returned undone work; None for every other value.
 
-    That is a coroutine, a generator or whatever else is to be awaited: nothing would ever run it. A coroutine that
-    has not begun is closed.
+    Undone work is a coroutine, a generator or another awaitable, which nothing would ever run. A coroutine that has
+    not started is closed.
     """
     kind = type(value)
     if kind in DONE or not (kind in _GENERATORS or any("__await__" in vars(base) for base in kind.__mro__)):

@@ -1,9 +1,9 @@
-"""Forks of a process that runs tasks: each ends where the code of its task does.
+"""Forks of a process that runs tasks: each ends where the code of its task ends.
 
-A task may fork, to start a program or to compute beside itself. The child is a copy of the whole worker: with its
-connections, its deliveries and, in a coroutine, its event loop. What it does there it would do in the worker's name:
-answer, acknowledge, run the next job a second time. So it never comes back: it ends as `multiprocessing` ends its
-own, without `atexit` and without any part of the worker.
+A task may fork, to start a program or to compute in parallel. The child is a copy of the whole worker, with its
+connections, its deliveries and, in a coroutine, its event loop. Whatever it did there would be in the worker's name:
+answer, acknowledge, run the next job a second time. So it never returns: it ends like a child of `multiprocessing`,
+without `atexit` and without any part of the worker.
 """
 
 import asyncio
@@ -17,14 +17,14 @@ __all__ = ["NO_LOOP", "PROCESS", "ProcessKind", "end_forks", "leave_fork"]
 
 
 NO_LOOP: Final = "a fork of a coroutine has no event loop: it can wait for nothing, and ends"
-"""What is said of one that waits."""
+"""Message of the error for a fork that waits."""
 
 
 class ProcessKind:
     """The role of this process.
 
     Attributes:
-        is_fork: a fork of a process that runs tasks, in which nothing of the worker may go on.
+        is_fork: whether it is a fork of a process that runs tasks, in which no part of the worker may continue.
     """
 
     __slots__ = ("is_fork",)
@@ -34,27 +34,27 @@ class ProcessKind:
 
 
 PROCESS: Final = ProcessKind()
-"""This process. Whatever runs a task looks at it when the task's code returns: an attribute is all that costs."""
+"""This process. Code that runs tasks checks it when the task's code returns, at the cost of an attribute."""
 
 
 def end_forks(loop: asyncio.AbstractEventLoop | None = None) -> None:
-    """From now on forks of this process end when they leave the code of their task.
+    """Make forks of this process end when they leave the code of their task, from now on.
 
     Args:
-        loop: runs coroutines here; None where none does.
+        loop: the loop that runs coroutines here; None without one.
     """
 
     def mark() -> None:
         PROCESS.is_fork = True
         if loop is not None:
-            # For those who come back to the loop past all that looks: an asyncio task of the task's own.
+            # For forks that return to the loop past all checks: an asyncio task of the task's own.
             loop.call_soon(leave_fork, None)
 
     os.register_at_fork(after_in_child=mark)
 
 
 def leave_fork(error: BaseException | None) -> NoReturn:
-    """End this process, which is a fork: with the code that `sys.exit` would give it, or 1 after any other error."""
+    """End this process, which is a fork: with the exit code of `sys.exit`, or 1 after any other error."""
     code = 0
     if error is not None:
         code = 1

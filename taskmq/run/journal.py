@@ -1,11 +1,12 @@
-"""What one run writes down while it goes on: its progress, its heartbeat, and what it saves for later runs.
+"""Journal of one run: its progress, its heartbeat, and its saved values for later runs.
 
-A journal is made when a task uses one of these for the first time; runs that use none have none. It writes to a
+A journal is created when a task uses one of these for the first time; other runs have none. It writes to a
 `JournalWriter`: the worker's, which has the connection to the state, or a child process's, which has a pipe to the
 worker.
 
-Progress and heartbeats are news: the last ones count, they are written now and then, and where the state cannot be
-reached the task goes on without. What is saved is a promise: it is durable when `save` returns, else that raises.
+Progress and heartbeats are news: the last ones count, they are written now and then, and if the state cannot be
+reached the task continues without. Saving is a promise: the value is durable when `save` returns, otherwise `save`
+raises.
 """
 
 import asyncio
@@ -34,20 +35,20 @@ __all__ = [
 
 CHECKPOINT: Final = "checkpoint"
 HEARTBEAT: Final = "heartbeat"
-"""The names under which a run's checkpoint and the details of its heartbeat are saved."""
+"""Names under which a run's checkpoint and its heartbeat's details are saved."""
 
 LARGEST_VALUE: Final = 256 * 1024
-"""Bytes that one saved value may have as JSON: all values of a job are read together when it is resumed."""
+"""Maximum bytes of one saved value as JSON: all values of a job are read together when it resumes."""
 
 _STEP: Final = "step "
 _LONGEST_NOTE: Final = 500
 
 
 class JournalWriter(Protocol):
-    """Where journals are written to. Safe to use from any thread."""
+    """Writer of journals. Safe to use from any thread."""
 
     def changed(self, journal: "RunJournal", /) -> None:
-        """There is news in `journal`, which is written soon. Returns at once."""
+        """Record that `journal` has news to write soon. Returns immediately."""
         ...
 
     async def begin(self, journal: "RunJournal", /) -> BegunRun:
@@ -55,17 +56,17 @@ class JournalWriter(Protocol):
 
         Raises:
             StateUnavailable: the state could not be reached.
-            RunSuperseded: a run of a later attempt has begun.
+            RunSuperseded: a run of a later attempt has started.
             UnsupportedFeature: the app has no state.
         """
         ...
 
     async def save(self, journal: "RunJournal", name: str, value: bytes, /) -> None:
-        """Keep `value` for later runs; durable when this returns. `begin` comes first.
+        """Save `value` for later runs; durable when this returns. Call `begin` first.
 
         Raises:
             StateUnavailable: the state could not be reached; it may be saved all the same.
-            RunSuperseded: another run of the job has begun.
+            RunSuperseded: another run of the job has started.
         """
         ...
 
@@ -83,15 +84,15 @@ class JournalWriter(Protocol):
 
 
 class RunJournal:
-    """What one run has written down.
+    """The journal of one run.
 
     Attributes:
-        started: when the run began, ms since the epoch.
-        done, total, note: the progress that the task has reported last.
+        started: start of the run, ms since the epoch.
+        done, total, note: the last progress that the task reported.
         details: of its last heartbeat, as JSON; None without one.
-        is_dirty: news has come since it was written.
-        has_told: the task has reported progress, or that it lives.
-        run: the run as the state knows it, from its first `begin` on.
+        is_dirty: whether there is news since it was written.
+        has_told: whether the task has reported progress or a heartbeat.
+        run: the run in the state, from its first `begin` on.
     """
 
     __slots__ = (
@@ -129,25 +130,25 @@ class RunJournal:
 
     def tell_progress(self, done: float, total: float | None, note: str) -> None:
         self.done, self.total, self.note = done, total, storable(note[:_LONGEST_NOTE])
-        # After the news: the reader that takes the mark away reads them next.
+        # After the news: the reader that clears the mark reads them next.
         if not self.is_dirty:
             self._touch()
 
     def tell_heartbeat(self, details: object) -> None:
         if details is not None:
-            self.details = _encoded(details, "the details of the heartbeat")
+            self.details = _encode(details, "the details of the heartbeat")
         if not self.is_dirty:
             self._touch()
 
     def take(self, *, done: float, total: float | None, note: str, details: bytes | None) -> None:
-        """News of the same run from another process."""
+        """Accept news of the same run from another process."""
         self.done, self.total, self.note = done, total, note
         if details is not None:
             self.details = details
         self._touch()
 
     def mark_superseded(self) -> None:
-        """Another run is the job's now."""
+        """Mark the run as superseded by another run of the job."""
         self._left_behind()
 
     def begin(self) -> BegunRun:
@@ -165,7 +166,7 @@ class RunJournal:
         self._remember(name, value)
 
     def claim_step(self, name: str) -> None:
-        """Raise `InvalidOption` when the run has had a step of that name."""
+        """Raise `InvalidOption` if the run has had a step of that name."""
         if name in self._steps:
             raise InvalidOption(
                 f"job {self.job_id}: step {name!r} comes a second time in one run: give each step a different name"
@@ -173,11 +174,11 @@ class RunJournal:
         self._steps.add(name)
 
     def release_step(self, name: str) -> None:
-        """The step has failed, and may be tried again."""
+        """Allow a step that failed to be tried again."""
         self._steps.discard(name)
 
     def checkpoint_bytes(self, value: object) -> bytes:
-        return _encoded(value, f"the checkpoint of job {self.job_id}")
+        return _encode(value, f"the checkpoint of job {self.job_id}")
 
     def _remember(self, name: str, value: bytes) -> None:
         # Steps are not read again in the run that made them.
@@ -190,9 +191,10 @@ class RunJournal:
 
 
 class SavedStep:
-    """One step of a run: where its value is, and how to read it.
+    """One step of a run: the key of its value, and how to decode it.
 
-    What a step returns is always what its saved value reads as, by the annotated return type of its function: a run
+    The value of a step is always decoded from its saved form, by the annotated return type of its function: a run
+        that resumes gets exactly what the one before got.
     that resumes gets nothing else than the one before got.
 
     Raises:
@@ -209,19 +211,19 @@ class SavedStep:
         self.key = f"{_STEP}{name}"
 
     def encode(self, value: object) -> bytes:
-        """Its value as it is saved.
+        """Encode the step's value.
 
         Raises:
-            EncodeError: it has no form in JSON, or not the one of the annotated type.
+            EncodeError: it cannot be encoded as JSON, or does not fit the annotated type.
             TooLarge: it has more than `LARGEST_VALUE` bytes.
         """
-        return _encoded(value, f"the value of step {self._name!r}", self._type)
+        return _encode(value, f"the value of step {self._name!r}", self._type)
 
     def read(self, data: bytes) -> Any:
-        """The value that was saved.
+        """Decode the saved value.
 
         Raises:
-            EncodeError: it does not fit the annotated type, for example because the function has changed since.
+            EncodeError: it does not fit the annotated type, for example because the function has changed.
         """
         try:
             return self._type.decode(data, JSON)
@@ -235,7 +237,7 @@ class SavedStep:
 
 
 class Detached:
-    """A writer for tasks that are called as plain functions: everything is kept, and goes with the call."""
+    """A writer for tasks that are called as plain functions: everything is kept until the call ends."""
 
     def __init__(self) -> None:
         self._leases = OwnLeases()
@@ -266,12 +268,12 @@ DETACHED: Final = Detached()
 
 
 def read_value(values: dict[str, bytes], name: str) -> Any:
-    """A saved value as plain data; None where there is none."""
+    """Return a saved value as plain data; None if there is none."""
     data = values.get(name)
     return None if data is None else decode_value(data, JSON)
 
 
-def _encoded(value: object, what: str, kind: ReturnType = PLAIN) -> bytes:
+def _encode(value: object, what: str, kind: ReturnType = PLAIN) -> bytes:
     try:
         data = kind.encode(value, JSON)
     except EncodeError as error:
@@ -285,5 +287,5 @@ def _returns(function: Callable[..., Any]) -> Any:
     try:
         return typing.get_type_hints(function).get("return", Any)
     except (NameError, TypeError, AttributeError):
-        # Of a callable object, or with a name that only type checkers know: read as plain data.
+        # For a callable object, or with a name that only type checkers know: decode plain data.
         return Any

@@ -1,13 +1,13 @@
-"""Locks that one holder at a time has, over all processes: `async with app.lock("account:7") as lock`.
+"""Locks that one holder at a time has, across all processes: `async with app.lock("account:7") as lock`.
 
-A lock is a lease in the state, or where there is none in the job store. It is renewed in the background while the
-block runs, and given back at its end. The holder trusts it for the lease's time from the moment before it was
-last asked for. When there is no answer for that long, when the process stood still, or when the state was emptied,
-the lock is lost, and another holder may have it. The block can see that (`is_lost`, `lost()`, `check()`), and ends
-with `LockLost`.
+A lock is a lease in the state, or without a state in the job store. It is renewed in the background while the block
+runs, and released at its end. The holder relies on it for the lease's duration from the moment before the last
+renewal. If there is no answer for that long, if the process was stopped, or if the state was emptied, the lock is
+lost, and another holder may have it. The block can check that (`is_lost`, `lost()`, `check()`), and ends with
+`LockLost`.
 
-No lock of this kind can keep a holder that stood still from acting when it goes on. So what it guards takes the token
-along, which grows from holder to holder, and refuses smaller ones than it has seen.
+No lock of this kind can keep a stopped holder from acting when it continues. So the guarded resource must take the
+token, which grows from holder to holder, and refuse smaller ones than it has seen.
 """
 
 import asyncio
@@ -42,23 +42,23 @@ _held: ContextVar[frozenset[str]] = ContextVar("taskmq_locks", default=frozenset
 
 
 class Lock:
-    """A lock by its name, for one block: `async with`, or `with` in code without a loop.
+    """A named lock, for one block: `async with`, or `with` in code without a loop.
 
     Args:
         leases: the store, called on the loop where it is used.
         call: runs a coroutine of this lock from code without a loop.
-        owner: who is to be seen as its holder.
-        key: of its lease; None: that of the lock of this name.
-        timeout: how long to wait for it; None: as long as it takes; 0: one look.
-        lease: how long it outlives its holder's process, or its way to the state.
-        monotonic: the clock by which it is trusted.
+        owner: name of its holder, for people.
+        key: key of its lease; None: the key of the lock of this name.
+        timeout: maximum wait; None: unlimited; 0: one attempt.
+        lease: how long it outlives its holder's process, or its connection to the state.
+        monotonic: the clock that limits the reliance on it.
 
     Attributes:
-        name: what is locked.
+        name: name of the lock.
         token: larger than that of every earlier holder; 0 before the lock is held.
 
     Raises:
-        InvalidOption: a value that cannot be.
+        InvalidOption: a value is invalid.
     """
 
     def __init__(
@@ -96,11 +96,11 @@ class Lock:
 
     @property
     def is_lost(self) -> bool:
-        """Whether another holder may have it, although the block goes on. False before and after the block."""
+        """Whether another holder may have it, although the block continues. False before and after the block."""
         return self.token > 0 and (self._is_gone or self._monotonic() >= self._trusted_until)
 
     def check(self) -> None:
-        """Return if the lock is still held.
+        """Check that the lock is still held.
 
         Raises:
             LockLost: another holder may have it.
@@ -109,7 +109,7 @@ class Lock:
             raise LockLost(self.name, self.token)
 
     async def lost(self) -> bool:
-        """Return True once the lock is lost, and False once its block has ended before; for a task beside that."""
+        """Return True once the lock is lost, and False once its block has ended; for a task next to the block."""
         while not self.is_lost:
             if self._ended.is_set():
                 return False
@@ -119,12 +119,12 @@ class Lock:
         return True
 
     async def __aenter__(self) -> Self:
-        """Wait for the lock.
+        """Wait for the lock and acquire it.
 
         Raises:
-            LockTimeout: it was not to be had in time.
+            LockTimeout: it could not be acquired in time.
             StateUnavailable: the state, which knows the lock's holder, could not be reached.
-            InvalidOption: this very task has it already.
+            InvalidOption: this task holds it already.
         """
         self._begin()
         await self._acquire()
@@ -148,7 +148,7 @@ class Lock:
         except (LockTimeout, StateUnavailable, UnsupportedFeature):
             raise
         except BaseException:
-            # An interrupt ends the wait and not the call, which would get the lock for a block that never begins.
+            # An interrupt ends the wait and not the call, which would acquire the lock for a block that never starts.
             self._forget()
             with contextlib.suppress(StateUnavailable, RuntimeError):
                 self._call(self._abandon())
@@ -160,7 +160,7 @@ class Lock:
     ) -> None:
         self._forget()
         was_lost = self.is_lost
-        # Without an answer it ends by itself.
+        # Without an answer it expires by itself.
         with contextlib.suppress(StateUnavailable):
             self._call(self._release())
         self._end(was_lost=was_lost, error=error)
@@ -188,7 +188,7 @@ class Lock:
             raise LockLost(self.name, token)
 
     async def _acquire_for_a_thread(self) -> None:
-        """`_acquire`, which `_abandon` can end from outside."""
+        """Acquire the lock in a call that `_abandon` can end from outside."""
         self._acquiring = asyncio.current_task()
         try:
             await self._acquire()
@@ -198,7 +198,7 @@ class Lock:
     async def _acquire(self) -> None:
         leases = self._leases()
         until = None if self._timeout is None else self._monotonic() + self._timeout
-        # Between a half and all of it: those who wait are not to come together.
+        # Between half and all of the pause, so that waiters do not retry together.
         backoff = Backoff(
             _FIRST_PAUSE, _LONGEST_PAUSE, growth=_GROWTH, draw=lambda pause: pause * random.uniform(0.5, 1)
         )
@@ -207,7 +207,7 @@ class Lock:
                 asked = self._monotonic()
                 answer = await leases.acquire(self._key, owner=self._owner, seconds=self._seconds, note=self._note)
                 if not isinstance(answer, Lease) or answer.note == self._note:
-                    # Ours also where an earlier answer was lost.
+                    # This holder's even if an earlier answer was lost.
                     self._start(answer.token if isinstance(answer, Lease) else answer, asked)
                     return
                 left = answer.left if until is None else min(answer.left, until - self._monotonic())
@@ -252,7 +252,7 @@ class Lock:
             _log.warning("lock %r ends within %g s: %s", self.name, self._seconds, error)
 
     async def _abandon(self) -> None:
-        """`_acquire` has no waiter any more: end it, and give back what it has got."""
+        """End `_acquire`, which no caller waits for any more, and release what it has acquired."""
         acquiring = self._acquiring
         if acquiring is not None:
             acquiring.cancel()
@@ -262,7 +262,7 @@ class Lock:
             self.token = 0
 
     async def _give_up(self, leases: LeaseStore) -> None:
-        """Give back what may have been granted after its caller stopped waiting."""
+        """Release a lease that may have been granted after its caller stopped waiting."""
         with contextlib.suppress(StateUnavailable):
             lease = await leases.find(self._key)
             if lease is not None and lease.note == self._note:
@@ -275,10 +275,10 @@ class Lock:
 
 @runtime_checkable
 class LockService(Protocol):
-    """Where tasks get their locks from."""
+    """Source of locks for tasks."""
 
     def lock(self, name: str, *, owner: str, timeout: Duration | None, lease: Duration) -> Lock:
-        """A lock that is not held yet.
+        """Return a lock that is not held yet.
 
         Raises:
             UnsupportedFeature: the app has neither a state nor a store.

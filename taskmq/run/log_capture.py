@@ -1,8 +1,8 @@
-"""Takes what runs log: a handler of the root logger, and, if wanted, of what they print.
+"""Capture of the log lines of runs, by a handler of the root logger, and of their output if wanted.
 
-Whose a record is follows from the context variables that it is made in, as with `taskmq.JobFields`: also in threads
-that copy them. Lines that arrive after a run was settled belong to no run. A worker takes what runs log in its own
-process, and each process of `executor="process"` does so in its own, and says it over the pipe to the worker.
+The context variables of a record identify its run, as for `taskmq.JobFields`, even in threads that copy them. Lines
+that arrive after a run was settled belong to no run. A worker captures the lines of its own process; each process of
+`executor="process"` captures its own and sends them over the pipe to the worker.
 """
 
 import io
@@ -20,18 +20,18 @@ __all__ = ["CaptureSettings", "LineSink", "LogCapture", "PrintedText"]
 
 _INFO: Final = 20
 _ERROR: Final = 40
-# Records about the sending of records would never end.
+# Records about the sending of records would be endless.
 _OURS: Final = ("taskmq.", "taskmq_", "pika")
 _OUR_OWN: Final = "taskmq"
 
 
 class CaptureSettings(msgspec.Struct, frozen=True, array_like=True):
-    """What is taken of runs.
+    """Settings of the capture.
 
     Attributes:
-        level: records from this one on. Loggers keep their own levels: what they do not let pass does not come here.
-        output: also what is printed; to standard output as info, to standard error as errors.
-        most: lines of one run.
+        level: minimum level. Loggers keep their own levels, and records that they drop do not arrive here.
+        output: whether to capture output; standard output as info, standard error as errors.
+        most: maximum of lines of one run.
     """
 
     level: int
@@ -40,63 +40,63 @@ class CaptureSettings(msgspec.Struct, frozen=True, array_like=True):
 
 
 class LineSink(Protocol):
-    """Where lines go. Any thread calls it."""
+    """Receiver of lines. May be called from any thread."""
 
     def is_wanted(self, context: Context) -> bool:
-        """Whether lines of the run are taken."""
+        """Return whether lines of the run are captured."""
         ...
 
     def add(self, context: Context, level: int, logger: str, message: str) -> None:
-        """Take a record of the run that this context is of."""
+        """Add a record of the run of this context."""
         ...
 
     def write(self, context: Context, level: int, stream: str, text: str) -> None:
-        """Take what is printed, in any pieces."""
+        """Add printed text, in arbitrary pieces."""
         ...
 
 
 class PrintedText:
-    """Makes lines of what a run prints in any pieces.
+    """Splits printed text in arbitrary pieces into lines.
 
     Args:
-        longest: of a line without an end no more is kept.
+        longest: maximum length kept of an unfinished line.
     """
 
     def __init__(self, *, longest: int) -> None:
         self._longest = longest
-        # What was printed behind the last end of a line, by stream and level.
+        # Printed text after the last line end, by stream and level.
         self._begun: dict[tuple[str, int], str] = {}
 
     def __len__(self) -> int:
         return len(self._begun)
 
     def lines(self, stream: str, level: int, text: str) -> list[str]:
-        """The lines that end with this text, without blank ones."""
+        """Return the lines that end with this text, without blank ones."""
         *lines, rest = (self._begun.pop((stream, level), "") + text).split("\n")
         if rest:
             self._begun[stream, level] = rest[: self._longest]
         return [line for line in lines if line.strip()]
 
     def end(self) -> list[tuple[str, int, str]]:
-        """What has no end of a line, with its stream and level: the run has ended."""
+        """Return unfinished lines with stream and level, at the end of the run."""
         begun, self._begun = self._begun, {}
         return [(stream, level, text) for (stream, level), text in begun.items() if text.strip()]
 
 
 class LogCapture:
-    """Hands lines to a sink from `install` to `remove`."""
+    """Passes lines to a sink from `install` to `remove`."""
 
     def __init__(self, sink: LineSink, settings: CaptureSettings) -> None:
         self._handler = _Handler(sink, settings.level)
         self._sink = sink
         self._takes_output = settings.output
         self._printed: list[_Printed] = []
-        # A fork has neither the sink's threads nor its locks, and the other end of the sink's pipe is not its own.
+        # A fork has neither the sink's threads nor its locks, and does not own the other end of the sink's pipe.
         if hasattr(os, "register_at_fork"):
             os.register_at_fork(after_in_child=_Removal(self))
 
     def install(self) -> None:
-        """Begin to capture what runs of this process log."""
+        """Start to capture log lines of this process's runs."""
         logging.getLogger().addHandler(self._handler)
         if self._takes_output:
             for name, level in (("stdout", _INFO), ("stderr", _ERROR)):
@@ -115,7 +115,7 @@ class LogCapture:
 
 
 class _Removal:
-    """Removes a capture, if it is still there."""
+    """Removes a capture, if it still exists."""
 
     def __init__(self, capture: LogCapture) -> None:
         self._capture = weakref.ref(capture)
@@ -126,7 +126,7 @@ class _Removal:
 
 
 class _Handler(logging.Handler):
-    """Of records that belong to a run."""
+    """Handler of records that belong to a run."""
 
     def __init__(self, sink: LineSink, level: int) -> None:
         super().__init__(level)
@@ -134,19 +134,19 @@ class _Handler(logging.Handler):
         self._formatter = logging.Formatter()
 
     def createLock(self) -> None:  # noqa: N802 - the standard library's name
-        # The sink has its own; a lock held while user code's `__str__` runs could be waited for by itself.
+        # The sink has its own; a lock held while user code's `__str__` runs could deadlock.
         self.lock = None
 
     def handle(self, record: logging.LogRecord) -> bool:
-        """The standard library's, without the lock, which it has needed since Python 3.13."""
+        """Handle a record without the standard library's lock, which that has needed since Python 3.13."""
         kept: Any = self.filter(record)
         if kept:
-            # Since Python 3.12 a filter may put another record in its place.
+            # Since Python 3.12 a filter may return another record.
             self.emit(kept if isinstance(kept, logging.LogRecord) else record)
         return bool(kept)
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Take the record if it is a run's; never raises."""
+        """Add the record if it belongs to a run; never raises."""
         context = current_context.get()
         if context is None or context.is_settled or record.name == _OUR_OWN or record.name.startswith(_OURS):
             return
@@ -162,7 +162,7 @@ class _Handler(logging.Handler):
 
 
 class _Printed(io.TextIOBase):
-    """A standard stream that also gives away what runs write. Everything goes to the stream itself as before."""
+    """A standard stream that also passes on what runs write. Everything is still written to the stream itself."""
 
     def __init__(self, stream: TextIO, sink: LineSink, name: str, level: int) -> None:
         self.stream = stream
@@ -171,7 +171,7 @@ class _Printed(io.TextIOBase):
         self._level = level
 
     def __getattr__(self, name: str) -> Any:
-        # What only some streams have, as `reconfigure`, is the stream's own.
+        # Methods that only some streams have, such as `reconfigure`, are the stream's own.
         return getattr(self.stream, name)
 
     def write(self, text: str, /) -> int:
@@ -185,7 +185,7 @@ class _Printed(io.TextIOBase):
         self.stream.flush()
 
     def close(self) -> None:
-        """Leave the stream open. Python calls this when it lets go, and the stream may be closed by then."""
+        """Leave the stream open. Python calls this on release, when the stream may be closed already."""
         if not getattr(self.stream, "closed", False):
             super().close()
 
@@ -208,5 +208,5 @@ class _Printed(io.TextIOBase):
 
     @property
     def buffer(self) -> object:
-        """The stream's own; what is written there is not seen."""
+        """The stream's own buffer; bytes written there are not captured."""
         return self.stream.buffer

@@ -1,12 +1,12 @@
-"""Which job a log record belongs to: `job_id`, `task`, `attempt` and `queue` on every record of the standard library.
+"""Fields of a log record's job: `job_id`, `task`, `attempt` and `queue` on every record of the standard library.
 
-Worker processes install it; nothing has to be configured for `%(job_id)s` in a format, or for a formatter that
-writes all of a record's attributes. Without a task the four are empty strings.
+Worker processes install them; `%(job_id)s` in a format, or a formatter that writes all attributes, needs no
+configuration. Without a task the four are empty strings.
 
-The fields are taken when a record is made, in the task's own context: also in threads that copy it, such as
-`asyncio.to_thread`. What a job has begun and left behind keeps its fields; taskmq's own records lose them once the
-job is settled, since a connection that was opened during a job is not the job's. They give way to
-`extra={"task": ...}` of the program's own.
+The fields are set when a record is made, in the task's own context, even in threads that copy it, such as those of
+`asyncio.to_thread`. Background work that a job leaves behind keeps its fields; taskmq's own records lose them once
+the job is settled, because a connection that was opened during a job is not the job's. They yield to `extra={"task":
+...}` of the program's own.
 """
 
 import logging
@@ -23,9 +23,9 @@ _Values = tuple[str, str, int | str, str]
 
 
 def install_job_fields() -> None:
-    """Have every log record of this process carry the fields from now on. May be called twice.
+    """Add the fields to every log record of this process from now on. May be called twice.
 
-    Where another record factory is in force it goes on making the records, and they are given the fields.
+    Another record factory continues to make the records, and the fields are added to them.
     """
     factory = logging.getLogRecordFactory()
     if factory is logging.LogRecord:
@@ -35,15 +35,15 @@ def install_job_fields() -> None:
 
 
 class JobFields(logging.Filter):
-    """Gives the fields to what passes through a handler or logger of one's own: it lets everything pass.
+    """Adds the fields to the records of a handler or logger: it lets everything pass.
 
-    For configurations that replace the record factory, and for programs that are no workers:
+    For configurations that replace the record factory, and for programs that are not workers:
 
         {"filters": {"job": {"()": "taskmq.JobFields"}}, "handlers": {"file": {"filters": ["job"], ...}}}
     """
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Give `record` the fields that it does not have yet; always true."""
+        """Add the missing fields to `record`; always true."""
         _give(record, _values(record.name))
         return True
 
@@ -51,7 +51,8 @@ class JobFields(logging.Filter):
 class _JobRecord(logging.LogRecord):
     """A record with the fields.
 
-    They are no items of its dictionary before it is formatted: the standard library refuses an `extra` that is there
+    They are not items of its dictionary before it is formatted: the standard library refuses an `extra` with an
+        existing name, and programs use `task` and `queue`.
     already, and `task` and `queue` are words that programs use.
     """
 
@@ -62,7 +63,7 @@ class _JobRecord(logging.LogRecord):
         self._job = _values(self.name)
 
     def __getattr__(self, name: str) -> Any:
-        # Only for what is not there.
+        # Only for missing attributes.
         if name in _FIELDS:
             return self._job[_FIELDS.index(name)]
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")

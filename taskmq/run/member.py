@@ -1,10 +1,10 @@
 """Groups of processes that know each other: `async with app.member("importers") as group`.
 
-A member holds a lease under its name, as a lock's holder does, and gives it back at the end of the block; when it
-dies, it is a member until the lease ends. Those who want to know who is there ask the same state or job store.
+A member holds a lease under its name, like a lock's holder, and releases it at the end of the block; if it dies, it
+stays a member until the lease ends. Readers of the group ask the same state or job store.
 
-What is shared out by the members that one sees may be done by two for as long as a lease lasts: while a member comes
-or goes, not all see the same group. What must not be done by two takes a lock as well, and hands on its token.
+Work that is divided among the visible members may be done twice for up to a lease: while a member joins or leaves,
+not all see the same group. Work that must not be done twice needs a lock as well, and passes on its token.
 """
 
 import asyncio
@@ -30,12 +30,12 @@ class Member:
     """A member of a group, for one block.
 
     Args:
-        coordinator: where members are, called on the loop where it is used.
+        coordinator: returns the store of members; called on the loop where it is used.
         lease: the member's lease, not held yet.
 
     Attributes:
         group: the group's name.
-        name: the member's.
+        name: the member's name.
     """
 
     def __init__(self, group: str, name: str, *, coordinator: Callable[[], Coordinator], lease: Lock) -> None:
@@ -46,19 +46,19 @@ class Member:
 
     @property
     def token(self) -> int:
-        """Larger than that of every earlier member of this name; 0 outside of the block."""
+        """Token, larger than that of every earlier member of this name; 0 outside of the block."""
         return self._lease.token
 
     @property
     def is_lost(self) -> bool:
-        """Whether the others may believe that this member is gone, although the block goes on."""
+        """Whether the others may consider this member gone, although the block continues."""
         return self._lease.is_lost
 
     async def members(self) -> list[str]:
-        """The names of those who are there now, in order.
+        """Return the names of the present members, in order.
 
         Raises:
-            LockLost: this member is not one of them any more.
+            LockLost: this member is no longer one of them.
             StateUnavailable: the state does not answer.
         """
         found = await self._members()
@@ -66,12 +66,12 @@ class Member:
         return list(found)
 
     async def changes(self, *, every: Duration = 1.0) -> AsyncGenerator[list[str]]:
-        """The members, at once and each time that they have changed; looks every so many seconds.
+        """Yield the members, immediately and after each change; polls at this interval.
 
-        While the state or store does not answer, the members that were seen last are in force.
+        While the state or store does not answer, the last known members apply.
 
         Raises:
-            LockLost: this member is not one of them any more: end what it does for the group.
+            LockLost: this member is no longer one of them: end its work for the group.
         """
         seconds = parse_duration(every, what="every").total_seconds()
         if seconds <= 0:
@@ -82,18 +82,18 @@ class Member:
             with contextlib.suppress(StateUnavailable):
                 found = {name: lease.token for name, lease in (await self._members()).items()}
             self._lease.check()
-            # One that came back is another one: its token says so.
+            # A member that rejoined is another one: its token differs.
             if found is not None and found != seen:
                 seen = found
                 yield list(found)
             await asyncio.sleep(seconds)
 
     def share(self, items: Iterable[T], members: Collection[str]) -> list[T]:
-        """Which of the items are this member's: each has one of the members, and moves only if that one leaves.
+        """Return the items of this member: each has one of the members, and moves only if that one leaves.
 
         Args:
             items: distinguished by their `str`.
-            members: as `members` or `changes` gave them.
+            members: as returned by `members` or `changes`.
         """
         return [item for item in items if _owner_of(str(item), members) == self.name]
 
@@ -101,11 +101,11 @@ class Member:
         return await self._coordinator().members(self.group)
 
     async def __aenter__(self) -> Self:
-        """Join. Where a member of this name is there, wait for its end.
+        """Join the group. If a member of this name exists, wait for its end.
 
         Raises:
-            LockTimeout: it was there for all of `timeout`.
-            StateUnavailable: the state cannot say who is there.
+            LockTimeout: it existed for all of `timeout`.
+            StateUnavailable: the members are unknown.
         """
         await self._lease.__aenter__()
         return self
@@ -120,10 +120,10 @@ class Member:
 
 
 def check_group(group: str) -> str:
-    """The name, if it can be one of a group.
+    """Return the name if it is a valid name of a group.
 
     Raises:
-        InvalidOption: it cannot.
+        InvalidOption: it is not.
     """
     if _GROUP.fullmatch(group) is None:
         raise InvalidOption(f"group {group!r}: 1 to 128 of A-Z a-z 0-9 _ . -")
@@ -131,7 +131,7 @@ def check_group(group: str) -> str:
 
 
 def _owner_of(item: str, members: Collection[str]) -> str | None:
-    """The member whose hash with the item is the largest: if another one comes or goes, the rest stays as it is."""
+    """Return the member whose hash with the item is the largest: then a joining or leaving member moves few items."""
     import hashlib
 
     def weight(member: str) -> tuple[bytes, str]:

@@ -1,7 +1,7 @@
-"""Handlers of signals that an app brings along: what they raise must not hit what the main thread does.
+"""Signal handlers of an app: their exceptions must not hit the code of the main thread.
 
-Python runs a handler between two instructions of the main thread, and what it raises goes on there. In a worker that
-thread has the event loop: the error ends the loop, or the callback that was to wake a run, which then waits for ever.
+Python runs a handler between two instructions of the main thread, where its exception continues. In a worker that
+thread has the event loop: the error ends the loop, or the callback that would wake a run, which then waits forever.
 """
 
 import signal
@@ -21,18 +21,19 @@ _LEFT: Final = (signal.default_int_handler,)
 
 
 def contain_signal_handlers() -> None:
-    """Have the handlers that are set by now log what they raise.
+    """Make the present handlers log their exceptions.
 
-    Handlers that are set later are left as they are: a task that sets one may rely on what it raises. `SystemExit`
+    Later handlers are unchanged: a task that sets one may rely on its exception. `SystemExit` and other errors that
+        are not an `Exception` propagate. Call it in the main thread.
     and other errors that are no `Exception` go on. To be called in the main thread.
     """
     for number in signal.valid_signals():
         handler = signal.getsignal(number)
         if callable(handler) and handler not in _LEFT:
-            signal.signal(number, _contained(handler))
+            signal.signal(number, _contain(handler))
 
 
-def _contained(handler: _Handler) -> _Handler:
+def _contain(handler: _Handler) -> _Handler:
     def handle(number: int, frame: FrameType | None) -> None:
         try:
             handler(number, frame)

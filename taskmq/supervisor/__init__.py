@@ -1,14 +1,14 @@
-"""The process above the worker processes.
+"""The supervisor: the parent process of the worker processes.
 
-It starts them (spawned, never forked after a connection), replaces those that crash or have done enough, has as many
-as the load wants, and stops them in order.
+It starts them (spawned, never forked after a connection), replaces those that crash or reach a limit, scales their
+number with the load, and stops them in order.
 
-    Supervisor    signals, how many slots there are (`Autoscale` decides), whose process is replaced (`RecycleLimits`)
-    ProcessSlot   one place: starts another process, later and later, when its own has ended before its time;
-                  replaces one in order: the new one consumes before the old one drains
-    ChildProcess  one process from outside: what it says on its status pipe (`taskmq.worker.child_protocol`)
-    FleetStatus   all of them together: status, metrics, load; what has ended is still counted (`FleetCounts`)
-    Systemd       hears what others may ask over HTTP (`taskmq.durable.health`)
+    Supervisor    handles signals, scales the slots (`Autoscale` decides), replaces processes (`RecycleLimits`)
+    ProcessSlot   a slot for one process: restarts a process that ends unexpectedly, with growing pauses; replaces
+                  one in order: the new one consumes before the old one drains
+    ChildProcess  one process from outside: its messages on the status pipe (`taskmq.worker.child_protocol`)
+    FleetStatus   all processes together: status, metrics, load; counts of ended ones are kept (`FleetCounts`)
+    Systemd       notifies systemd; `taskmq.durable.health` answers HTTP requests
 """
 
 from taskmq.supervisor.config import SupervisorConfig

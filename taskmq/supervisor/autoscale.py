@@ -1,13 +1,13 @@
-"""How many worker processes there are to be. Pure.
+"""Number of worker processes, scaled with the load. Pure.
 
-The measure is demand, in processes: how many would be fully busy with what goes on now, either in slots or in
-processor time, whichever is more. There are enough while each is busy to at most `_FULL`. A backlog that takes longer
-than `_PATIENCE` to work off makes demand count double.
+The measure is demand, in processes: how many would be fully busy with the present work, in slots or in processor
+time, whichever is more. There are enough while each is at most `_FULL` busy. A backlog that takes longer than
+`_PATIENCE` to work off doubles the demand.
 
-Up goes at once to what is needed, at most doubling, and then waits until the new processes consume. Down goes one at
-a time, and only after a whole `calm` in which one process less would still have been busy to at most `_EASY`. Between
-the two thresholds nothing happens: that is what keeps a constant load from making it flap. Where one less has proved
-too few, because it had to be undone soon after, the next `calm` is twice as long, up to `_LONGEST_CALM`.
+Scaling up goes to the needed number immediately, at most doubling, and then waits until the new processes consume.
+Scaling down removes one process at a time, only after a whole `calm` in which one process less would have been at
+most `_EASY` busy. Between the two thresholds nothing changes, which prevents flapping under a constant load. If one
+less proves too few, because it has to be undone soon after, the next `calm` is twice as long, up to `_LONGEST_CALM`.
 """
 
 import math
@@ -22,23 +22,23 @@ _EASY: Final = 0.6
 _BUSY: Final = 0.5
 _PATIENCE: Final = 10.0
 _LONGEST_CALM: Final = 3600.0
-# A process that does not consume after so long is not waited for: it may crash all the time.
+# Seconds after which a process that does not consume is no longer waited for: it may crash all the time.
 _STARTING: Final = 60.0
-# Sums of shares such as 0.8 * 5 are not exact.
+# Sums of fractions such as 0.8 * 5 are not exact.
 _ROUNDING: Final = 1e-9
 
 
 class Load(msgspec.Struct, frozen=True):
-    """How busy the processes that consume are, at one moment.
+    """Load of the consuming processes at one moment.
 
     Attributes:
         at: seconds, by a clock that does not jump.
-        processes: that consume.
-        slots: of all of them together.
-        busy: slots that run something.
+        processes: number of consuming processes.
+        slots: number of their slots.
+        busy: number of occupied slots.
         cpu: cores that they use together.
-        rate: runs a second that end, over the last seconds.
-        backlog: messages that wait in their queues; None where it is not known.
+        rate: ended runs a second, over the last seconds.
+        backlog: waiting messages in their queues; None if unknown.
     """
 
     at: float
@@ -51,26 +51,26 @@ class Load(msgspec.Struct, frozen=True):
 
     @property
     def demand(self) -> float:
-        """Processes that would be fully busy."""
+        """Number of processes that would be fully busy."""
         if not self.processes or not self.slots:
             return 0.0
         return max(self.busy / self.slots * self.processes, self.cpu)
 
     @property
     def is_behind(self) -> bool:
-        """Whether what waits takes long, although the processes are busy."""
+        """Whether the backlog takes long although the processes are busy."""
         if not self.backlog or self.demand < _BUSY * self.processes:
-            # Idle processes beside a backlog: it is held back by something that more of them would not change.
+            # Idle processes next to a backlog: something holds it back that more processes would not change.
             return False
         return self.rate <= 0 or self.backlog / self.rate > _PATIENCE
 
 
 class Autoscale:
-    """Decides, look by look.
+    """Decides on the number of processes, check by check.
 
     Args:
-        least, most: bounds of what it decides.
-        calm: seconds of little to do before one process less is wanted.
+        least, most: bounds of the number.
+        calm: seconds of low load before one process is removed.
     """
 
     def __init__(self, *, least: int, most: int, calm: float = 60.0) -> None:
@@ -84,13 +84,13 @@ class Autoscale:
         self.wanted = least
 
     def look(self, load: Load) -> int:
-        """How many there are to be from now on."""
+        """Return the number of processes from now on."""
         wanted = self.wanted
         if load.processes < wanted and load.at - self._up_at < _STARTING:
-            # Those that are starting will take their share.
+            # Starting processes will take their share.
             self._easy_since = None
             return wanted
-        needed = self._needed(load)
+        needed = self._needed_processes(load)
         if needed > wanted:
             self._easy_since = None
             self._go_up(load.at, needed)
@@ -101,12 +101,12 @@ class Autoscale:
         return self.wanted
 
     def dismiss(self) -> None:
-        """One of them was sent away for good: it is not to be made up for."""
+        """Lower the number by a process that was dismissed for good."""
         self.most = max(self.most - 1, 0)
         self.least = min(self.least, self.most)
         self.wanted = max(self.wanted - 1, self.least)
 
-    def _needed(self, load: Load) -> int:
+    def _needed_processes(self, load: Load) -> int:
         needed = math.ceil(load.demand / _FULL - _ROUNDING)
         if load.is_behind:
             needed = max(needed, math.ceil(2 * load.demand - _ROUNDING))

@@ -29,13 +29,13 @@ class ChildProcess:
     """A worker process, as its supervisor sees it.
 
     Attributes:
-        ended: done with its exit code, as `subprocess` has it, once it has ended and said all it had to say.
+        ended: done with its exit code, as `subprocess` defines it, once it has ended and its messages are read.
         counts: since it started, by task and queue.
         report: the last one; None before the first.
-        heard: when it last said something, by the monotonic clock; at first, when it was started.
-        ready_at: when it began to consume; None before.
-        luck: 0 to 1, drawn for it.
-        is_draining: it was asked to drain.
+        heard: time of its last message, by the monotonic clock; at first, its start.
+        ready_at: when it started to consume; None before.
+        luck: 0 to 1, drawn at random for it.
+        is_draining: whether it was asked to drain.
     """
 
     def __init__(
@@ -68,13 +68,12 @@ class ChildProcess:
     async def start(
         cls, order: ChildSpec, *, on_ready: Callable[[ChildReady], None], patience: float
     ) -> "ChildProcess":
-        """A process that has been given its order.
+        """Start a process with its spec.
 
         Args:
-            patience: seconds after which it is killed when it was asked to drain.
+            patience: seconds after a drain request until it is killed.
         """
-        # Pipes of our own, because asyncio counts a process as running for as long as a process holds one of its
-        # pipes.
+        # Separate pipes, because asyncio counts a process as running while any process holds one of its pipes.
         orders, lifeline = os.pipe()
         reading, writing = os.pipe()
         try:
@@ -84,10 +83,10 @@ class ChildProcess:
                 "-m",
                 "taskmq.worker.child",
                 str(writing),
-                # Its end tells the child that this process is gone, however that came about.
+                # Its end shows the child that this process is gone, for whatever reason.
                 stdin=orders,
                 pass_fds=(writing,),
-                # Ctrl-C in a terminal reaches this process alone, which stops its children in order.
+                # Ctrl-C in a terminal reaches only this process, which stops its children in order.
                 start_new_session=True,
             )
         except BaseException:
@@ -109,7 +108,7 @@ class ChildProcess:
 
     @property
     def status(self) -> WorkerStatus | None:
-        """What it last said of itself."""
+        """Its last reported status."""
         return None if self.report is None else self.report.status
 
     @property
@@ -118,32 +117,32 @@ class ChildProcess:
 
     @property
     def consumes(self) -> bool:
-        """Whether it takes jobs, as far as it has said; silence says that it does not."""
+        """Whether it consumes, by its last report; silence means that it does not."""
         if not self.was_ready or self.is_draining or self.ended.done() or self.silent > _FRESH:
             return False
         return self.status is None or (self.status.state in ("running", "starting") and not self.is_stuck)
 
     @property
     def is_stuck(self) -> bool:
-        """Whether each of its slots is kept by a job whose outcome cannot be settled."""
+        """Whether each of its slots is occupied by a job whose outcome cannot be settled."""
         return self.status is not None and 0 < self.status.slots <= self.status.unsettled
 
     @property
     def silent(self) -> float:
-        """Seconds since it has said something."""
+        """Seconds since its last message."""
         return time.monotonic() - self.heard
 
     async def becomes_ready(self, timeout: float) -> bool:
-        """Whether it consumes within `timeout` seconds."""
+        """Return whether it consumes within `timeout` seconds."""
         ready = asyncio.create_task(self._is_ready.wait())
         await asyncio.wait((ready, self.ended), timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
         ready.cancel()
         return self.was_ready and not self.ended.done()
 
     def drain(self) -> None:
-        """Have it stop taking jobs and end what runs. Only the first call does.
+        """Ask it to stop accepting jobs and to finish running ones. Only the first call has an effect.
 
-        One that hangs is killed after `patience`.
+        A process that hangs is killed after `patience`.
         """
         if not self.is_draining:
             self.is_draining = True
@@ -151,9 +150,9 @@ class ChildProcess:
             self._deadline = asyncio.get_running_loop().call_later(self._patience, self._give_up)
 
     def requeue_now(self) -> None:
-        """Have it give back what runs, if it drains already; else to drain."""
+        """Ask it to return running jobs if it drains already, otherwise to drain."""
         if self.is_draining:
-            # Not SIGTERM again: two of a kind that come before the first was looked at are one.
+            # Not SIGTERM again: two pending signals of one kind are delivered once.
             self.send(signal.SIGINT)
         else:
             self.drain()
@@ -198,5 +197,5 @@ class ChildProcess:
         try:
             return await status.readline()
         except ValueError:
-            # A line without an end is none of ours; what follows it may be.
+            # A line without an end is not one of a worker's; the next one may be.
             return b"\n"

@@ -1,4 +1,4 @@
-"""How many worker processes there are to be, when one has done enough, and who may ask about them. Pure."""
+"""Settings of a supervisor: number of processes, limits of one process, and the health address. Pure."""
 
 import msgspec
 
@@ -13,9 +13,9 @@ _SPREAD = 0.2
 
 
 class RecycleLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """The most that one worker process may do or hold; None for no limit.
+    """Limits of one worker process; None for no limit.
 
-    They are looked at about once a second: a process does a little more.
+    They are checked about once a second, so a process may exceed them slightly.
 
     Attributes:
         jobs: runs.
@@ -31,13 +31,13 @@ class RecycleLimits(msgspec.Struct, frozen=True, kw_only=True):
         return (self.jobs, self.memory, self.descriptors) != (None, None, None)
 
     def reached(self, status: WorkerStatus, *, age: float, luck: float) -> str | None:
-        """Which limit the process has reached, in words; None for none.
+        """Return the limit that the process has reached, as text; None if it has reached none.
 
         Args:
-            age: seconds since it became ready. In the first half minute, memory and descriptors are not held
-                against it: where the limit is below what the process needs to begin with, replacing it helps
-                no process, and is not to be done all the time.
-            luck: 0 to 1, drawn once for each process: it may do up to a fifth less, so that processes which were
+            age: seconds since it became ready. In the first half minute, memory and descriptors do not count: if a
+                limit is below the process's initial need, replacing it does not help, and must not happen all the
+                time.
+            luck: 0 to 1, drawn once for each process: its limits are up to a fifth lower, so that processes which
                 started together do not end together.
         """
         share = 1 - _SPREAD * luck
@@ -56,18 +56,18 @@ class SupervisorConfig(msgspec.Struct, frozen=True, kw_only=True):
     """Options of a supervisor.
 
     Attributes:
-        processes: how many there are, at least.
-        most: how many there are at most; None for exactly `processes`.
-        limits: when one is replaced.
-        health: where health is served; None for nowhere.
-        liveness_timeout: a process that has said nothing for so many seconds is not live.
-        unresponsive_after: a process that has said nothing for so many seconds is killed, so that its jobs run
-            elsewhere; None: it is left alone.
-        drained_after: a process that was asked to drain is killed so many seconds after its grace; it may wait for
-            its broker at both ends of that.
-        calm: seconds of little to do before one process less is kept.
-        watch: folders whose Python files are watched; a change replaces the processes, one by one, by new ones,
-            and only if the new code gets ready.
+        processes: minimum number.
+        most: maximum number; None for exactly `processes`.
+        limits: limits after which one is replaced.
+        health: address of the health endpoint; None for none.
+        liveness_timeout: seconds of silence after which a process is not live.
+        unresponsive_after: seconds of silence after which a process is killed, so that its jobs run elsewhere; None:
+            never.
+        drained_after: seconds after the end of its grace until a draining process is killed; it may wait for its
+            broker before and after its grace.
+        calm: seconds of low load before a process is removed.
+        watch: folders whose Python files are watched; a change replaces the processes, one by one, if the new code
+            becomes ready.
     """
 
     processes: int = 1

@@ -1,4 +1,4 @@
-"""How a worker process ended, in words that say what the system knows."""
+"""Reason of a worker process's end, as far as the system knows it."""
 
 import contextlib
 import signal
@@ -16,11 +16,11 @@ _OWN: Final = Path("/proc/self/cgroup")
 
 
 class ExitReason(msgspec.Struct, frozen=True):
-    """Why a worker process has ended.
+    """The reason of a worker process's end.
 
     Attributes:
-        code: as `subprocess` has it: negative for a signal.
-        is_out_of_memory: the system has killed a process of this control group for its memory meanwhile.
+        code: as `subprocess` defines it: negative for a signal.
+        is_out_of_memory: whether the system killed a process of this control group for its memory meanwhile.
     """
 
     code: int
@@ -43,14 +43,14 @@ class ExitReason(msgspec.Struct, frozen=True):
 
 
 class OutOfMemory:
-    """Sees whether the system has killed for memory, by the counters of this process's control group.
+    """Detects kills for memory by the counters of this process's control group.
 
-    A kill by the machine as a whole, outside of any limit of a group, is in no counter that may be read without
-    privileges: it is then an ordinary SIGKILL.
+    A kill by the whole machine, outside of any limit of a group, is in no counter that may be read without
+    privileges: it looks like an ordinary SIGKILL.
 
     Args:
-        own: says which group this process is in.
-        groups: where the groups are mounted.
+        own: the file that names this process's group.
+        groups: mount point of the groups.
     """
 
     def __init__(self, own: Path = _OWN, groups: Path = _CGROUPS) -> None:
@@ -58,7 +58,7 @@ class OutOfMemory:
         self._seen = self._count()
 
     def explains(self, code: int) -> bool:
-        """Whether a process that ended with `code` just now was killed for memory."""
+        """Return whether a process that ended with `code` just now was killed for memory."""
         count = self._count()
         has_grown = count > self._seen
         self._seen = count
@@ -79,7 +79,7 @@ class OutOfMemory:
 
 
 def _counter(own: Path, groups: Path) -> Path | None:
-    """The file with the counter: of the unified hierarchy, else of the memory controller's own."""
+    """Return the file with the counter: of the unified hierarchy, else of the memory controller's own."""
     try:
         lines = own.read_text(encoding="utf-8").splitlines()
     except OSError:

@@ -1,4 +1,4 @@
-"""What a supervisor knows of all its processes together, for people, monitoring and its own decisions."""
+"""Combined status of a supervisor's processes, for people, monitoring and its own decisions."""
 
 import os
 import time
@@ -21,7 +21,7 @@ _RATE_OVER = 10.0
 
 
 class FleetStatus:
-    """Reads slots and processes, changes none.
+    """Reads slots and processes without changing them.
 
     Args:
         app: the app that the processes run.
@@ -29,7 +29,7 @@ class FleetStatus:
         least, most: bounds of the number of processes.
 
     Attributes:
-        replaced: how often a process was replaced in order.
+        replaced: number of processes that were replaced in order.
     """
 
     def __init__(
@@ -47,15 +47,15 @@ class FleetStatus:
         self.replaced = 0
 
     def keep(self, child: ChildProcess) -> None:
-        """It has ended; what it has done stays."""
+        """Keep the counts of a process that ended."""
         self._totals.keep(child.counts.values())
 
     def note(self, ending: ExitReason) -> None:
-        """A process has ended before its time."""
+        """Count the unexpected end of a process."""
         self._ends[ending.how] = self._ends.get(ending.how, 0) + 1
 
     def silent(self, longest: float) -> list[str]:
-        """Which processes have said nothing for more than `longest` seconds, in words."""
+        """Return the processes without a message for more than `longest` seconds, as text."""
         return [
             f"process {child.pid} has said nothing for {child.silent:.0f} s"
             for child in self._children
@@ -63,7 +63,7 @@ class FleetStatus:
         ]
 
     def not_ready(self, *, is_stopping: bool) -> str | None:
-        """Why no process takes jobs; None where one does."""
+        """Return why no process consumes; None if one does."""
         if is_stopping:
             return "stopping"
         if any(child.consumes for child in self._children):
@@ -101,7 +101,7 @@ class FleetStatus:
         )
 
     def load(self) -> Load:
-        """How busy those are that take jobs."""
+        """Return the load of the consuming processes."""
         now = time.monotonic()
         statuses = [(child, child.status) for child in self._children if child.consumes]
         depths = self._depths()
@@ -119,7 +119,7 @@ class FleetStatus:
         return self._totals.sum(child.counts.values() for child in self._children)
 
     def _rate(self, now: float) -> float:
-        """Runs a second over the last few seconds; keeps a note for the next call."""
+        """Return the runs a second over the last few seconds, and store the count for the next call."""
         self._pace.append((now, sum(count.ended for count in self._counts())))
         while len(self._pace) > 2 and now - self._pace[1][0] >= _RATE_OVER:
             self._pace.popleft()
@@ -127,7 +127,7 @@ class FleetStatus:
         return (last - first) / (now - began) if now > began else 0.0
 
     def _depths(self) -> dict[str, int] | None:
-        """What the youngest process that looks has seen."""
+        """Return the depths reported by the youngest process that looks."""
         seen = [child for child in self._children if child.report is not None and child.report.depths is not None]
         report = max(seen, key=lambda child: child.heard).report if seen else None
         return None if report is None else report.depths
@@ -184,20 +184,20 @@ def _gauges(slot: ProcessSlot) -> ProcessGauges | None:
 
 
 class FleetCounts:
-    """Adds up counts, so that no sum ever goes down when a process is replaced.
+    """Sums counts, so that no sum ever decreases when a process is replaced.
 
-    What a killed process has done since its last report is in no sum.
+    Runs of a killed process since its last report are in no sum.
     """
 
     def __init__(self) -> None:
         self._ended: Counts = {}
 
     def keep(self, counts: Iterable[Count]) -> None:
-        """A process has ended with these."""
+        """Keep the counts of a process that ended."""
         _add(self._ended, counts)
 
     def sum(self, living: Iterable[Iterable[Count]]) -> list[Count]:
-        """Those kept and those of the `living` processes."""
+        """Return the sums of kept counts and those of the `living` processes."""
         total: Counts = {}
         for counts in (self._ended.values(), *living):
             _add(total, counts)

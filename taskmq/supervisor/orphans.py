@@ -1,8 +1,8 @@
-"""Orphans that end below a supervisor which is process 1, as in a container without an init.
+"""Collection of orphans by a supervisor that is process 1, as in a container without an init.
 
-Linux gives a process whose parent has ended to process 1, and only that one can take it out of the table of
-processes. Tasks leave orphans: a program that went into the background, or the children of one that was killed. Where
-they pile up, the container runs out of processes.
+Linux reparents a process whose parent has ended to process 1, and only that one can remove it from the process table.
+Tasks leave orphans: a program in the background, or the children of a killed one. If they accumulate, the container
+runs out of processes.
 """
 
 import contextlib
@@ -17,10 +17,10 @@ _PROC: Final = Path("/proc")
 
 
 class Orphans:
-    """Collects processes that have ended, are children of this one, and are no one else's to collect.
+    """Collects processes that have ended, are children of this one, and belong to no other collector.
 
-    A child of the supervisor's own is collected by asyncio within milliseconds of its end, so a process that was
-    there at the look before is an orphan. Does nothing but in process 1.
+    asyncio collects a child of the supervisor within milliseconds of its end, so a process that had ended at the
+    previous check is an orphan. Does nothing except in process 1.
     """
 
     def __init__(self, *, proc: Path = _PROC) -> None:
@@ -29,7 +29,7 @@ class Orphans:
         self._ended: frozenset[int] = frozenset()
 
     def collect(self) -> None:
-        """Collect those that had ended at the look before."""
+        """Collect processes that had ended at the previous check."""
         if not self._is_init:
             return
         ended = frozenset(self._zombies())
@@ -48,9 +48,9 @@ class Orphans:
 
 def _is_ended_child(stat: Path) -> bool:
     try:
-        # The name of the program, in parentheses, may have anything in it.
+        # The name of the program, in parentheses, may contain anything.
         state, parent = stat.read_bytes().rpartition(b")")[2].split(maxsplit=2)[:2]
     except (OSError, ValueError):
-        # It has gone meanwhile.
+        # It is gone meanwhile.
         return False
     return state == b"Z" and int(parent) == _INIT

@@ -1,4 +1,4 @@
-"""One place for a worker process: filled again whenever its process ends before its time."""
+"""Slot for a worker process: filled again whenever its process ends unexpectedly."""
 
 import asyncio
 import contextlib
@@ -20,8 +20,8 @@ READY_TIMEOUT: Final = 60.0
 _FIRST_PAUSE: Final = 0.5
 _LONGEST_PAUSE: Final = 30.0
 _HEALTHY_AFTER: Final = 30.0
-_NOT_STARTED: Final = "the new code does not start: keeping the old worker"
-_NOT_READY: Final = f"the new process does not consume within {READY_TIMEOUT:g} s: keeping the old worker"
+_NOT_STARTED: Final = "the new code did not start: keeping the old worker"
+_NOT_READY: Final = f"the new process did not consume within {READY_TIMEOUT:g} s: keeping the old worker"
 
 
 class ProcessSlot:
@@ -29,18 +29,17 @@ class ProcessSlot:
 
     Args:
         number: from 0.
-        start: a new process; one that is to stop again at once when all are stopping.
-        judge: how a process ended, from its exit code.
-        proven: whether any process of the supervisor has ever consumed: the app can run.
-        burst: a process that ends with 0 is done, and not replaced.
+        start: starts a new process, which stops immediately if all are stopping.
+        judge: returns the reason of an end, from its exit code.
+        proven: returns whether any process of the supervisor has ever consumed: the app can run.
+        burst: whether a process that ends with 0 is done, and not replaced.
 
     Attributes:
-        current: the process that is to be here: the newest one; None between an end and the next start.
-        failures: how many have ended before their time in a row; a process that lived for half a minute begins
-            a new row.
-        last_ending: of the last that did.
-        next_try: when the next is started, by the monotonic clock; None while there is one.
-        is_replacing: a successor is being started.
+        current: the newest process; None between an end and the next start.
+        failures: number of unexpected ends in a row; a process that lived for half a minute starts a new row.
+        last_ending: reason of the last of them.
+        next_try: time of the next start, by the monotonic clock; None while there is a process.
+        is_replacing: whether a successor is being started.
     """
 
     def __init__(
@@ -68,13 +67,13 @@ class ProcessSlot:
 
     @property
     def is_retiring(self) -> bool:
-        """No process is to be here any more."""
+        """Whether the slot is being removed."""
         return self._leaving.is_set()
 
     async def run(self) -> Literal["done", "dismissed", "unusable"]:
-        """Return once the slot has been left, its process was dismissed, or, in a burst, is done.
+        """Return once the slot was removed, its process was dismissed, or, in a burst, is done.
 
-        `unusable`: the process cannot run at all, and none ever could; trying again would say the same.
+        `unusable` means that the process cannot run at all, and none ever could, so retrying is useless.
         """
         while not self._leaving.is_set():
             started = time.monotonic()
@@ -86,7 +85,7 @@ class ProcessSlot:
                 continue
             if self._leaving.is_set():
                 self.current.drain()
-            child, code = await self._ended()
+            child, code = await self._wait_for_end()
             self.current = None
             if code == EXIT_DISMISSED:
                 self._leaving.set()
@@ -102,23 +101,23 @@ class ProcessSlot:
         return "done"
 
     def retire(self) -> None:
-        """No process is to be here any more; the present one drains."""
+        """Remove the slot; its process drains."""
         self._leaving.set()
         self._hurry.set()
         if self.current is not None:
             self.current.drain()
 
     def restart_now(self) -> None:
-        """Do not wait any longer for the next try."""
+        """Start the next process immediately."""
         self._hurry.set()
         self._hurry.clear()
 
     async def replace(self, why: str) -> ChildProcess | None:
-        """Put a new process here, and let the old one drain once the new one consumes.
+        """Start a new process, and drain the old one once the new one consumes.
 
         Returns:
-            The old one, which drains; None where nothing was replaced: the new one did not get
-            ready, and the old one stays; or there was no old one, and the slot starts a new one by itself.
+            The old process, which drains. None if nothing was replaced: the new one did not become ready, and
+            the old one stays; or there was no old one, and the slot starts a new one by itself.
         """
         old = self.current
         if old is None or self._leaving.is_set() or self.is_replacing:
@@ -141,15 +140,15 @@ class ProcessSlot:
                 old.drain()
                 return old
             else:
-                # The old one has ended meanwhile: its slot starts, or has started, another by itself.
+                # The old one ended meanwhile: its slot starts another by itself.
                 new.drain()
             await asyncio.wait((new.ended,))
             return None
         finally:
             self.is_replacing = False
 
-    async def _ended(self) -> tuple[ChildProcess, int]:
-        """The process that is to be here has ended; one that was replaced meanwhile is not waited for."""
+    async def _wait_for_end(self) -> tuple[ChildProcess, int]:
+        """Wait for the end of the current process, but not of one that was replaced meanwhile."""
         while True:
             child = self.current
             assert child is not None

@@ -1,4 +1,4 @@
-"""What a supervisor reports about itself and its processes. Travels as JSON; fields may be added."""
+"""Status of a supervisor and its processes. Travels as JSON; fields may be added."""
 
 import msgspec
 
@@ -8,16 +8,16 @@ __all__ = ["ProcessStatus", "SupervisorStatus"]
 
 
 class ProcessStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """One place for a worker process.
+    """One slot for a worker process.
 
     Attributes:
-        state: `starting`, `running`, `disconnected`, `draining`, as the process itself says; or `waiting`: there
-            is none until the next try.
-        failures: how many processes have ended here before their time in a row.
-        last_ending: how the last of them ended, in words.
-        next_try: seconds until another is started; None while there is one.
-        silent: seconds since the process has said something.
-        worker: what it last said.
+        state: `starting`, `running`, `disconnected`, `draining`, as reported by the process; or `waiting`: there is
+            no process until the next start.
+        failures: number of unexpected ends in a row.
+        last_ending: reason of the last of them, as text.
+        next_try: seconds until the next start; None while there is a process.
+        silent: seconds since the last message of the process.
+        worker: its last reported status.
     """
 
     slot: int
@@ -31,16 +31,16 @@ class ProcessStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SupervisorStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """A supervisor at one moment.
+    """The status of a supervisor at one moment.
 
     Attributes:
         started: ms since the epoch.
-        wanted: how many processes there are to be now, between `least` and `most`.
-        leaving: process ids of those that were replaced, or are too many, and still drain.
-        ends: how often processes ended before their time, by how.
-        replaced: how often a process was replaced in order.
-        jobs: runs that have ended, of all processes that there ever were.
-        queues: messages that wait in the broker, as far as a reader looks.
+        wanted: target number of processes, between `least` and `most`.
+        leaving: ids of processes that were replaced or removed, and still drain.
+        ends: number of unexpected ends, by cause.
+        replaced: number of processes that were replaced in order.
+        jobs: ended runs, of all processes since the start.
+        queues: waiting messages at the broker, if a process asks for them.
     """
 
     version: str

@@ -1,4 +1,4 @@
-"""The process above the worker processes: starts them, replaces those that crash or have done enough, stops them."""
+"""Supervisor: starts worker processes, replaces those that crash or reach a limit, and stops them."""
 
 import asyncio
 import contextlib
@@ -39,17 +39,19 @@ _RECYCLE_AGAIN: Final = 30.0
 class Supervisor:
     """Keeps worker processes running.
 
-    A process is replaced in order by starting its successor first: the old one drains once the new one consumes.
+    A process is replaced in order by starting its successor first: the old one drains once the new one consumes. Only
+        one process is replaced at a time.
     It is done for one process at a time.
 
-    Signals: the first SIGTERM or SIGINT drains all, the second gives back what runs, the third kills. SIGHUP
+    Signals: the first SIGTERM or SIGINT drains all, the second returns running jobs, the third kills. SIGHUP replaces
+        all processes one by one; in a terminal, where it means that the terminal is gone, it drains.
     replaces all processes in turn; in a terminal, where it says that the terminal is gone, it drains.
 
     Args:
-        order: what each of them is to do.
-        supervision: how many there are, and when they are replaced.
-        on_ready: called once, when the first of them consumes.
-        on_restart: called each time all of them were replaced, by `restart` or for a change in the watched code.
+        order: spec of each process.
+        supervision: number of processes, and limits after which they are replaced.
+        on_ready: called once, when the first process consumes.
+        on_restart: called whenever all processes were replaced, by `restart` or after a change in the watched code.
     """
 
     def __init__(
@@ -68,7 +70,7 @@ class Supervisor:
         self._slots: list[ProcessSlot] = []
         self._running: dict[asyncio.Task[Literal["done", "dismissed", "unusable"]], ProcessSlot] = {}
         self._children: set[ChildProcess] = set()
-        self._chores = TaskSet("supervisor", failure="a part of the supervisor has failed; the processes go on")
+        self._chores = TaskSet("supervisor", failure="a part of the supervisor failed; the processes continue")
         self._one_at_a_time = asyncio.Lock()
         self._recycle_after = 0.0
         self._signals = 0
@@ -84,10 +86,10 @@ class Supervisor:
         )
 
     async def run(self) -> int:
-        """Run until stopped by a signal, or, in a burst, until all have ended. The exit code.
+        """Run until stopped by a signal, or, in a burst, until all have ended; return the exit code.
 
         Raises:
-            InvalidOption: health cannot be served where it is to be.
+            InvalidOption: health cannot be served at its address.
         """
         async with AsyncExitStack() as parts:
             if self._supervision.health is not None:
@@ -105,14 +107,14 @@ class Supervisor:
         return self._exit_code
 
     def stop(self) -> None:
-        """As the signals do: drain all; give back what runs; kill."""
+        """Shut down in three stages, one per call: drain, return running jobs, kill."""
         self._signals += 1
         words = {1: "draining; again to give back what runs, a third time to kill", 2: "giving back what runs"}
         _log.warning("stopping: %s", words.get(self._signals, "killing"))
         self._end_processes()
 
     def _end_processes(self) -> None:
-        """Drain, give back or kill, as often as was said."""
+        """Drain, return jobs or kill, according to the number of signals."""
         self._systemd.stopping()
         for slot in self._slots:
             slot.retire()
@@ -125,7 +127,7 @@ class Supervisor:
                 child.kill()
 
     def restart(self) -> None:
-        """Replace all processes, one after the other; not if the new code does not start."""
+        """Replace all processes, one after the other, unless the new code does not start."""
         if self.is_stopping:
             return
         _log.warning("restarting %d processes, one after the other", len(self._slots))
@@ -140,7 +142,7 @@ class Supervisor:
         return self._overview.status(wanted=self._wanted, is_stopping=self.is_stopping)
 
     def snapshot(self) -> Snapshot:
-        """The numbers for monitoring."""
+        """Return the metrics for monitoring."""
         return self._overview.snapshot(wanted=self._wanted)
 
     @property
@@ -169,7 +171,7 @@ class Supervisor:
                     case "unusable":
                         self._exit_code = EXIT_USAGE
                         if not self.is_stopping:
-                            # The error has been logged, and no stop was asked for.
+                            # The error was logged, and no stop was requested.
                             self._signals = 1
                             self._end_processes()
                     case "dismissed":
@@ -178,18 +180,18 @@ class Supervisor:
                         pass
 
     async def _start(self, slot: ProcessSlot) -> ChildProcess:
-        # One that looks is enough, and the first slot is never left before the others.
+        # One process that looks is enough, and the first slot is never removed before the others.
         looks = slot.number == 0 and (self._supervision.most is not None or self._supervision.health is not None)
         order = msgspec.structs.replace(self._order, looks=looks)
         patience = self._order.config.grace + self._supervision.drained_after
         child = await ChildProcess.start(order, on_ready=self._say_ready, patience=patience)
         self._children.add(child)
-        child.ended.add_done_callback(lambda _: self._gone(child))
+        child.ended.add_done_callback(lambda _: self._on_child_gone(child))
         if self.is_stopping:
             child.drain()
         return child
 
-    def _gone(self, child: ChildProcess) -> None:
+    def _on_child_gone(self, child: ChildProcess) -> None:
         self._children.discard(child)
         self._overview.keep(child)
 
@@ -211,7 +213,7 @@ class Supervisor:
             task.cancel()
         await self._chores.aclose()
         await asyncio.gather(*self._running, return_exceptions=True)
-        # Those that were replaced, and those that were to replace them.
+        # Replaced processes, and their intended successors.
         children = tuple(self._children)
         for child in children:
             child.drain()
@@ -219,7 +221,7 @@ class Supervisor:
             await asyncio.wait([child.ended for child in children])
 
     async def _roll(self, why: str, *, patient: bool) -> None:
-        """Replace all, one after the other; `patient`: each old one has ended before the next is replaced."""
+        """Replace all, one after the other; `patient`: wait for each old one's end before the next replacement."""
         for slot in self._slots:
             # A slot whose process does not start tries the new code now.
             slot.restart_now()
@@ -252,8 +254,8 @@ class Supervisor:
                 _log.warning("changed: %s; reloading", ", ".join(sorted(changed)))
                 await self._roll("the code has changed", patient=False)
         except (OSError, RuntimeError):
-            # The system may refuse to watch: the worker goes on as it is.
-            _log.exception("changes are not seen any more")
+            # The system may refuse to watch: the worker continues unchanged.
+            _log.exception("watching for changes failed; the worker continues")
 
     async def _look_around(self) -> None:
         while True:
@@ -268,16 +270,14 @@ class Supervisor:
                     self._scale()
                 self._tell_systemd()
             except Exception:  # noqa: BLE001 - logged, and not the end of the looks
-                # A look that fails must not be the last one: processes that hang would go unseen.
-                _log.critical(
-                    "a look at the worker processes has failed; the next one is in %g s", _LOOK, exc_info=True
-                )
+                # A failed check must not be the last one: hung processes would go unseen.
+                _log.critical("checking the worker processes failed; next check in %g s", _LOOK, exc_info=True)
 
     def _look_for_hung(self) -> None:
         longest = self._supervision.unresponsive_after
         for child in self._children:
             if longest is not None and child.silent > longest and not child.ended.done():
-                _log.error("worker process %d has said nothing for %.0f s: killing it", child.pid, child.silent)
+                _log.error("worker process %d was silent for %.0f s: killing it", child.pid, child.silent)
                 child.kill()
 
     def _look_for_limits(self) -> None:
@@ -310,7 +310,7 @@ class Supervisor:
         while self._wanted < wanted:
             self._add_slot()
         while self._wanted > wanted:
-            # The youngest: what it has warmed up is the least.
+            # The youngest: it has warmed up the least.
             max((slot for slot in self._slots if not slot.is_retiring), key=lambda slot: slot.number).retire()
 
     def _tell_systemd(self) -> None:
@@ -328,7 +328,7 @@ class Supervisor:
         )
 
     def _open_metrics(self) -> Exporter:
-        # It brings the contracts of brokers and states along, of which a supervisor needs nothing else.
+        # Imported here: it imports the contracts of brokers and states, which a supervisor needs for nothing else.
         from taskmq.client.plugins import open_metrics
 
         return open_metrics(self.snapshot)
@@ -338,7 +338,7 @@ class Supervisor:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self.stop)
-        # As nohup has it: it outlives the terminal.
+        # As `nohup` sets it: the process outlives the terminal.
         if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
             loop.add_signal_handler(signal.SIGHUP, self.stop if _has_terminal() else self.restart)
         try:
@@ -353,10 +353,10 @@ def _has_terminal() -> bool:
 
 
 async def _changes(folders: tuple[str, ...]) -> AsyncIterator[set[str]]:
-    """The changed files below `folders`, a moment after each change.
+    """Yield the changed files below `folders`, a moment after each change.
 
     Raises:
-        OSError, RuntimeError: the system does not let them be watched.
+        OSError, RuntimeError: the system refuses to watch them.
     """
     # Only `--watch` needs it, and it is an extra.
     from watchfiles import PythonFilter, awatch  # pyright: ignore[reportUnknownVariableType] - of trio's, not there

@@ -1,4 +1,4 @@
-"""Notifies systemd of a service of `Type=notify`; does nothing where there is no systemd above."""
+"""Notifications to systemd from a service of `Type=notify`; nothing happens without systemd."""
 
 import contextlib
 import os
@@ -10,13 +10,13 @@ __all__ = ["Systemd"]
 
 
 class Systemd:
-    """Says how the service does; never fails.
+    """Reports the state of the service; never fails.
 
     Args:
-        environment: usually `os.environ`, as systemd has given it to this process.
+        environment: usually `os.environ`, as systemd set it for this process.
 
     Attributes:
-        watchdog: seconds within which systemd wants to hear `alive`; None where it does not.
+        watchdog: seconds within which systemd expects `alive`; None without a watchdog.
     """
 
     def __init__(self, environment: Mapping[str, str]) -> None:
@@ -43,7 +43,7 @@ class Systemd:
             self._say("WATCHDOG=1")
 
     def status(self, text: str) -> None:
-        """One line for people; said again only when it is another."""
+        """Report one line for people; sent only if it changes."""
         if text != self._last:
             self._last = text
             self._say(f"STATUS={text}")

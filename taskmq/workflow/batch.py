@@ -16,12 +16,12 @@ __all__ = ["Batch", "batch"]
 
 Callback = Step[Any] | OpenStep[list[Any], Any]
 
-# No name of a user begins so.
+# No name of a user begins like this.
 _FIRST_JOBS = "/"
 
 
 class Batch(Workflow[list[Any]]):
-    """Jobs beside each other, to which others are added until it is closed. The value is the list of theirs."""
+    """Parallel jobs, to which others are added until the batch is closed. Its value is the list of their values."""
 
     __slots__ = ("jobs", "limit", "on_end", "on_success")
 
@@ -62,7 +62,7 @@ class Batch(Workflow[list[Any]]):
     async def _send(
         self, service: WorkflowService, flow_id: str | None, keep: Duration, tenant: str | None, name: str | None
     ) -> Flow[list[Any]]:
-        # All that can be wrong with a job is, before anything is sent.
+        # All errors of jobs are found before anything is published.
         builder = GraphBuilder(service.content_type, tenant=tenant or "")
         calls = [builder.child(job.call) for job in self.jobs]
         flow = await super()._send(service, flow_id, keep, tenant, name)
@@ -77,18 +77,19 @@ def batch(
     on_end: Step[Any] | OpenStep[list[Any] | None, Any] | None = None,
     limit: int | None = None,
 ) -> Batch:
-    """Jobs that belong together, the first of which start when it is sent; `Flow.add` gives it more.
+    """Create a batch of jobs; the first ones start when it is sent, and `Flow.add` adds more.
 
     It ends when it was closed by `Flow.close`, and all its jobs have ended. It belongs to the app of its first job,
-    or of what follows it, so it needs one of them.
+    or of its callback, so it needs one of them.
 
     Args:
-        on_success: what runs once all have succeeded; a step that is no `si(...)` is given the list of their values.
-        on_end: what runs once all have ended, whether or not they have succeeded; a step that is no `si(...)` is
-            given the list, or None where one has failed.
-        limit: how many of the jobs are out at a time; None: all.
+        on_success: step that runs once all have succeeded; unless it is an `si(...)`, it gets the list of their
+            values.
+        on_end: step that runs once all have ended, successful or not; unless it is an `si(...)`, it gets the list, or
+            None if one has failed.
+        limit: maximum of concurrent jobs; None: no limit.
 
     Raises:
-        InvalidOption: a part is no step, or the limit is none.
+        InvalidOption: a part is not a step, or the limit is invalid.
     """
     return Batch(jobs, on_success=on_success, on_end=on_end, limit=limit)

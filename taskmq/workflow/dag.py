@@ -21,7 +21,7 @@ _RULES = ("all", "any", "none_failed", "always")
 
 
 class DagEntry(msgspec.Struct, frozen=True):
-    """What was added to a graph; nodes by their number."""
+    """An added part of a graph; nodes by their number."""
 
     part: Part
     name: str
@@ -32,10 +32,10 @@ class DagEntry(msgspec.Struct, frozen=True):
 
 
 class Dag(Workflow[dict[str, Any]]):
-    """Steps that wait for others. The value is that of each step that nothing waits for, by its name.
+    """Steps that wait for others. The value contains the value of each last step, by its name.
 
     Attributes:
-        entries: what was added.
+        entries: the added parts.
     """
 
     __slots__ = ("entries",)
@@ -85,16 +85,16 @@ class Dag(Workflow[dict[str, Any]]):
         """Add a step, or a whole chain or group.
 
         Args:
-            after: what it waits for; a step that is no `si(...)` is given their values, in this order, before its
-                own arguments. None replaces a missing value, which the rule may allow.
-            into: what it waits for, too, by the name of the argument that the value is given as.
+            after: nodes that it waits for; unless the step is an `si(...)`, it gets their values, in this order,
+                before its own arguments. None replaces a missing value, which the rule may allow.
+            into: more nodes that it waits for, by the name of the argument for the value.
             rule: `all` of them have succeeded; `any` of them has; `none_failed`: all have ended, and none has
                 failed; `always`: all have ended.
             name: default: the task's.
-            may_fail: its failure is not the flow's.
+            may_fail: whether the flow may succeed although it fails.
 
         Raises:
-            InvalidOption: it waits for a node of another graph, the name is taken, or the rule is none.
+            InvalidOption: it waits for a node of another graph, the name is taken, or the rule is unknown.
         """
         check_part(part)
         if rule not in _RULES:
@@ -126,9 +126,9 @@ class Dag(Workflow[dict[str, Any]]):
 
 
 def dag() -> Dag:
-    """A graph without steps yet; then `add(...)` for each step, then `send()`.
+    """Create an empty graph; call `add(...)` for each step, then `send()`.
 
-    A step can only wait for those that were added before it, so there is no circle.
+    A step can only wait for earlier ones, so there is no cycle.
     """
     return Dag()
 

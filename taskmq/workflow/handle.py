@@ -1,4 +1,4 @@
-"""The handle of a workflow that was sent."""
+"""Handle of a workflow that was sent."""
 
 import asyncio
 import contextlib
@@ -47,7 +47,7 @@ _SHORTEST_PAUSE: Final = 0.02
 _LONGEST_PAUSE: Final = 0.5
 _MANY: Final = 1000
 _LONGEST_KEY: Final = 255
-# Seconds after which those who wait for an end make sure that there is something to wait for.
+# Seconds after which waiters check that an end can still come.
 _LOOK_AGAIN: Final = 15.0
 _RAN: Final = (NodeState.SUCCEEDED, NodeState.FAILED, NodeState.CANCELLED)
 _CHARACTERS: Final = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.:-")
@@ -57,11 +57,11 @@ FlowStateName = Literal["running", "succeeded", "failed", "cancelled"]
 
 
 class FlowState(msgspec.Struct, frozen=True):
-    """How far a workflow is, as a whole and step by step.
+    """Progress of a workflow, as a whole and step by step.
 
     Attributes:
-        state: `failed` where a step has failed that was not allowed to.
-        steps: the state of every step by its name; those of `each(...)` have a number in brackets behind it.
+        state: `failed` if a step has failed that was not allowed to.
+        steps: the state of every step by its name; steps of `each(...)` are followed by a number in brackets.
         cancelled: why it was cancelled.
     """
 
@@ -75,10 +75,10 @@ class FlowState(msgspec.Struct, frozen=True):
 
 
 class StepOutcome(msgspec.Struct, frozen=True):
-    """How one step of a workflow has ended.
+    """The end of one step of a workflow.
 
     Attributes:
-        value: what it returned, as plain data where its task is not known here.
+        value: its return value, as plain data if its task is unknown here.
         error: of a step that has failed.
     """
 
@@ -93,12 +93,11 @@ class FlowStep(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         key: in the workflow; the ids of its jobs end with it.
-        name: what people call it.
+        name: its name for people.
         task: its task's name; "" for one that only waits for others.
         after: the names of the steps before it.
-        part_of: of a call of `each(...)` or a batch, the name of that step.
-        attempts: how many attempts its last run took; None where it has not ended by a run, or its result is not
-            kept.
+        part_of: for a call of `each(...)` or a batch, the name of that step.
+        attempts: number of attempts of its last run; None if it has not ended by a run, or its result is not kept.
         error: of a step that has failed.
     """
 
@@ -113,7 +112,7 @@ class FlowStep(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class GraphNode(Generic[R_co]):
-    """A place in a graph; its value is found under it when the flow has ended.
+    """A node of a graph; the key of its value when the flow has ended.
 
     Attributes:
         name: unique in its graph.
@@ -131,7 +130,7 @@ class GraphNode(Generic[R_co]):
 
 
 class Flow(Generic[R_co]):
-    """A handle for a workflow that was sent: waits for it, shows its steps, cancels and redrives it.
+    """Handle of a sent workflow: waits for it, lists its steps, cancels and redrives it.
 
     Attributes:
         id: its id; the jobs of its steps have ids that begin with it.
@@ -157,14 +156,14 @@ class Flow(Generic[R_co]):
         return self._service.sessions
 
     async def aresult(self, timeout: Duration | None = None) -> R_co:
-        """Return what the workflow came to, waiting for it as long as need be, or for `timeout`.
+        """Return the value of the workflow, waiting for it without limit, or for `timeout`.
 
         A step that was skipped, or allowed to fail and did, has None as its value.
 
         Raises:
-            FlowFailed: a step has failed that was not allowed to. All others have ended, too.
+            FlowFailed: a step failed that was not allowed to. All others have ended, too.
             JobCancelled: it was cancelled.
-            ResultTimeout: it has not ended in time; it goes on.
+            ResultTimeout: it has not ended in time; it continues.
             FlowNotFound: the state does not know it (any more).
             StateUnavailable: the state could not be reached.
         """
@@ -183,7 +182,7 @@ class Flow(Generic[R_co]):
     result = blocking(aresult)
 
     async def aresult_of(self, node: GraphNode[T], timeout: Duration | None = None) -> T:
-        """Return what one step of a `dag` came to, once the whole has ended; None where it has no value.
+        """Return the value of one step of a `dag`, once the whole has ended; None if it has no value.
 
         Raises as `result` does.
         """
@@ -197,7 +196,7 @@ class Flow(Generic[R_co]):
     result_of = blocking(aresult_of)
 
     async def astate(self) -> FlowState:
-        """Return how far the workflow is, step by step.
+        """Return the progress of the workflow, step by step.
 
         Raises:
             FlowNotFound: the state does not know it (any more).
@@ -215,7 +214,7 @@ class Flow(Generic[R_co]):
     async def astream(self) -> AsyncGenerator[StepOutcome, None]:
         """Yield each step as soon as it has ended, until all have: `async for step in flow.astream()`.
 
-        A step that ended before a `redrive` comes again when it has ended anew.
+        A step that ended before a `redrive` is yielded again when it has ended again.
 
         Raises:
             FlowNotFound: the state does not know it (any more).
@@ -223,7 +222,7 @@ class Flow(Generic[R_co]):
         """
         place, backoff = 0, Backoff(_SHORTEST_PAUSE, _LONGEST_PAUSE, growth=1.5)
         while True:
-            # Before the ends: once nothing is left, all of them are there.
+            # Before the ends: once nothing is left, all of them are complete.
             record = await self._look()
             head = decode_head(record.head)
             keys = await self._store.ended(self.id, place=place, limit=_MANY)
@@ -238,10 +237,10 @@ class Flow(Generic[R_co]):
             await asyncio.sleep(backoff.next())
 
     async def acancel(self, reason: str = "cancelled by its sender") -> bool:
-        """Cancel the workflow: what has not started never will, what runs is stopped as by `Job.cancel`.
+        """Cancel the workflow: steps that have not started never will; running ones are stopped like by `Job.cancel`.
 
         Returns:
-            False where it has ended already.
+            False if it has ended already.
 
         Raises:
             FlowNotFound: the state does not know it (any more).
@@ -257,14 +256,14 @@ class Flow(Generic[R_co]):
 
         Args:
             jobs: steps with all their arguments.
-            key: of these jobs, for as long as the flow is kept: a run that adds them again under it, since the first
-                time has ended in an error, adds only those that are missing.
+            key: of these jobs, for as long as the flow is kept: a caller that repeats the call with the same key
+                after an error adds only the missing jobs.
 
         Raises:
-            FlowClosed: it takes no more; with more than 100 jobs, some may have been added.
+            FlowClosed: it accepts no more jobs; with more than 100 jobs, some may have been added.
             FlowNotFound: the state does not know it (any more).
-            InvalidArguments, InvalidOption, EncodeError: a job cannot be; nothing was added.
-            SendError, StateUnavailable: as `send` does; some may have been added, and will run.
+            InvalidArguments, InvalidOption, EncodeError: a job is invalid; nothing was added.
+            SendError, StateUnavailable: as for `send`; some may have been added, and will run.
         """
         if key is not None and not 1 <= len(key) <= _LONGEST_KEY:
             raise InvalidOption(f"key={key!r}: 1 to {_LONGEST_KEY} characters")
@@ -278,27 +277,27 @@ class Flow(Generic[R_co]):
     add = blocking(aadd)
 
     async def aclose(self) -> None:
-        """Take no more jobs: the batch ends once all that it has have ended. Closing it again does nothing.
+        """Close the batch to further jobs: it ends once all its jobs have ended. May be called again.
 
         Raises:
-            FlowClosed: it was cancelled before it was closed, or is no batch.
+            FlowClosed: it was cancelled before it was closed, or is not a batch.
             FlowNotFound: the state does not know it (any more).
-            SendError, StateUnavailable: as `send` does; it is to be called again.
+            SendError, StateUnavailable: as for `send`; call it again.
         """
         await self._service.append(self.id, [], closes=True)
 
     close = blocking(aclose)
 
     async def aredrive(self) -> int:
-        """Run again what has not succeeded, and what waits for that; return how many steps.
+        """Run steps again that have not succeeded, and those that wait for them; return their number.
 
-        What has succeeded is not run again, and its value is used. 0, and nothing happens, where it has not ended, or
-        everything has succeeded. Called again after an error it goes on. The dead letters of what runs again are
-        taken off their dead-letter queues.
+        Steps that succeeded are not run again, and their values are used. Returns 0, and does nothing, if the flow
+        has not ended, or everything has succeeded. A repeated call after an error continues. The dead letters of
+        these steps are removed from their dead-letter queues.
 
         Raises:
             FlowNotFound: the state does not know it (any more).
-            SendError, StateUnavailable: as `send` does.
+            SendError, StateUnavailable: as for `send`.
         """
         await self._look()
         return (await self._service.redrive(self.id)).steps
@@ -306,7 +305,7 @@ class Flow(Generic[R_co]):
     redrive = blocking(aredrive)
 
     async def asteps(self) -> list[FlowStep]:
-        """Return each step, with its task and how it has ended, in the order of the graph.
+        """Return each step with its task and its end, in the order of the graph.
 
         Raises:
             FlowNotFound: the state does not know it (any more).
@@ -386,20 +385,20 @@ class Flow(Generic[R_co]):
             seconds = None if limit is None else limit.total_seconds()
             if not await self._until_ended(record.run, seconds):
                 raise ResultTimeout(f"workflow {self.id} has not ended within {seconds:g} s; it goes on")
-        # By itself, not by what was awaited: that is kept for a shorter time.
+        # From its own end, not from the awaited record, which is kept for a shorter time.
         head, state = decode_head(record.head), await self.astate()
         if state.state == "cancelled":
             raise JobCancelled(f"workflow {self.id} was cancelled: {state.cancelled}")
         if state.state == "failed":
             raise FlowFailed(self.id, await self._failures(head))
-        # It may have been driven anew in the very moment.
+        # It may have been redriven at the same moment.
         return head if state.state == "succeeded" else await self._finished(timeout)
 
     async def _until_ended(self, run: int, seconds: float | None) -> bool:
-        """Wait for the end of one run of it; False where that did not come in time.
+        """Wait for the end of one run of it; return False if it did not come in time.
 
         Raises:
-            FlowNotFound: the state has lost it, or forgotten it, so no end will come.
+            FlowNotFound: the state has lost or deleted it, so no end will come.
         """
         waits = asyncio.ensure_future(self._service.wait_for_result(flow_end_id(self.id, run), seconds))
         try:
@@ -407,7 +406,7 @@ class Flow(Generic[R_co]):
                 await asyncio.wait((waits,), timeout=_LOOK_AGAIN)
                 if waits.done():
                     return waits.result() is not None
-                # While it cannot be asked, who waits goes on waiting.
+                # Waiters keep waiting while the state cannot be asked.
                 with contextlib.suppress(StateUnavailable):
                     if not (await self._look()).unfinished:
                         return True
@@ -422,7 +421,7 @@ class Flow(Generic[R_co]):
             for key, state in states.items()
             if state is NodeState.FAILED and key.partition(".")[0] not in head.may_fail
         ]
-        # A map has failed because one of its calls has: that one says more.
+        # A map fails because one of its calls does, whose error says more.
         maps = {key.partition(".")[0] for key in keys if "." in key}
         shown = [key for key in keys if key not in maps][:_MANY]
         found = await self._store.outcomes(self.id, shown)
@@ -437,7 +436,7 @@ class Flow(Generic[R_co]):
         outcomes: list[StepOutcome] = []
         for key, one in zip(keys, found, strict=True):
             if one is None:
-                # Driven anew since: it comes again.
+                # Redriven since: it will end again.
                 continue
             name = _name(key, head)
             if one.state is NodeState.SUCCEEDED:
@@ -450,7 +449,7 @@ class Flow(Generic[R_co]):
 
 
 def state_name(record: FlowRecord, head: FlowHead, failed: Collection[str]) -> FlowStateName:
-    """The state of a flow, some of whose nodes have failed."""
+    """Return the state of a flow, some of whose nodes have failed."""
     if record.unfinished:
         return "running"
     if record.cancelled is not None:
@@ -459,10 +458,10 @@ def state_name(record: FlowRecord, head: FlowHead, failed: Collection[str]) -> F
 
 
 def check_flow_id(flow_id: str) -> str:
-    """`flow_id` itself.
+    """Return `flow_id` if it is a valid id of a flow.
 
     Raises:
-        InvalidOption: no flow can have it.
+        InvalidOption: it is not.
     """
     if not 1 <= len(flow_id) <= 128 or not _CHARACTERS.issuperset(flow_id):
         raise InvalidOption(f"flow_id={flow_id!r}: 1 to 128 characters out of A-Z a-z 0-9 _ . : -")

@@ -1,4 +1,4 @@
-"""The dead letters of a workflow's steps, which a redrive makes void."""
+"""Dead letters of a workflow's steps, which a redrive makes void."""
 
 import asyncio
 from collections.abc import Collection
@@ -21,14 +21,14 @@ _LONGEST_PAUSE: Final = 0.2
 async def remove_letters(
     broker: Broker, flow_id: str, *, run: int, queues: Collection[str], expected: int, within: float
 ) -> int:
-    """Acknowledge the letters of the flow's steps that are older than its run `run`; how many.
+    """Acknowledge letters of the flow's steps that are older than its run `run`; return their number.
 
-    Letters of other jobs, and of steps that died in this run, stay in their place and order. A worker publishes a
-    letter after the step's end is recorded, so one may come a moment later: where fewer than `expected` are there, it
-    looks again for `within` seconds.
+    Letters of other jobs, and of steps that died in this run, keep their position and order. A worker publishes a
+    letter after the step's end is recorded, so one may arrive a moment later: if there are fewer than `expected`, it
+    checks again for `within` seconds.
 
     Args:
-        queues: of the steps, as people name them.
+        queues: public names of the steps' queues.
 
     Raises:
         BrokerUnavailable: the broker could not be reached; some may be removed.
@@ -50,7 +50,7 @@ async def _remove_from(broker: Broker, queue: str, depth: int, flow_id: str, run
     count = looked = 0
     try:
         async with broker.browse(queue) as look:
-            # What comes meanwhile is not looked at.
+            # Letters that arrive meanwhile are ignored.
             while looked < depth and (piece := await look.take(min(_PIECE, depth - looked))):
                 looked += len(piece)
                 for delivery in piece:

@@ -1,4 +1,4 @@
-"""Workflows as they are written down: calls, one after the other, beside each other. Values; nothing is sent here."""
+"""Workflows as they are written: calls in sequence or in parallel. Plain values; nothing is sent here."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
@@ -31,7 +31,7 @@ _LONGEST_NAME: Final = 128
 
 
 class Workflow(CeleryHints, ABC, Generic[R_co]):
-    """A chain, group, chord, graph or batch of calls, which is sent as a whole and comes to a value."""
+    """A chain, group, chord, graph or batch of calls, which is sent as a whole and has a value."""
 
     __slots__ = ()
 
@@ -87,7 +87,7 @@ class Workflow(CeleryHints, ABC, Generic[R_co]):
         ...
 
     def compile(self, content_type: str, *, tenant: str = "") -> Graph:
-        """All of it as a graph; raises as `place` does.
+        """Compile the whole into a graph; raises like `place`.
 
         Args:
             tenant: see `GraphBuilder`.
@@ -121,16 +121,16 @@ class Workflow(CeleryHints, ABC, Generic[R_co]):
         return WorkflowService(task.services)
 
     def then(self: "Workflow[A]", following: "OpenStep[A, B] | Workflow[B]") -> "Chain[B]":
-        """This one first, then `following`, which is given this one's value where it is no `si(...)`."""
+        """Chain `following` after this one; unless it is an `si(...)`, it gets this one's value."""
         return Chain((*_links(self), *_links(following)))
 
     def __or__(self: "Workflow[A]", following: "OpenStep[A, B] | Workflow[B]") -> "Chain[B]":
-        """As `then`."""
+        """Chain like `then`, as an operator."""
         return self.then(following)
 
 
 class Step(CompleteStep, Workflow[R_co]):
-    """One call whose arguments are all there."""
+    """A call with all its arguments."""
 
     __slots__ = ()
 
@@ -156,7 +156,7 @@ class Step(CompleteStep, Workflow[R_co]):
         return self.options(**options)
 
     def each(self, *, limit: int | None = None, max_width: int = _WIDTH) -> "OpenStep[Iterable[Any], list[R_co]]":
-        """As `OpenStep.each`: the item goes before the arguments that are there.
+        """Call the step for each item, like `OpenStep.each`: the item precedes the present arguments.
 
         Raises:
             InvalidOption: it is an `si(...)`, which is given nothing.
@@ -167,7 +167,7 @@ class Step(CompleteStep, Workflow[R_co]):
 
 
 class OpenStep(Generic[A_contra, R_co]):
-    """One call whose first argument comes from the step before it in a workflow."""
+    """A call whose first argument comes from the step before it in a workflow."""
 
     __slots__ = ("call",)
 
@@ -208,7 +208,7 @@ class OpenStep(Generic[A_contra, R_co]):
 
 
 class Each(OpenStep[A_contra, R_co]):
-    """One call for each item of a value that is not known yet."""
+    """A call for each item of a value that is not known yet."""
 
     __slots__ = ("is_spread", "limit", "max_width")
 
@@ -238,7 +238,7 @@ class Each(OpenStep[A_contra, R_co]):
 
 
 class Chain(Workflow[R_co]):
-    """One after the other; the value is that of the last one."""
+    """Calls in sequence; the value is that of the last one."""
 
     __slots__ = ("links",)
 
@@ -258,7 +258,7 @@ class Chain(Workflow[R_co]):
 
 
 class Group(Workflow[list[A]]):
-    """Beside each other; the value is the list of theirs, in the order of writing: `[]` where there are none.
+    """Calls in parallel; the value is the list of their values, in the order of writing: `[]` if there are none.
 
     Args:
         task: what its members call, where it may have none.
@@ -299,7 +299,7 @@ def chain(
 @overload
 def chain(*parts: OpenStep[Any, Any] | Workflow[Any]) -> Chain[Any]: ...
 def chain(*parts: Part) -> Chain[Any]:
-    """One after the other: each one starts when the one before it has succeeded, and is given its value.
+    """Chain calls: each one starts when the one before it has succeeded, and gets its value.
 
     `a.s() | b.s()` is the same. A chain whose first step lacks an argument is a part of another workflow, which gives
     it that. A step that is `si(...)` waits for the one before it, and does not get its value.
@@ -312,7 +312,7 @@ def group(*members: OpenStep[Any, A] | Workflow[A]) -> Group[A]: ...
 @overload
 def group(members: Iterable[OpenStep[Any, A] | Workflow[A]], /) -> Group[A]: ...
 def group(*members: Any) -> Group[Any]:
-    """Beside each other; what is sent behind a group is given the list of the members' values."""
+    """Run calls in parallel; a step chained after the group gets the list of their values."""
     given: tuple[Any, ...] = members
     if len(members) == 1 and hasattr(members[0], "__iter__"):
         given = tuple(members[0])

@@ -1,11 +1,11 @@
-"""Publishing what has become ready in workflows, by senders and by workers alike.
+"""Publisher of ready nodes of workflows, for senders and workers alike.
 
     take -> calls: publish, wait for the confirms -> done -> take, until nothing is left
             maps: give them a child for each item
-            the flow's end: keep it among the results, so that those who wait for it hear of it
+            the flow's end: store it among the results, so that waiters are notified
 
-Between `take` and `done` any worker may die: what was taken is taken again. A message for a node comes under an id
-of the node's own, so it is the same job however often it was published.
+Any worker may die between `take` and `done`: the taken nodes are taken again. A message for a node has an id derived
+from the node, so it is the same job however often it was published.
 """
 
 from typing import Final
@@ -28,12 +28,12 @@ __all__ = ["FlowPublisher", "flow_store"]
 
 _LEASE: Final = 30.0
 _CHILDREN: Final = 250
-# What will not be otherwise the next time.
+# Errors that would recur.
 _FINAL: Final = (TooLarge, EncodeError, Unroutable)
 
 
 def flow_store(session: Session) -> FlowStore:
-    """Where workflows are kept.
+    """Return the store of workflows.
 
     Raises:
         UnsupportedFeature: the app has no state.
@@ -42,12 +42,12 @@ def flow_store(session: Session) -> FlowStore:
 
 
 class FlowPublisher:
-    """Publishes what has become ready in one flow.
+    """Publishes the ready nodes of one flow.
 
     Args:
-        taker: in whose name it is taken.
+        taker: name of the taker.
         content_type: of the flow's arguments.
-        parent: the job whose end it became ready by.
+        parent: the job whose end made them ready.
     """
 
     def __init__(
@@ -69,18 +69,18 @@ class FlowPublisher:
         self._store = flow_store(self._sessions.current())
 
     async def resume(self) -> None:
-        """Publish what is ready, and what the same taker may have left.
+        """Publish ready nodes, and those that the same taker may have left.
 
         Raises:
-            SendError, StateUnavailable: it is to be called again.
+            SendError, StateUnavailable: call it again.
         """
         await self.publish(await self._store.take(self._flow_id, taker=self._taker, lease=_LEASE, again=True))
 
     async def publish(self, taken: Taken) -> None:
-        """Publish what was taken, and go on until nothing is left.
+        """Publish taken nodes, and continue until nothing is left.
 
         Raises:
-            SendError, StateUnavailable: `resume` is to be called.
+            SendError, StateUnavailable: call `resume`.
         """
         while taken.nodes or taken.is_more:
             calls = [node for node in taken.nodes if node.kind == "call"]
@@ -97,7 +97,7 @@ class FlowPublisher:
                 taken = Taken(nodes, is_more=taken.is_more or any(one.is_more for one in more))
 
     async def _send(self, nodes: list[TakenNode]) -> list[Taken]:
-        """Publish messages; what became ready by those that cannot be."""
+        """Publish messages; return what became ready by those that cannot be published."""
         if not nodes:
             return []
         now = self._sessions.clock.now_ms()
@@ -184,7 +184,7 @@ class FlowPublisher:
         return [] if taken is None else [taken]
 
     async def _finish(self, run: int) -> None:
-        """Keep the end of the flow where those who wait for it look."""
+        """Store the end of the flow where waiters look for it."""
         results = require_store(self._sessions.current().stores.results, "workflows need")
         record = await self._store.look(self._flow_id)
         if record is None or record.unfinished or record.run != run:

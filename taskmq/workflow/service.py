@@ -1,4 +1,4 @@
-"""Workflows as an app has them: started, gone on with, cancelled."""
+"""Service of an app for its workflows: starts, resumes and cancels them."""
 
 import logging
 import os
@@ -31,7 +31,7 @@ _REMEMBERED: Final = 7 * 86_400.0
 
 
 class Redriven(msgspec.Struct, frozen=True):
-    """What a redrive did.
+    """The result of a redrive.
 
     Attributes:
         steps: how many run again.
@@ -43,7 +43,7 @@ class Redriven(msgspec.Struct, frozen=True):
 
 
 class WorkflowService:
-    """What workflows and their handles call."""
+    """Operations that workflows and their handles call."""
 
     def __init__(self, services: AppServices) -> None:
         self.sessions: Sessions = services.producer.sessions
@@ -51,7 +51,7 @@ class WorkflowService:
         self._services = services
 
     def flow_store(self) -> FlowStore:
-        """Where workflows are kept, as the running loop's session sees it.
+        """Return the store of workflows of the running loop's session.
 
         Raises:
             UnsupportedFeature: the app has no state.

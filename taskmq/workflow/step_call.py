@@ -15,17 +15,17 @@ __all__ = ["CompleteStep", "StepCall", "StepOptions", "StepTask"]
 
 
 class StepOptions(CallOptions, total=False):
-    """What a step's `options(...)` takes: those of a call, which count from when it is its turn.
+    """Options of a step: those of a call, which count from the step's turn.
 
     Attributes:
-        max_attempts: how often it is tried, over what its task's retry policy says.
+        max_attempts: maximum of attempts, which overrides the task's retry policy.
     """
 
     max_attempts: int
 
 
 class StepTask(Protocol):
-    """What a workflow has to know of a task: a `taskmq.tasks.task.Task`, which makes steps of its calls."""
+    """Requirements of a workflow on a task: a `taskmq.tasks.task.Task`, which makes steps of its calls."""
 
     name: str
     plan: TaskPlan
@@ -46,8 +46,8 @@ class StepCall(msgspec.Struct, frozen=True):
     """One call of one task in a workflow.
 
     Attributes:
-        plan: has the options that the step's own come over; None: the task's, as they are when it is sent.
-        is_fed: what the steps before it return goes before its arguments.
+        plan: the options that the step's own override; None: the task's, as they are when it is sent.
+        is_fed: whether the values of the steps before it precede its arguments.
     """
 
     task: StepTask
@@ -62,7 +62,7 @@ class StepCall(msgspec.Struct, frozen=True):
 
 
 class CompleteStep:
-    """A step whose arguments are all there: `task.s(...)` with them, or `task.si(...)`."""
+    """A step with all arguments: `task.s(...)` with them, or `task.si(...)`."""
 
     __slots__ = ("call",)
 

@@ -1,4 +1,4 @@
-"""What the nodes of a flow have come to, out of the store."""
+"""Values of a flow's nodes, loaded from the store."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -11,7 +11,7 @@ __all__ = ["Tree", "decode_tree", "encode_tree", "load_trees"]
 
 
 Tree = bytes | None | list["Tree"]
-"""An encoded value, none, or a list of such."""
+"""An encoded value, None, or a list of such."""
 
 _ANY = ReturnType(Any)
 
@@ -19,7 +19,7 @@ _Keys = str | list["_Keys"] | None
 
 
 async def load_trees(store: FlowStore, flow_id: str, sources: Sequence[Source]) -> list[Tree]:
-    """The values of nodes; None where there is none.
+    """Load the values of nodes; None for a missing one.
 
     Raises:
         StateUnavailable: the state could not be reached.
@@ -33,7 +33,7 @@ async def load_trees(store: FlowStore, flow_id: str, sources: Sequence[Source]) 
 
 
 def encode_tree(tree: Tree, content_type: str) -> bytes:
-    """The value as an argument; null where there is none."""
+    """Encode the value as an argument; null if it is missing."""
     if tree is None:
         return b"\xc0" if content_type.endswith("msgpack") else b"null"
     if isinstance(tree, bytes):
@@ -42,7 +42,7 @@ def encode_tree(tree: Tree, content_type: str) -> bytes:
 
 
 def decode_tree(tree: Tree, shape: Shape | None, content_type: str) -> Any:
-    """The value in the types that the tasks return, as far as they are known here.
+    """Decode the value into the types that the tasks return, as far as they are known here.
 
     Raises:
         EncodeError: it does not fit its type.
@@ -62,7 +62,7 @@ def _shape_of(shape: Shape | None, place: int) -> Shape | None:
 
 
 async def _layout(store: FlowStore, flow_id: str, source: Source) -> _Keys:
-    """The keys whose values make up that of a node."""
+    """Return the keys whose values make up that of a node."""
     if source.kind == "call":
         return source.key
     if source.kind == "map":

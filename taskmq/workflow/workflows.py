@@ -1,4 +1,4 @@
-"""`app.workflows`: which workflows the state knows."""
+"""`app.workflows`: the workflows that the state knows."""
 
 from collections.abc import Collection
 from datetime import UTC, datetime, timedelta
@@ -26,7 +26,7 @@ _STATES: Final[tuple[FlowStateName, ...]] = get_args(FlowStateName)
 
 
 class WorkflowFilter(TypedDict, total=False):
-    """Which workflows are meant: those that fit all that is given.
+    """Conditions that workflows must match; an unset one matches all.
 
     Attributes:
         name: that they have, with `*` and `?` as in file names; None: any.

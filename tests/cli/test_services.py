@@ -387,7 +387,7 @@ def test_dev_runs_reloads_and_ends_with_all_its_processes_at_ctrl_c(
         eventually(lambda: version() == 2, "the new code running", within=PATIENCE)
 
         module.write_text("this is no Python\n")
-        dev.says("the new code does not start")
+        dev.says("the new code did not start")
         assert version() == 2
 
         module.write_text(_version_of(3))

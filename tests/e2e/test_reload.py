@@ -51,7 +51,7 @@ def test_code_that_does_not_start_is_not_taken_and_the_old_worker_goes_on(projec
     before = run.children
 
     project.write("def")
-    run.wait_for_log("the new code does not start: keeping the old worker")
+    run.wait_for_log("the new code did not start: keeping the old worker")
     _runs_version(project, 1)
     assert run.children == before
 

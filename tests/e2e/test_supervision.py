@@ -156,7 +156,7 @@ def test_a_process_that_hangs_for_too_long_is_killed_and_its_jobs_run_elsewhere(
 
     os.kill(child, signal.SIGSTOP)
 
-    run.wait_for_log(f"worker process {child} has said nothing for")
+    run.wait_for_log(f"worker process {child} was silent for")
     project.wait_for("started", "g", count=2)
     project.open("g")
     project.wait_for("finished", "g")
@@ -287,7 +287,7 @@ def test_a_hangup_with_code_that_does_not_start_keeps_all_old_processes(local_pr
 
     run.signal(signal.SIGHUP)
 
-    run.wait_for_log("the new code does not start: keeping the old worker")
+    run.wait_for_log("the new code did not start: keeping the old worker")
     until(lambda: set(run.children) == before, "only the old ones are there")
     project.send("quick", 1)
     project.wait_for("ran", "1")

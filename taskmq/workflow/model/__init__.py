@@ -1,8 +1,8 @@
-"""What a workflow is, and what follows when one of its nodes ends. Pure.
+"""Workflows as graphs, and the effects of a node's end. Pure.
 
 graph_builder   from steps to nodes
-calls           what a node carries, as the store keeps it
-flow_view       what the next two see of a flow that is kept somewhere, and how they change it
-state_machine   which nodes start, end and are skipped when one ends; `rules` says when one may start
-transitions     what a store of workflows does to one, by these rules
+calls           the contents of a node, as the store keeps it
+flow_view       the view that the next two have of a stored flow, and their changes of it
+state_machine   the nodes that start, end and are skipped when one ends; `rules` decides when one may start
+transitions     the operations of a store of workflows, by these rules
 """

@@ -1,4 +1,4 @@
-"""What a node carries: the message to be made of it, and where its arguments come from. Pure."""
+"""Contents of a node: its message, and the sources of its arguments. Pure."""
 
 from collections.abc import Collection, Mapping
 from typing import Final, Literal, TypeVar
@@ -35,14 +35,14 @@ T = TypeVar("T")
 
 
 class Source(msgspec.Struct, frozen=True, array_like=True):
-    """A node whose value is asked for; that of a map or a join is a list."""
+    """A node whose value is used; the value of a map or a join is a list."""
 
     key: str
     kind: Literal["call", "map", "join"] = "call"
 
 
 class Input(msgspec.Struct, frozen=True, array_like=True):
-    """Where a value goes: the position of an argument, or its name."""
+    """The target of a value: the position of an argument, or its name."""
 
     to: int | str
     source: Source
@@ -52,14 +52,14 @@ class NodeCall(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One node, as its publisher and the worker that runs it understand it. Times are milliseconds.
 
     Attributes:
-        args: the arguments that are known, in the flow's content type.
-        kwargs: those by name; empty where there are none.
-        inputs: those that are not; they are inserted in this order.
-        members: of a join, whose values it stands for.
-        over: of a map, whose value has the items.
-        is_spread: of a map, each item is a list of arguments.
-        max_width: of a map, how many items it bears.
-        after: the keys of the nodes before it of whose values it gets none.
+        args: the known arguments, in the flow's content type.
+        kwargs: known arguments by name; empty if there are none.
+        inputs: the other arguments; they are inserted in this order.
+        members: of a join, the nodes of its values.
+        over: of a map, the node whose value contains the items.
+        is_spread: of a map, whether each item is a list of arguments.
+        max_width: of a map, the maximum of items.
+        after: keys of the nodes before it whose values it does not get.
     """
 
     task: str = ""
@@ -86,17 +86,18 @@ class NodeCall(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 BATCH_NODE: Final = "0"
-"""The key of the node of a batch, which is the first of its flow."""
+"""Key of the node of a batch, which is the first of its flow."""
 
 
 class FlowHead(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What is known of a flow as a whole.
+    """Metadata of a whole flow.
 
     Attributes:
-        output: whose value is the flow's; empty for a graph, whose value is that of each of `leaves` by its name.
-        names: what people call the nodes, by key.
-        may_fail: the keys of nodes whose failure is none of the flow.
-        name: what people call it; not unique.
+        output: the node whose value is the flow's; empty for a graph, whose value is that of each of `leaves` by its
+            name.
+        names: names of the nodes for people, by key.
+        may_fail: keys of nodes whose failure is not the flow's.
+        name: name for people; not unique.
     """
 
     content_type: str
@@ -114,15 +115,15 @@ class ListOf(msgspec.Struct, frozen=True):
 
 
 Shape = ReturnType | ListOf | tuple["Shape", ...] | dict[str, "Shape"]
-"""What a value is: of a type, a list of one, a list with one of each, or several by name."""
+"""Type of a value: a single type, a list of one type, a list with one type for each item, or several by name."""
 
 
 class Graph(msgspec.Struct):
-    """A workflow as nodes, each after those that come before it.
+    """A workflow as nodes, each after those that it waits for.
 
     Attributes:
-        shape: of its value.
-        names: where the value of each step of a `dag` is, by its name.
+        shape: type of its value.
+        names: node of each step of a `dag`, by its name.
     """
 
     head: FlowHead
@@ -141,10 +142,10 @@ def encode_call(call: NodeCall) -> bytes:
 
 
 def decode_call(data: bytes) -> NodeCall:
-    """What a node carries.
+    """Decode the contents of a node.
 
     Raises:
-        MalformedMessage: another version of taskmq has written it.
+        MalformedMessage: another version of taskmq wrote it.
     """
     try:
         return _call_decoder.decode(data)
@@ -153,17 +154,17 @@ def decode_call(data: bytes) -> NodeCall:
 
 
 def nodes_before(calls: Mapping[str, NodeCall], shown: Collection[str]) -> dict[str, tuple[str, ...]]:
-    """Of each shown node the keys of the shown ones that it is behind, in the order of the graph.
+    """Return, for each shown node, the keys of the shown nodes that it follows, in the order of the graph.
 
-    Nodes that only wait for others are seen through: who is behind one is behind those that it waits for.
+    Nodes that only wait for others are skipped: a follower of one follows those that it waits for.
 
     Args:
-        calls: of all nodes but the children of maps and batches, by key, each after those before it.
+        calls: of all nodes except children of maps and batches, by key, each after those before it.
     """
     found: dict[str, tuple[str, ...]] = {}
     for key, call in calls.items():
         sources = [*call.members, *(each.source for each in call.inputs), *([call.over] if call.over else [])]
-        # A node is its own where it is shown, and what is before it where it is not.
+        # A shown node represents itself, a hidden one the nodes before it.
         seen = dict.fromkeys(
             shown_key
             for each in (*(source.key for source in sources), *call.after)
@@ -178,10 +179,10 @@ def encode_head(head: FlowHead) -> bytes:
 
 
 def decode_head(data: bytes) -> FlowHead:
-    """What is known of a flow.
+    """Decode the metadata of a flow.
 
     Raises:
-        MalformedMessage: another version of taskmq has written it.
+        MalformedMessage: another version of taskmq wrote it.
     """
     try:
         return _head_decoder.decode(data)
@@ -190,14 +191,14 @@ def decode_head(data: bytes) -> FlowHead:
 
 
 def join_values(values: list[bytes], content_type: str) -> bytes:
-    """The list of some encoded values."""
+    """Return the encoded list of some encoded values."""
     return _pack([msgspec.Raw(value) for value in values], content_type)
 
 
 def insert_values(
     args: bytes, kwargs: bytes, values: list[tuple[int | str, bytes]], content_type: str
 ) -> tuple[msgspec.Raw, msgspec.Raw]:
-    """Arguments with some more, each put before the argument at its position, or under its name."""
+    """Return arguments with more values, each inserted before the argument at its position, or under its name."""
     positional = _unpack(args, list[msgspec.Raw], content_type) if args else []
     named = _unpack(kwargs, dict[str, msgspec.Raw], content_type) if kwargs else {}
     for to, value in values:
@@ -228,7 +229,7 @@ def encode_failure(error: ErrorRecord) -> bytes:
 
 
 def decode_failure(data: bytes) -> ErrorRecord | None:
-    """The error; None where there is none, as of a map whose calls have failed."""
+    """Decode an error; None if there is none, as for a map whose calls have failed."""
     if not data:
         return None
     try:

@@ -1,4 +1,4 @@
-"""What the state machine sees of one flow, and changes of it, in one transaction of whatever keeps it."""
+"""View of one flow for the state machine, and changes of it, in one transaction of its store."""
 
 from typing import NamedTuple, Protocol
 
@@ -11,7 +11,7 @@ __all__ = ["FlowFacts", "FlowView", "Node", "NodeClaim"]
 
 
 class NodeClaim(NamedTuple):
-    """The worker that runs a node, or ran it last; `until` in ms, 0 where none does; token 0: none ever has."""
+    """The worker that runs a node, or ran it last; `until` in ms, 0 if none runs it; token 0 if none ever has."""
 
     token: int = 0
     owner: str = ""
@@ -19,14 +19,13 @@ class NodeClaim(NamedTuple):
 
 
 class Node(msgspec.Struct, frozen=True):
-    """How far a node has come.
+    """Progress of a node.
 
     Attributes:
-        limit: of a map or a batch, and of its children, how many of those are out at a time; 0: all.
+        limit: of a map or a batch, and of its children, maximum of concurrent children; 0: no limit.
         parent: of a child, the key of its map or batch; otherwise "".
-        total: of a map that was expanded, or a batch that was closed, how many children it has; None of all others.
-        visit: of a node that has ended, the number of the first of those after it that have not seen its end; None
-            where all have.
+        total: of an expanded map or a closed batch, the number of its children; None for all others.
+        visit: of an ended node, the number of the first follower that has not seen its end; None if all have.
     """
 
     key: str
@@ -41,12 +40,12 @@ class Node(msgspec.Struct, frozen=True):
 
     @property
     def takes_turns(self) -> bool:
-        """Whether it waits until fewer than `limit` of its siblings are out."""
+        """Whether it waits until fewer than `limit` of its siblings are running."""
         return self.limit > 0 and self.parent != ""
 
 
 class FlowFacts(NamedTuple):
-    """A flow as a whole; `token` is the last that was given."""
+    """A flow as a whole; `token` is the last one issued."""
 
     run: int = 0
     token: int = 0
@@ -54,7 +53,7 @@ class FlowFacts(NamedTuple):
 
 
 class FlowView(Protocol):
-    """What the state machine reads of one workflow."""
+    """The state machine's view of one workflow."""
 
     def facts(self) -> FlowFacts: ...
 
@@ -63,77 +62,78 @@ class FlowView(Protocol):
     def find(self, key: str) -> Node | None: ...
 
     def call(self, key: str) -> bytes:
-        """What the node was made with."""
+        """Return the call that the node was created with."""
         ...
 
     def value(self, key: str) -> bytes:
-        """What the node has come to."""
+        """Return the value of the node."""
         ...
 
     def with_states(self, states: frozenset[NodeState]) -> list[Node]:
-        """The nodes that are in one of the states."""
+        """Return the nodes that are in one of the states."""
         ...
 
     def put(self, node: Node, value: bytes | None = None) -> None:
-        """A node has changed, and where `value` is given has come to it."""
+        """Write a changed node, with its value if one is given."""
         ...
 
     def end(self, node: Node, value: bytes | None = None) -> bool:
-        """A node has ended: it is not to be published any more, and the next of those that have; whether all have."""
+        """End a node: unlist it from publishing, and list it for visits; return whether all nodes have ended."""
         ...
 
     def add_child(self, child: Node, call: bytes) -> bool:
-        """Add a node before its map or batch; False where it is there already."""
+        """Add a node before its map or batch; return False if it exists already."""
         ...
 
     def to_visit(self) -> Node | None:
-        """One of the nodes whose end some of those after it have not seen."""
+        """Return a node whose end some of its followers have not seen, if any."""
         ...
 
     def arrive(self, node: Node, limit: int) -> list[tuple[Node, bool]]:
-        """Have up to `limit` of those after a node see its end, from its `visit` on; for which of them it completes
-        what they wait for.
+        """Let up to `limit` followers of a node see its end, from its `visit` on.
+
+        Returns them, each with whether all that it waits for is complete now.
         """
         ...
 
     def revive(self, node: Node) -> None:
-        """A node has not ended any more, and none of those after it has seen its end."""
+        """Reset a node to not ended; none of its followers has seen its end."""
         ...
 
     def is_complete(self, node: Node) -> bool:
-        """Whether all before the node have arrived; where it has a `total`, all its children."""
+        """Return whether all nodes before it have arrived; if it has a `total`, whether all its children have."""
         ...
 
     def parents(self, node: Node) -> ParentCounts:
-        """How those that have arrived have ended."""
+        """Return how the nodes that arrived have ended."""
         ...
 
     def appended(self, key: str, name: str) -> int | None:
-        """What was noted for a batch under a name."""
+        """Return the recorded number of a batch's addition under a name."""
         ...
 
     def note_appended(self, key: str, name: str, number: int) -> None: ...
 
     def offer(self, key: str) -> None:
-        """Put the node on the list to publish."""
+        """Add the node to the list to publish."""
         ...
 
     def withdraw(self, key: str) -> None:
-        """Take the node off the list to publish."""
+        """Remove the node from the list to publish."""
         ...
 
     def lease(self, taker: str, *, until: int, now: int, limit: int, again: bool) -> list[str]:
-        """Up to `limit` of the nodes to publish are `taker`'s until then: those that no taker has now.
+        """Lease up to `limit` of the nodes to publish to `taker`: those that no taker holds now.
 
         Args:
-            again: what `taker` has is free as well.
+            again: whether nodes that `taker` holds count as free, too.
         """
         ...
 
     def take_turn(self, child: Node) -> bool:
-        """Whether fewer than `limit` children of the map or batch are out, and now this one; otherwise it waits."""
+        """Return whether fewer than `limit` children of the map or batch run, and start this one; else it waits."""
         ...
 
     def leave_turn(self, child: Node) -> str | None:
-        """The child is out no more, nor waits for it; the next one that is out instead."""
+        """End the turn or the wait of a child; return the next one that runs instead."""
         ...

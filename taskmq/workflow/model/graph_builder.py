@@ -1,4 +1,4 @@
-"""From workflows as they are written down to the nodes that a store keeps. Pure."""
+"""Builder of a store's nodes from written workflows. Pure."""
 
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
@@ -18,17 +18,17 @@ __all__ = ["GraphBuilder", "Placed"]
 
 
 class Placed(msgspec.Struct, frozen=True):
-    """Where a part's value comes from, and what it is."""
+    """The source and the type of a part's value."""
 
     source: Source
     shape: Shape
 
 
 class GraphBuilder:
-    """Nodes, one after the other; parts of workflows place themselves in it.
+    """Nodes in order; parts of workflows add themselves.
 
     Attributes:
-        tenant: whose jobs the steps are, whatever they say themselves; "": as they say.
+        tenant: tenant of the steps' jobs, which overrides their own; "": their own.
     """
 
     def __init__(self, content_type: str, *, tenant: str = "") -> None:
@@ -40,26 +40,26 @@ class GraphBuilder:
 
     @property
     def size(self) -> int:
-        """How many nodes there are."""
+        """Number of nodes in the graph."""
         return len(self.nodes)
 
     def name(self, placed: Placed, name: str) -> None:
-        """Have the step be shown under another name."""
+        """Show the step under another name."""
         self.names[placed.source.key] = name
 
     def graph(self, placed: Placed) -> Graph:
-        """All of it, whose value is that of `placed`."""
+        """Return the graph, whose value is that of `placed`."""
         head = FlowHead(content_type=self._content_type, output=placed.source, names=self.names)
         return Graph(head, self.nodes, placed.shape)
 
     def graph_of_leaves(
         self, leaves: Mapping[str, Placed], *, may_fail: Collection[str], names: dict[str, Source]
     ) -> Graph:
-        """All of it, whose value is that of each leaf by its name.
+        """Return the graph, whose value is that of each leaf by its name.
 
         Args:
-            may_fail: the keys of nodes whose failure is not the flow's.
-            names: where the value of each step is.
+            may_fail: keys of nodes whose failure is not the flow's.
+            names: node of each step's value.
         """
         sources = {name: placed.source for name, placed in leaves.items()}
         head = FlowHead(
@@ -68,7 +68,7 @@ class GraphBuilder:
         return Graph(head, self.nodes, {name: placed.shape for name, placed in leaves.items()}, names)
 
     def join(self, placed: Sequence[Placed], before: Sequence[Source]) -> Placed:
-        """Add a node whose value is the list of theirs; the empty list comes once all that is `before` has."""
+        """Add a node whose value is the list of theirs; an empty list is ready once all of `before` succeeded."""
         members = tuple(one.source for one in placed)
         after = tuple(dict.fromkeys(source.key for source in before)) if not members else ()
         key = self._add(
@@ -84,10 +84,10 @@ class GraphBuilder:
         named: Mapping[str, Source] | None = None,
         rule: Rule = "all",
     ) -> Placed:
-        """Add a call behind `before`, whose values it is given.
+        """Add a call after `before`, whose values it gets.
 
         Args:
-            named: what it waits for, too, by the name of the argument that the value is given as.
+            named: more nodes that it waits for, by the name of the argument for the value.
         """
         named = named or {}
         inputs = [Input(number, source) for number, source in enumerate(before)] if call.is_fed else []
@@ -110,7 +110,7 @@ class GraphBuilder:
         is_spread: bool,
         rule: Rule = "all",
     ) -> Placed:
-        """Add a call for each item of the value of the one step that is before."""
+        """Add a call for each item of the value of the one step before it."""
         if len(before) != 1:
             raise InvalidOption(f"task {call.task.name}: each(...) comes after one step, whose value is a list")
         node = replace(
@@ -125,13 +125,13 @@ class GraphBuilder:
         return Placed(Source(key, "map"), ListOf(call.task.returns))
 
     def batch(self, *, limit: int | None) -> Placed:
-        """Add a node that is given its calls one by one, until it is closed."""
+        """Add a node that gets its calls one by one, until it is closed."""
         key = self._add("batch", "all", [], NodeCall(), limit=limit or 0)
         self._name(key, "jobs")
         return Placed(Source(key, "map"), ListOf(ReturnType(Any)))
 
     def child(self, call: StepCall) -> bytes:
-        """A call for a batch, as its node is given it."""
+        """Return the encoded call of a batch's child."""
         return encode_call(self._call(call, []))
 
     def _call(self, call: StepCall, inputs: list[Input], *, is_spread: bool = False) -> NodeCall:

@@ -1,4 +1,4 @@
-"""When a node of a workflow may start, and when it never will. Pure."""
+"""Rules that decide when a node of a workflow may start, and when it never will. Pure."""
 
 from typing import assert_never
 
@@ -10,11 +10,11 @@ __all__ = ["ParentCounts", "decide"]
 
 
 class ParentCounts(msgspec.Struct, frozen=True):
-    """How those before a node have ended.
+    """The ends of the nodes before a node.
 
     Attributes:
-        failed: those that have failed, and those that never came to start because of a failure.
-        other: those that were cancelled or skipped.
+        failed: number of failed nodes, and of those that never started because of a failure.
+        other: number of cancelled or skipped nodes.
     """
 
     succeeded: int = 0
@@ -23,10 +23,10 @@ class ParentCounts(msgspec.Struct, frozen=True):
 
 
 def decide(rule: Rule, parents: ParentCounts, *, is_complete: bool) -> NodeState:
-    """The state of a node that waits: `READY`, `WAITING` on, or how it ends without having started.
+    """Return the state of a waiting node: `READY`, still `WAITING`, or its end without a start.
 
     Args:
-        is_complete: all before it have ended.
+        is_complete: whether all nodes before it have ended.
     """
     if rule == "any" and parents.succeeded:
         return NodeState.READY

@@ -1,12 +1,12 @@
-"""What follows from the end of a node: the state machine of workflows, over whatever keeps their nodes. Pure.
+"""State machine of workflows: the effects of a node's end, over any store of the nodes. Pure.
 
-    end(node) -> to visit: those after it -> each one is ready, ends without a start, or waits on
+    end(node) -> to visit: its followers -> each one is ready, ends without a start, or keeps waiting
                                               ready: published by its taker
-                                              ended: those after it are to be visited as well
+                                              ended: its followers are visited as well
 
-What is to be visited and what is to be published are lists of the flow, so the next worker goes on where another
-has stopped. Every step may be done twice. Nothing is counted: who has arrived is a set, so a node that ends twice
-arrives once.
+The nodes to visit and to publish are lists of the flow, so the next worker continues where another has stopped. Every
+step may be repeated. Nothing is counted: the nodes that have arrived are a set, so a node that ends twice arrives
+once.
 """
 
 from collections.abc import Sequence
@@ -25,26 +25,26 @@ _NEXT: Final = ""
 
 
 def open_node(view: FlowView, node: Node) -> None:
-    """A node that has just been made, and that nothing is before: it may be ready already."""
+    """Evaluate a new node without predecessors, which may be ready already."""
     _decide(view, node, ParentCounts(), is_complete=True)
 
 
 def end_node(view: FlowView, node: Node, state: NodeState, value: bytes | None = None) -> None:
-    """The node has ended."""
+    """End a node in a state, with its value."""
     _end(view, replace(node, state=state, visit=0), value)
 
 
 def cancel_node(view: FlowView, node: Node, value: bytes) -> None:
-    """End a node of a flow that was cancelled. No node after it has to know: they are cancelled as well."""
+    """End a node of a cancelled flow. Its followers need not know, because they are cancelled as well."""
     _end(view, replace(node, state=NodeState.CANCELLED), value)
 
 
 def advance(view: FlowView, budget: int) -> bool:
-    """Visit up to `budget` followers of nodes that have ended; whether some are left."""
+    """Visit up to `budget` followers of ended nodes; return whether some are left."""
     while (node := view.to_visit()) is not None:
         if budget <= 0:
             return True
-        # Recorded also where a follower has ended: it may be driven anew.
+        # Recorded even if a follower has ended: it may be redriven.
         followers = view.arrive(node, budget)
         is_hit = node.state is NodeState.SUCCEEDED
         for follower, is_complete in followers:
@@ -60,8 +60,8 @@ def evaluate(view: FlowView, node: Node, *, is_complete: bool, is_hit: bool) -> 
     """Decide about a node.
 
     Args:
-        is_complete: all that it waits for have arrived.
-        is_hit: one before it may have succeeded since the last time.
+        is_complete: whether all that it waits for has arrived.
+        is_hit: whether a predecessor may have succeeded since the last evaluation.
     """
     if node.total is not None:
         if is_complete and node.state is NodeState.READY:
@@ -72,7 +72,7 @@ def evaluate(view: FlowView, node: Node, *, is_complete: bool, is_hit: bool) -> 
 
 
 def expand(view: FlowView, node: Node, calls: Sequence[bytes], *, first: int, total: int) -> None:
-    """Add children to a map; with the last of them it waits for all. Nothing where it is expanded already."""
+    """Add children to a map; with the last of them it waits for all. Does nothing if it is expanded already."""
     if node.state is not NodeState.READY or node.total is not None:
         return
     _add_children(view, node, calls, first)
@@ -81,10 +81,10 @@ def expand(view: FlowView, node: Node, calls: Sequence[bytes], *, first: int, to
 
 
 def append(view: FlowView, node: Node, calls: Sequence[bytes], *, name: str, closes: bool) -> int | None:
-    """Add children to a batch; with the last of them it waits for all. The number of the first one.
+    """Add children to a batch; with the last of them it waits for all. Return the number of the first one.
 
-    None where it is closed or has ended. Reported again under the same name it is answered as before; a batch that is
-    closed, and is to be closed, answers how many there are.
+    Returns None if it is closed or has ended. A repeated call under the same name gets the same answer; closing a
+    closed batch again returns the number of its children.
     """
     if name and (earlier := view.appended(node.key, name)) is not None:
         return earlier
@@ -104,8 +104,8 @@ def append(view: FlowView, node: Node, calls: Sequence[bytes], *, name: str, clo
 
 
 def revive(view: FlowView, node: Node) -> Node:
-    """Have a node that has ended without success wait anew; those after it have not seen its end."""
-    # Children stay: their number must not change, and those that have succeeded are done.
+    """Reset a node that ended without success, so that it waits again; its followers have not seen its end."""
+    # Children stay: their number must not change, and successful ones are done.
     has_children = node.total is not None or node.kind == "batch"
     revived = replace(node, state=NodeState.READY if has_children else NodeState.WAITING, visit=None)
     view.revive(revived)
@@ -134,7 +134,7 @@ def _add_children(view: FlowView, node: Node, calls: Sequence[bytes], first: int
 
 
 def _has_all_children(view: FlowView, node: Node, total: int) -> None:
-    """A map or a batch has all its children, which may all have ended."""
+    """Record that a map or a batch has all its children, which may all have ended."""
     whole = replace(node, total=total)
     view.put(whole, str(total).encode())
     evaluate(view, whole, is_complete=view.is_complete(whole), is_hit=True)

@@ -1,4 +1,4 @@
-"""What a `FlowStore` does to one flow, for stores that do it in Python. Pure: instants are given, in ms."""
+"""Operations of a `FlowStore` on one flow, for stores that run them in Python. Pure: instants are passed in."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -50,7 +50,7 @@ _UNSUCCESSFUL: Final = ENDED_STATES - {NodeState.SUCCEEDED}
 
 
 def open_flow(view: FlowView, nodes: Sequence[FlowNode]) -> None:
-    """All nodes are there: some are ready."""
+    """Evaluate a new flow's nodes: some are ready."""
     for node in nodes:
         if not node.after:
             open_node(view, Node(node.key, node.kind, node.rule, node.limit))

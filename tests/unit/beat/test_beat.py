@@ -306,11 +306,11 @@ async def test_a_claim_whose_answer_was_lost_is_made_again_after_the_lease(stage
     ("points", "words"),
     [
         (Points([Fault.NONE] * 2, rest=Fault.REFUSED), "schedules are not claimed"),
-        (Points([Fault.NONE] * 3, rest=Fault.REFUSED), "1 occurrences are tried again"),
+        (Points([Fault.NONE] * 3, rest=Fault.REFUSED), "publishing 1 occurrences failed, will retry"),
         (Points([Fault.NONE] * 3, rest=Fault.REFUSED), "1 occurrences are left to other replicas"),
         (
             Points([Fault.NONE] * 6, rest=Fault.REFUSED),
-            "what became of 1 occurrences is not noted, so they may be sent again",
+            "recording the results of 1 occurrences failed, so they may be published again",
         ),
     ],
     ids=["claim", "send", "lease", "complete"],
@@ -411,9 +411,7 @@ def test_a_schedule_whose_rule_fails_holds_up_no_other(
 
     _play(test)
     complaints = [record for record in caplog.records if record.levelno == logging.ERROR]
-    assert {record.getMessage() for record in complaints} == {
-        "schedule tide: nothing is emitted, and it is tried again"
-    }
+    assert {record.getMessage() for record in complaints} == {"schedule tide: emission failed, will retry"}
     assert 2 <= len(complaints) <= 5
 
 

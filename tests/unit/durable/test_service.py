@@ -220,8 +220,8 @@ async def test_a_service_that_fails_is_logged_and_runs_again_after_a_pause(caplo
 
     assert story == ["run a", "run b", "run a", "run a", "stop b", "end b", "stop a", "end a"]
     assert [record.getMessage() for record in caplog.records] == [
-        "the part has failed, and starts again in 1 s",
-        "the part has failed, and starts again in 2 s",
+        "the part failed; restarting it in 1 s",
+        "the part failed; restarting it in 2 s",
     ]
 
 
@@ -234,7 +234,7 @@ async def test_a_service_that_exits_runs_again_and_ends_no_other(caplog: pytest.
         assert story == ["run a", "run b", "run a"]
 
     assert story == ["run a", "run b", "run a", "stop b", "end b", "stop a", "end a"]
-    assert [record.getMessage() for record in caplog.records] == ["the part has failed, and starts again in 1 s"]
+    assert [record.getMessage() for record in caplog.records] == ["the part failed; restarting it in 1 s"]
 
 
 async def test_pauses_begin_again_where_a_service_has_run_for_long_before_it_failed(
@@ -250,7 +250,7 @@ async def test_pauses_begin_again_where_a_service_has_run_for_long_before_it_fai
     async with ServiceGroup() as services:
         await services.start(Tired(), "the part", grace=0.1)
         await asyncio.sleep(350)
-    assert [record.getMessage() for record in caplog.records] == ["the part has failed, and starts again in 1 s"] * 3
+    assert [record.getMessage() for record in caplog.records] == ["the part failed; restarting it in 1 s"] * 3
 
 
 async def test_a_service_that_waits_to_run_again_is_not_waited_for() -> None:

@@ -61,7 +61,7 @@ async def test_a_look_that_fails_is_logged_and_the_next_one_kills_what_hangs(
 
     failed = [record for record in caplog.records if record.levelno == logging.CRITICAL]
     assert [record.getMessage() for record in failed] == [
-        "a look at the worker processes has failed; the next one is in 1 s"
+        "checking the worker processes failed; next check in 1 s"
     ] * 2
 
 
