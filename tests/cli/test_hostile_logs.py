@@ -124,7 +124,7 @@ def test_the_log_of_workers_has_no_line_of_a_stranger(hostile: Path) -> None:
             _message("shop.stand", 5, {"id": _PWN, "task": "shop.stand", "args": [_PWN], "attempt": 1}),
             _message("shop.fail", 6, {"id": f"6{_PWN}", "task": "shop.fail", "args": [_PWN], "attempt": 1}),
         )
-        for text in ("fails x", "fails apart x", "job 1x", "job 2x", "is no task", "event loop blocked", "job 6x"):
+        for text in ("fails x", "fails apart x", "job 1x", "job 2x", "is not a task", "event loop blocked", "job 6x"):
             worker.says(text)
         worker.is_told(signal.SIGTERM)
 

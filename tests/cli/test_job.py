@@ -118,7 +118,7 @@ def test_a_job_is_rescheduled_by_delay_or_instant(later: Path, taskmq: Here) -> 
         (("--delay", "5m", "--eta", "2031-02-03T04:05Z"), "either delay or eta"),
         (("--eta", "tomorrow"), "is no instant"),
         (("--eta", "2031-02-03T04:05"), "is no instant"),
-        (("--delay", "soon"), "is no duration"),
+        (("--delay", "soon"), "is not a duration"),
     ],
 )
 def test_when_has_to_be_clear(later: Path, taskmq: Here, options: tuple[str, ...], words: str) -> None:

@@ -260,7 +260,7 @@ async def test_a_wait_that_is_cancelled_leaves_no_lock_behind() -> None:
         ({"name": ""}, "1 to 255 bytes"),
         ({"name": "x" * 256}, "1 to 255 bytes"),
         ({"name": "a", "lease": 0.5}, "at least a second"),
-        ({"name": "a", "timeout": "soon"}, "no duration"),
+        ({"name": "a", "timeout": "soon"}, "is not a duration"),
     ],
 )
 def test_impossible_locks_are_refused(app: TaskMQ, options: dict[str, Any], message: str) -> None:
