@@ -37,7 +37,6 @@ _PURE = (
     "tests/unit/test_durations.py",
     "tests/unit/test_errors.py",
     "tests/unit/workflow",
-    "tests/conformance/test_job_stores.py::TestMemory",
     "tests/conformance/test_states.py::TestMemory",
 )
 

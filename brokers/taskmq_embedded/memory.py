@@ -42,17 +42,22 @@ class MemoryThread(FileThread[C]):
 
     async def call(self, function: Callable[[C], T], *, care: Care) -> T:
         del care
-        return self._ask(function)
+        return self.ask(function)
 
     async def add(self, function: Callable[[C, Sequence[S]], list[T]], items: Sequence[S], *, care: Care) -> list[T]:
         del care
-        return self._ask(lambda transaction: function(transaction, items))
+        return self.ask(lambda transaction: function(transaction, items))
 
     async def aclose(self, *, within: float | None = None) -> None:
         del within
         self._was_closed = True
 
-    def _ask(self, function: Callable[[C], T]) -> T:
+    def ask(self, function: Callable[[C], T]) -> T:
+        """Call `function` in a transaction of its own, and return its answer, without a loop.
+
+        Raises:
+            Exception: what `function` raises, or the kind of file's errors.
+        """
         if self._was_closed:
             raise self._file.was_closed()
         return self._file.ask(function)
@@ -105,11 +110,7 @@ class _MemoryConnection(FileConnection[C]):
             self._memory = _memories.get((kind.what, path)) or _memories.setdefault((kind.what, path), _Memory())
 
     def ask(self, function: Callable[[C], T]) -> T:
-        """Call `function` in a transaction of its own, and return its answer.
-
-        Raises:
-            Exception: what `function` raises, or the kind of file's errors.
-        """
+        """Call `function` in a transaction of its own, and return its answer."""
         work = _Asked(function)
         with self._memory.lock:
             self._commit([work])

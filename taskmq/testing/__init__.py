@@ -4,7 +4,6 @@
 - `override`: another function in the place of a dependency.
 - `FakeClock`: time that moves when a test says so.
 - `FlakyBroker`: any broker, with faults on order and a journal of what was published and settled.
-- `MemoryJobStore`: a job store in this process, by a clock that a test moves.
 - `taskmq.testing.containers`: RabbitMQ, Redis and PostgreSQL in containers, and pytest's fixtures for them.
 - `taskmq.testing.broker_suite`: what every `taskmq.contracts.broker.Broker` guarantees, as tests.
 - `taskmq.testing.state_suite`: the same for `taskmq.contracts.stores.State`.
@@ -17,7 +16,7 @@ The suites are not imported here, so that pytest can still rewrite their asserts
 from taskmq.testing.fake_clock import FakeClock
 from taskmq.testing.flaky_broker import Acked, Confirmed, Failed, FlakyBroker, JournalEntry, Published, Requeued
 from taskmq.testing.harness import FailedJob, Harness, override
-from taskmq.testing.job_store import JobModel, MemoryJobStore
+from taskmq.testing.job_store import JobModel
 from taskmq.testing.recorder import SentJob
 
 __all__ = [
@@ -30,7 +29,6 @@ __all__ = [
     "Harness",
     "JobModel",
     "JournalEntry",
-    "MemoryJobStore",
     "Published",
     "Requeued",
     "SentJob",

@@ -14,9 +14,10 @@ from typing import Any, Final, Self, TypeVar
 from uuid import uuid4
 
 from taskmq.app import TaskMQ
+from taskmq.client.plugins import open_store
 from taskmq.client.sessions import Patience
 from taskmq.client.settings import Settings
-from taskmq.contracts.broker import Broker
+from taskmq.contracts.broker import Broker, BrokerOptions
 from taskmq.errors import QueueMissing, TaskFailed, UnsupportedFeature
 from taskmq.middleware.chain import Middleware
 from taskmq.model.outcome import ErrorRecord
@@ -25,9 +26,8 @@ from taskmq.model.units import Duration, parse_duration, parse_seconds, to_ms
 from taskmq.operations.dead_letters.letter import DeadLetter, read_letter
 from taskmq.tasks.task import Task
 from taskmq.testing.fake_clock import FakeClock
-from taskmq.testing.job_store import MemoryJobStore
 from taskmq.testing.recorder import FailureCatcher, SendRecorder, SentJob, arguments_of
-from taskmq.testing.store_run import FailedRun, SharedJobModel
+from taskmq.testing.store_run import FailedRun
 from taskmq.testing.virtual_run import VirtualRun, virtual_run
 
 __all__ = ["FailedJob", "Harness", "override"]
@@ -139,10 +139,11 @@ class Harness:
         has_store = self._has_store if self._has_store is not None else self._needs_store()
         # One of an earlier harness on the same app is not this one's.
         sessions.job_store = None
-        if has_store:
-            model, of = SharedJobModel(), sessions.store_url or ""
-            sessions.job_store = lambda _: MemoryJobStore(model, clock=self.clock, of=of)
-        settings = Settings(url=url, state=url, store=url if has_store else None, origin=origin)
+        of = (sessions.store_url or "").partition(":")[0].partition("+")[0]
+        place = f"sqlite://:memory:{uuid4().hex}?of={of}" if has_store else None
+        # It lives as long as a store is open on it, and loops of the test come and go.
+        kept = None if place is None else open_store(place, BrokerOptions(clock=self.clock))
+        settings = Settings(url=url, state=url, store=place, origin=origin)
         real = sessions.exchange(settings, self.clock, {})
         sessions.patience = Patience(self._timeout, _ADVICE)
         try:
@@ -154,6 +155,7 @@ class Harness:
                 sessions.exchange(*real)
                 sessions.job_store = store
                 sessions.patience = None
+                del kept
                 producer.use_middleware(before)
 
     def _needs_store(self) -> bool:
@@ -262,14 +264,14 @@ class Harness:
 
     async def _drain(self) -> list[FailedJob]:
         async with self._virtual_run(with_beat=False) as virtual:
-            while await virtual.waiting() and (instant := virtual.next_instant) is not None:
+            while await virtual.waiting() and (instant := await virtual.next_instant()) is not None:
                 virtual.move_to(instant)
         return await self._new_failures()
 
     async def _advance(self, until: int) -> list[FailedJob]:
         async with self._virtual_run(with_beat=True) as virtual:
             await virtual.rest()
-            while (instant := virtual.next_instant) is not None and instant <= until:
+            while (instant := await virtual.next_instant()) is not None and instant <= until:
                 virtual.move_to(instant)
                 await virtual.rest()
             virtual.move_to(until)

@@ -8,17 +8,17 @@ and what to do when something fails: a program's own test is not about that.
 """
 
 import math
-import threading
-from collections.abc import Callable
-from typing import Any, Final
+from typing import Final
 
 from taskmq.app import TaskMQ
 from taskmq.client.session import Session
 from taskmq.contracts.broker import Consumer, Delivery, Outgoing, Subscription
-from taskmq.contracts.jobs import DispatchedJob, Pick, partition_key
+from taskmq.contracts.history import Remembering
+from taskmq.contracts.jobs import DispatchedJob, JobStore, Pick, partition_key
 from taskmq.model.clock import Clock
 from taskmq.model.envelope import JSON, LAST_INSTANT, Invitation
 from taskmq.model.history.logs import LOGS_TASK, decode_logs
+from taskmq.model.jobs.filters import JobFilter
 from taskmq.model.jobs.proofs import ReportKey
 from taskmq.model.jobs.reports import Report, decode_reports, invite
 from taskmq.model.outcome import ErrorRecord
@@ -32,29 +32,14 @@ from taskmq.scheduler.partitions import HeldLease
 from taskmq.scheduler.reports import AcceptedEnd, AcceptedResults
 from taskmq.scheduler.status import SchedulerCounts
 from taskmq.schedules.store_records import StoredRecords
-from taskmq.testing.job_store import JobModel, MemoryJobStore
 
-__all__ = ["FailedRun", "SharedJobModel", "StoreRun"]
+__all__ = ["FailedRun", "StoreRun"]
 
 _MANY: Final = 10_000
 _FOR_EVER: Final = 1e9
-_GOES_ON: Final = (
-    JobState.SCHEDULED, JobState.RETRYING, JobState.QUEUED, JobState.DISPATCHED, JobState.RUNNING,
-)  # fmt: skip
-
-
-class SharedJobModel(JobModel):
-    """A model that the loops of several threads use: one call after the other."""
-
-    def __init__(self) -> None:
-        self._lock = threading.RLock()
-        super().__init__()
-
-    def __getattribute__(self, name: str) -> Any:
-        found = super().__getattribute__(name)
-        if name.startswith("_") or not callable(found):
-            return found
-        return _locked(found, super().__getattribute__("_lock"))
+_GOES_ON: Final = JobFilter(
+    states=frozenset({JobState.SCHEDULED, JobState.RETRYING, JobState.QUEUED, JobState.DISPATCHED, JobState.RUNNING})
+)
 
 
 class _VirtualClock(StoreClock):
@@ -91,12 +76,13 @@ class StoreRun:
         failed: the jobs that have failed.
     """
 
-    def __init__(self, app: TaskMQ, session: Session, store: MemoryJobStore, *, fires: bool = False) -> None:
+    def __init__(self, app: TaskMQ, session: Session, store: JobStore, clock: Clock, *, fires: bool = False) -> None:
         self.moved = 0
         self.failed: list[FailedRun] = []
         self._app = app
         self._session = session
         self._store = store
+        self._clock = clock
         self._dispatching = store.dispatching
         self._reports = reports_queue(app.name, 0)
         self._results = AcceptedResults(app, store)
@@ -128,7 +114,7 @@ class StoreRun:
 
     def _turns_of(self, partition: int, epoch: int) -> ScheduleTurns:
         lease = HeldLease(partition, epoch, until=_FOR_EVER)
-        clock = _VirtualClock(self._store.clock)
+        clock = _VirtualClock(self._clock)
         return ScheduleTurns(self._app, self._store, lease, clock, fired=lambda _: None, counts=SchedulerCounts())
 
     async def stop(self) -> None:
@@ -157,20 +143,17 @@ class StoreRun:
         """Whether workflows of schedules are being started."""
         return any(turns.is_starting for turns in self._turns.values())
 
-    def waiting(self) -> int:
+    async def waiting(self) -> int:
         """How many jobs go on by themselves, once their time has come."""
-        return self._store.model.jobs.count(*_GOES_ON)
+        return await self._store.count_jobs(_GOES_ON)
 
-    @property
-    def next_due(self) -> int | None:
+    async def next_due(self) -> int | None:
         """Return the time at which the first waiting job is due, the first schedule, or a job behind a limit."""
-        model = self._store.model
-        dues = [job.due for partition in self._epochs for job in model.due(partition, until=LAST_INSTANT, limit=1)]
+        dues: list[int] = []
+        for partition in self._epochs:
+            dues += [job.due for job in await self._dispatching.due(partition, until=LAST_INSTANT, limit=1)]
         for partition in self._turns:
-            dues += [
-                row.due
-                for row in model.schedules.due(partition, partitions=model.partitions, until=LAST_INSTANT, limit=1)
-            ]
+            dues += [row.due for row in await self._store.schedules.due(partition, until=LAST_INSTANT, limit=1)]
         gates = (passage.gates for passage in self._passages.values())
         dues += [math.ceil(at * 1000) for each in gates if (at := each.next()) != math.inf]
         return min(dues, default=None)
@@ -179,6 +162,7 @@ class StoreRun:
         arrived, self._arrived[:] = list(self._arrived), []
         for delivery in arrived:
             if delivery.task == LOGS_TASK:
+                assert isinstance(self._store, Remembering)
                 await self._store.history.logs.add(decode_logs(delivery.body))
                 delivery.ack()
                 self.moved += 1
@@ -191,7 +175,7 @@ class StoreRun:
                     self._leave(report)
                 if one.outcome == "accepted" and one.state is not None and one.state.is_final:
                     ends.append(AcceptedEnd(report, one.state, None))
-                    self._note(report, one.state)
+                    await self._note(report, one.state)
             await self._results.put(ends)
             delivery.ack()
             self.moved += 1
@@ -204,11 +188,10 @@ class StoreRun:
             passage.gates.left(report.id)
 
     def _now(self) -> float:
-        return self._store.clock.now_ms() / 1000
+        return self._clock.now_ms() / 1000
 
-    def _note(self, report: Report, state: JobState) -> None:
-        if state is JobState.FAILED:
-            record = self._store.model.jobs[report.id]
+    async def _note(self, report: Report, state: JobState) -> None:
+        if state is JobState.FAILED and (record := await self._store.get(report.id)) is not None:
             error = record.error or ErrorRecord(type_name="", message="", traceback="")
             self.failed.append(FailedRun(public_name(record), record.task, record.attempt, error))
 
@@ -263,11 +246,3 @@ class StoreRun:
             job_id=public_name(job),
             task=job.task,
         )
-
-
-def _locked(call: Callable[..., Any], lock: "threading.RLock") -> Callable[..., Any]:
-    def locked(*args: Any, **kwargs: Any) -> Any:
-        with lock:
-            return call(*args, **kwargs)
-
-    return locked

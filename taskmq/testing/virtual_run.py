@@ -15,7 +15,6 @@ from taskmq.contracts.broker import Broker, QueueStats
 from taskmq.stored_jobs import Jobs
 from taskmq.tasks.task import Task
 from taskmq.testing.fake_clock import FakeClock
-from taskmq.testing.job_store import MemoryJobStore
 from taskmq.testing.store_run import FailedRun, StoreRun
 from taskmq.worker import Worker, WorkerConfig
 
@@ -91,16 +90,15 @@ class VirtualRun:
         jobs = sum((each.delayed or 0) + (each.unsettled or 0) for each in stats)
         if self._app.sessions.delay == "state":
             jobs += len(await self._app.jobs.alist_waiting(limit=1))
-        return jobs if self._store is None else jobs + self._store.waiting()
+        return jobs if self._store is None else jobs + await self._store.waiting()
 
-    @property
-    def next_instant(self) -> int | None:
+    async def next_instant(self) -> int | None:
         """When something is due; None: never."""
         now = self._clock.now_ms()
         instants = (
             self._clock.next_instant,
             None if self.beat is None else self.beat.next_due,
-            None if self._store is None else self._store.next_due,
+            None if self._store is None else await self._store.next_due(),
         )
         return min((instant for instant in instants if instant is not None and instant > now), default=None)
 
@@ -140,8 +138,8 @@ async def virtual_run(
     jobs = [asyncio.create_task(worker.run())]
     session = app.sessions.current()
     store = None
-    if isinstance(session.store, MemoryJobStore):
-        store = StoreRun(app, session, session.store, fires=with_beat)
+    if session.store is not None:
+        store = StoreRun(app, session, session.store, clock, fires=with_beat)
         # As in production, where a store is: a beat is there for reactions only.
         with_beat = with_beat and any(each.needs_beat for each in app.reactions.values())
     virtual = VirtualRun(app, session.broker, worker, clock, activity=activity, store=store)

@@ -2,7 +2,6 @@ import os
 import sqlite3
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, closing
-from copy import deepcopy
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -14,27 +13,10 @@ from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 
 from taskmq.contracts.broker import BrokerOptions
 from taskmq.contracts.jobs import JobStore
-from taskmq.testing import FakeClock, JobModel, MemoryJobStore
+from taskmq.testing import FakeClock
 from taskmq.testing.job_store_suite import JobStoreSuite, JobTransactions, MovedClocks, RestoredStores
 from taskmq_sql import open_job_store
 from tests.servers import PostgreSQL
-
-
-class TestMemory(JobTransactions, JobStoreSuite):
-    @pytest.fixture(autouse=True)
-    def _database(self) -> None:
-        self.model, self.clock = JobModel(), FakeClock()
-
-    def open_store(self) -> JobStore:
-        return MemoryJobStore(self.model, clock=self.clock)
-
-    @asynccontextmanager
-    async def transaction(self, store: JobStore) -> AsyncIterator[Any]:
-        del store
-        engine = create_async_engine("sqlite+aiosqlite://")
-        async with AsyncSession(engine) as session, session.begin():
-            yield session
-        await engine.dispose()
 
 
 class TestPostgreSQL(JobTransactions, JobStoreSuite):
@@ -82,17 +64,25 @@ class TestSqlite(JobTransactions, JobStoreSuite):
             connection.execute("COMMIT")
 
 
-class TestSqliteInMemory(JobStoreSuite):
+class TestSqliteInMemory(JobTransactions, JobStoreSuite):
     @pytest.fixture(autouse=True)
     def _database(self) -> Iterator[None]:
-        self.url = f"sqlite://:memory:{uuid4().hex}"
+        self.url, self.clock = f"sqlite://:memory:{uuid4().hex}", FakeClock()
         # It lasts as long as one that is open.
         self.kept = self.open_store()
         yield
         del self.kept
 
     def open_store(self) -> JobStore:
-        return open_job_store(self.url, BrokerOptions(name="suite"))
+        return open_job_store(self.url, BrokerOptions(name="suite", clock=self.clock))
+
+    @asynccontextmanager
+    async def transaction(self, store: JobStore) -> AsyncIterator[Any]:
+        del store
+        engine = create_async_engine("sqlite+aiosqlite://")
+        async with AsyncSession(engine) as session, session.begin():
+            yield session
+        await engine.dispose()
 
 
 @pytest.mark.campaign
@@ -109,18 +99,6 @@ def test_random_histories_without_servers_do_what_the_model_does(tmp_path: Path)
             path.unlink()
 
 
-class TestMemoryAsTimePasses(MovedClocks):
-    @pytest.fixture(autouse=True)
-    def _database(self) -> None:
-        self.model, self.clock = JobModel(), FakeClock()
-
-    def open_store(self) -> JobStore:
-        return MemoryJobStore(self.model, clock=self.clock)
-
-    async def advance(self, seconds: float) -> None:
-        self.clock.advance(seconds)
-
-
 class TestSqliteAsTimePasses(MovedClocks):
     @pytest.fixture(autouse=True)
     def _database(self, tmp_path: Path) -> None:
@@ -131,21 +109,6 @@ class TestSqliteAsTimePasses(MovedClocks):
 
     async def advance(self, seconds: float) -> None:
         self.clock.advance(seconds)
-
-
-class TestMemoryRestored(RestoredStores):
-    @pytest.fixture(autouse=True)
-    def _database(self) -> None:
-        self.model, self.clock = JobModel(), FakeClock()
-
-    def open_store(self) -> JobStore:
-        return MemoryJobStore(self.model, clock=self.clock)
-
-    async def back_up(self) -> None:
-        self.copy = deepcopy(self.model)
-
-    async def restore(self) -> None:
-        self.model = self.copy
 
 
 class TestSqliteRestored(RestoredStores):

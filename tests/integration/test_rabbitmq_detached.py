@@ -15,11 +15,11 @@ from taskmq.contracts.broker import BrokerOptions
 from taskmq.contracts.system_clock import SystemClock
 from taskmq.model.states import JobState
 from taskmq.scheduler import Scheduler
-from taskmq.testing.job_store import MemoryJobStore
 from taskmq.testing.runner import case, eventually
 from taskmq.worker import Worker, WorkerConfig
 from tests.integration.rabbitmq_case import TunedNodeCase
 from tests.unit.app_kit import use_session
+from tests.unit.store_kit import StagedStore
 
 pytestmark = [pytest.mark.rabbitmq, pytest.mark.slow, pytest.mark.timeout(120)]
 
@@ -40,7 +40,7 @@ class TestDetached(TunedNodeCase):
         self.log = caplog
 
     @asynccontextmanager
-    async def scheduling(self, store: MemoryJobStore) -> AsyncIterator[TaskMQ]:
+    async def scheduling(self, store: StagedStore) -> AsyncIterator[TaskMQ]:
         """An app whose jobs a scheduler of its own dispatches."""
         assert self.process_url is not None
         app = TaskMQ(self.process_url, name="shop")
@@ -81,7 +81,7 @@ class TestDetached(TunedNodeCase):
 
     @case
     async def test_a_job_runs_once_however_long_it_takes(self) -> None:
-        store = MemoryJobStore(clock=SystemClock())
+        store = StagedStore(clock=SystemClock())
         runs: list[str] = []
         is_over = asyncio.Event()
 

@@ -22,7 +22,7 @@ async def test_schedules_and_delayed_jobs_of_redis_move_to_the_store(redis_url: 
     app, _ = world.app()
 
     planned = await import_state(app, dry_run=True)
-    assert (await world.state.delays.count(), world.model.jobs) == (3, {})
+    assert (await world.state.delays.count(), world.database.jobs) == (3, {})
     moved = await import_state(app, dry_run=False)
 
     assert sorted(each.name for each in planned) == sorted(each.name for each in moved)

@@ -13,7 +13,7 @@ from taskmq import TaskMQ, WorkQueue
 from taskmq.client.plugins import open_broker
 from taskmq.client.session import Session
 from taskmq.contracts.broker import Broker, BrokerOptions, Delivery, Outgoing, Subscription
-from taskmq.contracts.jobs import JobDetail, NewJob
+from taskmq.contracts.jobs import JobDetail, NewJob, partition_of
 from taskmq.contracts.system_clock import SystemClock
 from taskmq.errors import QueueMissing
 from taskmq.model.envelope import JSON, Envelope, decode_envelope, encode_envelope, new_job_id
@@ -22,11 +22,11 @@ from taskmq.model.jobs.reports import Report, encode_reports
 from taskmq.model.states import JobState
 from taskmq.model.topology import jobs_queue
 from taskmq.scheduler import Scheduler
-from taskmq.testing.job_store import JobModel, MemoryJobStore
 from tests.integration.raw_rabbitmq import Raw
 from tests.servers import eventually
 from tests.servers.waiting import until
 from tests.unit.app_kit import use_session
+from tests.unit.store_kit import Database, StagedStore
 
 pytestmark = pytest.mark.rabbitmq
 
@@ -36,9 +36,9 @@ _QUEUE = WorkQueue("work", delivery_limit=2)
 class _Process:
     """A scheduler with a connection and a view of the store of its own."""
 
-    def __init__(self, url: str, model: JobModel) -> None:
+    def __init__(self, url: str, database: Database) -> None:
         app = TaskMQ(url, name="shop", queues=[_QUEUE])
-        self.store = MemoryJobStore(model, clock=SystemClock())
+        self.store = StagedStore(database, clock=SystemClock())
         session = Session(
             open_broker(url, BrokerOptions(name="scheduler")), None, send_timeout=10.0, store=self.store
         )
@@ -95,9 +95,9 @@ async def _succeed(broker: Broker, delivery: Delivery) -> None:
 
 @pytest.mark.real_time
 async def test_of_two_schedulers_one_dies_in_the_middle_and_every_job_has_one_accepted_end(amqp_url: str) -> None:
-    model = JobModel(now=SystemClock().now_ms())
+    database = Database()
     broker = open_broker(amqp_url, BrokerOptions(name="worker"))
-    first, second = _Process(amqp_url, model), _Process(amqp_url, model)
+    first, second = _Process(amqp_url, database), _Process(amqp_url, database)
     reporting: set[asyncio.Task[None]] = set()
 
     def deliver(delivery: Delivery) -> None:
@@ -105,20 +105,20 @@ async def test_of_two_schedulers_one_dies_in_the_middle_and_every_job_has_one_ac
 
     async with _running(second):
         await until(lambda: len(second.scheduler.status().partitions) == 4)
-        holder = first if model.partition_of("work") in first.scheduler.status().partitions else second
+        holder = first if partition_of("work") in first.scheduler.status().partitions else second
         # The one that dies is the one that dispatches.
         victim, heir = (first, second) if holder is first else (second, first)
         async with _running(heir):
             await victim.store.submit(list(_jobs(3_000)))
             await _consume(broker, deliver)
-            await until(lambda: sum(job.state.is_final for job in model.jobs.values()) > 300)
+            await until(lambda: database.ask("SELECT count(*) FROM job_history")[0][0] > 300)
             await victim.kill()
 
-            await until(lambda: all(job.state.is_final for job in model.jobs.values()))
+            await until(lambda: database.live == 0)
 
-            assert {job.state for job in model.jobs.values()} == {JobState.SUCCEEDED}
+            assert {job.state for job in database.jobs.values()} == {JobState.SUCCEEDED}
             # Each is dispatched once: what was under way when its scheduler died had its token still.
-            assert {job.token >> 32 for job in model.jobs.values()} == {1}
+            assert {job.token >> 32 for job in database.jobs.values()} == {1}
             await until(lambda: heir.scheduler.status().in_flight == {})
     await asyncio.gather(*reporting)
     await broker.aclose()
@@ -126,7 +126,7 @@ async def test_of_two_schedulers_one_dies_in_the_middle_and_every_job_has_one_ac
 
 @pytest.mark.real_time
 async def test_the_message_of_a_stored_job_says_who_has_submitted_it(amqp_url: str) -> None:
-    process = _Process(amqp_url, JobModel(now=SystemClock().now_ms()))
+    process = _Process(amqp_url, Database())
     broker = open_broker(amqp_url, BrokerOptions(name="worker"))
     (job,) = _jobs(1)
     found: list[object] = []
@@ -146,15 +146,15 @@ async def test_the_message_of_a_stored_job_says_who_has_submitted_it(amqp_url: s
 
 @pytest.mark.real_time
 async def test_a_job_whose_message_comes_back_too_often_has_failed(amqp_url: str) -> None:
-    model = JobModel(now=SystemClock().now_ms())
-    process = _Process(amqp_url, model)
+    database = Database()
+    process = _Process(amqp_url, database)
     async with _running(process):
         await process.store.submit(list(_jobs(1)))
-        (job_id,) = model.jobs
+        (job_id,) = database.jobs
 
-        await asyncio.to_thread(_reject, amqp_url, lambda: model.jobs[job_id].state.is_final)
+        await asyncio.to_thread(_reject, amqp_url, lambda: database.job(job_id).state.is_final)
 
-        job = model.jobs[job_id]
+        job = database.job(job_id)
         assert job.state is JobState.FAILED
         assert job.error is not None
         assert job.error.type_name == "WorkerLost"

@@ -9,6 +9,7 @@ from taskmq.contracts.broker import BrokerOptions
 from taskmq.errors import InvalidSetting
 from taskmq_embedded.connection import Synchronous
 from taskmq_embedded.memory import MEMORY
+from taskmq_sql.sqlite.memory import MemoryJobStore
 from taskmq_sql.sqlite.store import SqliteJobStore
 
 __all__ = ["open_store"]
@@ -24,7 +25,8 @@ def open_store(url: str, options: BrokerOptions) -> SqliteJobStore:
     `sqlite://:memory:NAME` is one for tests: the stores of one process that have the same NAME share it, and it is
     gone with the last of them.
 
-    Parameters of the URL: `synchronous` (`full` or `normal`), `keep_days`.
+    Parameters of the URL: `synchronous` (`full` or `normal`), `keep_days`, and in memory `of`: the scheme of the
+    store that it is in place of, see `MemoryJobStore`.
 
     Raises:
         InvalidSetting: the URL cannot be read, or Python's SQLite is too old.
@@ -32,6 +34,8 @@ def open_store(url: str, options: BrokerOptions) -> SqliteJobStore:
     path, parameters = _parts(url)
     keep_days = parameters.pop("keep_days", "30")
     synchronous = parameters.pop("synchronous", "full").lower()
+    is_in_memory = str(path).startswith(MEMORY)
+    of = parameters.pop("of", "") if is_in_memory else ""
     if parameters:
         raise InvalidSetting(f"{url!r}: no parameter {min(parameters)!r}; there are synchronous and keep_days")
     if synchronous not in _SYNCHRONOUS:
@@ -40,6 +44,8 @@ def open_store(url: str, options: BrokerOptions) -> SqliteJobStore:
         raise InvalidSetting(f"{url!r}: keep_days is a number of days from 1 to 36500, not {keep_days!r}")
     if sqlite3.sqlite_version_info < _OLDEST:
         raise InvalidSetting(f"{url!r} needs SQLite 3.37, and this Python has {sqlite3.sqlite_version}")
+    if is_in_memory:
+        return MemoryJobStore(url, path, clock=options.clock, keep_days=int(keep_days), of=of)
     return SqliteJobStore(
         url, path, clock=options.clock, synchronous=_SYNCHRONOUS[synchronous], keep_days=int(keep_days)
     )

@@ -1,9 +1,8 @@
-"""The job store's contract over dictionaries: the reference that stores are compared with, and a store for tests.
+"""What a job store does to jobs, over dictionaries: the reference that random histories on a store are compared with.
 
-`JobModel` is synchronous and takes its time from the caller; `MemoryJobStore` puts it behind the contract.
+`JobModel` is synchronous and takes its time from the caller.
 """
 
-from taskmq.testing.job_store.memory import MemoryJobStore
 from taskmq.testing.job_store.model import JobModel
 
-__all__ = ["JobModel", "MemoryJobStore"]
+__all__ = ["JobModel"]

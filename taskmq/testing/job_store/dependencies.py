@@ -7,7 +7,6 @@ import msgspec
 from taskmq.contracts.jobs import DependencyRefusal, NewJob, Submitted, renamed
 from taskmq.model.jobs.dependencies import JobDependency, after_upstream, end_reason, generations
 from taskmq.model.states import TERMINAL, JobState
-from taskmq.testing.caller_transactions import Branching
 
 __all__ = ["DependencyModel", "Settled", "UpstreamEnd", "admitted"]
 
@@ -31,7 +30,7 @@ class Settled(msgspec.Struct, frozen=True):
     ends: dict[str, UpstreamEnd]
 
 
-class DependencyModel(Branching):
+class DependencyModel:
     """Dependencies that are not settled, and the ends that they are settled by."""
 
     def __init__(self) -> None:

@@ -1,30 +1,15 @@
 """Jobs that wait behind gates, in a `JobModel`."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Final
 
-from taskmq.contracts.jobs import Lane, Pick, ReadyJob, partition_key
+from taskmq.contracts.jobs import Lane, partition_key
 from taskmq.testing.job_store.model import JobModel
 from taskmq.testing.job_store.values import lane_of
 
-__all__ = ["look", "open_gates", "put_behind"]
+__all__ = ["open_gates", "put_behind"]
 
 _MOST: Final = 500
-
-
-def look(model: JobModel, picks: Sequence[Pick]) -> list[ReadyJob]:
-    """What `DispatchStore.look` does."""
-    return [
-        ReadyJob(
-            id=job.id,
-            lane=pick.lane,
-            task=job.task,
-            body=job.body,
-            is_over=job.expires is not None and job.expires <= model.now,
-        )
-        for pick in picks
-        for job in model.ready(pick.lane)[: pick.count]
-    ]
 
 
 def put_behind(model: JobModel, partition: int, epoch: int, gates: Mapping[str, str]) -> None:

@@ -2,7 +2,7 @@
 
 from bisect import bisect_left, insort
 from collections.abc import Iterator
-from typing import Final, Self
+from typing import Final
 
 from taskmq.contracts.jobs import JobRecord
 from taskmq.model.states import JobState
@@ -13,7 +13,7 @@ _WAITS: Final = frozenset({JobState.SCHEDULED, JobState.RETRYING})
 
 
 class JobTable(dict[str, JobRecord]):
-    """Jobs that are put in by assignment, and taken out by `take`."""
+    """Jobs that are put in by assignment, and stay."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -31,23 +31,6 @@ class JobTable(dict[str, JobRecord]):
             place = bisect_left(self._times, time)
             if self._times[place : place + 1] != [time]:
                 insort(self._times, time)
-
-    def __copy__(self) -> Self:
-        twin = type(self)()
-        super(JobTable, twin).update(self)
-        by_state = {state: dict(jobs) for state, jobs in self._by_state.items()}
-        vars(twin).update(_by_state=by_state, _times=list(self._times))
-        return twin
-
-    def take(self, job_id: str) -> JobRecord:
-        """Take the job out, and return it."""
-        job = self.pop(job_id)
-        del self._by_state[job.state][job_id]
-        return job
-
-    def count(self, *states: JobState) -> int:
-        """Count the jobs in any of these states."""
-        return sum(len(self._by_state[state]) for state in states)
 
     def in_state(self, *states: JobState) -> Iterator[JobRecord]:
         """Iterate over the jobs in any of these states, in no order."""

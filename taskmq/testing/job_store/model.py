@@ -1,9 +1,10 @@
-"""What a job store does, over dictionaries: the reference that adapters are compared with.
+"""What a job store does to jobs, over dictionaries: the reference that random histories on a store are compared with.
+
+It has what those histories do; quotas, pools, unique keys, identities and all else have tests of their own.
 
 Nothing here waits, and nothing is left to chance but what `dice` says: the same calls give the same jobs.
 """
 
-import itertools
 import random
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Sequence
@@ -22,32 +23,22 @@ from taskmq.contracts.jobs import (
     DispatchedJob,
     DueJob,
     HistoryEntry,
-    JobAction,
     JobPage,
     JobRecord,
     JobUpdate,
-    KeptJob,
     Lane,
-    LaneHead,
     NewJob,
     Pick,
     Released,
     Submitted,
     Withdrawn,
-    counted,
-    forgotten_end,
-    over_quota,
     partition_key,
     partition_of,
-    replacement,
 )
-from taskmq.model.jobs.bulks import Bulk
 from taskmq.model.jobs.changes import ready_state
 from taskmq.model.jobs.dependencies import JobDependency
 from taskmq.model.jobs.filters import EVERYTHING, JobFilter
-from taskmq.model.jobs.pools import Sharing
 from taskmq.model.jobs.proofs import ReportKeys, new_report_key
-from taskmq.model.jobs.quotas import KEPT_DAYS, QuotaBook, Quotas, QuotaUsage, usage_prefix
 from taskmq.model.jobs.reports import (
     Report,
     after_report,
@@ -58,19 +49,12 @@ from taskmq.model.jobs.reports import (
     restart_note,
 )
 from taskmq.model.jobs.tokens import ends_forgotten_dispatch, is_forgotten, is_invented, next_token
-from taskmq.model.jobs.uniqueness import KeyHolder, UniqueKey, availability
 from taskmq.model.states import RESUMABLE, TERMINAL, UNDERWAY, JobState, can_follow
 from taskmq.model.units import storable
-from taskmq.testing.caller_transactions import Branching
-from taskmq.testing.job_store.catalogue import CatalogueModel
 from taskmq.testing.job_store.dependencies import DependencyModel, admitted
-from taskmq.testing.job_store.history import HistoryModel
-from taskmq.testing.job_store.identity import IdentityModel
 from taskmq.testing.job_store.job_table import JobTable
 from taskmq.testing.job_store.leases import LeaseModel
 from taskmq.testing.job_store.match import fits
-from taskmq.testing.job_store.nodes import NodeModel
-from taskmq.testing.job_store.schedules import ScheduleModel
 from taskmq.testing.job_store.values import (
     OpenBatch,
     attempt_of,
@@ -88,30 +72,21 @@ from taskmq.testing.job_store.values import (
 
 __all__ = ["JobModel"]
 
-_DAY: Final = 86_400_000
 _WAITS: Final = frozenset({JobState.SCHEDULED, JobState.RETRYING})
 _RUNS: Final = frozenset({JobState.SCHEDULED, JobState.QUEUED})
 _AT_BROKER: Final = frozenset({JobState.DISPATCHED})
 _CHANGED: Final = ("due", "expires", "priority", "queue", "body", "cancel_requested")
 
 
-class JobModel(Branching):
-    """The contracts `JobStore` and `DispatchStore` without their awaits.
+class JobModel:
+    """Jobs and their dispatches, as `JobStore` and `DispatchStore` promise them, without the awaits.
 
     Attributes:
         now: ms since the epoch; the caller moves it.
         jobs: those that live and those that have ended, by id.
         leases: of the partitions.
-        identity: who may do what.
-        bulks: what is done to many jobs, by its id.
-        history: what is remembered of runs.
-        schedules: whose occurrences become jobs.
-        catalogue: definitions, and what is known of tasks.
         dependencies: which jobs wait for which, and ends that those have not heard of.
         placed: partitions of queues where they are not to be the model's own.
-        sharing: what operators have said about turns.
-        nodes: machines, and what is allocated of them.
-        quotas, quota_usage: what they have said about quotas, and what was submitted of late.
         gates: behind which jobs wait that are ready, by their ids.
         report_keys: by which tokens are proven, the newest first.
     """
@@ -121,72 +96,33 @@ class JobModel(Branching):
         self.now = now
         self.jobs = JobTable()
         self.leases = LeaseModel()
-        self.identity = IdentityModel()
-        self.bulks: dict[str, Bulk] = {}
-        self.history = HistoryModel()
-        self.schedules = ScheduleModel()
-        self.catalogue = CatalogueModel()
         self.dependencies = DependencyModel()
         self.placed: dict[str, int] = {}
-        self.sharing = Sharing()
-        self.nodes = NodeModel()
-        self.quotas = Quotas()
-        self.quota_usage: dict[str, QuotaUsage] = {}
         self.gates: dict[str, str] = {}
         self._dice = dice or random.Random(0)
         self.report_keys = [new_report_key(self._dice.randbytes(35))]
         self._keys: dict[tuple[str, str], tuple[str, bytes]] = {}
-        self._unique: dict[str, tuple[str, int]] = {}
-        # With numbers that tell the order of those of several jobs.
-        self._events: defaultdict[str, list[tuple[int, HistoryEntry]]] = defaultdict(list)
-        self._numbers = itertools.count()
+        self._events: defaultdict[str, list[HistoryEntry]] = defaultdict(list)
         self._outages: Counter[str] = Counter()
         self._attempts: defaultdict[str, list[AttemptRecord]] = defaultdict(list)
         self._batches: dict[int, OpenBatch] = {}
         self._last_batch = 0
 
     def submit(self, jobs: Sequence[NewJob]) -> list[Submitted]:
-        waiting = Counter(job.tenant for job in self.jobs.in_state(JobState.QUEUED))
-        book = QuotaBook(self.quotas, usage=self.quota_usage, queued=waiting, now=self.now)
-        answers = admitted(jobs, lambda job: self._submit(job, book))
-        self.quota_usage |= book.changed
-        return answers
+        return admitted(jobs, self._submit)
 
-    def is_taken(self, job: NewJob) -> bool:
-        """Whether another job has its key."""
-        known = None if job.key is None else self._keys.get((job.tenant, job.key))
-        return known is not None and known[1] != job.fingerprint
-
-    def occur(self, job: NewJob) -> Submitted:
-        """Make a job of a schedule, which no quota refuses."""
-        return self._submit(job, None)
-
-    def _submit(self, job: NewJob, book: QuotaBook | None) -> Submitted:
+    def _submit(self, job: NewJob) -> Submitted:
         if job.key is not None and (known := self._keys.get((job.tenant, job.key))) is not None:
             job_id, fingerprint = known
             first = self.jobs[job_id]
             return Submitted(job_id, False, fingerprint == job.fingerprint, first.state, first.version)
         if (found := self.jobs.get(job.id)) is not None:
             return Submitted(job.id, False, True, found.state, found.version)
-        if book is None:
-            return self._make(job)
-        seen = counted(job, now=self.now)
-        if (excess := book.admit(**seen)) is not None:
-            return over_quota(job, excess)
-        answer = self._make(job)
-        if not answer.is_new:
-            book.take_back(**seen)
-        return answer
-
-    def _make(self, job: NewJob) -> Submitted:
-        """A new job, where it may be."""
         upstream = () if job.detail is None else job.detail.depends_on
         for each in upstream:
             if (other := self.jobs.get(each.id)) is None or other.tenant != job.tenant:
                 refusal = DependencyRefusal(each.id, "unknown")
                 return Submitted(job.id, False, False, JobState.UNKNOWN, 0, refusal=refusal)
-        if job.unique is not None and (holder := self._claim(job.id, job.unique)) is not None:
-            return Submitted(holder.id, False, False, holder.state, holder.version, is_duplicate=True)
         due = max(job.due, self.now)
         waits = self.dependencies.add(job.id, [(each, self.jobs[each.id].state) for each in upstream])
         self.jobs[job.id] = JobRecord(
@@ -208,39 +144,10 @@ class JobModel(Branching):
             self._keys[job.tenant, job.key] = (job.id, job.fingerprint)
         return Submitted(job.id, True, True, self.jobs[job.id].state, 1)
 
-    def _claim(self, job_id: str, key: UniqueKey) -> KeyHolder | None:
-        """Give the job the key; who has it, where that may not be."""
-        name = storable(key.name)
-        holder = self._holder(name)
-        match availability(key, holder, now=self.now):
-            case "taken":
-                return holder
-            case "replaceable":
-                assert holder is not None
-                assert self.update(replacement(holder, by=job_id)) is not None
-            case "free":
-                pass
-        self._unique[name] = (job_id, self.now + key.ttl)
-        return None
-
-    def _holder(self, name: str) -> KeyHolder | None:
-        job_id, until = self._unique.get(name, ("", 0))
-        if (job := self.jobs.get(job_id)) is None:
-            return None
-        has_run = job.attempt > 1 or job.first_started is not None
-        return KeyHolder(job.id, job.state, job.version, has_run, until)
-
-    def find_key(self, tenant: str, key: str) -> str | None:
-        known = self._keys.get((tenant, key))
-        return None if known is None else known[0]
-
     def list_jobs(self, which: JobFilter = EVERYTHING, *, after: str | None = None, limit: int = 50) -> JobPage:
         found = sorted((job for job in self.jobs.values() if fits(which, job, now=self.now)), key=by_id, reverse=True)
         behind = [replace(job, body=b"", result=b"") for job in found if after is None or job.id < after]
         return JobPage(behind[:limit], behind[limit - 1].id if len(behind) > limit else None)
-
-    def count_jobs(self, which: JobFilter = EVERYTHING, *, cap: int = 10_000) -> int:
-        return min(sum(fits(which, job, now=self.now) for job in self.jobs.values()), cap + 1)
 
     def update(self, update: JobUpdate) -> JobRecord | None:
         job = self.jobs.get(update.id)
@@ -261,8 +168,6 @@ class JobModel(Branching):
             fields["error"] = escaped(update.error)
         changed = self._set(job, after, **fields)
         self.note(changed, update.kind, by=update.by, note=update.note)
-        if update.audit is not None:
-            self.identity.note(self.now, [update.audit])
         return changed
 
     def _resume(self, job: JobRecord, update: JobUpdate) -> JobRecord | None:
@@ -277,85 +182,28 @@ class JobModel(Branching):
         self._outages.pop(job.id, None)
         live = self.jobs[job.id] = resumed(job, update, waits=self.dependencies.resume(job.id, upstream))
         self.note(live, update.kind, by=update.by, note=update.note)
-        if update.audit is not None:
-            self.identity.note(self.now, [update.audit])
         return live
 
-    def events(self, job_id: str) -> list[HistoryEntry]:
-        return [entry for _, entry in self._events.get(job_id, ())]
+    def retry(self, job: NewJob, update: JobUpdate) -> Submitted | None:
+        ended = self.jobs.get(update.id)
+        if ended is None or (ended.state, ended.version) != (update.before, update.version):
+            return None
+        if ended.state not in TERMINAL:
+            return None
+        (answer,) = self.submit([job])
+        if answer.is_new:
+            marked = self.jobs[ended.id] = replace(ended, version=ended.version + 1, retried_as=job.id)
+            self.note(marked, update.kind, by=update.by, note=update.note)
+        return answer
 
-    def actions(self, since: int, *, limit: int) -> list[JobAction]:
-        found = sorted(
-            (entry.at, number, self.jobs[job_id], entry)
-            for job_id, entries in self._events.items()
-            for number, entry in entries
-            if entry.at >= since
-        )
-        return [
-            JobAction(job_id=job.id, key=job.key, tenant=job.tenant, task=job.task, queue=job.queue, entry=entry)
-            for _, _, job, entry in found[max(0, len(found) - limit) :]
-        ]
+    def events(self, job_id: str) -> list[HistoryEntry]:
+        return list(self._events.get(job_id, ()))
 
     def attempts(self, job_id: str) -> list[AttemptRecord]:
         return list(self._attempts.get(job_id, ()))
 
-    def limit(self, quotas: Quotas) -> bool:
-        if quotas.version != self.quotas.version + 1:
-            return False
-        self.quotas = quotas
-        return True
-
     def unmet(self, job_id: str, *, limit: int = 50) -> list[JobDependency]:
         return self.dependencies.unmet(job_id)[:limit]
-
-    def share(self, sharing: Sharing) -> bool:
-        if sharing.version != self.sharing.version + 1:
-            return False
-        self.sharing = sharing
-        return True
-
-    def ended_days(self) -> list[int]:
-        return sorted({job.finished // _DAY for job in self.jobs.values() if job.finished is not None})
-
-    def ended_on(self, day: int, *, after: str | None = None, limit: int = 500) -> list[KeptJob]:
-        found = [
-            job
-            for job in self.jobs.values()
-            if job.finished is not None and job.finished // _DAY == day and job.state in TERMINAL
-        ]
-        return [
-            KeptJob(job=job, events=self.events(job.id), attempts=self.attempts(job.id))
-            for job in sorted(found, key=by_id)
-            if after is None or job.id > after
-        ][:limit]
-
-    def forget_ended(self, ids: Sequence[str]) -> int:
-        gone = [job_id for job_id in set(ids) if job_id in self.jobs and self.jobs[job_id].state in TERMINAL]
-        for job_id in gone:
-            job = self.jobs.take(job_id)
-            if job.key is not None and self._keys.get((job.tenant, job.key), ("", b""))[0] == job_id:
-                del self._keys[job.tenant, job.key]
-            self._events.pop(job_id, None)
-            self._attempts.pop(job_id, None)
-            self._outages.pop(job_id, None)
-        self.history.forget_jobs(gone)
-        self.nodes.forget(lambda one: one.job in gone)
-        return len(gone)
-
-    def forget_tenant(self, tenant: str) -> None:
-        self.catalogue.forget_tenant(tenant)
-        self.history.forget_tenant(tenant)
-        self.bulks = {key: one for key, one in self.bulks.items() if one.tenant != tenant or one.ended is None}
-        self.nodes.forget(lambda one: one.tenant == tenant and one.ended is not None)
-        prefix = usage_prefix(tenant)
-        self.quota_usage = {name: usage for name, usage in self.quota_usage.items() if not name.startswith(prefix)}
-
-    def drop_usage(self) -> None:
-        self.quota_usage = {
-            name: usage
-            for name, usage in self.quota_usage.items()
-            if usage.day >= self.now // _DAY - KEPT_DAYS or usage.used_until >= self.now
-        }
 
     def partition_of(self, queue: str) -> int:
         return self.placed.get(queue, partition_of(queue, self.partitions))
@@ -367,10 +215,6 @@ class JobModel(Branching):
         """Those of the lane that can be dispatched, in their order."""
         return sorted((job for job in self._in_lanes() if lane_of(job) == lane), key=by_due)
 
-    def heads(self, queues: Sequence[str]) -> dict[Lane, LaneHead]:
-        lanes = {lane_of(job) for job in self._in_lanes() if job.queue in queues}
-        return {lane: LaneHead(self.ready(lane)[0].due, self.ready(lane)[0].expires) for lane in lanes}
-
     def _in_lanes(self) -> Iterator[JobRecord]:
         """Those that are ready and wait behind no gate."""
         return (job for job in self.jobs.in_state(JobState.QUEUED) if job.id not in self.gates)
@@ -378,12 +222,8 @@ class JobModel(Branching):
     def dispatch(self, partition: int, epoch: int, picks: Sequence[Pick]) -> DispatchBatch | None:
         if not self._holds(partition, epoch):
             return None
-        return self.hand_out(partition, epoch, [job for pick in picks for job in self.ready(pick.lane)[: pick.count]])
-
-    def hand_out(self, partition: int, epoch: int, taken: Sequence[JobRecord]) -> DispatchBatch | None:
-        """Dispatch these jobs, which are ready; those that are over end."""
         jobs: list[DispatchedJob] = []
-        for job in taken:
+        for job in [job for pick in picks for job in self.ready(pick.lane)[: pick.count]]:
             if job.expires is not None and job.expires <= self.now:
                 self._end_by_itself(job, JobState.EXPIRED, "its time was over before it started")
             else:
@@ -493,7 +333,6 @@ class JobModel(Branching):
             applied = self._apply(report, came_by)
             ended = self.jobs[job.id]
             self.note(ended, "unknown_attempt", by=report.worker, note=report.kind)
-            self.identity.note(self.now, [forgotten_end(report, ended.state, job.tenant)])
             return applied
         kind = "unknown_attempt" if is_forgotten(report.token, job.token) else "superseded"
         if is_noted(self.events(job.id)):
@@ -554,14 +393,6 @@ class JobModel(Branching):
                 queues.add(job.queue)
         return Released(frozenset(queues), self.dependencies.is_behind)
 
-    def in_flight(self, partition: int, *, dispatched_before: int) -> list[JobRecord]:
-        found = [
-            replace(job, body=b"")
-            for job in self.jobs.in_state(*UNDERWAY)
-            if self.partition_of(job.queue) == partition and (job.dispatched or 0) < dispatched_before
-        ]
-        return sorted(found, key=by_id)
-
     def set_token(self, batch: int, job_id: str, token: int) -> None:
         """Let the job's dispatch have the token that another store has given it."""
         self._batches[batch].tokens[job_id] = token
@@ -596,4 +427,4 @@ class JobModel(Branching):
         entry = HistoryEntry(
             version=job.version, at=self.now, kind=kind, state=job.state, by=by, note=note, started=started
         )
-        self._events[job.id].append((next(self._numbers), entry))
+        self._events[job.id].append(entry)

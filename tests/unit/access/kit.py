@@ -3,9 +3,10 @@
 import uuid
 
 from taskmq.access import Access, IdentityAdministration, PasswordHasher, SessionTimes
-from taskmq.contracts.identity import Actor, NewUser, User
-from taskmq.model.identity import EVERYWHERE, Membership, Role
-from taskmq.testing import FakeClock, JobModel, MemoryJobStore
+from taskmq.contracts.identity import Actor, AuditFilter, NewUser, User
+from taskmq.model.identity import EVERYWHERE, AuditRecord, Membership, Role, Scope
+from taskmq.testing import FakeClock
+from tests.unit.store_kit import Database, StagedStore
 
 PASSWORD = "ostrich lamp violet nine"
 BY = Actor(user="tests")
@@ -16,16 +17,30 @@ class House:
 
     def __init__(self) -> None:
         self.clock = FakeClock()
-        self.model = JobModel()
+        self.database = Database(self.clock)
         # As cheap as it gets: how much work a hash is says nothing here.
         self.hasher = PasswordHasher(time_cost=1, memory_cost=8)
-        self.store = MemoryJobStore(self.model, clock=self.clock)
+        self.store = StagedStore(self.database, clock=self.clock)
         self.access = self.server()
         self.administration = IdentityAdministration(self.store.identity, hasher=self.hasher, access=self.access)
 
-    def server(self, times: SessionTimes | None = None) -> Access:
-        store = MemoryJobStore(self.model, clock=self.clock)
+    def opened(self) -> StagedStore:
+        """The store of one more server."""
+        return StagedStore(self.database, clock=self.clock)
+
+    def server(self, times: SessionTimes | None = None, *, store: StagedStore | None = None) -> Access:
+        store = store or self.opened()
         return Access(store.identity, clock=self.clock, hasher=self.hasher, times=times or SessionTimes())
+
+    async def audit(self) -> list[AuditRecord]:
+        """What the audit says, the latest last."""
+        page = await self.store.identity.audit.entries(Scope(None), AuditFilter(), limit=1000)
+        return page.entries[::-1]
+
+    def password(self, user_id: str) -> str:
+        """The hash of the user's password."""
+        ((kept,),) = self.database.ask("SELECT password FROM user WHERE id = ?", user_id)
+        return str(kept)
 
     async def user(self, name: str = "ann", role: Role = Role.ADMIN, tenant: str = EVERYWHERE) -> User:
         if tenant != EVERYWHERE:

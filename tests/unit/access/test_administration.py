@@ -80,7 +80,7 @@ async def test_names_patterns_and_texts_that_cannot_be_are_refused() -> None:
         with pytest.raises(InvalidOption):
             await call
 
-    assert [record.action for record in house.model.identity.audit] == ["tenant.add", "user.add", "role.set"]
+    assert [record.action for record in await house.audit()] == ["tenant.add", "user.add", "role.set"]
 
 
 async def test_a_user_changes_their_password_by_the_present_one_and_keeps_the_session() -> None:
@@ -138,7 +138,7 @@ async def test_an_admins_reset_ends_all_sessions_and_tokens_and_says_how_many() 
         with pytest.raises(NotAuthenticated):
             await house.access.authenticate(**credential)
     await house.access.authenticate(token=other.secret)
-    revoked = [record for record in house.model.identity.audit if record.action == "token.revoke"]
+    revoked = [record for record in await house.audit() if record.action == "token.revoke"]
     assert [record.subject for record in revoked] == [token.token.id]
 
 
@@ -194,7 +194,7 @@ async def test_the_fifth_wrong_password_ends_the_session_that_it_was_given_with(
     # It has ended already.
     with pytest.raises(NotAuthenticated):
         await house.access.check_password(stolen.identity, "wrong password", address="b")
-    (ended,) = [record for record in house.model.identity.audit if record.action == "session.end"]
+    (ended,) = [record for record in await house.audit() if record.action == "session.end"]
     assert ended.entry().note == "five wrong passwords"
 
 

@@ -22,17 +22,17 @@ from taskmq.model.jobs.changes import RetryMode
 from taskmq.model.jobs.dependencies import JobDependency
 from taskmq.model.states import JobState
 from taskmq.operations.bulks import BulkOrder, BulkRunner, TenantBulks
-from taskmq.testing.job_store import MemoryJobStore
 from taskmq_local import open_memory_broker
 from tests.coroutines import run_by
 from tests.unit.app_kit import use_session
 from tests.unit.scheduler.stage import Stage, play
+from tests.unit.store_kit import StagedStore
 
 _ANN = Actor(user_id="u1", user="ann", via="session")
 _HOUR = 3_600_000
 
 
-def _app(stage: Stage, store: MemoryJobStore | None = None) -> TaskMQ:
+def _app(stage: Stage, store: StagedStore | None = None) -> TaskMQ:
     """A process of its own, on the stage's store."""
     app = TaskMQ(f"memory://{stage.name}", name="shop")
     app.sessions.clock = stage.clock
@@ -60,14 +60,14 @@ async def _ended(stage: Stage, bulk: Bulk) -> Bulk:
 
 def _marks(stage: Stage, ids: list[str], bulk: Bulk) -> Counter[str]:
     """How often it was done to each job."""
-    return Counter(job_id for job_id in ids for event in stage.model.events(job_id) if bulk.mark in event.note)
+    return Counter(job_id for job_id in ids for event in stage.database.events(job_id) if bulk.mark in event.note)
 
 
-class Fragile(MemoryJobStore):
+class Fragile(StagedStore):
     """A store whose process dies when it has changed or made so many jobs; it is told of none of the last."""
 
     def __init__(self, stage: Stage, changes: int) -> None:
-        super().__init__(stage.model, clock=stage.clock)
+        super().__init__(stage.database, clock=stage.clock)
         self.left = changes
 
     async def update(self, update: JobUpdate) -> JobRecord | None:
@@ -92,7 +92,7 @@ class Fragile(MemoryJobStore):
             raise StoreUnavailable("it is gone")
 
 
-class Stalled(MemoryJobStore):
+class Stalled(StagedStore):
     """Its changes take until they are let go."""
 
     go = asyncio.Event()
@@ -115,7 +115,7 @@ async def test_a_bulk_is_done_to_all_that_fit_and_the_audit_says_when_it_began_a
     assert (ended.matched, ended.done, ended.refused, ended.pending) == (50, 50, 0, ())
     assert {stage.job(job_id).state for job_id in ids} == {JobState.HELD}
     assert {stage.job(job_id).state for job_id in others} == {JobState.SCHEDULED}
-    assert {(event.by, event.note) for event in stage.model.events(ids[0])} == {
+    assert {(event.by, event.note) for event in stage.database.events(ids[0])} == {
         ("ann", f"inventory (bulk {bulk.id})")
     }
     page = await stage.store.identity.audit.entries(EVERYTHING_OF_ALL, AuditFilter(action="bulk."), limit=10)
@@ -148,7 +148,7 @@ async def test_who_is_killed_leaves_it_to_the_next_and_each_job_is_done_to_once(
     ended = await _ended(stage, bulk)
     assert (ended.done, ended.refused) == (45, 0)
     if action == "retry":
-        assert Counter(job.detail.retry_of for job in stage.model.jobs.values() if job.detail) == Counter(ids)
+        assert Counter(job.detail.retry_of for job in stage.database.jobs.values() if job.detail) == Counter(ids)
     else:
         assert _marks(stage, ids, bulk) == Counter(ids)
 
@@ -166,8 +166,8 @@ async def test_what_was_retried_is_not_retried_by_a_second_bulk_unless_that_says
             ended.append(await _ended(stage, bulk))
 
     assert [(one.matched, one.done, one.refused) for one in ended] == [(3, 3, 0), (3, 3, 0), (0, 0, 0), (3, 3, 0)]
-    again = {job.detail.retry_of: job.id for job in stage.model.jobs.values() if job.detail}
-    assert len(stage.model.jobs) == 9
+    again = {job.detail.retry_of: job.id for job in stage.database.jobs.values() if job.detail}
+    assert len(stage.database.jobs) == 9
     assert {one.job_id: one.retried_as for one in ended[3].repeated} == again
     assert {stage.job(job_id).retried_as for job_id in ids} == set(again.values())
     assert {one.job_id for one in ended[1].repeated} == set(ids)
@@ -195,7 +195,7 @@ async def test_a_failed_graph_is_retried_in_the_order_in_which_its_jobs_wait(
     async with stage.running(BulkRunner(_app(stage), me="a")):
         await _bulks(stage).begin(BulkOrder("cancel", f"id:{first}"))
         await stage.pass_by(2)
-        while stage.model.release_dependents().is_more:
+        while (await stage.store.dispatching.release_dependents()).is_more:
             pass
         assert {stage.job(job_id).state for job_id in ids[1:]} == {JobState.UPSTREAM_FAILED}
         # Without the one that was cancelled none of them has anything to wait for.
@@ -213,7 +213,7 @@ async def test_a_failed_graph_is_retried_in_the_order_in_which_its_jobs_wait(
     assert stage.job(again[first]).state is JobState.QUEUED
     assert {stage.job(again[job_id]).state for job_id in (*ids[1:], alone)} == {JobState.WAITING}
     for before, job_id in itertools.pairwise(ids):
-        assert [each.id for each in stage.model.unmet(again[job_id])] == [again[before]]
+        assert [each.id for each in await stage.store.unmet(again[job_id])] == [again[before]]
 
 
 @run_by(play)
@@ -222,7 +222,7 @@ async def test_one_who_was_taken_for_dead_does_nothing_to_what_the_next_has_done
     ids = await _jobs(stage, 10)
     bulk = await _bulks(stage).begin(BulkOrder("change", "", priority=7))
 
-    async with stage.running(BulkRunner(_app(stage, Stalled(stage.model, clock=stage.clock)), me="a")):
+    async with stage.running(BulkRunner(_app(stage, Stalled(stage.database, clock=stage.clock)), me="a")):
         await stage.pass_by(1)
         async with stage.running(BulkRunner(_app(stage), me="b")):
             await stage.pass_by(32)
@@ -292,7 +292,7 @@ async def test_jobs_under_way_at_the_abort_are_counted_when_they_are_done(stage:
     bulks = _bulks(stage)
     bulk = await bulks.begin(BulkOrder("hold", ""))
 
-    async with stage.running(BulkRunner(_app(stage, Stalled(stage.model, clock=stage.clock)), me="a")):
+    async with stage.running(BulkRunner(_app(stage, Stalled(stage.database, clock=stage.clock)), me="a")):
         await stage.pass_by(1)
         aborted = await bulks.abort(bulk.id)
         Stalled.go.set()
@@ -307,7 +307,7 @@ async def test_jobs_under_way_at_the_abort_are_counted_when_they_are_done(stage:
 
 @run_by(play)
 async def test_one_that_is_given_up_counts_the_jobs_that_it_was_done_to(stage: Stage, /) -> None:
-    class Broken(MemoryJobStore):
+    class Broken(StagedStore):
         """Fails for the job that is to change third."""
 
         changes = 0
@@ -321,7 +321,7 @@ async def test_one_that_is_given_up_counts_the_jobs_that_it_was_done_to(stage: S
     ids = await _jobs(stage, 10)
     bulk = await _bulks(stage).begin(BulkOrder("hold", ""))
 
-    async with stage.running(BulkRunner(_app(stage, Broken(stage.model, clock=stage.clock)), me="a")):
+    async with stage.running(BulkRunner(_app(stage, Broken(stage.database, clock=stage.clock)), me="a")):
         await stage.pass_by(5)
 
     found = await _bulks(stage).get(bulk.id)

@@ -26,11 +26,11 @@ from taskmq.schedules.record_access import change_record
 from taskmq.schedules.store_records import record_of
 from taskmq.schedules.triggers import DaysOff, cron, every, once
 from taskmq.testing import FakeClock
-from taskmq.testing.job_store import JobModel, MemoryJobStore
 from taskmq_local import forget_memory, open_memory_broker, open_memory_state
 from tests.coroutines import run_by
 from tests.unit.app_kit import use_session
 from tests.unit.scheduler.stage import Stage, play
+from tests.unit.store_kit import Database, StagedStore
 
 START = 1_700_000_000_000
 
@@ -95,7 +95,7 @@ class World:
     def __init__(self, open_state: "Callable[[BrokerOptions], State] | None" = None) -> None:
         self.name = f"import-{uuid4()}"
         self.clock = FakeClock(START)
-        self.model = JobModel(now=START)
+        self.database = Database(self.clock)
         self.options = BrokerOptions(name="import", clock=self.clock)
         self.state: State = (
             open_memory_state(f"memory://{self.name}", self.options)
@@ -119,7 +119,7 @@ class World:
             schedules=Mortal(self.state.schedules, counter),
             delays=Mortal(self.state.delays, counter),
         )
-        inner = MemoryJobStore(self.model, clock=self.clock)
+        inner = StagedStore(self.database, clock=self.clock)
         store: Any = _Part(inner, schedules=Mortal(inner.schedules, counter), submit=Mortal(inner, counter).submit)
         broker = open_memory_broker(f"memory://{self.name}", self.options)
         session = Session(broker, state, send_timeout=5.0, store=store, clock=self.clock)
@@ -168,7 +168,7 @@ class World:
         app, _ = self.app()
         assert await StateRecords(self.state.schedules, "shop", self.clock).definitions() == {}
         assert await self.state.delays.count() == 0
-        store = MemoryJobStore(self.model, clock=self.clock)
+        store = StagedStore(self.database, clock=self.clock)
         rows = {row.name: row for row in await store.schedules.list("shop", limit=9)}
         assert sorted(rows) == ["left", "made", "nightly"]
         made, left, nightly = (record_of(rows[name]) for name in ("made", "left", "nightly"))
@@ -182,12 +182,12 @@ class World:
             rule = read_stored(row.definition, name=name, own=own, tasks=app.tasks)
             # What the beat has made its mark by is what a scheduler goes on with.
             assert rule_of(rule.trigger) == record_of(row).rule
-        assert sorted((job.tenant, job.key, job.due - START, job.queue) for job in self.model.jobs.values()) == [
+        assert sorted((job.tenant, job.key, job.due - START, job.queue) for job in self.database.jobs.values()) == [
             ("", new_job_id(START, bytes(10)), 50_000, "work"),
             ("", "order-17", 60_000, "work"),
             ("acme", "order-17", 90_000, "work"),
         ]
-        for job in self.model.jobs.values():
+        for job in self.database.jobs.values():
             envelope = decode_envelope(job.body)
             assert envelope.id in ("order-17", "@acme:order-17", job.id)
             assert bytes(envelope.args) == b"[7]"
@@ -219,7 +219,7 @@ def _run(test: Callable[[World], Coroutine[Any, Any, None]]) -> None:
 async def test_schedules_and_waiting_jobs_move_and_are_said_before(world: World, /) -> None:
     app, _ = world.app()
     planned = await import_state(app, dry_run=True)
-    assert world.model.jobs == {}
+    assert world.database.jobs == {}
     assert await world.state.delays.count() == 3
 
     moved = await import_state(app, dry_run=False)
@@ -276,7 +276,7 @@ async def test_nothing_is_imported_while_a_beat_is_at_work(world: World, /) -> N
 async def test_what_a_scheduler_has_begun_with_is_left_as_it_is(world: World, /) -> None:
     app, _ = world.app()
     await app.schedules.aadd("made", app.tasks["tick"], every("1s"))
-    store = MemoryJobStore(world.model, clock=world.clock)
+    store = StagedStore(world.database, clock=world.clock)
     (row,) = await store.schedules.find("shop", ["made"])
     assert row is not None
     await app.schedules._records().change(
@@ -371,7 +371,7 @@ def test_what_a_beat_may_have_sent_keeps_the_id_and_key_that_workers_know() -> N
         await records.change(entry, lambda record: record.claims.append(claim))
         await stage.pass_by(2)
 
-        (job,) = stage.model.jobs.values()
+        (job,) = stage.database.jobs.values()
         occurrence = scheduled_job_id("shop", "s", START - 7)
         assert job.key == occurrence
         assert decode_envelope(job.body).key == occurrence
@@ -393,7 +393,7 @@ async def test_triggers_of_every_kind_are_the_same_to_beat_and_scheduler(world: 
     for number, trigger in enumerate(triggers):
         await app.schedules.aadd(f"s{number}", app.tasks["tick"], trigger)
     kept = await app.schedules.aall()
-    rows = await MemoryJobStore(world.model, clock=world.clock).schedules.list("shop", limit=99)
+    rows = await StagedStore(world.database, clock=world.clock).schedules.list("shop", limit=99)
     assert len(rows) == len(triggers)
     for row in rows:
         rule = read_stored(row.definition, name=row.name, own=None, tasks=app.tasks)

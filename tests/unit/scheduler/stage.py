@@ -11,7 +11,7 @@ from uuid import uuid4
 from taskmq import TaskMQ
 from taskmq.client.session import Session
 from taskmq.contracts.broker import Broker, BrokerOptions, Delivery, Listening, Outgoing, Subscription
-from taskmq.contracts.jobs import PARTITIONS, JobRecord, NewJob, partition_key
+from taskmq.contracts.jobs import PARTITIONS, JobRecord, NewJob, partition_key, partition_of
 from taskmq.durable.service import Service
 from taskmq.model.envelope import JSON, Envelope, decode_envelope, encode_envelope, new_job_id
 from taskmq.model.jobs.reports import Report, ReportKind, encode_reports
@@ -21,10 +21,11 @@ from taskmq.model.telemetry.worker_status import WorkerStatus
 from taskmq.model.topology import WorkQueue, jobs_queue
 from taskmq.scheduler import AlertSettings, Scheduler
 from taskmq.testing import FlakyBroker
-from taskmq.testing.job_store import JobModel, MemoryJobStore
 from taskmq_local import forget_memory, open_memory_broker, open_memory_state
 from taskmq_local.memory.broker import MemoryBroker
+from taskmq_sql.sqlite.jobs.codes import STATES
 from tests.unit.app_kit import use_session
+from tests.unit.store_kit import Database, StagedStore, at_once
 from tests.virtual_time import run
 
 __all__ = ["START", "HeardBroker", "LoopClock", "Player", "Process", "Stage", "play", "until", "worker_event"]
@@ -88,7 +89,7 @@ class Process:
 
     app: TaskMQ
     scheduler: Scheduler
-    store: MemoryJobStore
+    store: StagedStore
     broker: HeardBroker
     task: "asyncio.Task[None]"
 
@@ -170,9 +171,9 @@ class Stage:
     """What the processes of a test share."""
 
     name: str
-    model: JobModel
     clock: LoopClock
     broker: MemoryBroker
+    database: Database
     processes: list[Process] = field(default_factory=list[Process])
     define: Callable[[TaskMQ], None] = lambda _: None
     queues: Sequence[WorkQueue] = ()
@@ -180,9 +181,9 @@ class Stage:
     tasks: list["asyncio.Task[None]"] = field(default_factory=list["asyncio.Task[None]"])
 
     @property
-    def store(self) -> MemoryJobStore:
+    def store(self) -> StagedStore:
         """As one sees it who has no part in this."""
-        return MemoryJobStore(self.model, clock=self.clock)
+        return StagedStore(self.database, clock=self.clock)
 
     @property
     def session(self) -> Session:
@@ -193,7 +194,7 @@ class Stage:
         self,
         *,
         drains: bool = False,
-        store: MemoryJobStore | None = None,
+        store: StagedStore | None = None,
         has_state: bool = True,
         counts_runs: bool = False,
         alerts: AlertSettings | None = None,
@@ -266,30 +267,27 @@ class Stage:
             jobs.append(NewJob(id=job_id, task=task, queue=queue, body=body, **fields))
         await self.store.submit(jobs)
         if announced:
-            self.broker.announce(f"store.ready.{self.model.partition_of(queue)}", b"")
+            self.broker.announce(f"store.ready.{partition_of(queue)}", b"")
         return [job.id for job in jobs]
 
     def job(self, job_id: str) -> JobRecord:
-        return self.model.jobs[job_id]
+        return self.database.job(job_id)
 
     def states(self) -> dict[JobState, int]:
-        found: dict[JobState, int] = {}
-        for job in self.model.jobs.values():
-            found[job.state] = found.get(job.state, 0) + 1
-        return found
+        counts = self.database.ask(
+            "SELECT state, count(*) FROM (SELECT state FROM job UNION ALL SELECT state FROM job_history) GROUP BY 1"
+        )
+        return {STATES[code]: count for code, count in counts}
 
     def holders(self) -> set[str]:
         """Who holds partitions."""
-        self.model.now = max(self.model.now, self.clock.now_ms())
-        leases = [
-            self.model.leases.find(partition_key(partition), now=self.model.now)
-            for partition in range(self.model.partitions)
-        ]
+        find = self.store.dispatching.leases.find
+        leases = [at_once(find(partition_key(partition))) for partition in range(PARTITIONS)]
         return {lease.owner for lease in leases if lease is not None}
 
     def batches(self) -> int:
         """How many batches the store has not forgotten."""
-        return len(vars(self.model)["_batches"])
+        return int(self.database.ask("SELECT count(*) FROM dispatch_batch")[0][0])
 
     def worker_says(self, event: str = "beat", *, name: str = "player", **fields: Any) -> None:
         """A worker tells how it is."""
@@ -301,7 +299,7 @@ class Stage:
         await asyncio.sleep(seconds)
 
     async def all_ended(self) -> None:
-        await until(lambda: all(job.state.is_final for job in self.model.jobs.values()), within=600)
+        await until(lambda: self.database.live == 0, within=600)
 
     async def parked(self) -> list[tuple[str, Any]]:
         """Reason and body of what is in the parking queue."""
@@ -341,7 +339,6 @@ def play(
     define: Callable[[TaskMQ], None] | None = None,
     *,
     queues: Sequence[WorkQueue] = (),
-    partitions: int = PARTITIONS,
 ) -> None:
     """Run a test; afterwards no task may be left."""
 
@@ -349,9 +346,8 @@ def play(
         name = f"scheduler-{uuid4()}"
         clock = LoopClock()
         options = BrokerOptions(clock=clock)
-        stage = Stage(
-            name, JobModel(now=START, partitions=partitions), clock, open_memory_broker(f"memory://{name}", options)
-        )
+        broker = open_memory_broker(f"memory://{name}", options)
+        stage = Stage(name, clock, broker, Database(clock))
         stage.queues = queues
         if define is not None:
             stage.define = define

@@ -15,10 +15,10 @@ from taskmq.scheduler.alerts import AlertSettings, AlertWatch
 from taskmq.scheduler.alerts.repetition import AlertRepetition
 from taskmq.scheduler.signals import LiveWorkers
 from taskmq.testing import FakeClock
-from taskmq.testing.job_store import MemoryJobStore
 from tests.coroutines import run_by
 from tests.unit.scheduler.notice_run import send_next
 from tests.unit.scheduler.site import Site, with_site
+from tests.unit.store_kit import StagedStore
 
 _START = 1_700_000_000_000
 _PRIVATE = AlertSettings(allows_private=True)
@@ -29,7 +29,7 @@ class _World:
 
     def __init__(self, site: Site, **fields: Any) -> None:
         self.clock = FakeClock(_START)
-        self.store = MemoryJobStore(clock=self.clock)
+        self.store = StagedStore(clock=self.clock)
         self.alerts = self.store.history.alerts
         self.rule = AlertRule(
             name="fails", metric="failures", threshold=3, repeat=0, channels=(f"alertmanager+{site.url}",), **fields

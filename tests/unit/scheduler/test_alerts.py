@@ -19,9 +19,9 @@ from taskmq.model.topology import WorkQueue, dead_letter_queue
 from taskmq.scheduler.alerts import AlertSettings, AlertWatch
 from taskmq.scheduler.alerts.figures import AlertFigures
 from taskmq.scheduler.signals import LiveWorkers
-from taskmq.testing.job_store import MemoryJobStore
 from tests.coroutines import run_by
 from tests.unit.scheduler.stage import Stage, play
+from tests.unit.store_kit import StagedStore, at_once
 
 RULE = AlertRule(
     name="fails", metric="failures", threshold=3, each="task", channels=("mailto:a@b.c", "mailto:d@e.f"), repeat=0
@@ -33,9 +33,13 @@ async def _fail(stage: Stage, count: int, *, task: str = "t", tenant: str = "") 
     await stage.store.history.rollups.add([Rollup(key, {"dead": count})])
 
 
+def _notices(stage: Stage) -> list[AlertNotice]:
+    return at_once(stage.store.history.alerts.notices(limit=1000))
+
+
 def _told(stage: Stage) -> list[tuple[str, str]]:
     """What is to be told over the first channel, in its order: kinds and subjects."""
-    notices = sorted(stage.model.history.notices.values(), key=lambda notice: (notice.at, notice.rule.name))
+    notices = sorted(_notices(stage), key=lambda notice: (notice.at, notice.rule.name))
     return [
         (change.kind, change.alert.subject)
         for notice in notices
@@ -56,7 +60,7 @@ async def test_an_alert_is_reported_within_half_a_minute_and_its_end_too(stage: 
     await stage.pass_by(420)
 
     assert _told(stage) == [("firing", "task:t"), ("resolved", "task:t")]
-    assert len(stage.model.history.notices) == 4
+    assert len(_notices(stage)) == 4
 
 
 @run_by(play)
@@ -67,7 +71,7 @@ async def test_what_changes_together_is_reported_together(stage: Stage, /) -> No
     stage.start(alerts=AlertSettings())
     await stage.pass_by(12)
 
-    assert len(stage.model.history.notices) == 2
+    assert len(_notices(stage)) == 2
     assert _told(stage) == [("firing", "task:t"), ("firing", "task:u")]
 
 
@@ -86,7 +90,7 @@ async def test_of_several_schedulers_each_change_is_reported_once(stage: Stage, 
 
 
 @contextmanager
-def _dying(store: MemoryJobStore, at: int, *, is_done: bool) -> Iterator[Callable[[], bool]]:
+def _dying(store: StagedStore, at: int, *, is_done: bool) -> Iterator[Callable[[], bool]]:
     """Raise at the nth call of the store's alerts; says whether it came so far."""
     alerts: Any = store.history.alerts
     calls = 0
@@ -125,7 +129,7 @@ async def test_a_scheduler_that_dies_at_any_point_has_told_nothing_twice(
     await _fail(stage, 4)
     app = TaskMQ(f"memory://{stage.name}", name="shop")
 
-    def watch(over: MemoryJobStore, me: str) -> AlertWatch:
+    def watch(over: StagedStore, me: str) -> AlertWatch:
         return AlertWatch(app, over, over.history.alerts, LiveWorkers(), AlertSettings(), me=me)
 
     first = stage.store
@@ -137,8 +141,8 @@ async def test_a_scheduler_that_dies_at_any_point_has_told_nothing_twice(
     await watch(store, "c").look()
 
     assert sorted(_told(stage)) == [("firing", "task:t")] * 2
-    assert len(stage.model.history.notices) == 4
-    assert {alert.number for alert in stage.model.history.alerts.values()} == {2}
+    assert len(_notices(stage)) == 4
+    assert {alert.number for alert in await store.history.alerts.alerts()} == {2}
 
 
 @run_by(play)
@@ -266,7 +270,7 @@ async def test_the_notices_of_the_same_changes_are_the_same(stage: Stage, /) -> 
     stage.start(alerts=AlertSettings())
     await stage.pass_by(12)
 
-    notices: list[AlertNotice] = list(stage.model.history.notices.values())
+    notices = _notices(stage)
     assert len({notice.id for notice in notices}) == len(notices) == 2
     assert {notice.rule for notice in notices} == {RULE}
 
@@ -301,7 +305,7 @@ async def test_a_rule_that_is_not_looked_at_ends_its_alerts_and_inhibits_nothing
 
     if is_removed:
         # As a look that began before leaves it behind.
-        del stage.model.history.rules["", "fails"]
+        stage.database.ask("DELETE FROM alert_rule WHERE name = 'fails'")
     else:
         await alerts.put_rule(replace(RULE, is_enabled=False))
     await stage.pass_by(15)

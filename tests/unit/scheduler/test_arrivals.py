@@ -2,11 +2,11 @@
 
 import pytest
 
-from taskmq.contracts.jobs import Lane, decode_lanes, encode_lanes, ready_topic
+from taskmq.contracts.jobs import Lane, decode_lanes, encode_lanes, partition_of, ready_topic
 from taskmq.model.topology import reports_queue
-from taskmq.testing.job_store.memory import MemoryJobStore
 from tests.coroutines import run_by
 from tests.unit.scheduler.stage import Stage, play, until
+from tests.unit.store_kit import StagedStore
 
 # So long that no test waits for a look that begins afterwards: it takes a tenth of the time.
 _LOOK = 1.0
@@ -15,7 +15,7 @@ _LOOK = 1.0
 class _SlowLooks:
     """A store whose looks at the lanes of a partition take a second, with the answer of their beginning."""
 
-    def __init__(self, store: MemoryJobStore, stage: Stage) -> None:
+    def __init__(self, store: StagedStore, stage: Stage) -> None:
         self._lanes = store.dispatching.lanes
         self._stage = stage
         self.begun = self.ended = 0
@@ -23,7 +23,7 @@ class _SlowLooks:
 
     async def lanes(self, partition: int) -> list[Lane]:
         found = await self._lanes(partition)
-        if partition == self._stage.model.partition_of("work"):
+        if partition == partition_of("work"):
             self.begun += 1
             await self._stage.pass_by(_LOOK)
             self.ended += 1
@@ -31,7 +31,7 @@ class _SlowLooks:
 
 
 def _announce(stage: Stage, *lanes: Lane) -> None:
-    stage.broker.announce(ready_topic(stage.model.partition_of("work")), encode_lanes(lanes))
+    stage.broker.announce(ready_topic(partition_of("work")), encode_lanes(lanes))
 
 
 @run_by(play)
@@ -64,9 +64,7 @@ async def test_a_lane_that_is_named_while_all_are_looked_at_is_not_forgotten(sta
 @run_by(play)
 async def test_a_lane_of_another_partition_is_left_to_its_holder(stage: Stage, /) -> None:
     stage.start()
-    other = next(
-        name for name in map(str, range(99)) if stage.model.partition_of(name) != stage.model.partition_of("work")
-    )
+    other = next(name for name in map(str, range(99)) if partition_of(name) != partition_of("work"))
     player = await stage.player_of_declared(other)
     await stage.submit(queue=other)
     await player.has(1)
@@ -76,7 +74,7 @@ async def test_a_lane_of_another_partition_is_left_to_its_holder(stage: Stage, /
 
     await player.has(2)
     reports = {envelope.store.reports for envelope in player.envelopes if envelope.store is not None}
-    assert reports == {reports_queue("shop", stage.model.partition_of(other))}
+    assert reports == {reports_queue("shop", partition_of(other))}
 
 
 @pytest.mark.parametrize("body", [b"", b"[", b"{}", b'[["work"]]', b'[["work","4",""]]', b"\xff", b"[" * 100_000])

@@ -9,10 +9,10 @@ from taskmq.durable.service import ServiceGroup
 from taskmq.model.identity import ChainLink, broken_link
 from taskmq.scheduler.duties import AuditSeal
 from taskmq.testing import FakeClock
-from taskmq.testing.job_store import MemoryJobStore
 from taskmq_sql.sqlite.store import SqliteJobStore
 from tests.coroutines import run_by
 from tests.unit.scheduler.stage import Stage, play
+from tests.unit.store_kit import StagedStore
 
 
 async def _add(stage: Stage, count: int = 1) -> None:
@@ -20,7 +20,7 @@ async def _add(stage: Stage, count: int = 1) -> None:
 
 
 def _sealed(stage: Stage) -> int:
-    return sum(record.position is not None for record in stage.model.identity.audit)
+    return int(stage.database.ask("SELECT count(*) FROM audit_seal")[0][0])
 
 
 @run_by(play)
@@ -64,7 +64,7 @@ async def test_the_next_scheduler_seals_when_one_has_died(stage: Stage, /) -> No
 @run_by(play)
 async def test_a_store_that_is_away_is_asked_again(stage: Stage, /) -> None:
     await _add(stage)
-    store = MemoryJobStore(stage.model, clock=stage.store.clock)
+    store = StagedStore(stage.database, clock=stage.store.clock)
     store.is_reachable = False
     async with ServiceGroup() as group:
         await group.start(AuditSeal(store, me="a"), "seals")

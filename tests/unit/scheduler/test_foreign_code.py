@@ -46,7 +46,7 @@ async def _begun(stage: Stage) -> Process:
 
 
 def _instants(stage: Stage) -> list[int]:
-    return sorted(_instant(job) for job in stage.model.jobs.values() if job.task == "fine")
+    return sorted(_instant(job) for job in stage.database.jobs.values() if job.task == "fine")
 
 
 def _instant(job: JobRecord) -> int:
@@ -58,7 +58,7 @@ def _check_fired_each_second(stage: Stage, process: Process) -> None:
     assert len(instants) >= 15
     assert {later - earlier for earlier, later in itertools.pairwise(instants)} == {1000}
     assert not process.task.done()
-    assert not any(job.task == "refused" for job in stage.model.jobs.values())
+    assert not any(job.task == "refused" for job in stage.database.jobs.values())
 
 
 @pytest.mark.parametrize("how", FAILURES)

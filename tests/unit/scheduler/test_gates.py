@@ -37,7 +37,7 @@ async def _submit(
 ) -> list[str]:
     jobs: list[NewJob] = []
     for _ in range(count):
-        job_id = new_job_id(stage.clock.now_ms(), len(stage.model.jobs).to_bytes(5) + len(jobs).to_bytes(5))
+        job_id = new_job_id(stage.clock.now_ms(), len(stage.database.jobs).to_bytes(5) + len(jobs).to_bytes(5))
         call = Envelope(id=job_id, task=task, args=msgspec.Raw(msgspec.json.encode(args)))
         jobs.append(NewJob(id=job_id, task=task, queue=queue, body=encode_envelope(call), **fields))
     await stage.store.submit(jobs)
@@ -95,7 +95,7 @@ async def test_of_a_key_no_more_jobs_are_dispatched_than_may_run_and_others_pass
     await until(lambda: len(player.deliveries) == 5)
     await stage.pass_by(5)
     assert sorted(_in_hand(player)) == sorted([acme[0], other[0], *free])
-    assert len(stage.model.gates) == 700
+    assert len(stage.database.gates) == 700
     explained = await explain_job(stage.session, stage.store, stage.job(acme[1]))
     assert "as many jobs run as the concurrency limit 'one:acme' of its task allows" in explained.reasons
 
@@ -115,7 +115,7 @@ async def test_jobs_that_expired_behind_a_gate_do_not_hold_up_the_others(stage: 
     await player.has(1)
     await _submit(stage, "one", "acme", count=300, expires=stage.clock.now_ms() + 5_000)
     (live,) = await _submit(stage, "one", "acme")
-    await until(lambda: len(stage.model.gates) == 301)
+    await until(lambda: len(stage.database.gates) == 301)
     await stage.pass_by(10)
 
     await player.finish()
@@ -131,7 +131,7 @@ async def test_all_jobs_of_a_limit_end_with_never_more_at_a_time(stage: Stage, /
     player = await stage.player_of_declared()
     await _submit(stage, "two", count=20)
     most = 0
-    while not all(job.state.is_final for job in stage.model.jobs.values()):
+    while stage.database.live:
         await player.has(1)
         await stage.pass_by(0.1)
         most = max(most, len(player.deliveries))
@@ -139,7 +139,7 @@ async def test_all_jobs_of_a_limit_end_with_never_more_at_a_time(stage: Stage, /
         await stage.pass_by(0.01)
 
     assert most == 2
-    assert stage.model.gates == {}
+    assert stage.database.gates == {}
 
 
 @run_by(play, _define)
@@ -152,7 +152,7 @@ async def test_a_rate_dispatches_jobs_at_its_pace(stage: Stage, /) -> None:
 
     await stage.pass_by(2)
     assert 20 <= len(player.deliveries) <= 23
-    explained = await explain_job(stage.session, stage.store, next(stage.job(job) for job in stage.model.gates))
+    explained = await explain_job(stage.session, stage.store, next(stage.job(job) for job in stage.database.gates))
     assert "as many jobs have started as the rate limit 'paced' of its task allows" in explained.reasons
     await player.has(51)
 
@@ -242,14 +242,14 @@ async def test_the_next_holder_counts_what_is_in_flight_and_looks_at_all_others_
     first = stage.start()
     player = await stage.player_of_declared()
     await player.has(1)
-    await until(lambda: len(stage.model.gates) == 599)
+    await until(lambda: len(stage.database.gates) == 599)
     await stage.pass_by(1)
     await first.kill()
     stage.start()
     await stage.pass_by(30)
 
     assert _in_hand(player) == [jobs[0]]
-    assert len(stage.model.gates) == 599
+    assert len(stage.database.gates) == 599
     await player.finish()
     await player.has(1)
     assert _in_hand(player) == [jobs[1]]

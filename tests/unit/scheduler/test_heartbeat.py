@@ -8,20 +8,20 @@ from taskmq import TaskMQ
 from taskmq.scheduler.alerts import AlertSettings, AlertWatch
 from taskmq.scheduler.signals import LiveWorkers
 from taskmq.testing import FakeClock
-from taskmq.testing.job_store import MemoryJobStore
 from tests.coroutines import run_by
 from tests.unit.scheduler.site import Site, with_site
 from tests.unit.scheduler.stage import until
+from tests.unit.store_kit import StagedStore
 
 
-def _watch(store: MemoryJobStore, site: Site) -> AlertWatch:
+def _watch(store: StagedStore, site: Site) -> AlertWatch:
     settings = AlertSettings(heartbeat=f"{site.url}/beat")
     return AlertWatch(TaskMQ("memory://"), store, store.history.alerts, LiveWorkers(), settings, me="s")
 
 
 def test_a_look_at_the_rules_is_followed_by_a_heartbeat() -> None:
     async def test(site: Site) -> None:
-        watch = _watch(MemoryJobStore(clock=FakeClock(10_000)), site)
+        watch = _watch(StagedStore(clock=FakeClock(10_000)), site)
         running = asyncio.create_task(watch.run())
         await until(lambda: bool(site.requests))
         watch.stop()
@@ -33,7 +33,7 @@ def test_a_look_at_the_rules_is_followed_by_a_heartbeat() -> None:
 
 def test_no_heartbeat_comes_while_rules_cannot_be_looked_at(caplog: pytest.LogCaptureFixture) -> None:
     async def test(site: Site) -> None:
-        store = MemoryJobStore(clock=FakeClock(10_000))
+        store = StagedStore(clock=FakeClock(10_000))
         store.is_reachable = False
         watch = _watch(store, site)
         running = asyncio.create_task(watch.run())
@@ -46,7 +46,7 @@ def test_no_heartbeat_comes_while_rules_cannot_be_looked_at(caplog: pytest.LogCa
 
 @run_by(with_site, b"503 Unavailable")
 async def test_a_heartbeat_that_is_not_taken_ends_no_look(site: Site, /, caplog: pytest.LogCaptureFixture) -> None:
-    watch = _watch(MemoryJobStore(clock=FakeClock(10_000)), site)
+    watch = _watch(StagedStore(clock=FakeClock(10_000)), site)
     running = asyncio.create_task(watch.run())
     await until(lambda: "heartbeat of alerts was not taken" in caplog.text)
     watch.stop()

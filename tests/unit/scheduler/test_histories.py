@@ -40,9 +40,6 @@ _ACTIONS: Final = (
 _HISTORIES: Final = int(os.environ.get("TASKMQ_TEST_STORE_HISTORIES", "20"))
 _FROM: Final = int(os.environ.get("TASKMQ_TEST_STORE_HISTORIES_FROM", "0"))
 _ACTIONS_OF_SHORT: Final = 8
-# Each partition looks for work by itself: fewer of them are fewer looks, and three schedulers share three all the
-# same.
-_PARTITIONS: Final = 3
 _KINDS: Final[tuple[ReportKind, ...]] = (
     "succeeded",
     "failed",
@@ -64,7 +61,7 @@ def test_whatever_happens_every_job_ends_once_and_nothing_is_left_in_flight(
     async def test(stage: Stage) -> None:
         await _History(stage, random.Random(seed)).check(actions)
 
-    play(test, partitions=_PARTITIONS)
+    play(test)
 
 
 @pytest.mark.timeout(60 + _HISTORIES)
@@ -77,7 +74,7 @@ def test_short_histories_end_as_long_ones_do() -> None:
             await _History(stage, dice).check(actions)
 
         try:
-            play(test, partitions=_PARTITIONS)
+            play(test)
         except BaseException as failure:
             failure.add_note(f"TASKMQ_TEST_STORE_HISTORIES_FROM={seed}: {actions}")
             raise
@@ -108,7 +105,7 @@ class _History:
             assert process.scheduler.status().in_flight == {}
         # The broker has lost nothing here, so nothing is given up either.
         assert {process.scheduler.status().lost for process in self.stage.processes} == {0}
-        assert {job.state for job in self.stage.model.jobs.values()} <= {
+        assert {job.state for job in self.stage.database.jobs.values()} <= {
             JobState.SUCCEEDED,
             JobState.FAILED,
             JobState.EXPIRED,

@@ -26,10 +26,10 @@ from taskmq.scheduler.alerts.messages import notice_id, signature
 from taskmq.scheduler.alerts.receivers import posts_of
 from taskmq.scheduler.alerts.settings import MailServer
 from taskmq.testing import FakeClock
-from taskmq.testing.job_store import MemoryJobStore
 from tests.servers import until
 from tests.unit.scheduler.notice_run import send_next
 from tests.unit.scheduler.site import Site, with_site
+from tests.unit.store_kit import StagedStore
 
 pytestmark = pytest.mark.real_time
 
@@ -53,7 +53,7 @@ def _notice(channel: str, kind: Any = "firing", **fields: Any) -> AlertNotice:
 
 async def _sent(notice: AlertNotice, settings: AlertSettings, *, longest: float = 45.0) -> AlertNotice:
     """The notice after it was to be sent once."""
-    store = MemoryJobStore(clock=FakeClock(10_000))
+    store = StagedStore(clock=FakeClock(10_000))
     await store.history.alerts.commit([], [notice])
     assert await send_next(store.history.alerts, settings, longest=longest)
     assert not await send_next(store.history.alerts, settings)
@@ -292,7 +292,7 @@ def test_what_was_not_taken_is_tried_again_unless_that_is_of_no_use(answer: byte
 
 async def test_the_pauses_between_tries_grow_and_end_after_a_day() -> None:
     clock = FakeClock(10_000)
-    alerts = MemoryJobStore(clock=clock).history.alerts
+    alerts = StagedStore(clock=clock).history.alerts
     await alerts.commit([], [_notice("mailto:a@b.c")])
     pauses: list[float] = []
     while True:
@@ -507,7 +507,7 @@ def test_a_mail_that_takes_too_long_is_tried_again() -> None:
 
 def test_eight_notices_are_sent_at_a_time_and_none_holds_up_the_others() -> None:
     ids = [f"n{number}" for number in range(10)]
-    store = MemoryJobStore(clock=FakeClock(10_000))
+    store = StagedStore(clock=FakeClock(10_000))
     alerts = store.history.alerts
 
     async def main() -> None:
@@ -543,7 +543,7 @@ def test_eight_notices_are_sent_at_a_time_and_none_holds_up_the_others() -> None
 
 def test_many_mails_of_a_tenant_leave_the_senders_to_the_mails_of_others() -> None:
     goes_on = asyncio.Event()
-    alerts = MemoryJobStore(clock=FakeClock(10_000)).history.alerts
+    alerts = StagedStore(clock=FakeClock(10_000)).history.alerts
     tenants = ["many"] * 50 + ["one", "other"]
 
     async def test(server: MailServer) -> None:

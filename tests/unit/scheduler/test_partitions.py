@@ -45,23 +45,23 @@ async def test_the_late_end_of_a_partitions_work_leaves_the_next_hold_of_it_alon
 @run_by(play)
 async def test_leases_that_a_clock_ahead_has_left_behind_hold_nobody_up(stage: Stage, /) -> None:
     # Killed while the store's clock was two hours ahead: its leases outlive it by these.
-    now = stage.clock.now_ms()
+    leases = stage.store.dispatching.leases
     keys = [*map(partition_key, range(8)), "audit", "duties"]
     for key in keys:
-        stage.model.leases.acquire(key, owner="killed", seconds=7205, now=now)
+        await leases.acquire(key, owner="killed", seconds=7205)
 
     process = stage.start()
     await until(lambda: len(process.scheduler.status().partitions) == 8)
 
     await stage.pass_by(65)
-    holders = {key: stage.model.leases.find(key, now=stage.clock.now_ms()) for key in keys}
+    holders = {key: await leases.find(key) for key in keys}
     assert "killed" not in {lease.owner for lease in holders.values() if lease is not None}
 
 
 @run_by(play)
 async def test_a_partition_of_a_scheduler_that_lives_is_left_to_it(stage: Stage, /) -> None:
     for partition in range(8):
-        stage.model.leases.acquire(partition_key(partition), owner="alive", seconds=60, now=stage.clock.now_ms())
+        await stage.store.dispatching.leases.acquire(partition_key(partition), owner="alive", seconds=60)
     process = stage.start()
 
     await stage.pass_by(30)

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from taskmq import TaskMQ, WorkQueue
 from taskmq.client.queues import QueuePause, pause_queue, resume_queue
 from taskmq.contracts.broker import BrokerOptions
-from taskmq.contracts.jobs import DispatchBatch, JobDetail, JobUpdate, Lane, Pick, partition_key
+from taskmq.contracts.jobs import DispatchBatch, JobDetail, JobUpdate, Lane, Pick, partition_key, partition_of
 from taskmq.contracts.stores import ChangedSchedule, ScheduleStore
 from taskmq.errors import BrokerUnavailable, PublishRejected, StateUnavailable, StoreUnavailable
 from taskmq.model.envelope import decode_envelope
@@ -26,10 +26,10 @@ from taskmq.scheduler.partition import AppRules, PartitionState
 from taskmq.scheduler.partitions import HeldLease
 from taskmq.scheduler.pauses import PlacedPauses
 from taskmq.stored_jobs.explain import explain_job
-from taskmq.testing.job_store import MemoryJobStore
 from taskmq_local import open_memory_state
 from tests.coroutines import run_by
 from tests.unit.scheduler.stage import Player, Stage, play, until
+from tests.unit.store_kit import StagedStore
 
 _TOLD = NodeTold(name="a", capacity={"slots": 8.0, "cpu": 4.0}, lost_after=LOST_AFTER_MS, runs_jobs=True)
 
@@ -87,7 +87,7 @@ async def test_a_job_is_placed_on_a_node_that_has_what_it_needs(stage: Stage, /)
 
 @run_by(play, queues=_QUEUES)
 async def test_what_is_placed_is_published_though_the_store_goes_in_the_same_turn(stage: Stage, /) -> None:
-    class Going(MemoryJobStore):
+    class Going(StagedStore):
         @property
         def dispatching(self) -> Any:
             return _GoingDispatch(super().dispatching)
@@ -102,8 +102,8 @@ async def test_what_is_placed_is_published_though_the_store_goes_in_the_same_tur
         async def dispatch(self, partition: int, epoch: int, picks: Sequence[Pick]) -> DispatchBatch | None:
             raise StoreUnavailable("the store is gone")
 
-    stage.model.placed = {"mail": 0, "train": 0}
-    process = stage.start(store=Going(stage.model, clock=stage.clock))
+    assert partition_of("mail") == partition_of("train")
+    process = stage.start(store=Going(stage.database, clock=stage.clock))
     player = await _worker(stage)
     (other,) = await stage.submit(queue="mail")
     (job,) = await stage.submit(queue="train", detail=_needs())
@@ -427,19 +427,19 @@ async def test_a_node_that_cannot_be_is_not_written_down(stage: Stage, /) -> Non
 
 @run_by(play, queues=_QUEUES)
 async def test_full_nodes_do_not_hold_up_other_queues_of_their_partition(stage: Stage, /) -> None:
-    stage.model.placed = {"train": 0, "work": 0}
+    assert partition_of("mail") == partition_of("train")
     stage.start()
     player = await _worker(stage)
     await stage.submit(queue="train", detail=_needs(4.0))
     await player.has(1)
     # More than one look takes, all of which fit nowhere now.
     await stage.submit(600, queue="train", detail=_needs(4.0))
-    other = await stage.player_of_declared("work")
+    other = await stage.player_of_declared("mail")
     stage.worker_says("beat", name="w-other", slots=100)
     await stage.pass_by(5)
 
     for count in range(1, 21):
-        await stage.submit(queue="work", announced=True)
+        await stage.submit(queue="mail", announced=True)
         await other.has(count, within=0.05)
         # The nodes stay full, and are looked at more and more rarely.
         await stage.pass_by(0.13)
@@ -498,7 +498,7 @@ async def test_a_gang_across_the_end_of_a_look_behind_others_begins(stage: Stage
 
 @run_by(play, queues=_QUEUES)
 async def test_a_gang_of_which_half_has_come_does_not_begin_where_two_looks_overlap(stage: Stage, /) -> None:
-    store, partition = stage.store, stage.model.partition_of("train")
+    store, partition = stage.store, partition_of("train")
     epoch = await store.dispatching.leases.acquire(partition_key(partition), owner="a", seconds=60)
     assert isinstance(epoch, int)
     placer = Placer(store, HeldLease(partition, epoch, inf), PartitionState(AppRules(TaskMQ("memory://"))))

@@ -15,9 +15,9 @@ from taskmq.model.nodes import JobNeeds, NodeTold
 from taskmq.model.outcome import ErrorRecord
 from taskmq.model.states import JobState
 from taskmq.model.topology import node_queue
-from taskmq.testing.job_store import MemoryJobStore
 from tests.coroutines import run_by
 from tests.unit.scheduler.stage import Player, Stage, play, until
+from tests.unit.store_kit import StagedStore
 
 _REASON: Final = "preempted by pool acme"
 _ACME: Final = {"acme": TenantPool(name="acme", min={"slots": 1})}
@@ -33,7 +33,7 @@ def _define(app: TaskMQ) -> None:
 
 
 async def _stage(
-    stage: Stage, *, slots: int = 2, policy: QueuePolicy = _POLICY, store: MemoryJobStore | None = None
+    stage: Stage, *, slots: int = 2, policy: QueuePolicy = _POLICY, store: StagedStore | None = None
 ) -> tuple[Player, list[Preemption]]:
     """A scheduler, a worker, and what workers are told from now on."""
     told: list[Preemption] = []
@@ -85,7 +85,7 @@ async def _give_back(stage: Stage, player: Player, job: str, *, reason: str = _R
 
 
 def _events(stage: Stage, job: str) -> list[tuple[str, str]]:
-    events: list[HistoryEntry] = stage.model.events(job)
+    events: list[HistoryEntry] = stage.database.events(job)
     return [(event.kind, event.note) for event in events if event.kind.startswith("preempt")]
 
 

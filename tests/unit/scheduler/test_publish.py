@@ -5,7 +5,7 @@ from collections.abc import Iterable
 import pytest
 
 from taskmq import TaskMQ
-from taskmq.contracts.jobs import JobDetail
+from taskmq.contracts.jobs import JobDetail, partition_of
 from taskmq.errors import PublishRejected, PublishUnknown, SendError, TooLarge, Unroutable, UnsupportedFeature
 from taskmq.model.states import JobState
 from taskmq.model.topology import WorkQueue
@@ -99,7 +99,7 @@ async def test_a_job_that_is_too_large_fails_and_those_beside_it_run(stage: Stag
     await stage.all_ended()
 
     assert stage.states() == {JobState.FAILED: 1, JobState.SUCCEEDED: 2}
-    (failed,) = [job for job in stage.model.jobs.values() if job.state is JobState.FAILED]
+    (failed,) = [job for job in stage.database.jobs.values() if job.state is JobState.FAILED]
     assert failed.error is not None
     assert "9 bytes" in failed.error.message
     await until(lambda: stage.batches() == 0)
@@ -147,10 +147,10 @@ def test_a_job_that_must_not_run_twice_fails_where_its_confirm_is_lost() -> None
 @run_by(play)
 async def test_a_queue_whose_name_is_not_allowed_any_more_stops_no_other_of_its_partition(stage: Stage, /) -> None:
     process = stage.start()
-    partition = stage.model.partition_of("work")
+    partition = partition_of("work")
     # Reserved since: an earlier version has taken the job.
     names = (f"taskmq.{number}" for number in range(100))
-    old = next(name for name in names if stage.model.partition_of(name) == partition)
+    old = next(name for name in names if partition_of(name) == partition)
     (kept,) = await stage.submit(queue=old)
     await until(lambda: process.scheduler.status().paused.keys() == {old})
     (other,) = await stage.submit()
@@ -164,10 +164,8 @@ async def test_a_queue_whose_name_is_not_allowed_any_more_stops_no_other_of_its_
 
 @run_by(play)
 async def test_a_queue_that_the_broker_cannot_make_holds_up_nothing_else_of_its_batch(stage: Stage, /) -> None:
-    partition = stage.model.partition_of("work")
-    odd = next(
-        name for name in (f"odd{number}" for number in range(100)) if stage.model.partition_of(name) == partition
-    )
+    partition = partition_of("work")
+    odd = next(name for name in (f"odd{number}" for number in range(100)) if partition_of(name) == partition)
     process = stage.start()
     declare = process.broker.declare
 

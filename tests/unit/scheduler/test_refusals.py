@@ -9,9 +9,10 @@ from taskmq.contracts.jobs import DispatchedJob, DueJob, JobRecord
 from taskmq.model.jobs.reports import Report
 from taskmq.model.outcome import ErrorRecord
 from taskmq.scheduler.reports.refusals import judge, judged
-from taskmq.testing import FakeClock, MemoryJobStore
+from taskmq.testing import FakeClock
 from taskmq.testing.job_store.values import shard_of
 from taskmq.testing.job_store_suite.driver import JobDriver
+from tests.unit.store_kit import StagedStore
 
 _HOUR = 3_600_000
 _REPORT = Report(
@@ -48,7 +49,7 @@ def test_refusals_count_together_where_the_job_did_nothing_else_between_them(bet
     clock = FakeClock()
 
     async def main() -> Report:
-        store = MemoryJobStore(clock=clock)
+        store = StagedStore(clock=clock)
         driver = JobDriver(store)
         refused = await driver.accepted(await driver.dispatched(), "refused")
         if between == "a run":

@@ -5,10 +5,9 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from msgspec.structs import replace
 
 from taskmq.contracts.broker import Outgoing
-from taskmq.contracts.jobs import AppliedReport
+from taskmq.contracts.jobs import AppliedReport, partition_of
 from taskmq.contracts.stores import ErrorRecord
 from taskmq.errors import BrokerUnavailable, StoreUnavailable
 from taskmq.model import headers as header
@@ -16,9 +15,10 @@ from taskmq.model.envelope import JSON, Envelope, Invitation, encode_envelope, n
 from taskmq.model.jobs.reports import Report, ReportKind, encode_reports
 from taskmq.model.states import JobState
 from taskmq.model.topology import jobs_queue, reports_queue
-from taskmq.testing.job_store import MemoryJobStore
+from taskmq_sql.sqlite.jobs.codes import CODES
 from tests.coroutines import run_by
 from tests.unit.scheduler.stage import START, Player, Stage, play, until
+from tests.unit.store_kit import StagedStore
 
 
 async def _in_hand(stage: Stage, count: int = 1, **fields: Any) -> Player:
@@ -30,7 +30,7 @@ async def _in_hand(stage: Stage, count: int = 1, **fields: Any) -> Player:
 
 
 def _reports(stage: Stage, queue: str = "work") -> str:
-    return reports_queue("shop", stage.model.partition_of(queue))
+    return reports_queue("shop", partition_of(queue))
 
 
 @run_by(play)
@@ -67,7 +67,7 @@ async def test_a_report_of_a_job_that_the_store_does_not_know_is_parked_alone(st
 
 @pytest.mark.parametrize("kind", ["succeeded", "retry", "failed", "cancelled"])
 def test_a_report_that_the_store_cannot_apply_stops_no_other_and_fails_its_job(kind: ReportKind) -> None:
-    class Picky(MemoryJobStore):
+    class Picky(StagedStore):
         calls = 0
 
         @property
@@ -89,7 +89,7 @@ def test_a_report_that_the_store_cannot_apply_stops_no_other_and_fails_its_job(k
             return list(await self._inner.apply(reports, came_by=came_by))
 
     async def test(stage: Stage) -> None:
-        store = Picky(stage.model, clock=stage.clock)
+        store = Picky(stage.database, clock=stage.clock)
         process = stage.start(store=store)
         player = await _in_hand(stage, 40)
         for number, envelope in enumerate(player.envelopes):
@@ -100,7 +100,7 @@ def test_a_report_that_the_store_cannot_apply_stops_no_other_and_fails_its_job(k
 
         ((reason, _),) = await stage.parked()
         assert "odd" in reason
-        (failed,) = [job for job in stage.model.jobs.values() if job.state is JobState.FAILED]
+        (failed,) = [job for job in stage.database.jobs.values() if job.state is JobState.FAILED]
         assert failed.error is not None
         assert (failed.error.type_name, failed.worker) == ("ReportParked", "")
         assert f"reported as {kind}" in failed.error.message
@@ -115,7 +115,7 @@ def test_a_report_that_the_store_cannot_apply_stops_no_other_and_fails_its_job(k
 def test_a_job_that_goes_on_or_cannot_even_fail_stays_as_it_is(
     kind: ReportKind, logged: int, caplog: pytest.LogCaptureFixture
 ) -> None:
-    class Stubborn(MemoryJobStore):
+    class Stubborn(StagedStore):
         @property
         def dispatching(self) -> Any:
             return _StubbornDispatch(super().dispatching)
@@ -136,7 +136,7 @@ def test_a_job_that_goes_on_or_cannot_even_fail_stays_as_it_is(
 
     async def test(stage: Stage) -> None:
         nonlocal stubborn
-        stage.start(store=Stubborn(stage.model, clock=stage.clock))
+        stage.start(store=Stubborn(stage.database, clock=stage.clock))
         player = await _in_hand(stage, 2)
         first, second = player.envelopes
         assert first.store is not None
@@ -228,7 +228,7 @@ async def test_an_invitation_that_was_given_back_too_often_has_failed(stage: Sta
 
     await stage.all_ended()
 
-    (job,) = stage.model.jobs.values()
+    (job,) = stage.database.jobs.values()
     assert job.state is JobState.FAILED
     assert job.error is not None
     assert job.error.type_name == "WorkerLost"
@@ -242,7 +242,7 @@ async def test_a_success_whose_result_cannot_be_read_has_failed_and_says_why(sta
 
     await stage.all_ended()
 
-    (job,) = stage.model.jobs.values()
+    (job,) = stage.database.jobs.values()
     assert (job.state, job.worker, job.result) == (JobState.FAILED, "node ☂", b"")
     assert job.error is not None
     assert job.error.message.startswith("its worker reported a result that is no application/json: ")
@@ -258,7 +258,7 @@ async def test_a_letter_whose_token_was_made_up_neither_fails_a_job_nor_sends_it
     await player.report(player.envelopes[0], "started")
     await until(lambda: JobState.RUNNING in stage.states())
     await stage.submit(1, held=True)
-    before = dict(stage.model.jobs)
+    before = dict(stage.database.jobs)
     for job_id in before:
         envelope = Envelope(
             id=job_id, task="t", store=Invitation(id=job_id, token=2**53 - 1, reports=_reports(stage))
@@ -268,7 +268,7 @@ async def test_a_letter_whose_token_was_made_up_neither_fails_a_job_nor_sends_it
     await until(lambda: process.scheduler.status().reports == {"accepted": 1, "invented": 2})
     await stage.pass_by(30)
 
-    assert stage.model.jobs == before
+    assert stage.database.jobs == before
     assert len(player.deliveries) == 1
 
 
@@ -277,9 +277,8 @@ async def test_a_letter_of_a_dispatch_that_was_forgotten_fails_its_job_by_its_pr
     process = stage.start()
     player = await _in_hand(stage)
     (delivery,) = player.deliveries
-    (job,) = stage.model.jobs.values()
     # As a restored store has it.
-    stage.model.jobs[job.id] = replace(job, state=JobState.HELD, token=0)
+    stage.database.ask("UPDATE job SET state = ?, token = 0", CODES[JobState.HELD])
     await _drop(stage, delivery.body, "delivery_limit")
     delivery.ack()
 
@@ -322,13 +321,13 @@ async def test_a_report_with_an_invented_token_changes_no_job(stage: Stage, /, k
     process = stage.start()
     player = await _in_hand(stage)
     await stage.submit(1, held=True)
-    before = dict(stage.model.jobs)
+    before = dict(stage.database.jobs)
     for job_id in before:
         await player.send(_reports(stage), Report(id=job_id, token=2**53 - 1, kind=kind, worker="evil"))
 
     await until(lambda: process.scheduler.status().reports == {"invented": 2})
 
-    assert stage.model.jobs == before
+    assert stage.database.jobs == before
 
 
 async def _drop(stage: Stage, body: bytes, reason: str) -> None:
@@ -354,7 +353,7 @@ async def test_retries_and_snoozes_return_at_their_times_and_interrupted_jobs_at
     assert [attempt for attempt, _ in seen] == [2, 2, 2, 3]
     # A tick of the timers, and a turn of the worker that looks; the difference of two floats may miss by a hair.
     assert all(-1e-6 <= late <= 0.025 for _, late in seen), seen
-    (job,) = stage.model.jobs.values()
+    (job,) = stage.database.jobs.values()
     assert [attempt.attempt for attempt in await stage.store.attempts(job.id)] == [1, 2]
 
 

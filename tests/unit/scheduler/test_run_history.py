@@ -61,7 +61,7 @@ async def test_lines_wait_at_the_broker_while_the_store_is_away(stage: Stage, /)
     await stage.pass_by(3)
 
     process.store.is_reachable = True
-    await until(lambda: bool(stage.model.history.lines))
+    await until(lambda: bool(stage.database.ask("SELECT 1 FROM job_log")))
 
     assert await _messages(stage) == ["one"]
 
@@ -199,7 +199,7 @@ async def test_a_job_that_expires_before_dispatch_is_counted_once_and_an_alert_s
     await stage.submit(1, expires=over)
     await stage.pass_by(20)
     assert await _counted(stage) == {"expired": 3}
-    assert stage.model.history.alerts == {}
+    assert await stage.store.history.alerts.alerts() == []
 
     process.store.is_reachable = False
     await stage.pass_by(10)
@@ -211,7 +211,7 @@ async def test_a_job_that_expires_before_dispatch_is_counted_once_and_an_alert_s
     await stage.pass_by(20)
 
     assert await _counted(stage) == {"expired": 4}
-    (alert,) = stage.model.history.alerts.values()
+    (alert,) = await stage.store.history.alerts.alerts()
     assert (alert.subject, alert.value, alert.state) == ("queue:work", 3.0, AlertState.FIRING)
 
 

@@ -31,16 +31,16 @@ async def test_jobs_beyond_what_may_run_wait_and_go_when_others_end_in_whichever
     await until(lambda: len(first.deliveries) + len(second.deliveries) == 7)
     await stage.pass_by(5)
     assert stage.states() == {JobState.DISPATCHED: 7, JobState.QUEUED: 4}
-    waiting = next(job for job in stage.model.jobs.values() if job.state is JobState.QUEUED)
+    waiting = next(job for job in stage.database.jobs.values() if job.state is JobState.QUEUED)
     explained = await explain_job(stage.session, stage.store, waiting)
     assert "quota 'acme' lets 2 jobs be under way at a time, in all queues" in explained.reasons
 
     most = 0
-    while not all(job.state.is_final for job in stage.model.jobs.values()):
+    while stage.database.live:
         await first.finish()
         await second.finish()
         await stage.pass_by(0.1)
-        under_way = [job for job in stage.model.jobs.values() if job.state is JobState.DISPATCHED]
+        under_way = [job for job in stage.database.jobs.values() if job.state is JobState.DISPATCHED]
         most = max(most, len([job for job in under_way if job.tenant == "acme"]))
     assert most == 2
 
@@ -63,13 +63,13 @@ async def test_jobs_on_nodes_wait_for_their_quota_and_leave_the_nodes_to_others_
 
     await player.has(4)
     await stage.pass_by(3)
-    under_way = [job.tenant for job in stage.model.jobs.values() if job.state is JobState.DISPATCHED]
+    under_way = [job.tenant for job in stage.database.jobs.values() if job.state is JobState.DISPATCHED]
     assert sorted(under_way) == ["acme", "acme", "other", "other"]
 
     for left in (4, 3, 2, 1, 0):
         await player.finish()
         await stage.pass_by(3)
-        under_way = [job.tenant for job in stage.model.jobs.values() if job.state is JobState.DISPATCHED]
+        under_way = [job.tenant for job in stage.database.jobs.values() if job.state is JobState.DISPATCHED]
         assert under_way.count("acme") == min(2, len(under_way))
         assert stage.states().get(JobState.QUEUED, 0) <= left
 
@@ -83,7 +83,7 @@ async def test_a_rate_that_waits_lets_jobs_go_one_after_the_other(stage: Stage, 
     await stage.submit(1, detail=JobDetail(owner="ann"))
     await player.has(3)
     began = stage.clock.monotonic()
-    waiting = next(job for job in stage.model.jobs.values() if job.state is JobState.QUEUED)
+    waiting = next(job for job in stage.database.jobs.values() if job.state is JobState.QUEUED)
     explained = await explain_job(stage.session, stage.store, waiting)
     assert any(
         reason.startswith("quota 'acme/ann' lets 0.1 jobs a second go: the next") for reason in explained.reasons

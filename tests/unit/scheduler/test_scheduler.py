@@ -1,7 +1,6 @@
 """Schedulers from submit to history, on a store and a broker in this process."""
 
 import asyncio
-import copy
 from dataclasses import replace
 
 import pytest
@@ -12,10 +11,10 @@ from taskmq.errors import StoreMismatch, StoreWentBack, UnsupportedFeature
 from taskmq.model.envelope import decode_envelope
 from taskmq.model.states import JobState
 from taskmq.scheduler import Scheduler
-from taskmq.testing.job_store import JobModel, MemoryJobStore
 from tests.coroutines import run_by
 from tests.unit.app_kit import new_url
 from tests.unit.scheduler.stage import START, Player, Stage, play, until
+from tests.unit.store_kit import Database, StagedStore
 
 
 @run_by(play)
@@ -163,7 +162,7 @@ async def test_thousands_of_jobs_that_fail_twice_each_all_succeed_with_their_thi
 
 @run_by(play)
 async def test_schedulers_of_two_databases_share_a_broker_and_its_workers(stage: Stage, /) -> None:
-    other = replace(stage, model=JobModel(now=START))
+    other = replace(stage, database=Database(stage.clock))
     stage.start()
     other.start(name="shop-2")
     ids = [await here.submit(300) for here in (stage, other)]
@@ -173,7 +172,7 @@ async def test_schedulers_of_two_databases_share_a_broker_and_its_workers(stage:
         await here.all_ended()
 
     for here, own in zip((stage, other), ids, strict=True):
-        assert set(here.model.jobs) == set(own)
+        assert set(here.database.jobs) == set(own)
         assert here.states() == {JobState.SUCCEEDED: len(own)}
     assert await stage.parked() == []
 
@@ -268,12 +267,12 @@ async def test_an_app_without_a_store_is_refused() -> None:
 
 @run_by(play)
 async def test_a_store_with_old_tables_is_refused_and_an_absent_one_is_waited_for(stage: Stage, /) -> None:
-    class Behind(MemoryJobStore):
+    class Behind(StagedStore):
         async def check(self) -> None:
             await super().check()
             raise StoreMismatch("the tables are behind: taskmq store upgrade")
 
-    store = Behind(stage.model, clock=stage.clock)
+    store = Behind(stage.database, clock=stage.clock)
     store.is_reachable = False
     process = stage.start(store=store)
     await stage.pass_by(10)
@@ -293,10 +292,12 @@ async def test_a_store_that_went_back_is_refused_and_nothing_is_dispatched_there
     process, other = stage.start(), stage.start()
     await until(lambda: len(stage.holders()) == 2)
     await stage.pass_by(5)
-    older = copy.deepcopy(stage.model.leases)
+    older = stage.database.ask("SELECT key, token, owner, until, note FROM lease")
     await stage.pass_by(3)
 
-    stage.model.leases = older
+    stage.database.ask("DELETE FROM lease")
+    for row in older:
+        stage.database.ask("INSERT INTO lease (key, token, owner, until, note) VALUES (?, ?, ?, ?, ?)", *row)
     (job,) = await stage.submit(due=stage.clock.now_ms() + 2_000)
 
     for refusing in (process, other):

@@ -16,7 +16,7 @@ import pytest
 
 from taskmq import InvalidArguments, InvalidOption, TaskMQ, chain
 from taskmq.contracts.history import history_of
-from taskmq.contracts.jobs import JobRecord, ScheduleChange
+from taskmq.contracts.jobs import PARTITIONS, JobRecord, ScheduleChange, partition_key
 from taskmq.errors import UnknownTask
 from taskmq.middleware.chain import Middleware, Sending
 from taskmq.model.envelope import decode_envelope
@@ -28,9 +28,9 @@ from taskmq.scheduler.alerts import AlertSettings, AlertWatch
 from taskmq.scheduler.signals import LiveWorkers
 from taskmq.schedules.record import Emitted
 from taskmq.schedules.triggers import cron, every, jitter_of, once
-from taskmq.testing.job_store import JobModel, MemoryJobStore
 from tests.coroutines import run_by
 from tests.unit.scheduler.stage import START, Player, Process, Stage, play, until
+from tests.unit.store_kit import Database, StagedStore
 
 MINUTE = 60_000
 
@@ -42,7 +42,7 @@ def _tasks(app: TaskMQ) -> None:
 
 def _instants(stage: Stage) -> list[int]:
     """The nominal instants of all occurrences that have become jobs, in ms since the start."""
-    return sorted(_instant(job) for job in stage.model.jobs.values())
+    return sorted(_instant(job) for job in stage.database.jobs.values())
 
 
 def _instant(job: JobRecord) -> int:
@@ -71,7 +71,7 @@ def test_a_schedule_of_the_code_fires_at_its_instants_and_never_before() -> None
         instants = _instants(stage)
         assert instants == list(range(instants[0], instants[0] + 1000 * len(instants), 1000))
         assert len(instants) >= 9
-        for job in stage.model.jobs.values():
+        for job in stage.database.jobs.values():
             assert 0 <= job.submitted - START - _instant(job) <= 50
 
     play(test, define)
@@ -83,7 +83,7 @@ async def test_an_occurrence_has_the_id_that_a_beat_would_give_it_and_needs_no_s
     await _add(process, "mine", once(datetime.fromtimestamp(START / 1000 + 5, UTC)), args=(7,))
     await stage.pass_by(6)
 
-    (job,) = stage.model.jobs.values()
+    (job,) = stage.database.jobs.values()
     envelope = decode_envelope(job.body)
     assert job.key == envelope.id == scheduled_job_id(process.app.name, "mine", START + 5_000)
     assert envelope.key is None
@@ -103,14 +103,14 @@ async def test_equal_names_of_two_tenants_fire_jobs_of_their_own_tenant(stage: S
     await _add(process, "@other:mine", at, args=(3,))
     await stage.pass_by(6)
 
-    fired = {job.tenant: decode_envelope(job.body) for job in stage.model.jobs.values()}
+    fired = {job.tenant: decode_envelope(job.body) for job in stage.database.jobs.values()}
     assert {tenant: bytes(envelope.args) for tenant, envelope in fired.items()} == {
         "acme": b"[0]", "other": b"[3]", "": b"[2]",
     }  # fmt: skip
     assert len({envelope.id for envelope in fired.values()}) == 3
     assert fired["acme"].tenant == "acme"
     assert fired["acme"].id == f"@acme:{scheduled_job_id(process.app.name, '@acme:mine', START + 5_000)}"
-    assert [job.id for job in stage.model.jobs.values()] != []
+    assert [job.id for job in stage.database.jobs.values()] != []
 
     run = await process.app.schedules.arun("@acme:mine")
     assert (await process.app.jobs.aget(run)).tenant == "acme"
@@ -146,12 +146,12 @@ def test_what_the_code_defines_no_more_stops_with_a_line_in_the_log(caplog: pyte
         await stage.pass_by(3)
         await first.stop()
         stopped.append(True)
-        count = len(stage.model.jobs)
+        count = len(stage.database.jobs)
 
         await _begun(stage)
         await stage.pass_by(5)
 
-        assert len(stage.model.jobs) == count
+        assert len(stage.database.jobs) == count
         names = [row.name for row in await stage.store.schedules.list("shop", limit=9)]
         assert names == ["by hand", "kept"]
 
@@ -220,14 +220,14 @@ def test_after_two_hours_without_schedulers_each_mode_makes_up_for_its_own_count
         # Longer after an instant than what counts as late, and not as missed.
         await stage.pass_by((MINUTE - START % MINUTE) / 1000 + 42)
         await first.kill()
-        before = Counter(_schedule(job) for job in stage.model.jobs.values())
+        before = Counter(_schedule(job) for job in stage.database.jobs.values())
         await stage.pass_by(7_200)
 
         again = await _begun(stage)
         # Before the next instant; ten a second are made up for.
         await stage.pass_by(15)
 
-        made = Counter(_schedule(job) for job in stage.model.jobs.values()) - before
+        made = Counter(_schedule(job) for job in stage.database.jobs.values()) - before
         assert made == (dict.fromkeys((f"s{number}" for number in range(schedules)), expected) if expected else {})
         status = await again.app.schedules.astatus("s0")
         assert status.missed == 120 - expected
@@ -247,7 +247,7 @@ async def test_zones_days_off_and_jitter_are_those_of_the_schedule(stage: Stage,
     await _add(process, "utc", cron("* * * * *", exclude=["wed"]))
     await stage.pass_by(240)
 
-    jobs = stage.model.jobs.values()
+    jobs = stage.database.jobs.values()
     instants = {name: [_instant(job) for job in jobs if _schedule(job) == name] for name in ("berlin", "utc")}
     assert sorted(instants["utc"]) == [2_740_000, 2_800_000, 2_860_000, 2_920_000]
     assert instants["berlin"] == [2_740_000]
@@ -268,17 +268,17 @@ async def test_a_paused_schedule_fires_nothing_until_it_is_resumed(stage: Stage,
     await _add(process, "s", every("1s"), on_resume="skip")
     await stage.pass_by(3)
     await schedules.apause("s", note="why not")
-    count = len(stage.model.jobs)
+    count = len(stage.database.jobs)
     await stage.pass_by(5)
     paused = await schedules.astatus("s")
     assert (paused.note, paused.next) == ("why not", None)
-    assert len(stage.model.jobs) == count
+    assert len(stage.database.jobs) == count
     assert await schedules.anext("s") == []
 
     await schedules.aresume("s")
     await stage.pass_by(3.5)
 
-    assert 3 <= len(stage.model.jobs) - count <= 4
+    assert 3 <= len(stage.database.jobs) - count <= 4
     assert (await schedules.astatus("s")).missed >= 4
     assert len(await schedules.anext("s", count=3)) == 3
 
@@ -291,15 +291,15 @@ async def test_a_schedule_is_changed_and_removed_while_it_runs(stage: Stage, /) 
     await stage.pass_by(3)
     await schedules.achange("s", process.app.tasks["tick"], every("10m"), args=(3,))
     await stage.pass_by(1.5)
-    count = len(stage.model.jobs)
+    count = len(stage.database.jobs)
     await stage.pass_by(5)
-    assert len(stage.model.jobs) == count
+    assert len(stage.database.jobs) == count
     assert await schedules.aexplain("s") == "tick: every 10 minutes"
 
     await schedules.aremove("s")
     await stage.pass_by(1_300)
 
-    assert len(stage.model.jobs) == count
+    assert len(stage.database.jobs) == count
     assert await schedules.aall() == {}
 
 
@@ -343,7 +343,7 @@ async def test_a_backfill_emits_the_past_again_at_low_priority(stage: Stage, /) 
     found = await process.app.schedules.abackfill("s", begin, begin + timedelta(minutes=25))
     await stage.pass_by(5)
 
-    jobs = [job for job in stage.model.jobs.values() if _instant(job) < -MINUTE]
+    jobs = [job for job in stage.database.jobs.values() if _instant(job) < -MINUTE]
     assert len(jobs) == len(found.instants) >= 25
     assert {job.priority for job in jobs} == {0}
     assert (await process.app.schedules.astatus("s")).history[-1].kind == "backfill"
@@ -361,10 +361,10 @@ async def test_backfills_without_an_end_make_a_hundred_jobs_a_second_and_others_
 
     await stage.pass_by(10)
 
-    mine = sorted(_instant(job) for job in stage.model.jobs.values() if job.tenant == "small")
+    mine = sorted(_instant(job) for job in stage.database.jobs.values() if job.tenant == "small")
     assert len(mine) >= 9
     assert {later - earlier for earlier, later in itertools.pairwise(mine)} == {1000}
-    behind = sum(_instant(job) < -MINUTE for job in stage.model.jobs.values())
+    behind = sum(_instant(job) < -MINUTE for job in stage.database.jobs.values())
     assert 3 * 900 <= behind <= 3 * 1_200
 
 
@@ -384,17 +384,17 @@ async def test_no_more_occurrences_live_at_a_time_than_the_schedule_says(
             # Whoever comes next knows what lives.
             await process.kill()
             process = await _begun(stage)
-        living = [job for job in stage.model.jobs.values() if not job.state.is_final]
+        living = [job for job in stage.database.jobs.values() if not job.state.is_final]
         worst = max(worst, len(living))
         if turn % 7 == 6:
             await player.finish()
 
     assert worst == most
     status = await process.app.schedules.astatus("s")
-    assert status.fired == len(stage.model.jobs) >= 4
+    assert status.fired == len(stage.database.jobs) >= 4
     if overlap in ("skip", "buffer_one"):
         assert status.skipped > 0
-    cancelled = [job for job in stage.model.jobs.values() if job.cancel_requested or job.state == "cancelled"]
+    cancelled = [job for job in stage.database.jobs.values() if job.cancel_requested or job.state == "cancelled"]
     assert bool(cancelled) is (overlap == "cancel_other")
 
 
@@ -439,11 +439,11 @@ async def test_the_history_never_has_more_at_a_time_whatever_runs_and_schedulers
             await process.kill()
             process = await _begun(stage)
     await process.app.schedules.apause("s")
-    while any(not job.state.is_final for job in stage.model.jobs.values()):
+    while stage.database.live:
         await stage.pass_by(0.5)
         await player.finish(started=stage.clock.now_ms())
 
-    jobs = list(stage.model.jobs.values())
+    jobs = list(stage.database.jobs.values())
     # From the instant at which its job was made to its end; an end comes before a beginning of the same instant.
     changes = sorted((at, by) for job in jobs for at, by in ((job.submitted, 1), (job.finished or 0, -1)))
     together = list(itertools.accumulate(by for _, by in changes))
@@ -463,12 +463,12 @@ async def test_what_is_buffered_starts_once_there_is_room(stage: Stage, /) -> No
     await until(lambda: bool(player.deliveries))
     await stage.pass_by(600)
     assert (await process.app.schedules.astatus("s")).waiting == 1
-    assert len(stage.model.jobs) == 1
+    assert len(stage.database.jobs) == 1
 
     await player.finish()
     await stage.pass_by(2.5)
 
-    assert len(stage.model.jobs) == 2
+    assert len(stage.database.jobs) == 2
     assert [one.kind for one in await process.app.schedules.ahistory("s")] == ["buffered", "due"]
 
 
@@ -485,10 +485,10 @@ async def test_a_paused_schedule_with_something_buffered_is_left_alone_until_it_
     await stage.pass_by(30)
 
     assert await stage.store.schedules.find("shop", ["s"]) == [before]
-    assert len(stage.model.jobs) == 1
+    assert len(stage.database.jobs) == 1
     await process.app.schedules.aresume("s")
     await stage.pass_by(2)
-    assert len(stage.model.jobs) == 2
+    assert len(stage.database.jobs) == 2
 
 
 @run_by(play, _tasks)
@@ -503,7 +503,7 @@ async def test_two_schedulers_of_which_one_dies_fire_every_instant_once(stage: S
     await stage.pass_by(20)
 
     by_schedule: dict[str, list[int]] = {}
-    for job in stage.model.jobs.values():
+    for job in stage.database.jobs.values():
         by_schedule.setdefault(_schedule(job), []).append(_instant(job))
     assert len(by_schedule) == 40
     for instants in by_schedule.values():
@@ -523,8 +523,8 @@ def test_a_schedule_that_cannot_be_read_is_left_and_others_go_on(caplog: pytest.
         assert await stage.store.schedules.write([change]) == [True]
         await stage.pass_by(20)
 
-        assert {_schedule(job) for job in stage.model.jobs.values()} <= {"good", "bad"}
-        assert sum(_schedule(job) == "good" for job in stage.model.jobs.values()) >= 17
+        assert {_schedule(job) for job in stage.database.jobs.values()} <= {"good", "bad"}
+        assert sum(_schedule(job) == "good" for job in stage.database.jobs.values()) >= 17
 
     play(test, _tasks)
     told = [record.getMessage() for record in caplog.records if "is not fired" in record.getMessage()]
@@ -532,11 +532,11 @@ def test_a_schedule_that_cannot_be_read_is_left_and_others_go_on(caplog: pytest.
     assert "this taskmq has no trigger 'Never'" in told[0]
 
 
-class HeldBack(MemoryJobStore):
+class HeldBack(StagedStore):
     """A store whose firings wait until the test lets them through."""
 
-    def __init__(self, model: JobModel, clock: Any) -> None:
-        super().__init__(model, clock=clock)
+    def __init__(self, database: Database, clock: Any) -> None:
+        super().__init__(database, clock=clock)
         self.may_fire = asyncio.Event()
         self.answers: list[set[int] | None] = []
         fire = self.schedules.fire
@@ -551,17 +551,17 @@ class HeldBack(MemoryJobStore):
 
 @run_by(play, _tasks)
 async def test_what_a_scheduler_writes_after_it_was_replaced_is_refused(stage: Stage, /) -> None:
-    store = HeldBack(stage.model, stage.clock)
+    store = HeldBack(stage.database, stage.clock)
     frozen = stage.start(store=store)
     await until(lambda: len(frozen.scheduler.status().partitions) == 8)
     await _add(frozen, "s", every("1s"))
     await stage.pass_by(3)
     # Its leases pass on, and what it has decided is still on its way.
-    leases = stage.model.leases
-    for partition in range(stage.model.partitions):
-        lease = leases.find(f"partition:{partition}", now=stage.clock.now_ms())
+    leases = stage.store.dispatching.leases
+    for partition in range(PARTITIONS):
+        lease = await leases.find(partition_key(partition))
         assert lease is not None
-        leases.release(f"partition:{partition}", token=lease.token)
+        await leases.release(partition_key(partition), token=lease.token)
     again = stage.start()
     await until(lambda: len(again.scheduler.status().partitions) > 0)
     store.may_fire.set()
@@ -598,7 +598,7 @@ def test_a_workflow_is_claimed_in_the_store_and_started_once() -> None:
         assert [each.root for each in sent] == [scheduled_job_id(process.app.name, "flow", at) for at in instants]
         status = await process.app.schedules.astatus("flow")
         assert status.fired == len(sent) == len(status.history)
-        assert stage.model.jobs == {}
+        assert stage.database.jobs == {}
 
     play(test, define)
 
@@ -630,7 +630,7 @@ async def test_a_broker_that_takes_no_messages_holds_up_workflows_and_no_jobs(st
     process.broker.release_publishes()
     await stage.pass_by(15)
 
-    late = [job.submitted - START - _instant(job) for job in stage.model.jobs.values()]
+    late = [job.submitted - START - _instant(job) for job in stage.database.jobs.values()]
     assert len(late) > 40 * 40
     assert max(late) <= 50
     async with stage.broker.peek("flows", limit=100) as found:
@@ -658,7 +658,7 @@ def test_a_middleware_that_refuses_a_workflow_holds_up_no_jobs(caplog: pytest.Lo
             await _add(process, f"s{number}", every("1s"))
         await stage.pass_by(20)
 
-        late = [job.submitted - START - _instant(job) for job in stage.model.jobs.values()]
+        late = [job.submitted - START - _instant(job) for job in stage.database.jobs.values()]
         assert len(late) > 40 * 15
         assert max(late) <= 50
 
@@ -684,7 +684,7 @@ def test_what_the_store_cannot_have_is_refused_where_it_is_made() -> None:
 @run_by(play, _tasks)
 async def test_a_schedule_by_name_needs_no_code_of_its_task(stage: Stage, /) -> None:
     knowing = await _begun(stage)
-    await until(lambda: bool(stage.model.catalogue.registrations(["tick"])))
+    await until(lambda: bool(stage.database.ask("SELECT 1 FROM task_registration WHERE task = 'tick'")))
     await knowing.app.definitions.aput("monthly", knowing.app.tasks["tick"], args=[4])
     await knowing.stop()
     stage.processes.clear()
@@ -700,8 +700,8 @@ async def test_a_schedule_by_name_needs_no_code_of_its_task(stage: Stage, /) -> 
     by_hand = [await app.schedules.arun(name) for name in ("task", "definition")]
 
     called = {"task": b"[3]", "definition": b"[4]"}
-    assert len(stage.model.jobs) >= 6
-    for job in stage.model.jobs.values():
+    assert len(stage.database.jobs) >= 6
+    for job in stage.database.jobs.values():
         assert (job.task, job.queue) == ("tick", "work")
         assert bytes(decode_envelope(job.body).args) == called[_schedule(job)]
     assert [(await app.jobs.aget(job_id)).task for job_id in by_hand] == ["tick", "tick"]
@@ -765,8 +765,8 @@ async def test_a_schedule_starts_a_definition_in_the_version_that_it_had(stage: 
     await stage.pass_by(3)
     await app.schedules.arun("s")
 
-    assert len(stage.model.jobs) >= 3
-    for job in stage.model.jobs.values():
+    assert len(stage.database.jobs) >= 3
+    for job in stage.database.jobs.values():
         assert bytes(decode_envelope(job.body).args) == b"[1]"
         assert job.detail is not None
         assert (job.detail.definition, job.detail.definition_version) == ("monthly", 1)

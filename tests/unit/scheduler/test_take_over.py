@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from taskmq import TaskMQ
-from taskmq.contracts.jobs import AppliedReport, DispatchBatch, DispatchedJob, Pick, Withdrawn
+from taskmq.contracts.jobs import AppliedReport, DispatchBatch, DispatchedJob, Pick, Withdrawn, partition_of
 from taskmq.errors import BrokerUnavailable, StoreUnavailable
 from taskmq.model.envelope import decode_envelope
 from taskmq.model.jobs.reports import Report
@@ -70,7 +70,7 @@ async def test_a_take_over_whose_answer_was_lost_is_made_anew_and_no_job_is_forg
 
     await stage.all_ended()
 
-    assert lost == [stage.model.partition_of("work")]
+    assert lost == [partition_of("work")]
     assert stage.job(job_id).token >> 32 == 1
 
 
@@ -286,7 +286,7 @@ async def test_the_next_scheduler_charges_what_runs_of_the_dead_one_probably_tak
         await player.finish(ran=100)
         await player.has(1)
 
-    dispatched = [job for job in stage.model.jobs.values() if job.task == "long" and job.token]
+    dispatched = [job for job in stage.database.jobs.values() if job.task == "long" and job.token]
     assert len(dispatched) == 32
 
 
@@ -391,7 +391,7 @@ async def test_a_store_that_is_away_costs_no_report_and_no_job(stage: Stage, /) 
     # Reports stay in their queue: nobody takes and gives them back all the time.
     requeued = process.broker.kinds()[taken:].count("Requeued")
     assert requeued <= 64
-    assert not any(job.state.is_final for job in stage.model.jobs.values())
+    assert not any(job.state.is_final for job in stage.database.jobs.values())
     process.store.is_reachable = True
     stage.plays(player)
 
@@ -408,7 +408,7 @@ async def test_a_broker_that_is_away_leaves_jobs_in_the_store(stage: Stage, /) -
     await stage.pass_by(10)
     assert stage.states()[JobState.DISPATCHED] == 64
     assert "the broker takes no jobs" in str(process.scheduler.not_ready())
-    tokens = {job.id: job.token for job in stage.model.jobs.values() if job.state is JobState.DISPATCHED}
+    tokens = {job.id: job.token for job in stage.database.jobs.values() if job.state is JobState.DISPATCHED}
 
     vars(process.broker)["_faults"].clear()
     player = await stage.player()

@@ -8,7 +8,7 @@ import pytest
 
 from taskmq import TaskMQ
 from taskmq.contracts.broker import Outgoing
-from taskmq.contracts.jobs import DispatchedJob, Withdrawn
+from taskmq.contracts.jobs import DispatchedJob, Withdrawn, partition_of
 from taskmq.errors import (
     BrokerBlocked,
     BrokerUnavailable,
@@ -22,9 +22,9 @@ from taskmq.model.jobs.reports import Report
 from taskmq.model.states import JobState
 from taskmq.model.topology import jobs_queue
 from taskmq.scheduler.partitions import LEASE
-from taskmq.testing.job_store import MemoryJobStore
 from tests.coroutines import run_by
 from tests.unit.scheduler.stage import START, Player, Process, Stage, play, until
+from tests.unit.store_kit import StagedStore
 
 
 def _define(app: TaskMQ) -> None:
@@ -35,7 +35,7 @@ def _define(app: TaskMQ) -> None:
     def alone() -> None: ...
 
 
-async def _started(stage: Stage, store: MemoryJobStore | None = None) -> Process:
+async def _started(stage: Stage, store: StagedStore | None = None) -> Process:
     process = stage.start(store=store)
     await until(lambda: len(process.scheduler.status().partitions) == 8)
     return process
@@ -57,7 +57,7 @@ async def _undispatched(stage: Stage, job_id: str) -> int:
     return sum(event.kind == "undispatched" for event in await stage.store.events(job_id))
 
 
-def _starts_before(stage: Stage, store: MemoryJobStore, name: str) -> list[str]:
+def _starts_before(stage: Stage, store: StagedStore, name: str) -> list[str]:
     """A worker starts each job in the moment before the scheduler calls this of the store; which those were."""
     call: Callable[..., Coroutine[Any, Any, Withdrawn]] = getattr(store.dispatching, name)
     seen: list[str] = []
@@ -155,7 +155,7 @@ async def test_a_job_whose_start_only_the_store_knows_goes_on_and_its_limit_stay
     assert process.scheduler.status().in_flight == {"work": 1}
     assert stage.job(behind).state is JobState.QUEUED
     report = Report(id=job_id, token=token, attempt=1, kind="succeeded", worker="player")
-    await player.send(f"taskmq.reports.shop.{stage.model.partition_of('work')}", report)
+    await player.send(f"taskmq.reports.shop.{partition_of('work')}", report)
     await player.has(1)
     assert [each.store.id for each in player.envelopes if each.store] == [behind]
     await player.finish()
@@ -196,7 +196,7 @@ async def test_the_next_holder_leaves_what_runs_to_its_worker_although_no_confir
     await player.has(1)
     await _start_counts(stage, job_id)
     await first.kill()
-    assert [batch.confirmed for batch in vars(stage.model)["_batches"].values()] == [False]
+    assert stage.database.ask("SELECT confirmed FROM dispatch_batch") == [(0,)]
 
     second = stage.start()
     await until(lambda: second.scheduler.status().in_flight == {"work": 1})

@@ -160,7 +160,7 @@ def open_site(
     """Serve an app of its own."""
     app = TaskMQ(
         new_url(),
-        store=store or f"sqlite:///{folder}/jobs.db",
+        store=store or new_url(),
         results_at=f"file://{folder}/values",
         queues=queues,
         clock=clock,

@@ -18,7 +18,6 @@ from taskmq.server.live.hub import EventHub, EventInbox
 from taskmq.server.live.store_events import StoreEvents
 from taskmq.server.live.stream import EventFilter, event_lines
 from taskmq.testing import FakeClock
-from taskmq.testing.job_store import JobModel, MemoryJobStore
 from taskmq.testing.job_store_suite.driver import HOUR, JobDriver, after
 from taskmq_sql.sqlite.file import schema
 from taskmq_sql.sqlite.jobs import records
@@ -26,6 +25,7 @@ from tests.coroutines import run_by
 from tests.unit.app_kit import new_url
 from tests.unit.model.telemetry.test_events import STATUS
 from tests.unit.server.kit import Site
+from tests.unit.store_kit import StagedStore
 
 pytestmark = pytest.mark.real_time
 
@@ -418,7 +418,7 @@ def test_streams_of_a_user_are_few(site: Site) -> None:
 
 
 async def test_what_is_done_to_jobs_of_the_store_is_found_once_and_in_its_order() -> None:
-    store = MemoryJobStore(JobModel(), clock=FakeClock())
+    store = StagedStore(clock=FakeClock())
     driver, events = JobDriver(store), StoreEvents(store)
     await driver.submit()
 
@@ -436,7 +436,7 @@ async def test_what_is_done_to_jobs_of_the_store_is_found_once_and_in_its_order(
 
 
 async def test_events_of_the_store_name_jobs_as_events_of_their_runs_do() -> None:
-    store = MemoryJobStore(JobModel(), clock=FakeClock())
+    store = StagedStore(clock=FakeClock())
     driver, events = JobDriver(store), StoreEvents(store)
     await events.look()
     await driver.updated(await driver.submit(tenant="acme", key="arch-1", due=HOUR), JobState.HELD, kind="hold")
@@ -455,7 +455,7 @@ async def test_events_of_the_store_name_jobs_as_events_of_their_runs_do() -> Non
 
 async def test_ends_without_a_run_are_found_once_under_the_names_of_their_states() -> None:
     clock = FakeClock()
-    store = MemoryJobStore(JobModel(), clock=clock)
+    store = StagedStore(clock=clock)
     driver, events = JobDriver(store), StoreEvents(store)
     expired = await driver.submit(queue="short", expires=HOUR)
     failed, unwanted = await driver.dispatched(queue="broken"), await driver.dispatched(queue="unwanted")
@@ -482,7 +482,7 @@ async def test_ends_without_a_run_are_found_once_under_the_names_of_their_states
 
 async def test_what_is_done_while_the_store_is_away_is_found_when_it_is_back() -> None:
     clock = FakeClock()
-    store = MemoryJobStore(JobModel(), clock=clock)
+    store = StagedStore(clock=clock)
     driver, events = JobDriver(store), StoreEvents(store)
     await events.look()
     job = await driver.submit()

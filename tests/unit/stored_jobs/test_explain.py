@@ -108,7 +108,7 @@ async def test_a_state_that_is_away_makes_pauses_unknown_and_workers_stay_known(
     for _ in range(40):
         await shop.jobs.asubmit("sleep", 5.0)
     await until(lambda: JobState.DISPATCHED in shop.stage.states() and JobState.RUNNING in shop.stage.states())
-    job = next(job for job in shop.stage.model.jobs.values() if job.state is JobState.DISPATCHED)
+    job = next(job for job in shop.stage.database.jobs.values() if job.state is JobState.DISPATCHED)
     state = shop.app.sessions.current().state
     assert state is not None
     await state.aclose()

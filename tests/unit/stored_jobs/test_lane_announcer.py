@@ -7,8 +7,8 @@ from contextlib import asynccontextmanager
 from taskmq import TaskMQ
 from taskmq.contracts.broker import BrokerOptions
 from taskmq.contracts.jobs import READY_TOPIC, Lane, decode_lanes
-from taskmq.testing.job_store import MemoryJobStore
 from taskmq_local import open_memory_broker
+from tests.unit.store_kit import StagedStore
 
 _PACE = 0.004
 
@@ -23,7 +23,7 @@ async def _shop(name: str) -> AsyncGenerator[tuple[TaskMQ, list[tuple[float, lis
         [f"{READY_TOPIC}*"], lambda _, body: heard.append((loop.time(), decode_lanes(body)))
     )
     app = TaskMQ(f"memory://{name}")
-    app.sessions.job_store = lambda options: MemoryJobStore(clock=options.clock)
+    app.sessions.job_store = lambda options: StagedStore(clock=options.clock)
     for queue in ("one", "other"):
         app.task(name=queue, queue=queue)(lambda: None)
     try:

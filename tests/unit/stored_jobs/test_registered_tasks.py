@@ -21,7 +21,8 @@ from taskmq.errors import (
 from taskmq.model.envelope import decode_envelope
 from taskmq.model.jobs.registrations import Origin, TaskRegistration
 from taskmq.tasks.registration import registrations_of
-from taskmq.testing import FakeClock, MemoryJobStore
+from taskmq.testing import FakeClock
+from tests.unit.store_kit import StagedStore
 
 
 class Address(Struct):
@@ -224,7 +225,7 @@ def test_a_name_that_nobody_has_registered_is_unknown(app: TaskMQ, name: str) ->
 @pytest.mark.real_time
 async def test_a_registration_that_has_changed_counts_within_five_seconds(code: TaskMQ) -> None:
     clock = FakeClock()
-    store = MemoryJobStore(clock=clock)
+    store = StagedStore(clock=clock)
     app = TaskMQ("memory://no-code", clock=clock)
     (registration,) = [one for one in registrations_of(code.tasks) if one.task == "report"]
 

@@ -14,10 +14,10 @@ import pytest
 from taskmq import Job, JobEvent, TaskMQ
 from taskmq.model.states import JobState
 from taskmq.options.task_options import ExecutorKind
-from taskmq.testing.job_store import JobModel, MemoryJobStore
 from taskmq.testing.store_run import StoreRun
 from taskmq.worker import Worker, WorkerConfig
 from tests.servers import until
+from tests.unit.store_kit import Database, StagedStore
 from tests.unit.worker.foreign_code import (
     FAILURES,
     FINE,
@@ -53,9 +53,9 @@ def _do_nothing(_: object) -> None: ...
 async def working(executor: ExecutorKind, *, stored: bool, url: str) -> AsyncGenerator[Worker]:
     """A worker of one executor's queue, and a scheduler of its jobs where they are in a store."""
     state = f"memory://{uuid.uuid4()}"
-    model = JobModel()
+    database = Database()
     app.sessions.configure(url=url or state, state=state, store=None)
-    app.sessions.job_store = (lambda _: MemoryJobStore(model, clock=app.sessions.clock)) if stored else None
+    app.sessions.job_store = (lambda _: StagedStore(database, clock=app.sessions.clock)) if stored else None
     config = WorkerConfig(
         queues=(executor, ordered_queue(executor)), concurrency=1, force=True, name="w", slow_loop_warning=0
     )
@@ -65,8 +65,8 @@ async def working(executor: ExecutorKind, *, stored: bool, url: str) -> AsyncGen
     await worker.is_ready.wait()
     if stored:
         session = app.sessions.current()
-        assert isinstance(session.store, MemoryJobStore)
-        moving = asyncio.create_task(_keep_moving(StoreRun(app, session, session.store)))
+        assert isinstance(session.store, StagedStore)
+        moving = asyncio.create_task(_keep_moving(StoreRun(app, session, session.store, app.sessions.clock)))
     try:
         yield worker
     finally:

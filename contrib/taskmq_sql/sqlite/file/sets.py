@@ -11,7 +11,7 @@ from functools import cache
 from itertools import chain
 from typing import Any, Final
 
-__all__ = ["in_each", "run_each", "select_each"]
+__all__ = ["in_each", "run_each", "select_among", "select_each"]
 
 _CHUNK: Final = 100
 
@@ -34,6 +34,12 @@ def select_each(connection: sqlite3.Connection, statement: str, values: Sequence
     for part in _parts(values):
         found += connection.execute(_with_values(statement, len(part)), part).fetchall()
     return found
+
+
+def select_among(connection: sqlite3.Connection, statement: str, values: Sequence[int], *more: Any) -> list[int]:
+    """Those of the values, which stand where it says `@rows`, for which the statement's condition holds."""
+    found = connection.execute(_with_rows(statement, len(values), 1), (*values, *more)).fetchall()
+    return [value for (value,) in found]
 
 
 def _parts(rows: Sequence[Any]) -> Iterator[Sequence[Any]]:

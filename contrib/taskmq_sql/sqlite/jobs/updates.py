@@ -9,6 +9,7 @@ from taskmq.contracts.jobs import DueJob, HistoryEntry, JobRecord, JobUpdate, La
 from taskmq.model.states import JobState, can_follow
 from taskmq.model.units import storable
 from taskmq_sql.identity import note
+from taskmq_sql.sqlite.file.sets import select_among
 from taskmq_sql.sqlite.file.transaction import Transaction
 from taskmq_sql.sqlite.jobs.codes import CODES, STATES, id_bytes, id_text
 from taskmq_sql.sqlite.jobs.dependencies import unmet
@@ -23,6 +24,9 @@ _SHARDS: Final = 64
 _WAITS: Final = frozenset({CODES[JobState.SCHEDULED], CODES[JobState.RETRYING]})
 _WAITS_FOR_OTHERS: Final = frozenset({JobState.WAITING, JobState.HELD})
 _RUNS: Final = frozenset({JobState.SCHEDULED, JobState.QUEUED})
+_DUE_SHARDS: Final = """
+    SELECT column1 FROM (VALUES @rows) WHERE EXISTS (SELECT 1 FROM timer WHERE shard = column1 AND due < ?)
+"""
 _DUE: Final = "SELECT due, id, shard FROM timer WHERE shard = ? AND due < ? ORDER BY due, id LIMIT ?"
 
 
@@ -55,7 +59,7 @@ def due(transaction: Transaction, shards: Sequence[int], until: int, limit: int)
     """Up to `limit` jobs of the timers that are due before `until` (ms), the first first."""
     found = [
         DueJob(at, id_text(job_id), shard)
-        for each in shards
+        for each in select_among(transaction.connection, _DUE_SHARDS, shards, until)
         for at, job_id, shard in transaction.connection.execute(_DUE, (each, until, limit)).fetchall()
     ]
     return sorted(found)[:limit]

@@ -26,7 +26,6 @@ from taskmq.model.jobs.filters import JobFilter
 from taskmq.model.jobs.reports import Report, ReportKind
 from taskmq.model.states import TERMINAL, UNDERWAY, JobState
 from taskmq.testing.job_store.gates import open_gates, put_behind
-from taskmq.testing.job_store.memory import retry
 from taskmq.testing.job_store.model import JobModel
 from taskmq.testing.job_store.values import shard_of
 from taskmq.testing.job_store_suite.driver import HOUR, LONG, JobDriver, error, later, unlike
@@ -194,7 +193,7 @@ class JobHistory:
         update = self._update(stale, job.state, kind="retry")
         self.model.now = await self._any().store.now_ms()
         answer = await self._any().store.retry(copy, update)
-        expected = retry(self.model, copy, update)
+        expected = self.model.retry(copy, update)
         assert answer == expected, f"{update}: {answer} instead of {expected}"
         return {job.id} if answer is None else {job.id, answer.id}
 

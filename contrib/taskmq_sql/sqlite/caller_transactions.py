@@ -1,23 +1,26 @@
-"""Submissions in transactions of SQLAlchemy that are the caller's own, for a store without a database.
+"""Submissions in transactions of SQLAlchemy that are the caller's own, for a store in memory.
 
-submit    on a branch of the store's jobs, where all is done again that the transaction has submitted: it sees its
+submit    in a transaction of the store that is undone, after all that the caller's has submitted before: it sees its
           own jobs, and what others have committed
-commit    the same on the store's own jobs
+commit    the same in a transaction that is not undone
 rollback  what was submitted since then, or since the savepoint, is forgotten
 """
 
-import copy
 import sys
 from collections.abc import Callable, Sequence
-from typing import Any, Final, Generic, Self, TypeVar, cast
+from functools import partial
+from typing import Any, Final, TypeVar, cast
 from weakref import WeakKeyDictionary
 
 from taskmq.contracts.jobs import NewJob, Submitted
 from taskmq.errors import UnsupportedFeature
+from taskmq_embedded.memory import MemoryThread
+from taskmq_sql.sqlite.file.transaction import Transaction
+from taskmq_sql.sqlite.jobs.submissions import submit
 
-__all__ = ["Branching", "CallerTransactions"]
+__all__ = ["CallerTransactions"]
 
-M = TypeVar("M", bound="Branching")
+T = TypeVar("T")
 
 # What a session, or a connection, of SQLAlchemy says of its transactions.
 _SESSION: Final = ("after_commit", "after_soft_rollback", "after_transaction_create", "after_transaction_end")
@@ -25,31 +28,24 @@ _KINDS: Final = {"postgresql": "asynchronous", "sqlite": "synchronous"}
 _CONNECTION: Final = ("commit", "rollback", "savepoint", "release_savepoint", "rollback_savepoint")
 
 
-class Branching:
-    """Base of models whose containers hold values that never change."""
+class _Undone(Exception):
+    """Takes an answer out of a transaction, which is rolled back."""
 
-    def branch(self) -> Self:
-        """Return the same, apart: what happens to either of the two is not seen in the other one."""
-        twin = copy.copy(self)
-        twin.__dict__.update({name: _apart(value) for name, value in vars(self).items()})
-        return twin
+    def __init__(self, answer: Any) -> None:
+        self.answer = answer
 
 
-class CallerTransactions(Generic[M]):
+class CallerTransactions:
     """The transactions of one store's callers.
 
     Args:
-        model: the store's jobs, at its time.
-        submit: on a model.
-        of: the URL of the store that this one is in place of: what that one refuses is refused here.
+        thread: does the store's work.
+        of: the scheme of the store that this one is in place of: what that one refuses is refused here.
     """
 
-    def __init__(
-        self, model: Callable[[], M], submit: Callable[[M, Sequence[NewJob]], list[Submitted]], *, of: str = ""
-    ) -> None:
-        self._model = model
-        self._submit = submit
-        self._store = of.partition(":")[0].partition("+")[0]
+    def __init__(self, thread: MemoryThread[Transaction], *, of: str = "") -> None:
+        self._thread = thread
+        self._store = of
         self._open: WeakKeyDictionary[Any, _Submissions] = WeakKeyDictionary()
 
     def submit(self, connection: Any, jobs: Sequence[NewJob]) -> list[Submitted]:
@@ -62,17 +58,17 @@ class CallerTransactions(Generic[M]):
         if not subject.in_transaction():
             subject.begin()
         submissions = self._of(subject)
-        answers = self._submit(self._branch(submissions), jobs)
+        answers = self._tried(submissions, partial(submit, jobs=jobs))
         submissions.batches.append(list(jobs))
         return answers
 
-    def seen(self, connection: Any) -> M:
-        """Return the jobs as the transaction sees them.
+    def read(self, connection: Any, read: Callable[[Transaction], T]) -> T:
+        """Read what the transaction sees.
 
         Raises:
             UnsupportedFeature: as `submit` does.
         """
-        return self._branch(self._of(self._subject(connection)))
+        return self._tried(self._of(self._subject(connection)), read)
 
     def _subject(self, connection: Any) -> Any:
         """Return the session or connection below an asynchronous one, which has the events of commits."""
@@ -100,15 +96,23 @@ class CallerTransactions(Generic[M]):
             found.follow(subject)
         return found
 
-    def _branch(self, submissions: "_Submissions") -> M:
-        branch = self._model().branch()
-        for jobs in submissions.batches:
-            self._submit(branch, jobs)
-        return branch
+    def _tried(self, submissions: "_Submissions", work: Callable[[Transaction], T]) -> T:
+        """Do the work as the caller's transaction sees the jobs, and undo it."""
+
+        def tried(transaction: Transaction) -> T:
+            for jobs in submissions.batches:
+                submit(transaction, jobs)
+            raise _Undone(work(transaction))
+
+        try:
+            return self._thread.ask(tried)
+        except _Undone as undone:
+            answer: T = undone.answer
+            return answer
 
     def _commit(self, batches: list[list[NewJob]]) -> None:
         for jobs in batches:
-            self._submit(self._model(), jobs)
+            self._thread.ask(partial(submit, jobs=jobs))
 
 
 class _Submissions:
@@ -167,14 +171,3 @@ class _Submissions:
 
     def rollback_savepoint(self, connection: Any, name: Any, context: Any) -> None:  # noqa: ARG002 - SQLAlchemy's
         del self.batches[self._stack.pop() if self._stack else 0 :]
-
-
-def _apart(value: Any) -> Any:
-    if isinstance(value, Branching):
-        return value.branch()
-    kind = value.__class__
-    if issubclass(kind, dict):
-        twin = copy.copy(value)
-        twin.update((key, _apart(each)) for key, each in value.items())
-        return twin
-    return copy.copy(value) if issubclass(kind, list | set) else value
