@@ -6,6 +6,7 @@ from copy import copy
 from functools import cache
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 from httpx import Response
 from litestar import Litestar
@@ -160,7 +161,7 @@ def open_site(
     """Serve an app of its own."""
     app = TaskMQ(
         new_url(),
-        store=store or new_url(),
+        store=store or f"sqlite://:memory:{uuid4().hex}",
         results_at=f"file://{folder}/values",
         queues=queues,
         clock=clock,

@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -24,11 +23,11 @@ from tests.unit.server.kit import Site
 _RULE = {"metric": "failure_rate", "threshold": 0.5, "channels": ["mailto:ops@example.com"]}
 
 
-def _stored(folder: Path, use: Callable[[JobStore, Any], Awaitable[Any]]) -> Any:
+def _stored(site: Site, use: Callable[[JobStore, Any], Awaitable[Any]]) -> Any:
     """Do something with the site's store, as another process would."""
 
     async def run() -> Any:
-        store = open_job_store(f"sqlite:///{folder}/jobs.db", BrokerOptions(name="test"))
+        store = open_job_store(site.app.sessions.store_url or "", BrokerOptions(name="test"))
         assert isinstance(store, Remembering)
         try:
             return await use(store, store.history)
@@ -38,7 +37,7 @@ def _stored(folder: Path, use: Callable[[JobStore, Any], Awaitable[Any]]) -> Any
     return asyncio.run(run())
 
 
-def _logged(folder: Path, *lines: tuple[int, str], tenant: str = "acme") -> str:
+def _logged(site: Site, *lines: tuple[int, str], tenant: str = "acme") -> str:
     """A job under way that has logged this; its id."""
 
     async def log(store: JobStore, history: Any) -> str:
@@ -48,7 +47,7 @@ def _logged(folder: Path, *lines: tuple[int, str], tenant: str = "acme") -> str:
         await history.logs.add([RunLog(id=job.id, token=job.token, lines=added)])
         return job.id
 
-    found: str = _stored(folder, log)
+    found: str = _stored(site, log)
     return found
 
 
@@ -57,8 +56,8 @@ def _messages(answer: Any) -> list[str]:
     return [item["message"] for item in answer.json()["items"]]
 
 
-def test_the_log_of_a_job_is_read_and_followed(site: Site, tmp_path: Path) -> None:
-    job = _logged(tmp_path, (20, "begins"), (40, "it fails"), (20, "ends"))
+def test_the_log_of_a_job_is_read_and_followed(site: Site) -> None:
+    job = _logged(site, (20, "begins"), (40, "it fails"), (20, "ends"))
 
     first = site("GET", f"/jobs/{job}/logs?limit=2")
     rest = site("GET", f"/jobs/{job}/logs", params={"cursor": first.json()["next"]})
@@ -72,8 +71,8 @@ def test_the_log_of_a_job_is_read_and_followed(site: Site, tmp_path: Path) -> No
     assert (line["log_level"], line["log_message"], line["log_time"]) == ("ERROR", "it fails", line["at"])
 
 
-def test_the_log_of_a_job_is_downloaded_as_a_text(site: Site, tmp_path: Path) -> None:
-    job = _logged(tmp_path, (20, "begins <b>"), (40, "it fails"))
+def test_the_log_of_a_job_is_downloaded_as_a_text(site: Site) -> None:
+    job = _logged(site, (20, "begins <b>"), (40, "it fails"))
 
     answer = site("GET", f"/jobs/{job}/logs/text")
 
@@ -85,8 +84,8 @@ def test_the_log_of_a_job_is_downloaded_as_a_text(site: Site, tmp_path: Path) ->
     assert answer.headers["content-disposition"].startswith("attachment")
 
 
-def test_a_long_log_is_downloaded_a_page_at_a_time_up_to_its_bound(site: Site, tmp_path: Path) -> None:
-    job = _logged(tmp_path, *((20, f"line {number}") for number in range(10_050)))
+def test_a_long_log_is_downloaded_a_page_at_a_time_up_to_its_bound(site: Site) -> None:
+    job = _logged(site, *((20, f"line {number}") for number in range(10_050)))
 
     with site.client.stream(
         "GET", f"/api/v1/jobs/{job}/logs/text", headers={"Authorization": "Bearer acme-admin"}
@@ -97,8 +96,8 @@ def test_a_long_log_is_downloaded_a_page_at_a_time_up_to_its_bound(site: Site, t
     assert [line.rpartition(" ")[2] for line in lines] == [str(number) for number in range(10_000)]
 
 
-def test_logs_are_searched_the_last_line_first(site: Site, tmp_path: Path) -> None:
-    job = _logged(tmp_path, (20, "one"), (40, "two"))
+def test_logs_are_searched_the_last_line_first(site: Site) -> None:
+    job = _logged(site, (20, "one"), (40, "two"))
 
     assert _messages(site("GET", "/logs")) == ["two", "one"]
     page = site("GET", "/logs?limit=1")
@@ -109,16 +108,16 @@ def test_logs_are_searched_the_last_line_first(site: Site, tmp_path: Path) -> No
     assert site("GET", "/logs?level=loud").status_code == 400
 
 
-def test_the_document_s_query_of_logs_is_answered(site: Site, tmp_path: Path) -> None:
-    job = _logged(tmp_path, (20, "one"), (40, "two"))
+def test_the_document_s_query_of_logs_is_answered(site: Site) -> None:
+    job = _logged(site, (20, "one"), (40, "two"))
     query = {"job_id": job, "level": "ERROR", "text": "two", "start_time": "2020-01-01T00:00:00Z"}
 
     assert _messages(site("GET", "/logs/query", params=query)) == ["two"]
     assert site("GET", "/logs/query?level=LOUD").status_code == 400
 
 
-def test_nobody_reads_the_logs_of_a_foreign_tenant(site: Site, tmp_path: Path) -> None:
-    job = _logged(tmp_path, (20, "secret"))
+def test_nobody_reads_the_logs_of_a_foreign_tenant(site: Site) -> None:
+    job = _logged(site, (20, "secret"))
 
     assert site("GET", f"/jobs/{job}/logs", by="other-admin").status_code == 404
     assert site("GET", f"/jobs/{job}/logs/text", by="other-admin").status_code == 404
@@ -131,7 +130,7 @@ def _values(series: Any) -> list[float]:
     return [point["value"] for point in series["points"] if point["value"] is not None]
 
 
-def _counted(folder: Path) -> None:
+def _counted(site: Site) -> None:
     async def add(store: JobStore, history: Any) -> None:
         now = await store.now_ms()
         for tenant, outcome in (("acme", "succeeded"), ("acme", "dead"), ("other", "dead")):
@@ -143,11 +142,11 @@ def _counted(folder: Path) -> None:
             )
             await history.rollups.add([rollup], [failure] if outcome == "dead" else [])
 
-    _stored(folder, add)
+    _stored(site, add)
 
 
-def test_what_was_counted_is_reported_by_task_and_queue(site: Site, tmp_path: Path) -> None:
-    _counted(tmp_path)
+def test_what_was_counted_is_reported_by_task_and_queue(site: Site) -> None:
+    _counted(site)
 
     (own,) = site("GET", "/rollups").json()["items"]
     (whole,) = site("GET", "/rollups?by=", by="all-viewer").json()["items"]
@@ -174,8 +173,8 @@ def test_a_parameter_that_is_missing_is_named(site: Site, path: str, field: str)
     assert error == {"field": field, "message": "is missing: it is a query parameter that is required"}
 
 
-def test_figures_are_reported_over_time_also_in_the_document_s_words(site: Site, tmp_path: Path) -> None:
-    _counted(tmp_path)
+def test_figures_are_reported_over_time_also_in_the_document_s_words(site: Site) -> None:
+    _counted(site)
 
     answer = site("GET", "/metrics/query?metric=failure_rate,ended&by=task").json()
     document = site("GET", "/metrics/get?name=failure_rate").json()
@@ -196,8 +195,8 @@ def test_figures_are_reported_over_time_also_in_the_document_s_words(site: Site,
         assert site("GET", f"/metrics/query?{query}").status_code == 400, query
 
 
-def test_figures_that_are_shared_are_those_of_one_tenant_and_question(site: Site, tmp_path: Path) -> None:
-    _counted(tmp_path)
+def test_figures_that_are_shared_are_those_of_one_tenant_and_question(site: Site) -> None:
+    _counted(site)
 
     def ended(by: str, more: str = "") -> float:
         answer = site("GET", f"/metrics/query?metric=ended&max_age=60{more}", by=by).json()
@@ -207,8 +206,8 @@ def test_figures_that_are_shared_are_those_of_one_tenant_and_question(site: Site
     assert ended("acme-admin", "&task=none") == 0
 
 
-def test_a_figure_that_is_repeated_in_a_query_is_one_figure(site: Site, tmp_path: Path) -> None:
-    _counted(tmp_path)
+def test_a_figure_that_is_repeated_in_a_query_is_one_figure(site: Site) -> None:
+    _counted(site)
 
     answer = site("GET", "/metrics/query", params={"metric": ",".join(["ended"] * 1_000)})
 
@@ -223,8 +222,8 @@ def test_figures_by_what_there_is_not_are_refused_with_a_hint(site: Site) -> Non
     assert site("GET", "/metrics/query?metric=endd").status_code == 400
 
 
-def test_no_total_is_reported_of_a_part_of_what_was_counted(site: Site, tmp_path: Path) -> None:
-    _counted(tmp_path)
+def test_no_total_is_reported_of_a_part_of_what_was_counted(site: Site) -> None:
+    _counted(site)
 
     async def read(most: int) -> tuple[int, float]:
         async with TaskMQ(new_url(), store=site.app.sessions.store_url) as app:
@@ -238,7 +237,7 @@ def test_no_total_is_reported_of_a_part_of_what_was_counted(site: Site, tmp_path
         asyncio.run(read(0))
 
 
-def test_long_times_are_read_in_quarters_of_an_hour_of_all_tenants(site: Site, tmp_path: Path) -> None:
+def test_long_times_are_read_in_quarters_of_an_hour_of_all_tenants(site: Site) -> None:
     # From within a quarter to within another one.
     begin, minutes = 28_000_004 * MINUTE, 200
 
@@ -258,15 +257,15 @@ def test_long_times_are_read_in_quarters_of_an_hour_of_all_tenants(site: Site, t
             _, _, (total,) = await figures.totals(since=begin, until=until, by=())
             return [*(value or 0 for _, value in series.points), total.ended]
 
-    _stored(tmp_path, add)
+    _stored(site, add)
 
     # One minute, thirteen quarters, four minutes.
     assert asyncio.run(read(None, 18)) == [2 * 16, *([2 * 30] * 6), 2 * 4, 2 * minutes]
     assert asyncio.run(read("acme", 18)) == [16, *([30] * 6), 4, minutes]
 
 
-def test_failures_of_the_broker_lane_are_reported_to_their_tenant(site: Site, tmp_path: Path) -> None:
-    _counted(tmp_path)
+def test_failures_of_the_broker_lane_are_reported_to_their_tenant(site: Site) -> None:
+    _counted(site)
 
     assert [each["job_id"] for each in site("GET", "/failures").json()["items"]] == ["of acme"]
     everybodys = site("GET", "/failures?limit=1", by="all-viewer").json()
@@ -314,14 +313,14 @@ def test_the_document_s_setup_makes_a_rule_with_its_channels(site: Site) -> None
     assert (answer.json()["name"], answer.json()["channels"]) == ("too-many", ["mailto:ops@example.com"])
 
 
-def test_alerts_are_listed_with_how_they_are(site: Site, tmp_path: Path) -> None:
+def test_alerts_are_listed_with_how_they_are(site: Site) -> None:
     async def add(store: JobStore, history: Any) -> None:
         del store
         for subject, state in (("a", AlertState.RESOLVED), ("b", AlertState.FIRING), ("c", AlertState.PENDING)):
             alert = Alert(tenant="acme", rule="r", subject=subject, state=state, since=1, value=2, changed=3)
             await history.alerts.commit([alert], [])
 
-    _stored(tmp_path, add)
+    _stored(site, add)
 
     whole = site("GET", "/alerts").json()
     firing = site("GET", "/alerts?states=firing").json()
@@ -333,8 +332,8 @@ def test_alerts_are_listed_with_how_they_are(site: Site, tmp_path: Path) -> None
     assert site("GET", "/alerts?states=loud").status_code == 400
 
 
-def test_a_silence_is_made_shown_and_ended(site: Site, tmp_path: Path) -> None:
-    test_alerts_are_listed_with_how_they_are(site, tmp_path)
+def test_a_silence_is_made_shown_and_ended(site: Site) -> None:
+    test_alerts_are_listed_with_how_they_are(site)
 
     made = site("POST", "/alerts/silences", {"seconds": 60, "subject": "b", "note": "known"})
 
