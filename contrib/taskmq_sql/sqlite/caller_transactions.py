@@ -58,7 +58,7 @@ class CallerTransactions:
         if not subject.in_transaction():
             subject.begin()
         submissions = self._of(subject)
-        answers = self._tried(submissions, partial(submit, jobs=jobs))
+        answers = self._attempt(submissions, partial(submit, jobs=jobs))
         submissions.batches.append(list(jobs))
         return answers
 
@@ -68,7 +68,7 @@ class CallerTransactions:
         Raises:
             UnsupportedFeature: as `submit` does.
         """
-        return self._tried(self._of(self._subject(connection)), read)
+        return self._attempt(self._of(self._subject(connection)), read)
 
     def _subject(self, connection: Any) -> Any:
         """Return the session or connection below an asynchronous one, which has the events of commits."""
@@ -96,16 +96,16 @@ class CallerTransactions:
             found.follow(subject)
         return found
 
-    def _tried(self, submissions: "_Submissions", work: Callable[[Transaction], T]) -> T:
+    def _attempt(self, submissions: "_Submissions", work: Callable[[Transaction], T]) -> T:
         """Do the work as the caller's transaction sees the jobs, and undo it."""
 
-        def tried(transaction: Transaction) -> T:
+        def attempt(transaction: Transaction) -> T:
             for jobs in submissions.batches:
                 submit(transaction, jobs)
             raise _Undone(work(transaction))
 
         try:
-            return self._thread.ask(tried)
+            return self._thread.ask(attempt)
         except _Undone as undone:
             answer: T = undone.answer
             return answer

@@ -7,7 +7,7 @@ Nothing here waits, and nothing is left to chance but what `dice` says: the same
 
 import random
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import islice, takewhile
 from typing import Any, Final
 
@@ -74,6 +74,7 @@ __all__ = ["JobModel"]
 
 _WAITS: Final = frozenset({JobState.SCHEDULED, JobState.RETRYING})
 _RUNS: Final = frozenset({JobState.SCHEDULED, JobState.QUEUED})
+_MOST_OPENED: Final = 500
 _AT_BROKER: Final = frozenset({JobState.DISPATCHED})
 _CHANGED: Final = ("due", "expires", "priority", "queue", "body", "cancel_requested")
 
@@ -237,6 +238,28 @@ class JobModel:
             self._last_batch, partition, epoch, {job.id: job.token for job in jobs}
         )
         return DispatchBatch(self._last_batch, False, jobs)
+
+    def put_behind(self, partition: int, epoch: int, gates: Mapping[str, str]) -> None:
+        if self._holds(partition, epoch):
+            there = {job.id for lane in self.lanes(partition) for job in self.ready(lane)}
+            self.gates |= {job: gate for job, gate in gates.items() if job in there}
+
+    def open_gates(
+        self, partition: int, epoch: int, gates: Mapping[str, int] | None = None
+    ) -> list[tuple[str, Lane]]:
+        if not self._holds(partition, epoch):
+            return []
+        behind = [self.jobs[job] for job in self.gates if self.partition_of(self.jobs[job].queue) == partition]
+        behind.sort(key=lambda job: (self.gates[job.id], -job.priority, job.due, job.id))
+        left = dict.fromkeys(self.gates.values(), _MOST_OPENED) if gates is None else dict(gates)
+        opened: list[tuple[str, Lane]] = []
+        for job in behind:
+            gate = self.gates[job.id]
+            if left.get(gate, 0) > 0 and (gates is not None or len(opened) < _MOST_OPENED):
+                left[gate] -= 1
+                del self.gates[job.id]
+                opened.append((gate, lane_of(job)))
+        return opened
 
     def confirm(self, batches: Sequence[int]) -> None:
         for number in batches:

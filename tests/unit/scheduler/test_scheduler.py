@@ -292,12 +292,12 @@ async def test_a_store_that_went_back_is_refused_and_nothing_is_dispatched_there
     process, other = stage.start(), stage.start()
     await until(lambda: len(stage.holders()) == 2)
     await stage.pass_by(5)
-    older = stage.database.ask("SELECT key, token, owner, until, note FROM lease")
+    older = stage.database.ask("SELECT * FROM lease")
     await stage.pass_by(3)
 
     stage.database.ask("DELETE FROM lease")
     for row in older:
-        stage.database.ask("INSERT INTO lease (key, token, owner, until, note) VALUES (?, ?, ?, ?, ?)", *row)
+        stage.database.ask(f"INSERT INTO lease VALUES ({', '.join('?' * len(row))})", *row)
     (job,) = await stage.submit(due=stage.clock.now_ms() + 2_000)
 
     for refusing in (process, other):

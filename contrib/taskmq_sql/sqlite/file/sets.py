@@ -37,7 +37,7 @@ def select_each(connection: sqlite3.Connection, statement: str, values: Sequence
 
 
 def select_among(connection: sqlite3.Connection, statement: str, values: Sequence[int], *more: Any) -> list[int]:
-    """Those of the values, which stand where it says `@rows`, for which the statement's condition holds."""
+    """Choose the values, which stand where it says `@rows`, for which the condition of the statement holds."""
     found = connection.execute(_with_rows(statement, len(values), 1), (*values, *more)).fetchall()
     return [value for (value,) in found]
 

@@ -25,7 +25,6 @@ from taskmq.model.jobs.dependencies import JobDependency
 from taskmq.model.jobs.filters import JobFilter
 from taskmq.model.jobs.reports import Report, ReportKind
 from taskmq.model.states import TERMINAL, UNDERWAY, JobState
-from taskmq.testing.job_store.gates import open_gates, put_behind
 from taskmq.testing.job_store.model import JobModel
 from taskmq.testing.job_store.values import shard_of
 from taskmq.testing.job_store_suite.driver import HOUR, LONG, JobDriver, error, later, unlike
@@ -244,7 +243,7 @@ class JobHistory:
         there = [job.id for job in self.model.jobs.values() if job.queue == queue and job.state not in TERMINAL]
         gates = {job: self.dice.choice("kl") for job in self.dice.sample(there, k=min(3, len(there)))}
         await self._any().schedulers.put_behind(partition, self.epochs[partition][nth], gates)
-        put_behind(self.model, partition, self.of_model[partition][nth], gates)
+        self.model.put_behind(partition, self.of_model[partition][nth], gates)
         return await self._compare_gates(set(gates))
 
     async def _open_gates(self) -> set[str]:
@@ -254,7 +253,7 @@ class JobHistory:
         behind = set(self.model.gates)
         gates = self.dice.choice((None, {"k": 1000}, {"k": 1000, "l": 1000}))
         opened = await self._any().schedulers.open_gates(partition, self.epochs[partition][nth], gates)
-        expected = open_gates(self.model, partition, self.of_model[partition][nth], gates)
+        expected = self.model.open_gates(partition, self.of_model[partition][nth], gates)
         assert sorted(opened) == sorted(expected), f"{opened} instead of {expected}"
         return await self._compare_gates(behind)
 
