@@ -14,7 +14,7 @@ from taskmq.contracts.jobs import (
 )
 from taskmq.errors import OccurrenceConflict
 from taskmq_embedded.work import Care
-from taskmq_sql.sqlite.file.sets import run_each, select_each
+from taskmq_sql.sqlite.file.sets import run_each, select_among, select_each
 from taskmq_sql.sqlite.file.thread import FileThread
 from taskmq_sql.sqlite.file.transaction import Transaction
 from taskmq_sql.sqlite.jobs.codes import id_bytes
@@ -33,6 +33,10 @@ _PLACE: Final = "INSERT INTO schedule_due (shard, next_at, id) VALUES @rows"
 _OCCUR: Final = """
     INSERT INTO occurrence (schedule, instant, run, at, kind, job) VALUES (?, ?, ?, ?, ?, ?)
     ON CONFLICT DO NOTHING
+"""
+_DUE_SHARDS: Final = """
+    SELECT column1 FROM (VALUES @rows)
+    WHERE EXISTS (SELECT 1 FROM schedule_due WHERE shard = column1 AND next_at < ?)
 """
 _DUE: Final = """
     SELECT next_at, id, shard FROM schedule_due WHERE shard = ? AND next_at < ? ORDER BY next_at, id LIMIT ?
@@ -60,9 +64,10 @@ class SqliteFirings:
 
 
 def _due(transaction: Transaction, partition: int, until: int, limit: int) -> list[DueSchedule]:
+    shards = range(partition, SCHEDULE_SHARDS, PARTITIONS)
     found = [
         DueSchedule(*row)
-        for shard in range(partition, SCHEDULE_SHARDS, PARTITIONS)
+        for shard in select_among(transaction.connection, _DUE_SHARDS, shards, until)
         for row in transaction.connection.execute(_DUE, (shard, until, limit)).fetchall()
     ]
     return sorted(found)[:limit]
