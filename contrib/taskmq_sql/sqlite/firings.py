@@ -28,7 +28,8 @@ _TURN: Final = """
     UPDATE schedule SET next_at = v.column2, record = v.column3, version = version + 1
     FROM (VALUES @rows) AS v WHERE schedule.id = v.column1
 """
-_TAKE_OUT: Final = "DELETE FROM schedule_due WHERE (shard, next_at, id) IN (VALUES @rows)"
+# One by one: a list of rows would be compared with every row of the table.
+_TAKE_OUT: Final = "DELETE FROM schedule_due WHERE shard = ? AND next_at = ? AND id = ?"
 _PLACE: Final = "INSERT INTO schedule_due (shard, next_at, id) VALUES @rows"
 _OCCUR: Final = """
     INSERT INTO occurrence (schedule, instant, run, at, kind, job) VALUES (?, ?, ?, ?, ?, ?)
@@ -82,7 +83,7 @@ def _fire(transaction: Transaction, partition: int, epoch: int, firings: Sequenc
     run_each(connection, _TURN, [(one.before.id, one.next, one.record) for one in done])
     shards = [schedule_shard(one.before.app, one.before.name) for one in done]
     left = [(shard, one.before.next, one.before.id) for shard, one in zip(shards, done, strict=True)]
-    run_each(connection, _TAKE_OUT, [row for row in left if row[1] is not None])
+    connection.executemany(_TAKE_OUT, [row for row in left if row[1] is not None])
     following = [(shard, one.next, one.before.id) for shard, one in zip(shards, done, strict=True)]
     run_each(connection, _PLACE, [row for row in following if row[1] is not None])
     new = _occur(transaction, done)
