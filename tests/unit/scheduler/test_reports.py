@@ -245,7 +245,7 @@ async def test_a_success_whose_result_cannot_be_read_has_failed_and_says_why(sta
     (job,) = stage.database.jobs.values()
     assert (job.state, job.worker, job.result) == (JobState.FAILED, "node ☂", b"")
     assert job.error is not None
-    assert job.error.message.startswith("its worker reported a result that is no application/json: ")
+    assert job.error.message.startswith("its worker reported a result that is not application/json: ")
 
 
 @pytest.mark.parametrize("reason", ["delivery_limit", "expired", "maxlen", "rejected"])
