@@ -235,3 +235,22 @@ def test_what_is_taken_back_leaves_its_room_to_others() -> None:
         usage_name("acme"): (0, 0, 5.0 * _DAY),
         usage_name("acme", "ann"): (0, 0, 0.0),
     }
+
+
+def test_a_job_whose_body_goes_beyond_the_bytes_of_the_day_is_refused_until_midnight() -> None:
+    one = book(said(Quota(tenant="acme", bytes=250)), now=_DAY + 1)
+
+    assert admitted(one, 5) == 2
+    excess = one.admit(tenant="acme", user="", size=51, is_queued=True)
+    assert excess is not None
+    assert (excess.limit, excess.until) == ("bytes", 2 * _DAY)
+    assert one.admit(tenant="acme", user="", size=50, is_queued=True) is None
+
+
+def test_jobs_that_go_together_go_all_or_none_and_none_counts_nothing() -> None:
+    runs = RunBook(said(Quota(tenant="acme", running=2)), usage={}, running={}, now=_DAY)
+
+    assert not runs.admit_all([("acme", "ann"), ("acme", "bob"), ("acme", "cid")])
+    assert runs.changed == {}
+    assert runs.admit_all([("acme", "ann"), ("acme", "bob")])
+    assert not runs.admit(tenant="acme", user="cid")

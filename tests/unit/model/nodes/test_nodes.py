@@ -22,6 +22,8 @@ from taskmq.model.nodes import (
     job_needs,
     left_over,
     reservable,
+    startable,
+    together,
     usage_of,
     why_unplaced,
 )
@@ -213,3 +215,26 @@ def test_only_nodes_that_take_jobs_count_as_capacity() -> None:
     ]
 
     assert capacity_of(nodes) == {"slots": 10.0, "cpu": 4.0, "gpu": 1.0}
+
+
+def test_a_gang_starts_only_once_all_of_its_jobs_are_ready() -> None:
+    placements = {
+        "1": _wanted("1", "a", 1.0, gang="g"),
+        "2": _wanted("2", "a", 1.0, gang="g"),
+        "3": _wanted("3", "a", 1.0),
+        "4": _wanted("4", "a", 1.0),
+    }
+
+    assert [*startable(placements, {"1", "3"})] == ["3"]
+    assert [*startable(placements, {"1", "2", "4"})] == ["1", "2", "4"]
+
+
+def test_jobs_of_a_gang_are_placed_together_and_others_by_themselves() -> None:
+    placements = {
+        "1": _wanted("1", "a", 1.0),
+        "2": _wanted("2", "a", 1.0, gang="g"),
+        "3": _wanted("3", "b", 1.0),
+        "4": _wanted("4", "b", 1.0, gang="g"),
+    }
+
+    assert together(placements) == [["1"], ["2", "4"], ["3"]]
