@@ -251,7 +251,7 @@ def test_headers_of_any_type_do_not_stop_a_retry_a_dead_letter_or_a_parked_messa
 
     assert letter.reason == "error"
     assert worker.ran(f"tried {kind}") == 2
-    assert "no task" in parked.reason
+    assert "not a task" in parked.reason
     worker.expect_alive_and_empty()
 
 

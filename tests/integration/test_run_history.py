@@ -20,8 +20,12 @@ _CARD = "4111-1111"
 _PATIENCE = 40.0
 
 
+def _store(folder: Path) -> str:
+    return f"sqlite:///{folder}/jobs.db"
+
+
 def _app(url: str, folder: Path) -> TaskMQ:
-    app = TaskMQ(url, store=f"sqlite:///{folder}/jobs.db", name="shop")
+    app = TaskMQ(url, store=_store(folder), name="shop")
 
     @app.task(name="charge", queue="billing", retry=None)
     def charge(order: int, card: str) -> None:
@@ -60,7 +64,7 @@ async def _fail(url: str, folder: Path, site: Site, **config: Any) -> None:
 
 
 def test_a_failed_job_of_rabbitmq_has_message_and_traceback_in_the_api(amqp_url: str, tmp_path: Path) -> None:
-    with open_site(tmp_path) as site:
+    with open_site(tmp_path, store=_store(tmp_path)) as site:
         asyncio.run(_fail(amqp_url, tmp_path, site))
         (listed,) = site("GET", "/failures", by="all-viewer").json()["items"]
         (whole,) = site("GET", "/failures?traceback=true", by="all-viewer").json()["items"]
@@ -83,7 +87,7 @@ def test_a_failed_job_of_rabbitmq_has_message_and_traceback_in_the_api(amqp_url:
 
 
 def test_words_of_errors_stay_in_the_worker_that_keeps_them(amqp_url: str, tmp_path: Path) -> None:
-    with open_site(tmp_path) as site:
+    with open_site(tmp_path, store=_store(tmp_path)) as site:
         asyncio.run(_fail(amqp_url, tmp_path, site, report_errors="type"))
         (whole,) = site("GET", "/failures?traceback=true", by="all-viewer").json()["items"]
 
