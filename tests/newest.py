@@ -22,7 +22,7 @@ def main() -> int:
     if os.geteuid() != 0:
         print(f"Left out, as a chroot with RabbitMQ {newest} needs root: {', '.join(_TESTS)}")
         return 0
-    subprocess.run([sys.executable, "-m", "tests.servers", "provision", newest], check=True)
+    subprocess.run([sys.executable, "-m", "tests.servers", "provision", f"rabbitmq-{newest}"], check=True)
     command = [sys.executable, "-m", "pytest", "-n", "2", "-m", "not campaign", *_TESTS]
     return subprocess.run(command, env=os.environ | {"TASKMQ_TEST_RABBITMQ": newest}, check=False).returncode
 
