@@ -23,7 +23,7 @@ class AppRules:
         self._tasks = app.tasks
         self._producer = app.producer
         self.policies: Mapping[str, QueuePolicy] = app.producer.policies()
-        """How queues take turns, as the app describes them."""
+        """Policies of queues, as the app describes them."""
 
     def queue(self, name: str) -> WorkQueue:
         """Return the queue of a name.
@@ -43,14 +43,15 @@ class AppRules:
 
     def runs_once(self, task: str) -> bool:
         """Whether jobs of the task never run a second time."""
-        return task in self._tasks and self._tasks[task].plan.ack == "early"
+        plan = self._tasks.plan_of(task)
+        return plan is not None and plan.ack == "early"
 
     def gives_way(self, job: DispatchedJob) -> bool:
         """Whether a run of the job may be stopped for others: its submitter has said so, or else its task does.
 
         Whatever a job says, one that is acknowledged before its run is never stopped.
         """
-        plan = self._tasks[job.task].plan if job.task in self._tasks else None
+        plan = self._tasks.plan_of(job.task)
         if plan is not None and plan.ack == "early":
             return False
         own = _submitted_as(job.body)
