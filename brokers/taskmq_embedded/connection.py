@@ -18,7 +18,7 @@ __all__ = ["FileConnection", "Synchronous"]
 C = TypeVar("C")
 
 Synchronous = Literal["FULL", "NORMAL"]
-"""When a durable commit returns: `FULL`: on the disk; `NORMAL`: it survives the process, and no power failure."""
+"""Durability of a commit: `FULL` survives a power failure; `NORMAL` survives the death of the process only."""
 
 _TURN: Final = 0.02
 # So many items of one set take some 10 ms.

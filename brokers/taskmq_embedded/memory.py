@@ -27,7 +27,7 @@ T = TypeVar("T")
 S = TypeVar("S")
 
 MEMORY: Final = ":memory:"
-"""How the path of a file in memory begins; what follows is its name."""
+"""The start of the path of a file in memory, before its name."""
 
 
 class MemoryThread(FileThread[C]):

@@ -17,9 +17,9 @@ class Care(IntEnum):
 
     READ = 0
     LOOSE = 1
-    """All processes see it once it is committed; a power failure may undo it, and no kill does."""
+    """Visible to all processes once committed; survives a kill, and may be undone by a power failure."""
     DURABLE = 2
-    """It survives a power failure, unless its file was opened otherwise."""
+    """Survives a power failure, unless the file was opened with less durability."""
 
 
 class FileFailure(Exception):

@@ -49,7 +49,7 @@ _DROPPED: Final = 1_000
 
 
 class Firings(Protocol):
-    """What is due of schedules, and the jobs that come of it, whose tables differ."""
+    """Due schedules and the jobs of their occurrences; their tables differ between databases."""
 
     @property
     def drop(self) -> str:

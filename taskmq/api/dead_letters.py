@@ -78,7 +78,7 @@ class ReplayBody(LetterChoice, frozen=True, kw_only=True, forbid_unknown_fields=
 
 
 class PurgeLettersBody(LetterChoice, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The queue's name once more, and which of its letters are deleted: all where nothing is said.
+    """The queue's name for confirmation, and the letters to delete: all of them unless a filter is given.
 
     Attributes:
         limit: so many at most, the oldest.
@@ -170,7 +170,7 @@ class PlannedReplay(LetterView, frozen=True, kw_only=True):
 
 
 class ReplayedView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The outcome of a replay; with `dry_run`, that which it would have.
+    """The outcome of a replay, or with `dry_run` the expected one.
 
     Attributes:
         dropped: further letters of the same jobs, which were not sent.

@@ -51,7 +51,7 @@ class OperatorDeadLetters(AppDeadLetters):
             )
 
     async def archived(self, start: int, limit: int) -> list[tuple[int, LetterView]]:
-        """What the broker's archive keeps, from an offset on, each with its own.
+        """Return letters of the broker's archive from an offset on, each with its own offset.
 
         Raises:
             UnsupportedFeature: the broker keeps none.

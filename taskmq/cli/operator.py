@@ -77,7 +77,7 @@ class OperatorApi(AppApi):
         super().__init__(app, Operator(tenant), administration=self._administer)
 
     async def report(self, job: str, *, within: float, depth: int | None) -> "JobReport":
-        """What is known of a job that was sent to the broker; see `report_job`."""
+        """Return what is known of a job that was sent to the broker; see `report_job`."""
         from taskmq.operations.jobs import report_job
 
         return await report_job(self._app, job, within=within, depth=depth)
@@ -106,7 +106,7 @@ class OperatorApi(AppApi):
         return self._app.sessions.current().broker.address
 
     def events(self) -> "EventStream":
-        """What happens to jobs and workers, as it happens."""
+        """Return the stream of events of jobs and workers."""
         return self._app.events()
 
     @property

@@ -187,7 +187,7 @@ class WorkQueue:
 
     @property
     def always(self) -> tuple[str, ...]:
-        """Those of `physical` that exist from the start; the others are declared when a job first needs them."""
+        """The queues of `physical` that exist from the start; others are declared when a job first needs them."""
         if self.lanes is not None:
             # Producers compare the backlogs of the lanes, so all of them exist.
             return tuple(name for name in self.physical if not is_jobs_queue(name))

@@ -1,4 +1,4 @@
-"""What each task did in the last minute, counted from events. Pure."""
+"""Activity of each task in the last minute, counted from events. Pure."""
 
 from collections import deque
 from collections.abc import Sequence
@@ -81,7 +81,7 @@ class Activity:
             second.runs.setdefault(event.task, []).append(event.seconds)
 
     def tasks(self, *, now: float) -> Sequence[TaskActivity]:
-        """What tasks did in the last minute, the busiest first."""
+        """Return the activity of tasks in the last minute, the busiest first."""
         self._forget(int(now))
         span = min(max(now - self._since, 1.0), float(_WINDOW))
         names = {task for second in self._seconds for task in (*second.counts, *second.waits)}

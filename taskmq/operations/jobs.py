@@ -89,7 +89,7 @@ class JobReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def report_job(app: TaskMQ, job_id: str, *, within: Duration = 1.0, depth: int | None = None) -> JobReport:
-    """What the state, the dead letters and the workers that answer know of one job that was sent to the broker.
+    """Collect what the state, the dead letters and the answering workers know of a job sent to the broker.
 
     The broker cannot be asked for a single job: one that waits in a queue, or in RabbitMQ's delay ladder, is unknown
     unless its task has reported progress before. A letter of a dead job that has been replayed since is gone.

@@ -255,7 +255,7 @@ class TenantSchedules:
         return await self._schedules.abackfill(self.full_name(name), start, end, dry_run=dry_run)
 
     def _called(self, task: str) -> Task[..., Any] | str:
-        """What a name stands for: without a store a task of the app, else whatever is known there.
+        """Resolve a name: without a store to a task of the app, else to whatever the store knows.
 
         Raises:
             InvalidOption: the app, which has no store, has no such task.

@@ -54,7 +54,7 @@ _GRACE: Final = 6.0
 
 
 class HeldPartition:
-    """One partition at work.
+    """The work of one partition.
 
     Args:
         clock, pace, proofs: of all partitions of this process.
@@ -172,7 +172,7 @@ class HeldPartition:
                 group.hurry()
 
     async def _take_over(self) -> list[DispatchBatch] | None:
-        """What an earlier holder has left is in flight here; None where the partition is to be given back."""
+        """Take over the batches of earlier holders; return None if the partition is to be given back."""
         backoff = Backoff(_PAUSE, _LONGEST_PAUSE)
         while not self.state.is_ending.is_set():
             try:
@@ -197,7 +197,7 @@ class HeldPartition:
         return None
 
     async def _running(self) -> dict[str, float]:
-        """For how long jobs have run that an earlier holder has dispatched, in seconds."""
+        """Return the running jobs of earlier holders, with the seconds for which they have run."""
         now = await self._now_ms()
         records = await self._store.in_flight(self.lease.partition, dispatched_before=now)
         return {

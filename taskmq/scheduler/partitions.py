@@ -6,9 +6,8 @@
 
 A store that went back is refused: people have to look at it first (`Watermark`).
 
-No partition is without a holder for longer than a lease while one scheduler lives, and one that is given back is free
-at
-once: that is announced, so that others look.
+While one scheduler lives, no partition is without a holder for longer than a lease. A partition that is given back
+is free at once, and the other schedulers are informed.
 """
 
 import asyncio

@@ -323,7 +323,7 @@ class Schedules(Mapping[str, ScheduleEntry]):
     list = blocking(alist)
 
     async def aall(self, *, tenant: str | None = None) -> dict[str, ScheduleEntry]:
-        """All schedules by name, as `list` has them: all of them at once, also where there are millions."""
+        """Return all schedules by name at once, even millions; `list` returns one page."""
         found: dict[str, ScheduleEntry] = {}
         after: str | None = ""
         while after is not None:
@@ -334,7 +334,7 @@ class Schedules(Mapping[str, ScheduleEntry]):
     all = blocking(aall)
 
     async def astatus(self, name: str) -> ScheduleStatus:
-        """What has become of a schedule's occurrences so far."""
+        """Return the counts of a schedule's occurrences so far."""
         entry, records = await self._find(name), self._records()
         (record,) = await records.read([entry])
         history = await records.history(entry, record, limit=HISTORY)
@@ -343,7 +343,7 @@ class Schedules(Mapping[str, ScheduleEntry]):
     status = blocking(astatus)
 
     async def ahistory(self, name: str, *, limit: int = HISTORY) -> Sequence[Occurrence]:
-        """What the schedule has emitted, the newest first: the last twenty, with a store as far back as jobs go."""
+        """Return the emitted occurrences, newest first: the last twenty, or with a store as far back as jobs go."""
         entry, records = await self._find(name), self._records()
         (record,) = await records.read([entry])
         return await records.history(entry, record, limit=limit)
@@ -364,7 +364,7 @@ class Schedules(Mapping[str, ScheduleEntry]):
     next = blocking(anext)  # noqa: A003 - the method above
 
     async def aexplain(self, name: str) -> str:
-        """What a schedule starts, and when, in words."""
+        """Describe in words what a schedule starts, and when."""
         entry = await self._find(name)
         return f"{entry.starts}: {entry.trigger.describe()}"
 

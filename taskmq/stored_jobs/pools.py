@@ -121,7 +121,7 @@ class Pools:
                 return after
 
     async def aquotas(self) -> list[QuotaState]:
-        """All quotas, by tenant and user, with what of them is used up today."""
+        """Return all quotas, by tenant and user, with the usage of today."""
         store = self._sessions.store()
         said = (await store.quotas()).quotas
         today = await store.now_ms() // _DAY

@@ -98,7 +98,7 @@ class TaskCatalogue:
         self._signatures: dict[str, tuple[float, RegisteredSignature]] = {}
 
     async def afind(self, name: str) -> RegisteredTask | None:
-        """What is known of a task; None where nothing is."""
+        """Return what is known of a task; None if nothing is."""
         return in_force(await catalogue_of(self._sessions).tasks.registrations([name]))
 
     find = blocking(afind)

@@ -1,4 +1,4 @@
-"""What connections log in with, as pika shows it to the broker.
+"""Credentials with which connections log in, as pika presents them to the broker.
 
 User and password, and a client certificate (`auth=external`), do not change; a token is renewed (`token_holder`).
 No secret is part of a message, a log line or a repr.

@@ -49,13 +49,13 @@ def nodes(now: int) -> Steps[list[HostNode]]:
 def drain(name: str, *, drains: bool) -> Steps[HostNode | None]:
     now = yield from clock()
     yield from ask(_DRAIN, name, int(drains))
-    return (yield from _found(now, name))
+    return (yield from _find(now, name))
 
 
 def say_busy(name: str, *, is_busy: bool) -> Steps[HostNode | None]:
     now = yield from clock()
     yield from ask(_BUSY, name, int(is_busy), now)
-    return (yield from _found(now, name))
+    return (yield from _find(now, name))
 
 
 def remove(name: str) -> Steps[bool]:
@@ -76,7 +76,7 @@ def expire() -> Steps[list[str]]:
     return lost
 
 
-def _found(now: int, name: str) -> Steps[HostNode | None]:
+def _find(now: int, name: str) -> Steps[HostNode | None]:
     row = yield from first(f"select {_COLUMNS} from taskmq.node where name = $1", name)
     if row is None:
         return None

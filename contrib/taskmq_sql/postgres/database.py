@@ -1,4 +1,4 @@
-"""One database of jobs: its connections by what they are used for, its names and its number of partitions."""
+"""A database of jobs: its connections by purpose, its names and its number of partitions."""
 
 from typing import Final
 

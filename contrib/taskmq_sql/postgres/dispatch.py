@@ -324,7 +324,7 @@ class PostgresDispatch:
 
 @dataclass(eq=False, slots=True)
 class _Fire:
-    """What one partition wants to be fired.
+    """Timers of one partition that are to be fired.
 
     Attributes:
         lanes: what came of it, once that is known.
@@ -339,7 +339,7 @@ class _Fire:
 
 
 class _Fires:
-    """Fires timers: what all partitions of a scheduler want while one statement is on its way is the next one.
+    """Fires timers: requests of all partitions that arrive during one statement share the next one.
 
     With a statement for each of eight partitions, 500 jobs a second took 500 commits.
     """

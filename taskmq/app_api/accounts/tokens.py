@@ -79,7 +79,7 @@ class AppTokens(AppAccounts):
         await self._administration().revoke_token(token_id, user_id=self._user_id, by=self._caller.actor())
 
     async def list(self) -> Sequence[TokenView]:
-        """Those that were not revoked, without their secrets."""
+        """Return the tokens that were not revoked, without their secrets."""
         credentials = self._app.sessions.store().identity.credentials
         names: dict[str, str] = {} if self._user_id is None else {self._user_id: self._user}
         after = ""

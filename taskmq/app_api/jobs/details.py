@@ -44,7 +44,7 @@ async def expanded(
 
 
 def progress_of_job(record: JobRecord, progress: Mapping[str, JobProgress]) -> ProgressView | None:
-    """How far the job is, by the store's ids; None where that is not known."""
+    """Return the progress of the job by its id in the store; None if it is unknown."""
     found = progress.get(record.id)
     return None if found is None else progress_view(found)
 
@@ -77,7 +77,7 @@ def _payload_of(record: JobRecord) -> dict[str, Any]:
 
 
 def _log_of(record: JobRecord, history: list[HistoryEntry], attempts: list[AttemptRecord]) -> list[dict[str, Any]]:
-    """What is known of a job's course, in the order of time: `log_time`, `log_level`, `log_message`."""
+    """Return the events of a job in the order of time: `log_time`, `log_level`, `log_message`."""
     lines = [(record.submitted, "INFO", "submitted")]
     lines += [(one.at, "INFO", ": ".join(filter(None, (one.kind, one.note)))) for one in history]
     lines += [

@@ -232,7 +232,7 @@ def _row(one: "ScheduleLine | ReactionLine") -> dict[str, Any]:
 
 
 async def _lines(api: Api, names: Sequence[str]) -> "AsyncIterator[ScheduleLine]":
-    """All schedules, or those that are named; with what the caller should know of them."""
+    """Yield all schedules, or those that are named, with notes for the caller."""
     is_of_code_alone = False
     for name in names:
         found = await of_tenant(api, name).schedules.get(split_tenant_key(name)[1])

@@ -45,7 +45,7 @@ class AsyncDeadLetterCalls:
     async def purge(
         self, queue: str, *, limit: int | None = None, dry_run: bool = False, **which: Unpack[LetterFilters]
     ) -> int:
-        """Delete the letters that are meant, all where nothing is said; how many they were.
+        """Delete the letters that match, all of them without a filter, and return their number.
 
         Args:
             limit: at most so many, the oldest.

@@ -1,4 +1,4 @@
-"""Who gets how much: partitions among schedulers, and turns among the jobs of a queue. Pure: no clock, no I/O.
+"""Fair division: of partitions among schedulers, and of turns among jobs of a queue. Pure: no clock, no I/O.
 
 - `division`: which partitions a scheduler takes, and which it gives back.
 - `window`: how many jobs of a queue may be at the broker and with workers at a time.

@@ -1,9 +1,8 @@
-"""Which partitions a scheduler holds. Pure.
+"""Division of partitions among schedulers. Pure.
 
-Everybody looks at who holds which partition and decides alone; that a partition has one holder is for its lease to
-say. A scheduler that has less than its share, and sees nothing free, says so (it *wants*), and those that have more
-give
-some back: all that is above the larger share, or one partition of the largest holder.
+Each scheduler looks at who holds which partition and decides alone; the lease of a partition sees to it that it has
+one holder. A scheduler that has less than its share, and finds none free, announces that it *wants* more. Those that
+have more give some back: all above the larger share, or one partition of the largest holder.
 """
 
 from collections import Counter
@@ -29,7 +28,7 @@ class Division(msgspec.Struct, frozen=True):
 
 
 def divide(holders: Mapping[int, str | None], *, me: str, wanting: str | None) -> Division:
-    """What `me` does about its partitions.
+    """Decide which partitions `me` takes and gives back.
 
     Args:
         holders: who holds each partition; None: no scheduler.

@@ -1,4 +1,4 @@
-"""What is due at a partition: read ahead, and fired when its time has come, by the store's clock.
+"""Due rows of a partition: read ahead, and fired at their time by the store's clock.
 
     once a second: what is due within 6 s -> at its instant, or at the next turn: fired, under the partition's epoch
 

@@ -1,4 +1,4 @@
-"""Which jobs of one partition may go, by the limits of their tasks. Pure: times are seconds.
+"""Gates of one partition: the limits of tasks decide which jobs may go. Pure: times are seconds.
 
     sort (ready jobs) -> free: to be dispatched -> taken -> left
                       -> behind a gate          -> due: so many of it are looked at again
@@ -44,7 +44,7 @@ class _Gate(NamedTuple):
 
 
 class Gates:
-    """Those of one partition."""
+    """The gates of one partition."""
 
     def __init__(self, demands: TaskDemands) -> None:
         self._demands = demands

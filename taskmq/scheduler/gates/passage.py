@@ -1,4 +1,4 @@
-"""What `Gates` decides of one partition, carried out in the store."""
+"""Decisions of `Gates` for one partition, carried out in the store."""
 
 from collections import Counter
 from collections.abc import Callable

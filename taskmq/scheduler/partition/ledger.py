@@ -61,7 +61,7 @@ class Ledger:
         self._queues: Counter[str] = Counter()
 
     def __len__(self) -> int:
-        """How many jobs are in flight."""
+        """Return the number of jobs in flight."""
         return len(self._flights)
 
     def __contains__(self, job_id: object) -> bool:

@@ -57,7 +57,7 @@ class Placements:
         self._leaving: dict[str, float] = {}
 
     def __len__(self) -> int:
-        """How many jobs in flight were placed."""
+        """Return the number of placed jobs in flight."""
         return len(self._placed)
 
     def follow(self, pools: Mapping[str, TenantPool]) -> None:

@@ -1,4 +1,4 @@
-"""All that the holder of one partition knows of its jobs.
+"""The state of one partition, as its holder knows it.
 
     arrived, wake  ->  dispatcher  ->  add      jobs are in flight
     publisher, reports, watches    ->  begin    a job is known to run

@@ -7,8 +7,7 @@
 
 That a run was asked is in the store before a worker hears of it: a scheduler that takes the partition over reads it
 there, and asks for no other run in its place. The job itself comes back by its report, its message, or the loss of
-its
-worker, as ever: nothing that happens here in the middle loses it, runs it twice or counts an attempt.
+its worker: nothing that happens here in the middle loses it, runs it twice or counts an attempt.
 
 Jobs that wait at the broker in front of one that is owed its place are recalled, whether they allow to be stopped or
 not: they have not begun, and lose nothing but that.
@@ -68,7 +67,7 @@ class _Leaving:
 
 
 class PreemptionWatch:
-    """That of one partition: a `Service`.
+    """Has runs of one partition give way to jobs that are owed their place: a `Service`.
 
     Where the slots of a queue's live workers are unknown, nothing is stopped there.
     """

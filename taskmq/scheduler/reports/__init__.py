@@ -1,4 +1,4 @@
-"""What workers say of the jobs of one partition, applied to the store.
+"""Reports of workers about the jobs of one partition, applied to the store.
 
 consumer   the partition's queue: read, applied together, acknowledged
 queue      declares that queue

@@ -63,7 +63,7 @@ async def get_queues(
 async def get_queue(
     api: ApiGiven, state: State, name: FromPath[str], within: Within = 1.0, max_age: MaxAge = 0
 ) -> QueueView:
-    """What broker, state and workers know of one queue."""
+    """Return what broker, state and workers know of one queue."""
 
     async def look() -> QueueView:
         return await api.queues.get(name, within=within)

@@ -1,4 +1,4 @@
-"""What a job store does to jobs, over dictionaries: the reference that random histories on a store are compared with.
+"""A model of job stores over dictionaries: the reference with which random histories are compared.
 
 `JobModel` is synchronous and takes its time from the caller.
 """

@@ -14,7 +14,7 @@ class _Held(msgspec.Struct):
 
 
 class LeaseModel:
-    """What `Coordinator` promises of the keys of partitions. Instants are ms since the epoch."""
+    """Leases of partitions, as `Coordinator` promises them. Instants are ms since the epoch."""
 
     def __init__(self) -> None:
         self._held: dict[str, _Held] = {}

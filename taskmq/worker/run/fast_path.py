@@ -48,9 +48,9 @@ class FastPathResult(enum.Enum):
     DONE = enum.auto()
     """It is settled."""
     BEGUN = enum.auto()
-    """It continues in a thread, and has a slot."""
+    """The run continues in a thread, and has a slot."""
     UNCLEAN = enum.auto()
-    """It is settled, and the run changed context variables."""
+    """The job is settled, and the run changed context variables."""
 
 
 _DONE: Final = FastPathResult.DONE

@@ -215,7 +215,7 @@ def fail(
 
 
 def take_over(transaction: Transaction, partition: int, epoch: int) -> list[DispatchBatch]:
-    """What the partition's earlier holders have left: every batch of which jobs are under way."""
+    """Return the batches of earlier holders of the partition that still have jobs in flight."""
     if not holds(transaction, partition, epoch):
         return []
     connection = transaction.connection
