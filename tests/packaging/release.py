@@ -23,7 +23,7 @@ _VERSIONED: Final = {
     "uv.lock": r'(?m)^name = "taskmq"\nversion = "(.+)"$',
 }
 _CHANGELOG: Final = "CHANGELOG.md"
-_UNRELEASED: Final = "## Unreleased\n"
+_UNRELEASED: Final = re.compile(r"(?m)^## \d+\.\d+\.\d+ \(unreleased\)\n")
 _PYTHONS: Final = ("3.11", "3.12", "3.13", "3.14")
 _PROGRAM: Final = """
 from taskmq import TaskMQ
@@ -70,11 +70,17 @@ def with_version(text: str, pattern: str, version: str) -> str:
 
 
 def with_released_section(changelog: str, version: str, day: str) -> str:
-    """The changelog, in which what was unreleased has a version and a day."""
-    head, mark, rest = changelog.partition(_UNRELEASED)
-    if not mark or not rest.partition("\n## ")[0].strip():
-        raise ReleaseRefused(f"{_CHANGELOG} says nothing under 'Unreleased': write down what users will notice")
-    return f"{head}{_UNRELEASED}\n## {version} - {day}\n{rest}"
+    """Give the unreleased section of the changelog its version and day.
+
+    Raises:
+        ReleaseRefused: no section is marked as unreleased, or it is empty.
+    """
+    found = _UNRELEASED.search(changelog)
+    if found is None or not changelog[found.end() :].partition("\n## ")[0].strip():
+        raise ReleaseRefused(
+            f"{_CHANGELOG} has nothing under '## {version} (unreleased)': write down what users will notice"
+        )
+    return f"{changelog[: found.start()]}## {version} - {day}\n{changelog[found.end() :]}"
 
 
 def pythons() -> list[Path]:
@@ -104,7 +110,8 @@ def release(version: str, *, root: Path, interpreters: Sequence[Path]) -> list[P
         raise ReleaseRefused(f"the tag v{version} is there")
     before = {name: (root / name).read_text(encoding="utf-8") for name in (*_VERSIONED, _CHANGELOG)}
     present = re.findall(_VERSIONED["pyproject.toml"], before["pyproject.toml"])[0]
-    next_version(present, version)
+    if version != present:  # The present version has no tag: it was never released.
+        next_version(present, version)
     after = {name: with_version(before[name], pattern, version) for name, pattern in _VERSIONED.items()}
     after[_CHANGELOG] = with_released_section(before[_CHANGELOG], version, time.strftime("%Y-%m-%d", time.gmtime()))
     files = root / "dist" / f"v{version}"
@@ -116,7 +123,7 @@ def release(version: str, *, root: Path, interpreters: Sequence[Path]) -> list[P
         for interpreter in interpreters:
             _try(interpreter, wheel, version)
             print(f"{interpreter}: {wheel.name} installs and runs")
-        _run("git", "commit", "--all", "--message", f"Release {version}", cwd=root)
+        _run("git", "commit", "--all", "--message", f"build: release {version}", cwd=root)
     except BaseException:
         for name, text in before.items():
             (root / name).write_text(text, encoding="utf-8")

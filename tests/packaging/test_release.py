@@ -9,7 +9,7 @@ import pytest
 from tests.packaging.release import ReleaseRefused, next_version, release, with_released_section, with_version
 
 _ROOT = Path(__file__).parents[2]
-_CHANGELOG = "# Changelog\n\n## Unreleased\n\n### Added\n\n- A thing.\n\n## 0.1.0 - 2026-01-02\n\n- Old.\n"
+_CHANGELOG = "# Changelog\n\n## 0.2.0 (unreleased)\n\n### Added\n\n- A thing.\n\n## 0.1.0 - 2026-01-02\n\n- Old.\n"
 
 
 def _git(*words: str, cwd: Path) -> str:
@@ -38,12 +38,19 @@ def test_a_version_is_written_where_it_stands_and_nowhere_else() -> None:
         with_version(text, r'(?m)^VERSION = "(.+)"$', "0.2.0")
 
 
-def test_what_was_unreleased_gets_a_version_and_a_day() -> None:
+def test_the_unreleased_section_gets_a_version_and_a_day() -> None:
     released = with_released_section(_CHANGELOG, "0.2.0", "2026-11-25")
 
-    assert "## Unreleased\n\n## 0.2.0 - 2026-11-25\n\n### Added\n\n- A thing.\n\n## 0.1.0" in released
+    assert released.startswith("# Changelog\n\n## 0.2.0 - 2026-11-25\n\n### Added\n\n- A thing.\n\n## 0.1.0 - ")
     with pytest.raises(ReleaseRefused, match="write down"):
         with_released_section(released, "0.3.0", "2026-11-26")
+
+
+def test_an_empty_unreleased_section_is_refused() -> None:
+    with pytest.raises(ReleaseRefused, match="write down"):
+        with_released_section(
+            "# Changelog\n\n## 0.2.0 (unreleased)\n\n## 0.1.0 - 2026-01-02\n", "0.2.0", "2026-11-25"
+        )
 
 
 def test_a_tree_with_changes_is_not_released(tmp_path: Path) -> None:
@@ -85,9 +92,9 @@ def test_a_release_is_built_tried_committed_and_tagged(tmp_path: Path) -> None:
     for name, value in (("user.name", "Test"), ("user.email", "test@example.com")):
         _git("config", name, value, cwd=root)
 
-    files = release("0.2.0", root=root, interpreters=[Path(sys.executable)])
+    files = release("0.1.0", root=root, interpreters=[Path(sys.executable)])
 
     assert sorted(path.suffix for path in files) == [".gz", ".whl"]
-    assert _git("tag", cwd=root).split() == ["v0.2.0"]
+    assert _git("tag", cwd=root).split() == ["v0.1.0"]
     assert _git("status", "--porcelain", cwd=root) == ""
-    assert "Release 0.2.0" in _git("log", "-1", cwd=root)
+    assert "build: release 0.1.0" in _git("log", "-1", cwd=root)
