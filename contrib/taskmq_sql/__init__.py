@@ -1,4 +1,4 @@
-"""An effect in your own database, once: `pip install 'taskmq[sql]'`, with SQLAlchemy 2.
+"""Exactly-once effects in your own database: `pip install 'taskmq[sql]'`, with SQLAlchemy 2.
 
     from taskmq_sql import once
 
@@ -8,12 +8,12 @@
             if once(session, f"pay:{order_id}"):
                 session.add(Payment(order_id=order_id))
 
-The key is a row of `taskmq_once`, written in the transaction that has the effect: both are committed, or none. So the
-effect is there once, however often the job runs and wherever workers die, and without any state or token of taskmq.
-It holds for what that transaction writes, and for nothing else: not for a mail that is sent inside of it.
+`once` inserts a row into `taskmq_once` in the transaction that has the effect, so both commit or neither does. The
+effect happens once, however often the job runs and wherever workers die. It needs no state and no token of taskmq.
+It covers what that transaction writes and nothing else: a mail sent inside the transaction may still go out twice.
 
-Two transactions with one key at a time: on PostgreSQL the second waits for the first, and is the first itself where
-that rolls back. On SQLite, which has one writer at a time, the second waits for SQLite's `timeout`.
+If two transactions use one key at the same time, the second waits for the first. On PostgreSQL the second counts as
+the first if the first rolls back. SQLite has one writer at a time; the second waits for SQLite's `timeout`.
 """
 
 from typing import TYPE_CHECKING
@@ -35,8 +35,8 @@ __all__ = [
     "open_job_store",
 ]
 
-# Elsewhere than in `effects`, whose ORM takes a quarter of a second to import: a job store needs none of it.
-_HOMES = {"open_job_store": "location", "metadata": "tables", "once_keys": "tables"}
+# Lazy imports: the ORM in `effects` takes a quarter of a second to import, and a job store does not need it.
+_MODULES = {"open_job_store": "location", "metadata": "tables", "once_keys": "tables"}
 
 
 def __getattr__(name: str) -> object:
@@ -44,7 +44,7 @@ def __getattr__(name: str) -> object:
         raise AttributeError(f"module 'taskmq_sql' has no attribute {name!r}")
     import importlib
 
-    value = getattr(importlib.import_module(f"taskmq_sql.{_HOMES.get(name, 'effects')}"), name)
+    value = getattr(importlib.import_module(f"taskmq_sql.{_MODULES.get(name, 'effects')}"), name)
     globals()[name] = value
     return value
 

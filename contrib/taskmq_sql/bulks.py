@@ -1,4 +1,4 @@
-"""What is done to many jobs: a row for each, whose content is JSON."""
+"""Bulk operations in the table `bulk`: one row each, with JSON content."""
 
 from functools import partial
 from typing import Final
@@ -54,7 +54,7 @@ def _add(*, bulk: Bulk, audit: AuditEntry | None) -> Steps[Bulk]:
     row = (bulk.id, bulk.tenant, bulk.due, bulk.ended, 1, _text(bulk), bulk.unique_key)
     while (yield from first(_ADD, *row)) is None:
         known = yield from first(f"{_BULK} where id = $1 or key = $2", bulk.id, bulk.unique_key)
-        # It may have been forgotten meanwhile.
+        # It may have been deleted since the insert.
         if known is not None:
             return _bulk(known)
     if audit is not None:
@@ -68,7 +68,7 @@ def _get(*, bulk_id: str) -> Steps[Bulk | None]:
 
 
 def _page(*, tenant: str | None, after: str | None, limit: int) -> Steps[list[Bulk]]:
-    # Beyond every id there is.
+    # Greater than every id.
     last = "~" if after is None else after
     if tenant is None:
         rows = yield from ask(f"{_BULK} where id < $1 order by id desc limit $2", last, limit)

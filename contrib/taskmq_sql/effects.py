@@ -1,4 +1,4 @@
-"""Whether a transaction is the first of its key."""
+"""`once` and its relatives: check whether a transaction is the first to use a key."""
 
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -24,22 +24,22 @@ _Insert = ReturningInsert[tuple[str]]
 
 
 def once(session: Session | Connection, key: str | None = None, *, scope: str | None = None) -> bool:
-    """Whether this transaction is the first of `key`: True for one that is committed, and False ever after.
+    """Return whether this transaction is the first to use `key`: True for one that commits, False ever after.
 
-    Call it before the effect. Another transaction with the key that has not ended is waited for: where it rolls back,
-    this one is the first.
+    Call it before the effect. If another transaction holds the key, this call waits for it to end. If that one
+    rolls back, this transaction is the first.
 
     Args:
-        session: in the transaction that has the effect.
-        key: default: the idempotency key of the job that runs here, else its id.
-        scope: among whose keys it counts; default: the task that runs here, "" outside of tasks.
+        session: the session or connection whose transaction has the effect.
+        key: default: the idempotency key of the running job, else its id.
+        scope: namespace of the key; default: the name of the running task, "" outside tasks.
 
     Raises:
-        InvalidOption: there is no key, or it or the scope is too long.
-        UnsupportedFeature: neither PostgreSQL nor SQLite, or the database has no table of such keys.
-        sqlalchemy.exc.OperationalError: on PostgreSQL where the isolation is higher than READ COMMITTED and the other
-            transaction has committed meanwhile; on SQLite where it has not ended within the timeout. Roll back, and
-            have the job tried again.
+        InvalidOption: no key is given outside a job, or the key or the scope is too long.
+        UnsupportedFeature: the database is neither PostgreSQL nor SQLite, or lacks the table `taskmq_once`.
+        sqlalchemy.exc.OperationalError: on PostgreSQL, the isolation level is above READ COMMITTED and the other
+            transaction committed meanwhile; on SQLite, the other one did not end within the timeout. Roll back and
+            let the job retry.
     """
     bind = session.get_bind(clause=once_keys.insert()) if isinstance(session, Session) else session
     with _explains_missing_table():
@@ -47,7 +47,7 @@ def once(session: Session | Connection, key: str | None = None, *, scope: str | 
 
 
 async def aonce(session: AsyncSession | AsyncConnection, key: str | None = None, *, scope: str | None = None) -> bool:
-    """Do what `once` does, without blocking the event loop."""
+    """Call `once` without blocking the event loop."""
     if isinstance(session, AsyncSession):
         dialect = session.get_bind(clause=once_keys.insert()).dialect
     else:
@@ -57,26 +57,26 @@ async def aonce(session: AsyncSession | AsyncConnection, key: str | None = None,
 
 
 def forget(session: Session | Connection, *, older_than: timedelta) -> int:
-    """Delete the keys of effects that are older; how many. A job that comes later than that has its effect again."""
+    """Delete keys older than `older_than`; return their number. A job with a deleted key has its effect again."""
     with _explains_missing_table():
         result = session.execute(delete(once_keys).where(once_keys.c.done < datetime.now(UTC) - older_than))
     return cast("CursorResult[Any]", result).rowcount
 
 
 async def aforget(session: AsyncSession | AsyncConnection, *, older_than: timedelta) -> int:
-    """Do what `forget` does, without blocking the event loop."""
+    """Call `forget` without blocking the event loop."""
     with _explains_missing_table():
         result = await session.execute(delete(once_keys).where(once_keys.c.done < datetime.now(UTC) - older_than))
     return cast("CursorResult[Any]", result).rowcount
 
 
 def create_tables(bind: Engine | Connection) -> None:
-    """Create the table and its index where they are not there."""
+    """Create the table and its index unless they exist."""
     metadata.create_all(bind)
 
 
 async def acreate_tables(bind: AsyncEngine | AsyncConnection) -> None:
-    """Do what `create_tables` does, without blocking the event loop."""
+    """Call `create_tables` without blocking the event loop."""
     if isinstance(bind, AsyncConnection):
         await bind.run_sync(metadata.create_all)
         return
@@ -105,10 +105,10 @@ def _insert(dialect: str, key: str | None, scope: str | None) -> _Insert:
     if key is None and context is not None:
         key = context.idempotency_key or job_id
     if key is None:
-        raise InvalidOption("once(session) without a key, outside of a running job: name one")
+        raise InvalidOption("once(session) needs a key outside a running job: pass one")
     facts = {
-        "scope": _checked("scope", (context.task if context is not None else "") if scope is None else scope),
-        "key": _checked("key", key),
+        "scope": _check_length("scope", (context.task if context is not None else "") if scope is None else scope),
+        "key": _check_length("key", key),
         "job_id": None if job_id is None else job_id[:LIMIT],
         "done": datetime.now(UTC),
     }
@@ -118,10 +118,10 @@ def _insert(dialect: str, key: str | None, scope: str | None) -> _Insert:
         case "sqlite":
             return sqlite.insert(once_keys).values(facts).on_conflict_do_nothing().returning(once_keys.c.key)
         case _:
-            raise UnsupportedFeature(f"once() knows PostgreSQL and SQLite, and this is {dialect}")
+            raise UnsupportedFeature(f"once() supports PostgreSQL and SQLite, not {dialect}")
 
 
-def _checked(what: str, text: str) -> str:
+def _check_length(what: str, text: str) -> str:
     if len(text) > LIMIT:
-        raise InvalidOption(f"{what}: at most {LIMIT} characters, these are {len(text)}")
+        raise InvalidOption(f"{what}: at most {LIMIT} characters are allowed, got {len(text)}")
     return text

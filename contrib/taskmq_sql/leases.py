@@ -1,7 +1,7 @@
-"""Leases in the table `lease`, by the database's clock.
+"""Leases in the table `lease`, timed by the database's clock.
 
-A token is the time, in ms, or one more than the last one if that is later: so a token that the database has
-forgotten, with the row or as a standby that takes over late, is not given twice.
+A token is the time in ms, or the last token plus one if that is greater. So no token is issued twice, even if the
+database lost the row or a lagging standby took over.
 """
 
 from collections.abc import Awaitable
@@ -34,10 +34,10 @@ _MEMBERS: Final = f"{_FOUND} and substr(key, 1, length($1)) = $1"
 
 
 class SqlLeases:
-    """A `Coordinator`: its tokens are the epochs that dispatches compare.
+    """A `Coordinator` whose tokens are the epochs that dispatches compare.
 
     Args:
-        runner: its calls wait for no list and no bulk.
+        runner: runs calls that must not wait for lists or bulk operations.
     """
 
     def __init__(self, runner: Runner) -> None:
@@ -47,7 +47,7 @@ class SqlLeases:
         return await _ask(self._runner.change(partial(_acquire, key, owner, _ms(seconds), note)))
 
     async def renew(self, key: str, *, token: int, seconds: float, note: str | None = None) -> bool:
-        # A power failure that takes the renewal takes its holder, too.
+        # A power failure that loses the renewal also stops its holder.
         work = partial(ask, _RENEW, key, token, _ms(seconds), note)
         return bool(await _ask(self._runner.change(work, is_lasting=False)))
 
@@ -77,7 +77,7 @@ def _acquire(key: str, owner: str, ms: int, note: str) -> Steps[int | Lease]:
     while True:
         if (row := (yield from first(_ACQUIRE, key, owner, ms, note))) is not None:
             return int(row[0])
-        # Another holder may have released it meanwhile.
+        # The other holder may have released the lease meanwhile.
         if (row := (yield from first(_FIND, key))) is not None:
             return _lease(row)
 

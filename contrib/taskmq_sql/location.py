@@ -1,4 +1,4 @@
-"""A job store for a URL."""
+"""Job stores by URL."""
 
 from typing import TYPE_CHECKING
 
@@ -12,11 +12,11 @@ __all__ = ["open_job_store"]
 
 
 def open_job_store(url: str, options: BrokerOptions) -> "JobStore":
-    """A job store, not yet connected.
+    """Return a job store for the URL, not yet connected.
 
     Raises:
-        InvalidSetting: the URL cannot be read.
-        UnsupportedFeature: what it needs is not installed.
+            InvalidSetting: the URL is malformed.
+            UnsupportedFeature: a package that the store needs is not installed.
     """
     scheme = url.partition("://")[0].partition("+")[0]
     if scheme == "sqlite":
@@ -24,9 +24,7 @@ def open_job_store(url: str, options: BrokerOptions) -> "JobStore":
 
         return open_store(url, options)
     if scheme not in ("postgres", "postgresql"):
-        raise InvalidSetting(
-            f"{scheme}:// is no job store: it looks like postgresql://user@host/db or sqlite:///PATH"
-        )
+        raise InvalidSetting(f"{scheme}:// is not a job store: use postgresql://user@host/db or sqlite:///PATH")
     try:
         from taskmq_sql.postgres.store import PostgresJobStore
     except ImportError as error:

@@ -1,7 +1,7 @@
-"""The keys by which a store knows the tokens that it has given out, the newest first.
+"""Keys that authenticate the tokens a store issued, newest first.
 
-The first one comes with the tables. They have a table of their own, so that a role of the database which applies no
-reports needs no right to read it.
+The migration creates the first one. They have their own table, so that database roles which apply no reports need no
+right to read it.
 """
 
 import secrets
@@ -21,7 +21,7 @@ _FORGET: Final = "delete from taskmq.report_key"
 
 
 class SqlReportKeys:
-    """Keys of reports of a `DispatchStore`, in the database's table."""
+    """Report keys of a `DispatchStore` in the database's table."""
 
     def __init__(self, runner: Runner) -> None:
         self._runner = runner
@@ -36,7 +36,7 @@ class SqlReportKeys:
 
 
 def read_keys() -> Steps[list[ReportKey]]:
-    """The keys that there are; a part of the transaction in which reports are applied."""
+    """Read all keys, as part of the transaction that applies reports."""
     return [ReportKey(key_id, bytes(secret)) for key_id, secret in (yield from ask(_READ))]
 
 

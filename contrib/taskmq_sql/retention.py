@@ -1,4 +1,4 @@
-"""Rows that are forgotten: of ended jobs, of tenants, and those that no call asks for any more."""
+"""Deletion of rows: of ended jobs, of tenants, and of expired keys and leases."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple
@@ -14,14 +14,14 @@ _GONE: Final = "delete from taskmq.job_history where id = any($1::uuid[]) return
 _TOLD: Final = (
     "delete from taskmq.job_log where job = any($1::text[])",
     "delete from taskmq.run_failure where job = any($1::text[])",
-    # One by hand that is open belongs to a user of the node.
+    # An open manual allocation belongs to a user of the node.
     "delete from taskmq.allocation where label = any($1::text[]) and (token is not null or ended is not null)",
 )
 _DEFINITIONS: Final = (
     "delete from taskmq.definition_version where tenant = $1",
     "delete from taskmq.definition where tenant = $1",
 )
-# There may be very many: some at a time, so that no caller waits for all of them, and no transaction is that long.
+# There may be very many: deleted in portions, which keeps transactions short and other callers unblocked.
 _MANY_OF_TENANT: Final = tuple(
     f"delete from taskmq.{table} where number = any(array("
     f"select number from taskmq.{table} where tenant = $1 order by number limit $2)) returning number"
@@ -38,18 +38,18 @@ _OF_TENANT: Final = (
     "delete from taskmq.alert_silence where tenant = $1",
     "delete from taskmq.alert_notice where tenant = $1",
 )
-# In the order in which submissions lock them.
+# Locked in the same order as by submissions.
 _USAGE: Final = """
 delete from taskmq.quota_usage where name in (
     select name from taskmq.quota_usage where substr(name, 1, length($1)) = $1
     order by name collate "C" for update)"""
 _OLD: Final = (
-    # Free keys, whatever their jobs do.
+    # Expired keys, whatever their jobs' state.
     "delete from taskmq.unique_key where until <= taskmq.now_ms()",
-    # Leases that ended an hour ago. Those of partitions stay: their epochs are compared for ever.
+    # Leases that ended an hour ago. Those of partitions stay: their epochs are compared forever.
     """delete from taskmq.lease
     where substr(key, 1, 10) <> 'partition:' and expires <= taskmq.now_ms() - 3600000""",
-    # Rows that a submission has locked are in use. A rate may be used up for longer than a day.
+    # Skips rows that a submission has locked. A rate may be used up for longer than a day.
     f"""delete from taskmq.quota_usage where name in (
         select name from taskmq.quota_usage
         where day < taskmq.now_ms() / {DAY} - {KEPT_DAYS} and used_until < taskmq.now_ms() for update skip locked)""",
@@ -57,11 +57,11 @@ _OLD: Final = (
 
 
 class EndedJobs(NamedTuple):
-    """The tables of a database that have rows of ended jobs.
+    """Tables of a database that have rows of ended jobs.
 
     Attributes:
-        beside: tables with rows by the job's id.
-        forget_keys: forgets the keys of jobs, by id, tenant and key.
+            beside: further tables with rows keyed by the job's id.
+            forget_keys: deletes the keys of jobs, by id, tenant and key.
     """
 
     beside: Sequence[str]
@@ -69,7 +69,7 @@ class EndedJobs(NamedTuple):
 
 
 def forget_ended(tables: EndedJobs, ids: Sequence[str]) -> Steps[int]:
-    """Carry out `Retaining.forget_ended`."""
+    """Implement `Retaining.forget_ended`."""
     gone = yield from forget_jobs(tables, [JobId(each) for each in ids if is_job_id(each)])
     for statement in _TOLD:
         yield from ask(statement, list(map(job_id, gone)))
@@ -77,7 +77,7 @@ def forget_ended(tables: EndedJobs, ids: Sequence[str]) -> Steps[int]:
 
 
 def forget_jobs(tables: EndedJobs, ids: Sequence[Any]) -> Steps[list[Any]]:
-    """Forget ended jobs by the database's ids, with what is kept about them; return the ids that were there."""
+    """Delete ended jobs, by the database's ids, with all rows about them; return the ids that existed."""
     rows = yield from ask(_GONE, list(ids))
     yield from tables.forget_keys([row for row in rows if row[2] is not None])
     gone = [row[0] for row in rows]
@@ -87,7 +87,7 @@ def forget_jobs(tables: EndedJobs, ids: Sequence[Any]) -> Steps[list[Any]]:
 
 
 def forget_some_of_tenant(tenant: str) -> Steps[bool]:
-    """Forget some of each kind of which a tenant may have very many; return whether there may be more."""
+    """Delete a portion of each kind that a tenant may have many of; return whether more may remain."""
     gone = 0
     for statement in _MANY_OF_TENANT:
         gone = max(gone, len((yield from ask(statement, tenant, _AT_A_TIME))))
@@ -95,7 +95,7 @@ def forget_some_of_tenant(tenant: str) -> Steps[bool]:
 
 
 def forget_tenant(tenant: str) -> Steps[None]:
-    """Carry out `Retaining.forget_tenant` once `forget_some_of_tenant` has left nothing."""
+    """Implement `Retaining.forget_tenant`, after `forget_some_of_tenant` has returned False."""
     for number in (yield from find_numbers("tenant", [tenant])).values():
         for statement in _DEFINITIONS:
             yield from ask(statement, number)
@@ -105,6 +105,6 @@ def forget_tenant(tenant: str) -> Steps[None]:
 
 
 def forget_old() -> Steps[None]:
-    """Forget free unique keys, leases that have ended, and usage of days that are over."""
+    """Delete expired unique keys, ended leases, and usage of past days."""
     for statement in _OLD:
         yield from ask(statement)

@@ -1,6 +1,6 @@
-"""Schedules, and the occurrences that they have had.
+"""Schedules and their occurrences.
 
-The rows of `schedule` are locked before their rows of `schedule_due`, everywhere and in the order of their ids.
+Every transaction locks rows of `schedule` before those of `schedule_due`, in the order of their ids.
 """
 
 import builtins
@@ -49,11 +49,11 @@ _DROPPED: Final = 1_000
 
 
 class Firings(Protocol):
-    """Due schedules and the jobs of their occurrences; their tables differ between databases."""
+    """Due schedules and the jobs of their occurrences. Tables differ between databases."""
 
     @property
     def drop(self) -> str:
-        """The statement that forgets up to $2 occurrences of before $1, and returns a row for each."""
+        """Return the statement that deletes up to $2 occurrences before $1 and returns a row for each."""
         ...
 
     async def due(self, partition: int, *, until: int, limit: int) -> list[DueSchedule]:
@@ -69,10 +69,10 @@ class SqlSchedules:
     """A `JobScheduleStore` in the database's tables.
 
     Args:
-        lists: reads lists and writes changes.
-        turns: reads what the turns of schedules need.
-        upkeep: forgets old occurrences.
-        firings: of the same database.
+            lists: reads lists and writes changes.
+            turns: reads due schedules.
+            upkeep: deletes old occurrences.
+            firings: implementation for the same database.
     """
 
     def __init__(self, *, lists: Runner, turns: Runner, upkeep: Runner, firings: Firings) -> None:
@@ -83,7 +83,7 @@ class SqlSchedules:
 
     async def find(self, app: str, names: Sequence[str]) -> list[StoredSchedule | None]:
         wanted = [storable(name) for name in names]
-        found = {row[2]: _stored(row) for row in await self._lists.read(partial(ask, _FIND, app, wanted))}
+        found = {row[2]: _schedule(row) for row in await self._lists.read(partial(ask, _FIND, app, wanted))}
         return [found.get(name) for name in wanted]
 
     async def list(
@@ -96,7 +96,7 @@ class SqlSchedules:
             statement, args = _LIST_OF_PREFIX, (app, max(last, begin), limit, last, end)
         if only_code:
             statement = statement.replace("where", "where is_code and")
-        return [_stored(row) for row in await self._lists.read(partial(ask, statement, *args))]
+        return [_schedule(row) for row in await self._lists.read(partial(ask, statement, *args))]
 
     async def write(self, changes: Sequence[ScheduleChange]) -> builtins.list[bool]:
         return await self._lists.write(partial(_write_all, changes)) if changes else []
@@ -105,7 +105,7 @@ class SqlSchedules:
         return await self._firings.due(partition, until=until, limit=limit)
 
     async def load(self, ids: Sequence[int]) -> builtins.list[StoredSchedule]:
-        return [_stored(row) for row in await self._turns.read(partial(ask, _LOAD, [*ids]))]
+        return [_schedule(row) for row in await self._turns.read(partial(ask, _LOAD, [*ids]))]
 
     async def alive(self, jobs: Sequence[str]) -> set[str]:
         wanted = [JobId(each) for each in jobs if is_job_id(each)]
@@ -124,14 +124,14 @@ class SqlSchedules:
         ]
 
     async def drop_occurrences(self, *, before: int) -> None:
-        """Forget the occurrences that were let through before an instant (ms), some at a time."""
+        """Delete the occurrences that were recorded before an instant (ms), in portions."""
         work = partial(ask, self._firings.drop, before, _DROPPED)
         while len(await self._upkeep.change(work, is_lasting=False)) == _DROPPED:
             pass
 
 
 def _write_all(changes: Sequence[ScheduleChange]) -> Steps[list[bool]]:
-    # In one order everywhere, so that two calls wait for each other once and not in a circle.
+    # In one fixed order, so that concurrent calls cannot deadlock.
     order = sorted(range(len(changes)), key=lambda index: _lock_order(changes[index]))
     done: dict[int, bool] = {}
     for index in order:
@@ -161,7 +161,7 @@ def _write(change: ScheduleChange) -> Steps[bool]:
     return True
 
 
-def _stored(row: Row) -> StoredSchedule:
+def _schedule(row: Row) -> StoredSchedule:
     number, app, name, version, is_code, definition, record, next_at = row
     return StoredSchedule(
         id=number,

@@ -1,4 +1,4 @@
-"""Settings of operators in the table `setting`, as JSON, and what was submitted of late under quotas."""
+"""Operators' settings in the table `setting`, as JSON, and recent usage under quotas."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -22,7 +22,7 @@ _Name = Literal["sharing", "quotas"]
 
 
 class SqlSettings:
-    """The settings of a `JobStore` in the database's tables."""
+    """Settings of a `JobStore` in the database's tables."""
 
     def __init__(self, runner: Runner) -> None:
         self._runner = runner
@@ -50,13 +50,13 @@ class SqlSettings:
 
 
 def read_setting(name: _Name) -> Steps[str | None]:
-    """Return the JSON of a setting; None if operators have not made it."""
+    """Return the JSON of a setting; None if no operator has set it."""
     row = yield from first(_READ, name)
     return None if row is None else str(row[0])
 
 
 def _write(name: _Name, new: Sharing | Quotas) -> Steps[bool]:
-    """Write a setting if the present one is one version older; return whether it was."""
+    """Write a setting if the stored version precedes it; return whether it did."""
     content = msgspec.json.encode(new).decode()
     if new.version == 1:
         return (yield from first(_FIRST, name, content)) is not None

@@ -1,4 +1,4 @@
-"""The parts of a job store that are the same on both databases."""
+"""Parts of a job store that both databases share."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -9,7 +9,7 @@ from taskmq_sql.bulks import SqlBulks
 from taskmq_sql.catalogue import SqlDefinitions, SqlTasks
 from taskmq_sql.history import SqlHistory
 from taskmq_sql.identity import SqlIdentities
-from taskmq_sql.nodes import JobsAtHand, SqlNodes
+from taskmq_sql.nodes import PlacementQueries, SqlNodes
 from taskmq_sql.retention import EndedJobs, forget_ended, forget_some_of_tenant, forget_tenant
 from taskmq_sql.schedules import SqlSchedules
 from taskmq_sql.settings import SqlSettings
@@ -19,16 +19,16 @@ __all__ = ["SqlJobStore"]
 
 
 class SqlJobStore:
-    """A `JobStore`, `Catalogued` and `Remembering`, without its jobs.
+    """A `JobStore`, `Catalogued` and `Remembering`, except its jobs.
 
     Args:
-        accounts: runs changes of accounts, nodes and bulks.
-        histories: runs what is remembered of runs.
-        changes: runs changes of definitions.
-        lookups: reads settings, and waits for no list.
-        jobs: those of the same database.
-        schedules: those of the same database.
-        ended_jobs: where jobs that have ended are.
+            accounts: runs changes of accounts, nodes and bulks.
+            histories: runs queries of the run history.
+            changes: runs changes of definitions.
+            lookups: reads settings without waiting for lists.
+            jobs: queries on the jobs of the same database.
+            schedules: schedules of the same database.
+            ended_jobs: tables with ended jobs.
     """
 
     def __init__(
@@ -38,7 +38,7 @@ class SqlJobStore:
         histories: Runner,
         changes: Runner,
         lookups: Runner,
-        jobs: JobsAtHand,
+        jobs: PlacementQueries,
         schedules: SqlSchedules,
         ended_jobs: EndedJobs,
     ) -> None:
@@ -97,11 +97,11 @@ class SqlJobStore:
         return await self._settings.quota_usage(names)
 
     async def forget_ended(self, ids: Sequence[str]) -> int:
-        """See `taskmq.contracts.jobs.Retaining`."""
+        """Implement `taskmq.contracts.jobs.Retaining`."""
         return await self._accounts.write(partial(forget_ended, self._ended_jobs, ids))
 
     async def forget_tenant(self, tenant: str) -> None:
-        """See `taskmq.contracts.jobs.Retaining`."""
+        """Implement `taskmq.contracts.jobs.Retaining`."""
         while await self._accounts.write(partial(forget_some_of_tenant, tenant)):
             pass
         await self._accounts.write(partial(forget_tenant, tenant))

@@ -1,4 +1,4 @@
-"""The table, for `create_tables` and for migrations.
+"""The table `taskmq_once`, for `create_tables` and for migrations.
 
     CREATE TABLE taskmq_once (
         scope  VARCHAR(255) NOT NULL,

@@ -201,7 +201,7 @@ def test_inside_of_a_task_the_key_is_the_job_s_unless_another_is_named(engine: E
         return Context(envelope, job_id=job_id, max_attempts=1, queue="", redelivered=False)
 
     with engine.begin() as connection:
-        with pytest.raises(InvalidOption, match="without a key"):
+        with pytest.raises(InvalidOption, match="needs a key"):
             once(connection)
         for running, key, expected in (
             (context("a", None), None, True),

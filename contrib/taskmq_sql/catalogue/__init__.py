@@ -1,4 +1,4 @@
-"""Definitions and registered tasks: few rows, read and written by people and by name with every submission."""
+"""Definitions and registered tasks: few rows, edited by people and read by name with every submission."""
 
 from taskmq_sql.catalogue.definitions import SqlDefinitions
 from taskmq_sql.catalogue.tasks import SqlTasks

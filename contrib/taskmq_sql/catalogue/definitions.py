@@ -1,4 +1,4 @@
-"""Definitions and their versions; a change writes to the row of `definition` first, so that others wait for it."""
+"""Definitions and their versions. A change writes the row of `definition` first, which serializes changes."""
 
 from functools import partial
 from typing import Final

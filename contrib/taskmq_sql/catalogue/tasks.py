@@ -1,4 +1,4 @@
-"""Registered tasks: a row for each form that a task has had."""
+"""Registered tasks: one row for each form that a task has had."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -30,7 +30,7 @@ class SqlTasks:
 
     async def register(self, registrations: Sequence[TaskRegistration], *, origin: Origin, worker: str = "") -> None:
         if forms := forms_of(registrations):
-            # A worker reports again what a power failure takes.
+            # If a power failure undoes the write, the worker reports again.
             work = partial(_register, forms=forms, origin=origin, worker=worker)
             await self._runner.change(work, is_lasting=False)
 

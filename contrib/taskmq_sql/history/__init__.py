@@ -1,15 +1,15 @@
-"""What is remembered of runs, on PostgreSQL and SQLite alike.
+"""Run history on PostgreSQL and SQLite: logs, metrics, failures and alerts.
 
-Calls are generators of statements, as those of `taskmq_sql.identity`.
+Calls are generators of statements, like those of `taskmq_sql.identity`.
 
-    job_log        a row for each line; `token` and `line` tell it from every other line of its job
-    rollup         the figures of one minute, task, queue and tenant, as JSON
-    rollup_sum     the same added up: of a quarter of an hour, of all tenants, and of both
-    run_failure    jobs of the broker lane that have ended badly
-    alert_rule     when there is to be an alert
-    alert          what has become of each rule and subject; never deleted while the rule is there
+    job_log        one row per line; `token` and `line` identify it within its job
+    rollup         metrics of one minute, task, queue and tenant, as JSON
+    rollup_sum     the same, summed by quarter of an hour, over all tenants, and both
+    run_failure    failed runs of jobs that did not come from the store
+    alert_rule     conditions that raise alerts
+    alert          current state of each rule and subject; kept as long as its rule
     alert_silence  which alerts are silenced
-    alert_notice   what is to be sent, and was
+    alert_notice   notices to send, and those sent
 """
 
 from taskmq_sql.history.store import SqlHistory

@@ -1,4 +1,4 @@
-"""Rules, alerts, silences and notices in tables; what they say is JSON."""
+"""Rules, alerts, silences and notices, stored as rows with JSON content."""
 
 from collections.abc import Iterator, Sequence
 from functools import partial
@@ -14,7 +14,7 @@ from taskmq.model.identity import AuditEntry
 from taskmq_sql.history.conditions import Conditions
 from taskmq_sql.identity import note
 from taskmq_sql.jobs.values import can_be_kept
-from taskmq_sql.steps import LOCK, Row, Runner, Steps, ask, clock, first, places
+from taskmq_sql.steps import LOCK, Row, Runner, Steps, ask, clock, first, placeholders
 
 __all__ = ["SqlAlerts"]
 
@@ -30,7 +30,7 @@ _ADD_SILENCE: Final = """
 insert into taskmq.alert_silence (id, tenant, ends, content) values ($1, $2, $3, $4)
 on conflict (id) do update set tenant = excluded.tenant, ends = excluded.ends, content = excluded.content"""
 _PAGE: Final = 500
-# Rows of one statement: one rule may have an alert for each task, and the loop has other work.
+# Rows per statement: one rule may have an alert for each task, and longer statements would block the event loop.
 _TOGETHER: Final = 100
 _NOTICE: Final = "select content, next_at, tries from taskmq.alert_notice"
 
@@ -58,7 +58,7 @@ class SqlAlerts:
         found: list[Alert] = []
         page: list[Alert] | None = None
         while page is None or len(page) == _PAGE:
-            # There may be one for each task, and the loop has other work.
+            # There may be one for each task; pages keep the event loop free.
             page = await self._runner.read(partial(_alerts, tenant=tenant, after=found[-1] if found else None))
             found += page
         return found
@@ -133,7 +133,7 @@ def _alerts(*, tenant: str | None, after: Alert | None) -> Steps[list[Alert]]:
     if after is not None:
         conditions.demand("(tenant, rule, subject) > ({})", after.tenant, after.rule, after.subject)
     rows = yield from ask(
-        f"{_ALERTS} {conditions.where} order by tenant, rule, subject limit {conditions.place(_PAGE)}",
+        f"{_ALERTS} {conditions.where} order by tenant, rule, subject limit {conditions.add_value(_PAGE)}",
         *conditions.args,
     )
     return [replace(msgspec.json.decode(content, type=Alert), version=version) for content, version in rows]
@@ -171,7 +171,7 @@ def _commit(*, alerts: Sequence[Alert], notices: Sequence[AlertNotice]) -> Steps
         if any(alert.version != present.get(alert.subject, 0) for alert in part):
             return False
     for tenant, rule, part in parts:
-        # By subject: a statement cannot write a row twice.
+        # Keyed by subject: one statement cannot write a row twice.
         latest = {alert.subject: alert for alert in part}.values()
         yield from _insert(
             "alert (tenant, rule, subject, version, changed, content)",
@@ -191,7 +191,7 @@ def _commit(*, alerts: Sequence[Alert], notices: Sequence[AlertNotice]) -> Steps
 
 
 def _parts(alerts: Sequence[Alert]) -> Iterator[tuple[str, str, list[Alert]]]:
-    """Tenant, name and alerts of one rule each, as many as one statement takes."""
+    """Group the alerts by rule: yield tenant, rule and at most `_TOGETHER` alerts."""
     rules: dict[tuple[str, str], list[Alert]] = {}
     for alert in alerts:
         rules.setdefault((alert.tenant, alert.rule), []).append(alert)
@@ -201,7 +201,7 @@ def _parts(alerts: Sequence[Alert]) -> Iterator[tuple[str, str, list[Alert]]]:
 
 
 def _of_rule(part: Sequence[Alert]) -> str:
-    return f"tenant = $1 and rule = $2 and subject in ({places(len(part), begin=3)})"
+    return f"tenant = $1 and rule = $2 and subject in ({placeholders(len(part), begin=3)})"
 
 
 def _subjects(part: Sequence[Alert]) -> list[str]:
@@ -210,12 +210,12 @@ def _subjects(part: Sequence[Alert]) -> list[str]:
 
 def _insert(into: str, rows: Sequence[tuple[object, ...]], conflict: str) -> Steps[None]:
     width = len(rows[0])
-    values = ", ".join(f"({places(width, begin=place * width + 1)})" for place in range(len(rows)))
+    values = ", ".join(f"({placeholders(width, begin=row * width + 1)})" for row in range(len(rows)))
     yield from ask(f"insert into taskmq.{into} values {values} {conflict}", *(value for row in rows for value in row))
 
 
 def _due_notice(*, turn: NoticeTurn) -> Steps[Row | None]:
-    # Two walks down the index of tenants, from the one behind the last: to sort what is due would cost all of it.
+    # Two index scans by tenant, starting after the tenant of the last turn: a sort would read all due notices.
     now = yield from clock()
     for side in (">", "<="):
         conditions = Conditions()
@@ -245,7 +245,7 @@ def _take_notice(*, lease_ms: int, turn: NoticeTurn) -> Steps[AlertNotice | None
 
 
 def _settle_notice(*, notice: AlertNotice, retry_at: int | None) -> Steps[None]:
-    # One that was taken anew since then is another scheduler's.
+    # If the notice was leased again since, it belongs to another scheduler.
     yield from ask(
         "update taskmq.alert_notice set next_at = $3 where id = $1 and tries = $2", notice.id, notice.tries, retry_at
     )

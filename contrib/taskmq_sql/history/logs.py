@@ -1,4 +1,4 @@
-"""Lines of logs in a table."""
+"""Log lines in the table `job_log`."""
 
 from collections.abc import Iterator, Sequence
 from functools import partial
@@ -9,20 +9,20 @@ from taskmq.model.units import storable
 from taskmq_sql.history.conditions import Conditions, contains
 from taskmq_sql.jobs.codes import UNDERWAY_CODES
 from taskmq_sql.jobs.values import can_be_kept, is_job_id
-from taskmq_sql.steps import JobId, Row, Runner, Steps, ask, first, job_id, names_of, places
+from taskmq_sql.steps import JobId, Row, Runner, Steps, ask, first, job_id, names_of, placeholders
 
 __all__ = ["SqlLogs"]
 
 _COLUMNS: Final = "number, at, level, logger, message, job, attempt, worker, tenant, task, queue"
 _INSERTED: Final = "job, token, line, at, level, logger, message, attempt, worker, tenant, task, queue"
 _WIDTH: Final = 12
-# Rows of one statement: their values are fewer than what either database takes.
+# Rows per statement: keeps the number of values below both databases' limits.
 _TOGETHER: Final = 100
-_LOOKED_AT: Final = 20_000
+_SEARCH_LINES: Final = 20_000
 _LIVE: Final = f"""
 select id, token, tenant, task, queue from taskmq.job
 where id = any($1::uuid[]) and state in ({", ".join(map(str, UNDERWAY_CODES))})"""
-# Letters as SQLite has them: ASCII in either case is the same, and nothing else.
+# SQLite's rule on both databases: only ASCII letters match in either case.
 _LOWERED: Final = 'lower(message collate "C")'
 
 
@@ -37,12 +37,12 @@ class SqlLogs:
     """A `LogStore` in the database's tables.
 
     Args:
-        looked_at: lines that one search for a text looks at.
+        search_lines: lines that one text search reads at most.
     """
 
-    def __init__(self, runner: Runner, *, looked_at: int = _LOOKED_AT) -> None:
+    def __init__(self, runner: Runner, *, search_lines: int = _SEARCH_LINES) -> None:
         self._runner = runner
-        self._looked_at = looked_at
+        self._search_lines = search_lines
 
     async def add(self, logs: Sequence[RunLog]) -> int:
         kept = [log for log in logs if is_job_id(log.id) and log.lines]
@@ -61,7 +61,7 @@ class SqlLogs:
             after=after,
             limit=limit,
             oldest_first=oldest_first,
-            looked_at=self._looked_at,
+            search_lines=self._search_lines,
         )
         return await self._runner.read(work)
 
@@ -87,7 +87,7 @@ def _add(*, logs: Sequence[RunLog]) -> Steps[int]:
     added = 0
     for begin in range(0, len(lines), _TOGETHER):
         part = lines[begin : begin + _TOGETHER]
-        values = ", ".join(f"({places(_WIDTH, begin=place * _WIDTH + 1)})" for place in range(len(part)))
+        values = ", ".join(f"({placeholders(_WIDTH, begin=row * _WIDTH + 1)})" for row in range(len(part)))
         new = yield from ask(
             f"insert into taskmq.job_log ({_INSERTED}) values {values} "
             "on conflict (job, token, line) do nothing returning number",
@@ -121,7 +121,7 @@ def _page(
     after: int | None,
     limit: int,
     oldest_first: bool,
-    looked_at: int,
+    search_lines: int,
 ) -> Steps[LogPage]:
     indexed = Conditions()
     for column, value in (
@@ -143,26 +143,26 @@ def _page(
     if not which.text:
         rows = yield from ask(
             f"select {_COLUMNS} from taskmq.job_log {indexed.where} order by number {order} "
-            f"limit {indexed.place(limit + 1)}",
+            f"limit {indexed.add_value(limit + 1)}",
             *indexed.args,
         )
-        return _paged(rows, after, limit, oldest_first=oldest_first)
+        return _build_page(rows, after, limit, oldest_first=oldest_first)
     searched = f"select {_COLUMNS} from taskmq.job_log {indexed.where} order by number {order}"
     known = list(indexed.args)
-    bound = yield from first(f"{searched} limit 1 offset ${len(known) + 1}", *known, looked_at - 1)
+    bound = yield from first(f"{searched} limit 1 offset ${len(known) + 1}", *known, search_lines - 1)
     rows = yield from ask(
-        f"select * from ({searched} limit {indexed.place(looked_at)}) t "
-        f"where {_LOWERED} like {indexed.place(contains(storable(which.text)))} escape '!' order by number {order} "
-        f"limit {indexed.place(limit + 1)}",
+        f"select * from ({searched} limit {indexed.add_value(search_lines)}) t "
+        f"where {_LOWERED} like {indexed.add_value(contains(storable(which.text)))} escape '!' "
+        f"order by number {order} limit {indexed.add_value(limit + 1)}",
         *indexed.args,
     )
-    page = _paged(rows, after, limit, oldest_first=oldest_first)
+    page = _build_page(rows, after, limit, oldest_first=oldest_first)
     if bound is None or len(rows) > limit:
         return page
     return LogPage(page.lines, bound[0], is_bounded=True)
 
 
-def _paged(rows: Sequence[Row], after: int | None, limit: int, *, oldest_first: bool) -> LogPage:
+def _build_page(rows: Sequence[Row], after: int | None, limit: int, *, oldest_first: bool) -> LogPage:
     found = [_line(row) for row in rows[:limit]]
     if oldest_first:
         return LogPage(found, found[-1].number if found else after)

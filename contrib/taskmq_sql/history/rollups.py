@@ -1,4 +1,4 @@
-"""Figures by the minute, and failures, in tables."""
+"""Metrics by the minute, and failed runs, in tables."""
 
 from collections.abc import Iterable, Sequence
 from functools import partial
@@ -11,7 +11,7 @@ from taskmq.model.history.rollups import MINUTE, QUARTER, Buckets, Rollup, Rollu
 from taskmq.model.units import storable
 from taskmq_sql.history.conditions import Conditions
 from taskmq_sql.jobs.values import can_be_kept
-from taskmq_sql.steps import LOCK, Row, Runner, Steps, ask, places
+from taskmq_sql.steps import LOCK, Row, Runner, Steps, ask, placeholders
 
 __all__ = ["SqlRollups"]
 
@@ -30,7 +30,7 @@ _GET_SUM: Final = """
 select figures from taskmq.rollup_sum
 where minute = $1 and task = $2 and queue = $3 and tenant = $4 and kind = $5"""
 _KINDS: Final = {(MINUTE, True): 1, (QUARTER, False): 2, (QUARTER, True): 3}
-"""Of sums, by the time that each is of, and whether of all tenants."""
+"""Codes of sums, by their step and whether they cover all tenants."""
 
 
 class _Figures(msgspec.Struct, array_like=True):
@@ -75,14 +75,14 @@ class SqlRollups:
 
 
 def _add(*, rollups: Sequence[Rollup], failures: Sequence[RunFailure]) -> Steps[None]:
-    # What is added to is read first: two that add at a time would lose what one of them has.
+    # Read, merge, write: without the lock, concurrent calls would lose each other's additions.
     yield LOCK
     yield from _merge(rollups, _GET, _PUT)
     for (step, is_whole), kind in _KINDS.items():
         yield from _merge(_sums(rollups, step, is_whole=is_whole), _GET_SUM, _PUT_SUM, kind)
     for begin in range(0, len(failures), _TOGETHER):
         part = failures[begin : begin + _TOGETHER]
-        values = ", ".join(f"({places(_WIDTH, begin=place * _WIDTH + 1)})" for place in range(len(part)))
+        values = ", ".join(f"({placeholders(_WIDTH, begin=row * _WIDTH + 1)})" for row in range(len(part)))
         args = (value for failure in part for value in _values(failure))
         yield from ask(f"insert into taskmq.run_failure ({_FAILURE}) values {values}", *args)
 
@@ -125,7 +125,7 @@ def _rollups(*, which: RollupFilter, after: RollupKey | None, limit: int) -> Ste
     rows = yield from ask(
         f"select minute, task, queue, tenant, figures from taskmq.{'rollup_sum' if is_sum else 'rollup'} "
         f"{conditions.where} "
-        f"order by minute, task, queue, tenant limit {conditions.place(limit)}",
+        f"order by minute, task, queue, tenant limit {conditions.add_value(limit)}",
         *conditions.args,
     )
     return [_rollup(RollupKey(*row[:4]), row[4]) for row in rows]
@@ -148,7 +148,7 @@ def _failures(*, which: FailureFilter, after: int | None, limit: int) -> Steps[F
             conditions.demand(condition, bound)
     rows = yield from ask(
         f"select number, {_FAILURE} from taskmq.run_failure {conditions.where} order by number desc "
-        f"limit {conditions.place(limit + 1)}",
+        f"limit {conditions.add_value(limit + 1)}",
         *conditions.args,
     )
     found = [_failure(row) for row in rows[:limit]]

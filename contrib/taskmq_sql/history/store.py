@@ -1,4 +1,4 @@
-"""The parts of a database that remember what has happened."""
+"""Run history of a database: logs, metrics and alerts."""
 
 from taskmq_sql.history.alerts import SqlAlerts
 from taskmq_sql.history.logs import SqlLogs

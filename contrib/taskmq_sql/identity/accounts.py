@@ -14,13 +14,13 @@ from taskmq_sql.identity.rows import (
     KEY_COLUMNS,
     TENANT_COLUMNS,
     USER_COLUMNS,
-    listed,
+    encode_list,
     membership,
     tenant,
     token,
     user,
 )
-from taskmq_sql.steps import LOCK, Row, Runner, Steps, ask, clock, first, places
+from taskmq_sql.steps import LOCK, Row, Runner, Steps, ask, clock, first, placeholders
 
 __all__ = ["SqlAccounts", "account_of"]
 
@@ -112,7 +112,7 @@ def _add_tenant(*, new: Tenant, by: Actor) -> Steps[Tenant]:
     now = yield from clock()
     yield LOCK
     if (yield from first(_ADD_TENANT, new.name, new.description, now)) is None:
-        raise IdentityConflict(f"there is a tenant {new.name!r} already")
+        raise IdentityConflict(f"tenant {new.name!r} already exists")
     added = replace(new, created=now, disabled=None)
     yield from note([Trail(by).tenant_added(added)])
     return added
@@ -120,7 +120,7 @@ def _add_tenant(*, new: Tenant, by: Actor) -> Steps[Tenant]:
 
 def _tenants(*, scope: Scope) -> Steps[list[Tenant]]:
     rows = yield from ask(f"select {TENANT_COLUMNS} from taskmq.tenant t where t.created is not null")
-    # In Python's order, whatever the database's is.
+    # Sorted in Python: the order must not depend on the database's collation.
     return sorted((each for each in map(tenant, rows) if scope.has(each.name)), key=lambda each: each.name)
 
 
@@ -145,14 +145,14 @@ def _remove_tenant(*, name: str, by: Actor) -> Steps[None]:
     yield LOCK
     before = yield from _tenant(name)
     yield from ask("delete from taskmq.membership where tenant = $1", name)
-    # The row stays: jobs of the tenant have its number.
+    # The row stays: the tenant's jobs refer to its number.
     yield from ask("update taskmq.tenant set created = null, disabled = null where name = $1", name)
     yield from note([Trail(by).tenant_removed(before)])
 
 
 def _tenant(name: str) -> Steps[Tenant]:
     if (row := (yield from first(_TENANT, name))) is None:
-        raise IdentityNotFound(f"there is no tenant {name!r}")
+        raise IdentityNotFound(f"no tenant {name!r}")
     return tenant(row)
 
 
@@ -160,13 +160,13 @@ def _add_user(*, new: NewUser, by: Actor, is_first: bool) -> Steps[User]:
     now = yield from clock()
     yield LOCK
     if is_first and (yield from ask(_ADMINS)):
-        raise IdentityConflict("the instance has an admin already")
+        raise IdentityConflict("the instance already has an admin")
     changed = now if new.password_hash else None
     added = yield from first(
         _ADD_USER, new.id, new.name, new.name.casefold(), new.email, new.password_hash, now, changed
     )
     if added is None:
-        raise IdentityConflict(f"there is a user {new.name!r} already")
+        raise IdentityConflict(f"user {new.name!r} already exists")
     trail = Trail(by)
     entries = [trail.user_added(new)]
     for each in new.memberships:
@@ -187,7 +187,7 @@ def _account_named(*, name: str) -> Steps[tuple[UserAccount, str] | None]:
 
 
 def account_of(row: Row) -> Steps[UserAccount]:
-    """The user of the row with the roles that count."""
+    """Return the user of the row and the roles that apply."""
     found = user(row)
     rows = yield from ask(_MEMBERSHIPS, found.id)
     return UserAccount(user=found, memberships=tuple(membership(*each) for each in rows))
@@ -209,11 +209,11 @@ def _change_user(*, user_id: str, change: UserChange, by: Actor) -> Steps[User]:
     before, password = user(row), row[-1]
     if change.version not in (None, before.version):
         raise IdentityConflict(
-            f"user {before.name!r} was changed meanwhile: their version is {before.version}", version=before.version
+            f"user {before.name!r} was changed meanwhile: the version is now {before.version}", version=before.version
         )
     name = before.name if change.name is UNSET else change.name
     if name.casefold() != before.name.casefold() and (yield from first(_NAMED, name.casefold())) is not None:
-        raise IdentityConflict(f"there is a user {name!r} already")
+        raise IdentityConflict(f"user {name!r} already exists")
     after = replace(
         before, version=before.version + 1, name=name, email=before.email if change.email is UNSET else change.email
     )
@@ -263,14 +263,14 @@ def _erase_user(*, user_id: str, by: Actor) -> Steps[None]:
 
 def _user(user_id: str) -> Steps[Row]:
     if (row := (yield from first(_USER, user_id))) is None:
-        raise IdentityNotFound(f"there is no user {user_id!r}")
+        raise IdentityNotFound(f"no user {user_id!r}")
     return row
 
 
 def _keep_an_admin(user_id: str) -> Steps[None]:
     rows = yield from ask(_ADMINS)
     if [row[0] for row in rows] == [user_id]:
-        raise IdentityConflict("the instance would have no admin any more: make another user one first")
+        raise IdentityConflict("the instance would have no admin left: make another user an admin first")
 
 
 def _set_membership(*, user_id: str, new: Membership, by: Actor) -> Steps[None]:
@@ -304,14 +304,14 @@ def _membership(user_id: str, name: str) -> Steps[Membership | None]:
 def _put_membership(user_id: str, new: Membership) -> Steps[None]:
     if new.tenant != EVERYWHERE:
         yield from _tenant(new.tenant)
-    yield from ask(_SET_ROLE, user_id, new.tenant, new.role.value, listed(new.tasks))
+    yield from ask(_SET_ROLE, user_id, new.tenant, new.role.value, encode_list(new.tasks))
 
 
 def _members(*, scope: Scope) -> Steps[list[tuple[User, Membership]]]:
     if scope.tenants is not None and not scope.tenants:
         return []
     names = sorted(scope.tenants or ())
-    where = f"where m.tenant in ({places(len(names))})" if names else ""
+    where = f"where m.tenant in ({placeholders(len(names))})" if names else ""
     rows = yield from ask(
         f"select m.tenant, m.role, m.tasks, {USER_COLUMNS} "
         f"from taskmq.membership m join taskmq.user u on u.id = m.user_id {where}",

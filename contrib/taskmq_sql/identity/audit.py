@@ -1,4 +1,4 @@
-"""The audit in tables: entries, and beside them the chain."""
+"""The audit in tables: entries, and the hash chain in a table next to them."""
 
 import secrets
 from collections.abc import Sequence
@@ -8,19 +8,19 @@ from typing import Final
 from taskmq.contracts.identity import AuditFilter, AuditPage
 from taskmq.model.identity import AuditEntry, AuditRecord, ChainLink, Scope, recorded, sealed
 from taskmq_sql.identity.rows import AUDIT_COLUMNS, audit_record
-from taskmq_sql.steps import LOCK, Row, Runner, Steps, ask, clock, first, places
+from taskmq_sql.steps import LOCK, Row, Runner, Steps, ask, clock, first, placeholders
 
-__all__ = ["AUDITED_COLUMNS", "SqlAudit", "audited", "note"]
+__all__ = ["AUDITED_COLUMNS", "SqlAudit", "audit_values", "note"]
 
 AUDITED_COLUMNS: Final = (
     "action, kind, subject, tenant, user_id, via, credential, request_id, "
     "who, who_salt, who_commitment, what, what_salt, what_commitment"
 )
-"""Those of an entry beside its time."""
-_ADD: Final = f"insert into taskmq.audit (at, {AUDITED_COLUMNS}) values ({places(15)})"
+"""Columns of an entry except its number and time."""
+_ADD: Final = f"insert into taskmq.audit (at, {AUDITED_COLUMNS}) values ({placeholders(15)})"
 _FROM: Final = "from taskmq.audit a left join taskmq.audit_seal s on s.number = a.number"
 _HEAD: Final = "select position, hash from taskmq.audit_seal order by position desc limit 1"
-# Transactions become visible in another order than that of their numbers, but none is open for longer than that.
+# Transactions may become visible in another order than their numbers. None stays open longer than this.
 _LONGEST_TRANSACTION_MS: Final = 600_000
 _SEALED_UNTIL: Final = """
 select a.at from taskmq.audit_seal s join taskmq.audit a on a.number = s.number order by s.position desc limit 1"""
@@ -46,7 +46,7 @@ class SqlAudit:
         return await self._runner.read(partial(_entries, scope=scope, which=which, after=after, limit=limit))
 
     async def seal(self, *, limit: int = 500) -> int:
-        if not await self._runner.read(partial(_unsealed, limit=1)):
+        if not await self._runner.read(partial(_find_unsealed, limit=1)):
             return 0
         return await self._runner.write(partial(_seal, limit=limit))
 
@@ -64,12 +64,12 @@ def note(entries: Sequence[AuditEntry]) -> Steps[None]:
     """Write audit entries in the transaction of the changes that they describe."""
     now = (yield from clock()) if entries else 0
     for entry in entries:
-        yield from ask(_ADD, now, *audited(entry))
+        yield from ask(_ADD, now, *audit_values(entry))
 
 
-def audited(entry: AuditEntry) -> tuple[object, ...]:
-    """The values of `AUDITED_COLUMNS`."""
-    # The number and the time are the store's; they stand in no commitment.
+def audit_values(entry: AuditEntry) -> tuple[object, ...]:
+    """Return the values of `AUDITED_COLUMNS`."""
+    # The store sets number and time; the commitments do not include them.
     record = recorded(entry, number=0, at=0, who_salt=secrets.token_bytes(16), what_salt=secrets.token_bytes(16))
     return tuple(getattr(record, name) for name in AUDITED_COLUMNS.split(", "))
 
@@ -81,7 +81,7 @@ def _entries(*, scope: Scope, which: AuditFilter, after: int | None, limit: int)
     conditions: list[str] = []
 
     def demand(condition: str, *values: object) -> None:
-        conditions.append(condition.format(places(len(values), begin=len(args) + 1)))
+        conditions.append(condition.format(placeholders(len(values), begin=len(args) + 1)))
         args.extend(values)
 
     if scope.tenants is not None:
@@ -102,10 +102,10 @@ def _entries(*, scope: Scope, which: AuditFilter, after: int | None, limit: int)
     return AuditPage(found, found[-1].number if len(rows) > limit else None)
 
 
-def _unsealed(*, limit: int) -> Steps[Sequence[Row]]:
+def _find_unsealed(*, limit: int) -> Steps[Sequence[Row]]:
     now = yield from clock()
     row = yield from first(_SEALED_UNTIL)
-    # The clock may have been ahead for a while, and the last entry with it.
+    # The clock, and with it the last entry, may have been ahead for a while.
     since = 0 if row is None else min(row[0], now) - _LONGEST_TRANSACTION_MS
     return (yield from ask(_UNSEALED, since, limit))
 
@@ -113,7 +113,7 @@ def _unsealed(*, limit: int) -> Steps[Sequence[Row]]:
 def _seal(*, limit: int) -> Steps[int]:
     yield LOCK
     head = yield from _head()
-    records = [audit_record(row) for row in (yield from _unsealed(limit=limit))]
+    records = [audit_record(row) for row in (yield from _find_unsealed(limit=limit))]
     for record, each in zip(records, sealed(head, records), strict=True):
         yield from ask(_SEAL, each.position, record.number, each.hash)
     return len(records)

@@ -25,7 +25,7 @@ from taskmq.model.identity import (
 )
 from taskmq_sql.identity.accounts import account_of
 from taskmq_sql.identity.audit import note
-from taskmq_sql.identity.rows import KEY_COLUMNS, SESSION_COLUMNS, USER_COLUMNS, browser_session, listed, token
+from taskmq_sql.identity.rows import KEY_COLUMNS, SESSION_COLUMNS, USER_COLUMNS, browser_session, encode_list, token
 from taskmq_sql.steps import LOCK, Runner, Steps, ask, clock, first
 
 __all__ = ["SqlCredentials"]
@@ -45,11 +45,11 @@ select count(*) from taskmq.token k where k.user_id = $1 and (k.expires is null 
 _ADD_KEY: Final = """
 insert into taskmq.token as k (digest, id, user_id, name, scopes, tenants, tasks, created, expires)
 values ($1, $2, $3, $4, $5, $6, $7, $8, $9) on conflict do nothing returning id"""
-# Takes the row, and with it the turn of everybody who tries the same.
+# Locks the row: attempts with the same key take turns.
 _TAKE: Final = """
 insert into taskmq.login_failure as f (key, failures, at) values ($1, 0, $2)
 on conflict (key) do update set failures = f.failures returning failures, at"""
-# A success has a negative count, so no failure is ever counted for its key.
+# A successful login stores a negative count: later failures with this key are not counted.
 _REMEMBER: Final = """
 insert into taskmq.login_failure as f (key, failures, at) values ($1, -1, $2)
 on conflict (key) do update set at = excluded.at"""
@@ -144,7 +144,7 @@ def _add_session(*, new: NewBrowserSession, by: Actor, replaces: bytes | None) -
     if replaces is not None:
         yield from ask("delete from taskmq.session where digest = $1", replaces)
     if not (yield from ask("update taskmq.user set last_login = $2 where id = $1 returning id", new.user_id, now)):
-        raise IdentityNotFound(f"there is no user {new.user_id!r}")
+        raise IdentityNotFound(f"no user {new.user_id!r}")
     ends = now + new.longest_ms
     yield from ask(_ADD_SESSION, new.digest, new.id, new.user_id, now, new.idle_ms, ends, new.address, new.agent)
     yield from note([Trail(by).session_begun(new)])
@@ -198,7 +198,7 @@ def _end_session(*, session_id: str, user_id: str | None, by: Actor) -> Steps[No
         f"select {SESSION_COLUMNS} from taskmq.session s where {_LIVES} and s.id = $2", now, session_id
     )
     if not rows or user_id not in (None, (session := browser_session(rows[0])).user_id):
-        raise IdentityNotFound(f"there is no session {session_id!r}")
+        raise IdentityNotFound(f"no session {session_id!r}")
     yield from ask("delete from taskmq.session where id = $1", session_id)
     yield from note([Trail(by).session_ended(session)])
 
@@ -207,7 +207,7 @@ def _add_token(*, new: NewApiToken, by: Actor) -> Steps[ApiToken]:
     now = yield from clock()
     yield LOCK
     if (yield from first("select id from taskmq.user where id = $1", new.user_id)) is None:
-        raise IdentityNotFound(f"there is no user {new.user_id!r}")
+        raise IdentityNotFound(f"no user {new.user_id!r}")
     (good,) = yield from ask(_COUNT_KEYS, new.user_id, now)
     check_token_count(int(good[0]))
     scopes = None if new.scopes is None else sorted(new.scopes)
@@ -218,14 +218,14 @@ def _add_token(*, new: NewApiToken, by: Actor) -> Steps[ApiToken]:
         new.id,
         new.user_id,
         new.name,
-        listed(scopes),
-        listed(tenants),
-        listed(new.tasks),
+        encode_list(scopes),
+        encode_list(tenants),
+        encode_list(new.tasks),
         now,
         new.expires,
     )
     if added is None:
-        raise IdentityConflict(f"the user has a token {new.name!r} already: revoke it, or take another name")
+        raise IdentityConflict(f"the user already has a token {new.name!r}: revoke it or choose another name")
     yield from note([Trail(by).token_added(new)])
     return ApiToken(
         id=new.id,
@@ -261,7 +261,7 @@ def _tokens(*, user_id: str | None) -> Steps[list[ApiToken]]:
 def _revoke_token(*, token_id: str, user_id: str | None, by: Actor) -> Steps[None]:
     rows = yield from ask(f"select {KEY_COLUMNS} from taskmq.token k where k.id = $1", token_id)
     if not rows or user_id not in (None, (found := token(rows[0])).user_id):
-        raise IdentityNotFound(f"there is no token {token_id!r}")
+        raise IdentityNotFound(f"no token {token_id!r}")
     yield from ask("delete from taskmq.token where id = $1", token_id)
     yield from note([Trail(by).token_revoked(found)])
 

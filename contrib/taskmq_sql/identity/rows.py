@@ -1,4 +1,4 @@
-"""Rows as values, and back."""
+"""Conversion between rows and values."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
@@ -17,7 +17,7 @@ __all__ = [
     "USER_COLUMNS",
     "audit_record",
     "browser_session",
-    "listed",
+    "encode_list",
     "membership",
     "tenant",
     "token",
@@ -94,13 +94,13 @@ def audit_record(row: Row) -> AuditRecord:
     return AuditRecord(**values)
 
 
-def listed(values: Iterable[str] | None) -> str | None:
-    """A list within a value."""
+def encode_list(values: Iterable[str] | None) -> str | None:
+    """Encode the values as a JSON list; None stays None."""
     return None if values is None else msgspec.json.encode(list(values)).decode()
 
 
 def _scopes(text: str | None) -> frozenset[Permission] | None:
-    # A permission that this version does not know lets no user do anything.
+    # Permissions of a newer version are ignored: they grant nothing here.
     known = set(Permission)
     return None if text is None else frozenset(Permission(each) for each in _list(text) if each in known)
 

@@ -1,4 +1,4 @@
-"""The parts of a database that know who may do what."""
+"""Identities of a database: accounts, credentials and the audit."""
 
 from taskmq_sql.identity.accounts import SqlAccounts
 from taskmq_sql.identity.audit import SqlAudit

@@ -1,1 +1,1 @@
-"""What job stores on SQL have in common: their tables, and how values stand in them."""
+"""Parts that both SQL job stores share: table names, codes of states, conversions of values."""

@@ -1,4 +1,4 @@
-"""States and kinds of events as the small integers that the tables hold. A number is never given to another one."""
+"""Integer codes of job states and event kinds in the tables. A code is never reused for another meaning."""
 
 from typing import Final, Literal
 

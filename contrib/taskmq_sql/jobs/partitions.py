@@ -1,4 +1,4 @@
-"""What the days of the tables that are divided by day are called, and what makes them."""
+"""Daily partitions of the tables that are partitioned by day: their names, and statements that create them."""
 
 from datetime import UTC, datetime
 from typing import Final
@@ -11,11 +11,11 @@ __all__ = ["AHEAD", "DAY", "day_of", "make_partitions", "partition_statements"]
 
 DAY: Final = 86_400_000
 AHEAD: Final = 7
-"""So many days are made before they come."""
+"""Number of days that are created in advance."""
 
 
 def make_partitions(connection: Connection) -> None:
-    """Make those of yesterday, today and the next days that are not there yet."""
+    """Create the missing partitions of yesterday, today and the next `AHEAD` days."""
     now = connection.execute(text(f"select {SCHEMA}.now_ms()")).scalar_one()
     known = text("select to_regclass(:name) is not null")
     for name, statements in partition_statements(int(now)).items():
@@ -25,13 +25,17 @@ def make_partitions(connection: Connection) -> None:
 
 
 def partition_statements(now: int) -> dict[str, list[str]]:
-    """What makes the days around `now` (ms since the epoch), by their names."""
+    """Return the statements that create the days around `now` (ms since the epoch), by partition name."""
     today = now // DAY
-    return {_name(table, day): _made(table, day) for table in BY_DAY for day in range(today - 1, today + AHEAD + 1)}
+    return {
+        _name(table, day): _create_statements(table, day)
+        for table in BY_DAY
+        for day in range(today - 1, today + AHEAD + 1)
+    }
 
 
 def day_of(name: str) -> int:
-    """Which day since the epoch a partition is of."""
+    """Return the day since the epoch that a partition covers."""
     date = datetime.strptime(name.rpartition("_")[2], "%Y%m%d").replace(tzinfo=UTC)
     return int(date.timestamp() * 1000) // DAY
 
@@ -40,7 +44,7 @@ def _name(table: str, day: int) -> str:
     return f"{table}_{datetime.fromtimestamp(day * DAY / 1000, UTC):%Y%m%d}"
 
 
-def _made(table: str, day: int) -> list[str]:
+def _create_statements(table: str, day: int) -> list[str]:
     whole, part = f"{SCHEMA}.{table}", f"{SCHEMA}.{_name(table, day)}"
     return [
         f"create table {part} (like {whole} including defaults including constraints including indexes)",

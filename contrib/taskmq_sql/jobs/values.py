@@ -1,4 +1,4 @@
-"""Values as the tables hold them."""
+"""Conversions of values to the form that the tables hold."""
 
 import hashlib
 import re
@@ -18,7 +18,7 @@ __all__ = [
     "can_be_kept",
     "decode_detail",
     "encode_detail",
-    "escaped_error",
+    "escape_error",
     "forms_of",
     "is_job_id",
     "owner_in",
@@ -27,9 +27,9 @@ __all__ = [
 ]
 
 KEPT_MS: Final = 30 * 86_400_000
-"""For so long a form of a task is kept after its last report."""
+"""How long a form of a task is kept after its last report."""
 LAST_CHARACTER: Final = "\U0010ffff"
-"""Behind a prefix: no name that begins so is behind it."""
+"""Appended to a prefix, an upper bound of all names that begin with it."""
 
 _DIGEST_BYTES: Final = 16
 _JOB_ID: Final = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
@@ -45,28 +45,28 @@ _owner_decoder: Final = msgspec.json.Decoder(_Owner)
 
 
 def is_job_id(text: str) -> bool:
-    """Whether it is a UUID in the form in which ids are given."""
+    """Whether the text is a UUID in the form that the store issues."""
     return _JOB_ID.fullmatch(text) is not None
 
 
 def shard_of(job_id: str) -> int:
-    """The timer's shard of a job."""
+    """Return the timer shard of a job."""
     return int(job_id[-2:], 16) & 63
 
 
-def escaped_error(error: ErrorRecord) -> ErrorRecord:
+def escape_error(error: ErrorRecord) -> ErrorRecord:
     return ErrorRecord(
         type_name=storable(error.type_name), message=storable(error.message), traceback=storable(error.traceback)
     )
 
 
 def reason(text: str) -> ErrorRecord:
-    """Of an end that is no failure of the task."""
+    """Describe an end that is not the task's failure."""
     return ErrorRecord(type_name="", message=storable(text), traceback="")
 
 
 def encode_detail(detail: JobDetail) -> str:
-    """As JSON, with what has no form there escaped."""
+    """Encode as JSON; text that JSON cannot represent is escaped."""
     try:
         return _encoder.encode(detail).decode()
     except UnicodeEncodeError:
@@ -91,7 +91,7 @@ def owner_in(text: str | None) -> str:
 
 
 def can_be_kept(*texts: str) -> bool:
-    """Whether a database can hold them: without NUL and lone surrogates."""
+    """Whether a database can hold the texts: no NUL, no lone surrogates."""
     return not any(
         "\0" in text or (not text.isascii() and any("\ud800" <= character <= "\udfff" for character in text))
         for text in texts
@@ -99,7 +99,7 @@ def can_be_kept(*texts: str) -> bool:
 
 
 def forms_of(registrations: Iterable[TaskRegistration]) -> list[tuple[str, bytes, str]]:
-    """Task, digest and content of each form, in the order of their keys, each of them once."""
+    """Return task, digest and content of each distinct form, sorted by key."""
     forms: dict[tuple[str, bytes], str] = {}
     for one in registrations:
         content = encode_registration(one)

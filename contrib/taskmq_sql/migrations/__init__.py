@@ -1,12 +1,12 @@
-"""The tables of the job store in PostgreSQL, in their versions, by Alembic. (A SQLite file: `sqlite.file.schema`.)
+"""Versions of the job store's tables in PostgreSQL, by Alembic. (For SQLite files see `sqlite.file.schema`.)
 
-`upgrade` brings a database to the newest version that this code knows, and `current` says which one it has. Nothing
-else makes or changes tables: a store whose tables are behind or ahead of the code is refused (`StoreMismatch`).
-Several that upgrade one database at the same time do it one after the other.
+`upgrade` brings a database to the newest version that this code knows; `current` returns its present version.
+Nothing else creates or changes tables. A store whose tables are older or newer than the code raises `StoreMismatch`.
+Concurrent upgrades of one database run one after the other.
 
-A revision whose tables the code before it may go on using says `understood_by_previous = True`: it adds tables, or
-columns with defaults. Then an upgrade needs no standstill: run it, and replace the processes one by one. Which older
-code may use the tables is written down beside them, in `setting`.
+A revision that the previous code can still use sets `understood_by_previous = True`: it only adds tables, or columns
+with defaults. Such an upgrade needs no downtime: run it, then replace the processes one by one. The table `setting`
+records which older versions of the code may use the tables.
 """
 
 import asyncio
@@ -35,7 +35,7 @@ __all__ = ["current", "revisions", "upgrade"]
 
 _connect: Final = cast("Callable[..., Awaitable[Any]]", asyncpg.connect)
 
-# Of no meaning, but for being ours.
+# An arbitrary number that only this code uses.
 _LOCK: Final = 7_466_003
 _LOCKED: Final = "55P03"
 _TRIES: Final = 12
@@ -47,26 +47,26 @@ on conflict (name) do update set value = excluded.value"""
 
 
 async def upgrade(url: str, revision: str = "head", *, later: Sequence[Path] = (), patience: float = 5.0) -> None:
-    """Make the tables, or bring them to `revision`; all of it in one transaction, or nothing.
+    """Create the tables or bring them to `revision`, in one transaction.
 
-    The views for people (`views`) are made with the newest one.
+    An upgrade to the newest version also creates the views for people (`views`).
 
-    Behind one that waits for a table all others wait that come later. So it lets them by when a transaction
-    does not end, and tries again, some times.
+    Statements that arrive after an upgrade that waits for a table queue up behind it. So the upgrade gives up after
+    `patience`, lets the other statements pass, and retries a few times.
 
     Args:
         url: `postgresql://...`.
         revision: a revision's number; default: the newest one.
-        later: folders with revisions that come after those of this code, for tests of them.
-        patience: seconds for which it waits for a table at a time.
+        later: folders with revisions after those of this code, for tests.
+        patience: seconds to wait for a table in one attempt.
 
     Raises:
-        StoreMismatch: the database cannot hold every text, or has tables of a version that this code does not know.
+        StoreMismatch: the database's encoding cannot hold every text, or this code does not know the tables' version.
     """
 
     def work(connection: Connection) -> None:
         _prepare(connection)
-        # Behind the lock of several that upgrade: for that one they wait as long as it takes.
+        # After the advisory lock: concurrent upgrades wait for that one without a limit.
         connection.execute(text(f"set local lock_timeout = {round(patience * 1000)}"))
         config = _config(later)
         scripts = ScriptDirectory.from_config(config)
@@ -75,7 +75,7 @@ async def upgrade(url: str, revision: str = "head", *, later: Sequence[Path] = (
             raise StoreMismatch(revision_refusal(address_of(url), found))
         config.attributes["connection"] = connection
         command.upgrade(config, revision)
-        _write_who_understands(connection, scripts)
+        _write_compatible_versions(connection, scripts)
         make_partitions(connection)
         if _current(connection) == HEAD:
             make_views(connection)
@@ -92,14 +92,14 @@ async def upgrade(url: str, revision: str = "head", *, later: Sequence[Path] = (
 
 
 async def current(url: str) -> str | None:
-    """The revision of the tables; None where there are none."""
+    """Return the revision of the tables; None if there are no tables."""
     found: list[str | None] = []
     await _run(url, lambda connection: found.append(_current(connection)))
     return found[0]
 
 
 def revisions() -> list[str]:
-    """All revisions that this code knows, the first one first."""
+    """Return all revisions that this code knows, oldest first."""
     return _numbers(ScriptDirectory.from_config(_config()))
 
 
@@ -120,12 +120,12 @@ def _prepare(connection: Connection) -> None:
         raise StoreMismatch(refusal)
     connection.execute(text("select pg_advisory_xact_lock(:lock)"), {"lock": _LOCK})
     known = connection.execute(text("select 1 from pg_namespace where nspname = :name"), {"name": SCHEMA})
-    # Asked first: "if not exists" needs the right to make schemas even where there is one.
+    # Checked first: "if not exists" needs the privilege to create schemas even if the schema exists.
     if known.first() is None:
         connection.execute(text(f"create schema {SCHEMA}"))
 
 
-def _write_who_understands(connection: Connection, scripts: ScriptDirectory) -> None:
+def _write_compatible_versions(connection: Connection, scripts: ScriptDirectory) -> None:
     understood: list[str] = []
     script = scripts.get_revision(str(_current(connection)))
     while getattr(script.module, "understood_by_previous", False):
@@ -137,22 +137,22 @@ def _write_who_understands(connection: Connection, scripts: ScriptDirectory) -> 
 
 def _config(later: Sequence[Path] = ()) -> Config:
     config = Config()
-    config.set_main_option("script_location", _escaped(_HERE))
+    config.set_main_option("script_location", _escape_percent(_HERE))
     if later:
         config.set_main_option("path_separator", "newline")
-        places = (_HERE / "versions", *later)
-        config.set_main_option("version_locations", "\n".join(_escaped(place) for place in places))
+        folders = (_HERE / "versions", *later)
+        config.set_main_option("version_locations", "\n".join(_escape_percent(folder) for folder in folders))
     return config
 
 
-def _escaped(path: Path) -> str:
+def _escape_percent(path: Path) -> str:
     return str(path).replace("%", "%%")
 
 
 async def _run(url: str, work: Callable[[Connection], None]) -> None:
     engine = create_async_engine(
         "postgresql+asyncpg://",
-        # asyncpg reads the URL, as for the store itself: it may name several hosts.
+        # asyncpg parses the URL here as in the store; it may name several hosts.
         async_creator=functools.partial(_connect, plain_url(url)),
         poolclass=pool.NullPool,
     )

@@ -1,4 +1,4 @@
-"""What Alembic runs: the migrations, on the connection that `taskmq_sql.migrations` hands it."""
+"""Alembic's entry point: run the migrations on the connection that `taskmq_sql.migrations` passes."""
 
 from typing import cast
 

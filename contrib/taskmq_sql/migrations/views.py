@@ -1,16 +1,16 @@
-"""Views for people with `psql`: jobs, attempts, logs and nodes under the names that other systems have for them.
+"""Views for people with `psql`: jobs, attempts, logs and nodes under the names that other systems use.
 
-taskmq itself reads none of them. Every upgrade to the newest version makes them as this code has them; a column
-that is there once stays, so that views and grants of others go on.
+taskmq itself reads none of them. Every upgrade to the newest version recreates them from this code. A column stays
+once it exists, so other people's views and grants keep working.
 
-    jobs                 a row for each job, live or ended
+    jobs                 one row per job, live or ended
     job_definition       the last version of each definition
-    job_schedule         when each job is to run, or was to
-    job_execution_log    a row for each attempt that has begun
-    job_retry            a row for each attempt after the first
-    job_logs             lines that runs have logged
-    execution_node       machines
-    resource_allocation  what jobs have of them, or had
+    job_schedule         the scheduled time of each job
+    job_execution_log    one row per started attempt
+    job_retry            one row per attempt after the first
+    job_logs             log lines of runs
+    execution_node       host nodes
+    resource_allocation  present and past allocations of jobs
     users                without passwords
 """
 
@@ -55,7 +55,7 @@ _JOBS: Final = f"""(
   union all select {_SHARED}, finished from taskmq.job_history) j"""
 _SUBMITTED: Final = "('x' || translate(substr(j.id::text, 1, 13), '-', ''))::bit(48)::bigint"
 
-# Text may have a NUL in it, which `jsonb` cannot have: one such job must not make the view useless.
+# Text may contain NUL, which `jsonb` rejects: one such job must not break the view.
 _PART_OF: Final = f"""
 create or replace function {SCHEMA}.part_of(content bytea, name text) returns jsonb
 language plpgsql immutable parallel safe as $$
@@ -137,11 +137,11 @@ select u.id as user_id, u.name as username, u.email, {_at("u.created")} as creat
        u.disabled is not null as is_disabled
 from taskmq.user u""",
 }
-"""What each view selects, by its name."""
+"""The query of each view, by name."""
 
 
 def make_views(connection: Connection) -> None:
-    """Make them, or bring them to what this code has, beside tables of the newest version."""
+    """Create or replace the views; the tables must have the newest version."""
     connection.exec_driver_sql(_PART_OF)
     for name, query in VIEWS.items():
         connection.exec_driver_sql(f"create or replace view {SCHEMA}.{name} as {query}")

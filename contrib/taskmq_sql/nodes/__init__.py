@@ -1,13 +1,14 @@
 """Host nodes and allocations, on PostgreSQL and SQLite alike.
 
-Calls are generators of statements, as those of `taskmq_sql.identity`. A transaction that allocates writes to the rows
-of the nodes first, in the order of their names: so of two at a time one waits, and sees what the other one took.
+Calls are generators of statements, like those of `taskmq_sql.identity`. A transaction that allocates first writes the
+rows of the nodes, in the order of their names. So of two concurrent ones, the second waits and sees the first one's
+allocations.
 
-An allocation of a job is open while the job's row is under way with the token that it names. Nothing ends it when
-the job does: it does not count any more from that very transaction on, and `expire` writes down later when it ended.
+An allocation of a job is open while the job is under way with the token that the allocation names. The end of the job
+does not update it: from that transaction on the allocation no longer counts, and `expire` records its end later.
 """
 
-from taskmq_sql.nodes.allocations import reserve, take
-from taskmq_sql.nodes.store import JobsAtHand, SqlNodes
+from taskmq_sql.nodes.allocations import insert_allocations, reserve
+from taskmq_sql.nodes.store import PlacementQueries, SqlNodes
 
-__all__ = ["JobsAtHand", "SqlNodes", "reserve", "take"]
+__all__ = ["PlacementQueries", "SqlNodes", "insert_allocations", "reserve"]

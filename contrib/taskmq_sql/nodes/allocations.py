@@ -1,4 +1,4 @@
-"""What is allocated of nodes, and by whom."""
+"""Allocations on nodes, and the usage they add up to."""
 
 import os
 from collections.abc import Callable, Generator, Iterable, Sequence
@@ -23,7 +23,15 @@ from taskmq_sql.jobs.codes import UNDERWAY_CODES
 from taskmq_sql.steps import Query, Row, Steps, ask, clock, first
 
 __all__ = [
-    "CLOSE", "allocate", "allocations", "close_all", "placed_rows", "release", "reserve", "take", "used",
+    "CLOSE",
+    "allocate",
+    "allocations",
+    "close_all",
+    "insert_allocations",
+    "placed_rows",
+    "release",
+    "reserve",
+    "usage_by_node",
 ]  # fmt: skip
 
 CLOSE: Final = "update taskmq.allocation set ended = $1 where node = $2 and ended is null"
@@ -35,7 +43,7 @@ _IS_HELD: Final = f"(a.token is null or {_UNDER_WAY})"
 _USED: Final = f"""
 select a.node, a.amounts from taskmq.allocation a
 where a.ended is null and (a.until is null or a.until > $1) and {_IS_HELD}"""
-# The row is written to, so that another allocation there at the same time waits, and sees this afterwards.
+# Writes the row: a concurrent allocation on the node waits, and then sees this one.
 _LOCK: Final = """
 update taskmq.node set epoch = epoch where name = $1"""
 _ADD: Final = """
@@ -54,11 +62,11 @@ where a.label = $1 and {_UNDER_WAY}"""
 _amounts: Final = msgspec.json.Decoder(dict[str, float])
 
 Finder = Callable[[int], Generator[Query, Sequence[Row], list[HostNode]]]
-"""All nodes, as a call finds them."""
+"""Reads all nodes within a call."""
 
 
-def used(now: int) -> Steps[dict[str, dict[str, float]]]:
-    """What is allocated, by node."""
+def usage_by_node(now: int) -> Steps[dict[str, dict[str, float]]]:
+    """Return the allocated amounts, by node."""
     found: dict[str, dict[str, float]] = {}
     for node, amounts in (yield from ask(_USED, now)):
         found[node] = added(found.get(node, {}), _amounts.decode(amounts))
@@ -66,14 +74,14 @@ def used(now: int) -> Steps[dict[str, dict[str, float]]]:
 
 
 def reserve(now: int, placements: Sequence[Placement], find: Finder) -> Steps[list[Placement]]:
-    """Of these the ones that can be; until the end of the transaction no other one allocates on their nodes."""
+    """Lock the nodes until the end of the transaction; return the placements that fit."""
     yield from _lock({placement.node for placement in placements})
     return reservable(placements, (yield from find(now)))
 
 
-def take(now: int, taken: Iterable[tuple[Placement, object, int]]) -> Steps[None]:
-    """Write down what jobs have got: each with the database's id of its job, and the token of its dispatch."""
-    for placement, job, token in taken:
+def insert_allocations(now: int, jobs: Iterable[tuple[Placement, object, int]]) -> Steps[None]:
+    """Insert the allocations of jobs, each with the database's job id and the dispatch token."""
+    for placement, job, token in jobs:
         yield from ask(
             _ADD,
             new_job_id(now, os.urandom(10)),
@@ -95,7 +103,7 @@ def allocate(new: NewAllocation, find: Finder) -> Steps[Allocation | None]:
     if (known := (yield from first(_FIND, new.id))) is not None:
         found = _allocation(known)
         if (found.job, found.tenant, found.amounts) != (new.job, new.tenant, new.amounts):
-            raise InvalidOption(f"allocation {new.id} is one of something else: choose another id")
+            raise InvalidOption(f"allocation {new.id} already exists for something else: choose another id")
         return found
     while True:
         wanted = [
@@ -105,7 +113,7 @@ def allocate(new: NewAllocation, find: Finder) -> Steps[Allocation | None]:
         if best is None:
             return None
         yield from _lock({best.name})
-        # Another one may have been faster: then another one is the best, perhaps.
+        # A concurrent call may have allocated first; then another node may be the best one.
         again = {node.name: node for node in (yield from find(now))}.get(best.name)
         if again is not None and best_fit(new.amounts, [again]) is not None:
             break
@@ -136,7 +144,7 @@ def release(allocation: str) -> Steps[Allocation | None]:
 
 
 def close_all(now: int) -> Steps[None]:
-    """Write down of what is over that it has ended."""
+    """Record the end of allocations that have expired or lost their job."""
     yield from ask(_OVER, now)
     yield from ask(_LEFT, now)
 
@@ -164,7 +172,7 @@ def allocations(which: AllocationFilter, after: str | None, limit: int) -> Steps
 
 
 def placed_rows(jobs: Sequence[str]) -> Steps[list[Row]]:
-    """Id, token, node, epoch and amounts of each job under way that was placed."""
+    """Return id, token, node, epoch and amounts of each placed job under way."""
     found: list[Row] = []
     for job in jobs:
         for *row, amounts in (yield from ask(_PLACED, job)):

@@ -1,4 +1,4 @@
-"""Nodes as rows: reported, drained, lost."""
+"""Host nodes in the table `node`: reports, draining, loss."""
 
 import os
 from collections.abc import Sequence
@@ -8,13 +8,13 @@ import msgspec
 
 from taskmq.model.envelope import new_job_id
 from taskmq.model.nodes import HostNode, NodeTold
-from taskmq_sql.nodes.allocations import CLOSE, close_all, used
+from taskmq_sql.nodes.allocations import CLOSE, close_all, usage_by_node
 from taskmq_sql.steps import Row, Steps, ask, clock, first
 
 __all__ = ["drain", "expire", "nodes", "remove", "say_busy", "tell"]
 
 _COLUMNS: Final = "name, id, told, heartbeat, registered, epoch, is_busy, is_draining, is_lost"
-# The first epoch is the time: one that was removed and comes back has another one than before.
+# The first epoch is the time, so a node that was removed and returns has a new one.
 _TELL: Final = """
 insert into taskmq.node (name, id, told, lost_after, heartbeat, registered, epoch, is_busy, is_draining, is_lost)
 values ($1, $2, $3, $4, $5, $5, $5, 0, 0, 0)
@@ -42,7 +42,7 @@ def tell(told: Sequence[NodeTold]) -> Steps[None]:
 
 def nodes(now: int) -> Steps[list[HostNode]]:
     rows = yield from ask(_ALL)
-    taken = (yield from used(now)) if rows else {}
+    taken = (yield from usage_by_node(now)) if rows else {}
     return [_node(row, taken.get(row[0], {})) for row in rows]
 
 
@@ -80,7 +80,7 @@ def _find(now: int, name: str) -> Steps[HostNode | None]:
     row = yield from first(f"select {_COLUMNS} from taskmq.node where name = $1", name)
     if row is None:
         return None
-    taken = yield from used(now)
+    taken = yield from usage_by_node(now)
     return _node(row, taken.get(name, {}))
 
 

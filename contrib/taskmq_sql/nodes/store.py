@@ -1,4 +1,4 @@
-"""The part of a database that knows nodes."""
+"""Nodes of a database."""
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -10,13 +10,13 @@ from taskmq.model.nodes import Allocation, AllocationFilter, HostNode, NewAlloca
 from taskmq_sql.nodes import allocations, registry
 from taskmq_sql.steps import Runner, Steps, clock
 
-__all__ = ["JobsAtHand", "SqlNodes"]
+__all__ = ["PlacementQueries", "SqlNodes"]
 
 Reserve = Callable[[int], Steps[list[Placement]]]
 
 
-class JobsAtHand(Protocol):
-    """The jobs of the same database, whose tables differ."""
+class PlacementQueries(Protocol):
+    """Queries on the jobs of the same database; the tables differ between databases."""
 
     async def waiting(self, picks: Sequence[Pick], behind: Mapping[Lane, tuple[int, str]]) -> list[UnplacedJob]:
         """See `NodeStore.waiting`."""
@@ -25,14 +25,14 @@ class JobsAtHand(Protocol):
     async def place(
         self, partition: int, epoch: int, reserve: Reserve, over: Sequence[str], quotas: Quotas
     ) -> DispatchBatch | None:
-        """See `NodeStore.place`; `reserve` says which jobs, as the first part of the transaction."""
+        """See `NodeStore.place`; `reserve` selects the jobs, at the start of the transaction."""
         ...
 
 
 class SqlNodes:
     """A `NodeStore` in the database's tables."""
 
-    def __init__(self, runner: Runner, jobs: JobsAtHand) -> None:
+    def __init__(self, runner: Runner, jobs: PlacementQueries) -> None:
         self._runner = runner
         self._jobs = jobs
 

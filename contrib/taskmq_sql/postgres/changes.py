@@ -7,10 +7,10 @@ from msgspec import UNSET
 from taskmq.contracts.jobs import JobRecord, JobUpdate
 from taskmq.model.states import TERMINAL, can_follow
 from taskmq.model.units import storable
-from taskmq_sql.identity import audited
+from taskmq_sql.identity import audit_values
 from taskmq_sql.jobs.codes import CODES, EVENT_CODES
 from taskmq_sql.jobs.tables import LONGEST_BODY
-from taskmq_sql.jobs.values import escaped_error, is_job_id, shard_of
+from taskmq_sql.jobs.values import escape_error, is_job_id, shard_of
 from taskmq_sql.postgres.connections import Connection, Row
 from taskmq_sql.postgres.database import Database
 from taskmq_sql.postgres.records import error_columns, job_records
@@ -43,7 +43,7 @@ async def change(database: Database, update: JobUpdate) -> JobRecord | None:
 async def change_in(connection: Connection, update: JobUpdate, queue: int | None = None) -> Row | None:
     """`change` on a connection, also as a part of its transaction: the row; where nothing was changed, None."""
     statement = _STATEMENTS[update.after in TERMINAL, update.audit is not None]
-    noted = () if update.audit is None else map(_storable, audited(update.audit))
+    noted = () if update.audit is None else map(_storable, audit_values(update.audit))
     return await connection.fetchrow(statement, *_values(update, queue), *noted)
 
 
@@ -71,7 +71,7 @@ def _values(update: JobUpdate, queue: int | None) -> tuple[object, ...]:
         body is not None,
         None if is_large else body,
         body if is_large else None,
-        *(error_columns(None if update.error is UNSET else escaped_error(update.error))),
+        *(error_columns(None if update.error is UNSET else escape_error(update.error))),
         EVENT_CODES[update.kind],
         storable(update.by),
         storable(update.note),

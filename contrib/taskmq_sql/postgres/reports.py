@@ -24,7 +24,7 @@ from taskmq.model.states import TERMINAL, UNDERWAY, JobState
 from taskmq.model.units import storable
 from taskmq_sql.identity import note as note_audit
 from taskmq_sql.jobs.codes import CODES, EVENT_CODES, STATES, EventKind
-from taskmq_sql.jobs.values import escaped_error, is_job_id
+from taskmq_sql.jobs.values import escape_error, is_job_id
 from taskmq_sql.postgres.connections import Connection, Row, column_of
 from taskmq_sql.postgres.database import Database
 from taskmq_sql.postgres.records import error_columns
@@ -437,7 +437,7 @@ def _end_of(report: Report) -> int | None:
 
 
 def _escaped(error: ErrorRecord | None) -> ErrorRecord | None:
-    return None if error is None else escaped_error(error)
+    return None if error is None else escape_error(error)
 
 
 def _by_id(one: Report | Ending) -> str:

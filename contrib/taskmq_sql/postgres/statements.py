@@ -11,7 +11,7 @@ wait for each other.
 from typing import Final
 
 from taskmq_sql.identity.audit import AUDITED_COLUMNS
-from taskmq_sql.steps import places
+from taskmq_sql.steps import placeholders
 
 __all__ = [
     "AGAIN",
@@ -183,7 +183,7 @@ e as (insert into taskmq.event (id, at, number, version, kind, state, actor, not
       from u)"""
 _AUDIT: Final = f""",
 a as (insert into taskmq.audit (at, {AUDITED_COLUMNS})
-      select taskmq.now_ms(), {places(len(AUDITED_COLUMNS.split(", ")), begin=21)} from u)"""
+      select taskmq.now_ms(), {placeholders(len(AUDITED_COLUMNS.split(", ")), begin=21)} from u)"""
 _SHOW: Final = f"""
 select {JOB_COLUMNS.removesuffix(", body")}, {{finished}} as finished,
   coalesce(body, $14::bytea, (select body from taskmq.job_body b where b.id = u.id)) as body,

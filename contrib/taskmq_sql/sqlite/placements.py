@@ -10,7 +10,7 @@ from taskmq.model.nodes import startable
 from taskmq.model.states import JobState
 from taskmq_embedded.work import Care
 from taskmq_sql.jobs.values import decode_detail
-from taskmq_sql.nodes import take
+from taskmq_sql.nodes import insert_allocations
 from taskmq_sql.nodes.store import Reserve
 from taskmq_sql.sqlite.file.thread import FileThread
 from taskmq_sql.sqlite.file.transaction import Transaction
@@ -30,7 +30,7 @@ _QUEUED: Final = CODES[JobState.QUEUED]
 
 
 class SqlitePlacements:
-    """The `JobsAtHand` of a store in an SQLite file."""
+    """The `PlacementQueries` of a store in an SQLite file."""
 
     def __init__(self, writer: FileThread, reader: FileThread) -> None:
         self._writer = writer
@@ -100,6 +100,8 @@ def _place(
         tokens = [(id_bytes(job.id), job.token) for job in batch.jobs]
         drive(
             transaction,
-            take(transaction.now, [(chosen[job], job, token) for job, token in tokens if job is not None]),
+            insert_allocations(
+                transaction.now, [(chosen[job], job, token) for job, token in tokens if job is not None]
+            ),
         )
     return batch

@@ -1,6 +1,6 @@
-"""The tables of the first release, in one step: `taskmq_sql.jobs.tables` says what each holds.
+"""Tables of the first release; `taskmq_sql.jobs.tables` describes them.
 
-Databases of development versions, with revisions below this one, are refused: their tables have no way here.
+Databases of development versions, with revisions below this one, are refused: there is no upgrade path for them.
 """
 
 import secrets
@@ -17,18 +17,17 @@ branch_labels = None
 depends_on = None
 
 
-def _vacuumed(scale: float = 0.02, threshold: int = 5000) -> str:
-    """Storage parameters of a table whose rows change or go all the time."""
+def _autovacuum(scale: float = 0.02, threshold: int = 5000) -> str:
+    """Return storage parameters for a table whose rows are updated or deleted all the time."""
     return (
         f"autovacuum_vacuum_scale_factor = {scale}, autovacuum_vacuum_threshold = {threshold}, "
         "autovacuum_vacuum_cost_delay = 0"
     )
 
 
-# Names compare by code points (collate "C"), as the other stores have them. Of the columns, wide ones come first, so
-# that nothing is padded.
+# Names compare by code points (collate "C"), as in the other stores. Wide columns come first, which avoids padding.
 _TABLES: Final = f"""
--- `created` is null for a tenant that was not added, but which jobs name.
+-- `created` is null for a tenant that jobs name but no user added.
 create table taskmq.tenant (
   id integer generated always as identity primary key, name text not null unique, created bigint, disabled bigint,
   description text not null default ''
@@ -42,16 +41,16 @@ create table taskmq.task (
 create table taskmq.worker (
   id integer generated always as identity primary key, name text not null unique
 );
--- Null for nearly all jobs: `has_dependents`, `scheduled` (when the job was to run at first, if that is not `due`),
--- `first_started` (of the first run; `started` is of the last one) and `outages` (of the attempt). A body that is
--- null is in job_body.
+-- Null for nearly all jobs: `has_dependents`, `scheduled` (first planned time of the job, if that is not `due`),
+-- `first_started` (start of the first run; `started` is that of the last) and `outages` (of the attempt). If `body`
+-- is null, the body is in job_body.
 create table taskmq.job (
   id uuid primary key, due bigint not null, token bigint not null default 0, expires bigint, dispatched bigint,
   started bigint, tenant integer not null, queue integer not null, task integer not null, worker integer,
   version integer not null default 1, attempt integer not null default 1, priority smallint not null,
   state smallint not null, key text, cancel_requested text, error_type text, error_message text, traceback text,
   body bytea, has_dependents boolean, scheduled bigint, first_started bigint, outages integer
-) with (fillfactor = 70, {_vacuumed()});
+) with (fillfactor = 70, {_autovacuum()});
 create table taskmq.job_body (
   id uuid primary key, body bytea not null
 );
@@ -62,42 +61,42 @@ create table taskmq.job_key (
   tenant integer not null, key text not null, id uuid not null, fingerprint bytea not null,
   primary key (tenant, key)
 );
--- `id` is null for a submission that came to nothing; `until` is when the key is free in any case.
+-- `id` is null for a submission that failed; after `until` the key is free in any case.
 create table taskmq.unique_key (
   name text primary key, id uuid, until bigint not null
-) with (fillfactor = 70, {_vacuumed()});
--- `day` counts from the epoch, and `jobs` and `bytes` are of that day; the rate is used up until `used_until`.
+) with (fillfactor = 70, {_autovacuum()});
+-- `day` counts from the epoch; `jobs` and `bytes` are of that day; the rate is used up until `used_until`.
 create table taskmq.quota_usage (
   name text primary key, day integer not null, jobs bigint not null, bytes bigint not null,
   used_until double precision not null
-) with (fillfactor = 50, {_vacuumed()});
+) with (fillfactor = 50, {_autovacuum()});
 create table taskmq.ready (
   queue integer not null, priority smallint not null, tenant integer not null, due bigint not null,
   id uuid not null, primary key (queue, priority, tenant, due, id)
-) with ({_vacuumed()});
+) with ({_autovacuum()});
 create table taskmq.gated (
   id uuid primary key, due bigint not null, queue integer not null, tenant integer not null,
   partition smallint not null, priority smallint not null, gate text collate "C" not null
-) with ({_vacuumed()});
+) with ({_autovacuum()});
 create index gated_order on taskmq.gated (partition, gate, priority desc, due, id);
 create index gated_tenant on taskmq.gated (tenant);
 create table taskmq.timer (
   shard smallint not null, due bigint not null, id uuid not null, primary key (shard, due, id)
-) with ({_vacuumed(scale=0.01)});
+) with ({_autovacuum(scale=0.01)});
 create table taskmq.dispatch_batch (
   id bigint generated always as identity primary key, partition smallint not null, epoch bigint not null,
   at bigint not null, confirmed boolean not null default false, ids uuid[] not null, tokens bigint[] not null
-) with ({_vacuumed(threshold=500)});
+) with ({_autovacuum(threshold=500)});
 create table taskmq.dependency (
   upstream uuid not null, dependent uuid not null, condition smallint not null, primary key (upstream, dependent)
-) with ({_vacuumed()});
+) with ({_autovacuum()});
 create index dependency_dependent on taskmq.dependency (dependent, upstream);
--- Settled in the order of `number`.
+-- Processed in the order of `number`.
 create table taskmq.upstream_end (
   number bigint generated always as identity primary key, id uuid not null, state smallint not null
-) with ({_vacuumed(threshold=500)});
--- `ended` is by the store's clock; `finished` is what the worker's says, which may be any instant. The job
--- `retried_as` repeats this one.
+) with ({_autovacuum(threshold=500)});
+-- `ended` is the store's time; `finished` is the time the worker reported, which may be any instant. `retried_as` is
+-- the job that repeats this one.
 create table taskmq.job_history (
   id uuid not null, due bigint not null, token bigint not null default 0, expires bigint, dispatched bigint,
   started bigint, tenant integer not null, queue integer not null, task integer not null, worker integer,
@@ -115,15 +114,15 @@ create table taskmq.attempt (
   id uuid not null, at bigint not null, started bigint, ended bigint not null, attempt integer not null,
   worker integer, error_type text, error_message text, traceback text, primary key (id, attempt, at)
 ) partition by range (at);
--- `number` counts over all events, from the sequence event_number: the order of those of one moment. `started` is
--- of the run that was interrupted.
+-- `number` counts all events, from the sequence event_number: it orders events of the same ms. `started` is the start
+-- of the interrupted run.
 create table taskmq.event (
   id uuid not null, at bigint not null, number bigint not null, version integer not null, kind smallint not null,
   state smallint not null, actor text not null default '', note text not null default '', started bigint,
   primary key (id, at, number)
 ) partition by range (at);
 create index event_at on taskmq.event (at);
--- `holder` is null once the lease is released.
+-- `holder` is null after a release.
 create table taskmq.lease (
   key text primary key, epoch bigint not null, holder text, expires bigint not null, note text not null default ''
 ) with (fillfactor = 50, autovacuum_vacuum_threshold = 100);
@@ -135,32 +134,32 @@ create table taskmq.report_key (
   number bigint generated always as identity primary key, id text not null unique, secret bytea not null,
   created bigint not null
 );
--- `next_at` is as in schedule_due, whose row can so be found.
+-- `next_at` equals that of schedule_due, to find the row there.
 create table taskmq.schedule (
   id bigint generated always as identity primary key, next_at bigint, version integer not null default 1,
   shard smallint not null, is_code boolean not null, app text collate "C" not null, name text collate "C" not null,
   definition bytea not null, record bytea not null, constraint schedule_name_key unique (app, name)
-) with (fillfactor = 80, {_vacuumed()});
+) with (fillfactor = 80, {_autovacuum()});
 create index schedule_code on taskmq.schedule (app, name) where is_code;
 create table taskmq.schedule_due (
   shard smallint not null, next_at bigint not null, id bigint not null, primary key (shard, next_at, id)
-) with ({_vacuumed(scale=0.01)});
+) with ({_autovacuum(scale=0.01)});
 create table taskmq.occurrence (
   schedule bigint not null, instant bigint not null, at bigint not null, job uuid, run text not null default '',
   kind text not null, primary key (schedule, instant, run)
 );
--- Occurrences come in the order of their times.
+-- Rows arrive in the order of their times.
 create index occurrence_at on taskmq.occurrence using brin (at);
 create table taskmq.definition (
   tenant integer not null, name text collate "C" not null, version integer not null, is_deleted boolean not null,
   primary key (tenant, name)
 );
--- `content` is JSON in one form: the same content has the same text.
+-- `content` is canonical JSON: equal contents have equal texts.
 create table taskmq.definition_version (
   tenant integer not null, name text collate "C" not null, version integer not null, at bigint not null,
   actor text not null, content text not null, primary key (tenant, name, version)
 );
--- `digest` is of the content: one row for each form that the task has had.
+-- `digest` is that of the content: one row for each form that the task has had.
 create table taskmq.task_registration (
   task text collate "C" not null, origin text not null, digest bytea not null, content text not null,
   worker text not null, first_told bigint not null, last_told bigint not null, primary key (task, origin, digest)
@@ -170,20 +169,20 @@ create table taskmq.node (
   name text collate "C" primary key, id text not null, told text not null, lost_after bigint,
   heartbeat bigint not null, registered bigint not null, epoch bigint not null, is_busy smallint not null,
   is_draining smallint not null, is_lost smallint not null
-) with (fillfactor = 50, {_vacuumed(threshold=500)});
--- `id` is a UUID of version 7, so rows are in the order of their making. With a job of the store comes the token of
--- its dispatch.
+) with (fillfactor = 50, {_autovacuum(threshold=500)});
+-- `id` is a UUID of version 7, so rows sort by their creation. `token` is the dispatch token if the job is in the
+-- store.
 create table taskmq.allocation (
   id text collate "C" primary key, node text collate "C" not null, epoch bigint not null, job uuid, token bigint,
   label text not null, tenant text not null, task text not null, amounts text not null, since bigint not null,
   until bigint, ended bigint
-) with ({_vacuumed()});
+) with ({_autovacuum()});
 create index allocation_ended on taskmq.allocation (ended);
 create index allocation_job on taskmq.allocation (job) where ended is null;
 create index allocation_label on taskmq.allocation (label, id);
 create index allocation_open on taskmq.allocation (node) where ended is null;
--- `tenant` is null for a bulk over all tenants. `key` is of the request, with the tenant: what comes again under it
--- is the same bulk.
+-- `tenant` is null for a bulk over all tenants. `key` identifies the request, with its tenant: a repeated request
+-- returns the same bulk.
 create table taskmq.bulk (
   id text collate "C" primary key, tenant text, due bigint not null, ended bigint, version bigint not null,
   content text not null, key text
@@ -240,7 +239,7 @@ create table taskmq.rollup (
   minute bigint not null, task text collate "C" not null, queue text collate "C" not null,
   tenant text collate "C" not null, figures text not null, primary key (minute, task, queue, tenant)
 );
--- `kind` 1: a minute of all tenants; 2: a quarter of an hour of one tenant; 3: the same of all tenants.
+-- `kind` 1: one minute, all tenants; 2: a quarter of an hour, one tenant; 3: a quarter of an hour, all tenants.
 create table taskmq.rollup_sum (
   minute bigint not null, kind smallint not null, task text collate "C" not null, queue text collate "C" not null,
   tenant text collate "C" not null, figures text not null, primary key (kind, tenant, minute, task, queue)
@@ -266,7 +265,7 @@ create table taskmq.alert (
 create table taskmq.alert_silence (
   id text primary key, tenant text not null, ends bigint not null, content text not null
 );
--- `next_at` is null when nothing more is to be done about the notice.
+-- `next_at` is null when the notice needs no more work.
 create table taskmq.alert_notice (
   id text primary key, at bigint not null, next_at bigint, tries integer not null, content text not null,
   tenant text collate "C" not null default '', host text collate "C" not null default ''
@@ -274,15 +273,15 @@ create table taskmq.alert_notice (
 create index alert_notice_due on taskmq.alert_notice (tenant, next_at, id) where next_at is not null;
 create index alert_notice_tenant on taskmq.alert_notice (tenant, at);
 create sequence taskmq.event_number cache 1;
--- Ids and tokens are as good as random: compressing them is work for nothing.
+-- Ids and tokens are almost random: compression would gain nothing.
 alter table taskmq.dispatch_batch alter column ids set storage external, alter column tokens set storage external;
--- Without fractions that would be rounded up: an instant is never ahead of the clock.
+-- Rounded down: an instant is never ahead of the clock.
 create function taskmq.now_ms() returns bigint language sql stable parallel safe as
   $$ select floor(extract(epoch from statement_timestamp()) * 1000)::bigint $$;
 insert into taskmq.setting (name, value) values ('partitions', '8')
 """
 
-# A role that may insert could end the chain for ever with a seal at the last position that there can be.
+# Otherwise a role that may insert could block the chain for good, with a seal at the highest possible position.
 _CHECK_SEAL: Final = """
 create function taskmq.check_seal() returns trigger language plpgsql as $$
 declare following bigint := coalesce((select max(position) from taskmq.audit_seal), 0) + 1;
@@ -304,6 +303,6 @@ def upgrade() -> None:
     connection = op.get_bind()
     for statement in (*_TABLES.split(";\n"), _CHECK_SEAL, _SEALS_FOLLOW):
         connection.exec_driver_sql(statement)
-    # With the tables: every backup has it, also one from before the first dispatch.
+    # Created with the tables: every backup has the key, even one from before the first dispatch.
     key = new_report_key(secrets.token_bytes(35))
     connection.execute(text(_FIRST_KEY), {"id": key.id, "secret": key.secret})

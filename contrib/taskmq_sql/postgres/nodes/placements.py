@@ -7,7 +7,7 @@ from taskmq.contracts.jobs import DispatchBatch, Lane, Pick, UnplacedJob, partit
 from taskmq.model.jobs.quotas import Quotas
 from taskmq.model.nodes import Placement, startable
 from taskmq_sql.jobs.values import decode_detail, is_job_id
-from taskmq_sql.nodes import take
+from taskmq_sql.nodes import insert_allocations
 from taskmq_sql.nodes.store import Reserve
 from taskmq_sql.postgres.connections import Connection, Row, undone
 from taskmq_sql.postgres.database import Database
@@ -23,7 +23,7 @@ _OVER: Final = "its time was over before it started"
 
 
 class PostgresPlacements:
-    """The `JobsAtHand` of a store in PostgreSQL."""
+    """The `PlacementQueries` of a store in PostgreSQL."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -87,7 +87,10 @@ class PostgresPlacements:
             if found - chosen.keys() or any(each.gang and job not in found for job, each in chosen.items()):
                 # Another one was faster; the next one sees what they did.
                 raise undone(_NOTHING)
-            await drive(connection, take(now, [(accepted[str(row["id"])], row["id"], row["token"]) for row in rows]))
+            await drive(
+                connection,
+                insert_allocations(now, [(accepted[str(row["id"])], row["id"], row["token"]) for row in rows]),
+            )
             return rows, accepted
 
         rows, accepted = await self._database.dispatches.run("transaction", place)
