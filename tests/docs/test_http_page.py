@@ -1,4 +1,4 @@
-"""The examples of docs/http.md: its commands are run as they stand, against a server that they start."""
+"""The examples of the HTTP pages: the commands run as they stand, against a server that they start."""
 
 import inspect
 import json
@@ -22,6 +22,8 @@ from tests.docs.blocks import README, ROOT, blocks_of, write_files
 from tests.docs.reference_pages import leaf_commands
 
 _PAGE = ROOT / "docs" / "http.md"
+_SERVER = ROOT / "docs" / "http-server.md"
+_PATHS = ROOT / "docs" / "http-paths.md"
 
 
 def _transcript() -> list[tuple[str, str]]:
@@ -105,6 +107,7 @@ def _codes(code: CodeType) -> list[CodeType]:
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     write_files(_PAGE, tmp_path)
+    write_files(_SERVER, tmp_path)
     return tmp_path
 
 
@@ -264,7 +267,7 @@ def test_the_applications_of_the_page_serve_below_their_prefix(folder: Path, hos
 def test_the_table_of_paths_names_every_first_part_of_a_path() -> None:
     from taskmq.server.application import HANDLERS
 
-    page = _PAGE.read_text()
+    page = _PATHS.read_text()
     firsts = {
         f"/{path.removeprefix('/api/v1/').split('/')[0]}"
         for handler in HANDLERS
