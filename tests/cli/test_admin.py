@@ -50,7 +50,7 @@ def _seal(store: str) -> None:
     asyncio.run(seal())
 
 
-def test_the_first_admin_is_made_once_with_a_password_from_standard_input(admin: Run) -> None:
+def test_the_first_admin_is_created_once_with_a_password_from_standard_input(admin: Run) -> None:
     made = admin("admin", "init", text=f"{_PASSWORD}\nmore")
     again = admin("admin", "init", "other", text=f"{_PASSWORD}\n")
 
@@ -69,7 +69,7 @@ def test_there_is_no_default_password(admin: Run, text: str, reason: str) -> Non
     assert admin("admin", "user", "list").data == []
 
 
-def test_a_password_on_the_command_line_is_no_option(admin: Run) -> None:
+def test_a_password_cannot_be_a_command_line_option(admin: Run) -> None:
     assert admin("admin", "init", "--password", _PASSWORD).code == 2
     assert admin("admin", "user", "add", "ann", "--password", _PASSWORD).code == 2
 
@@ -108,7 +108,7 @@ def test_a_password_is_typed_twice_on_a_terminal_and_not_shown(tmp_path: Path) -
     assert _PASSWORD not in differ.out + made.out
 
 
-def test_a_user_gets_a_role_a_token_and_loses_them(admin: Run, store: str) -> None:
+def test_a_user_gets_and_loses_a_role_and_a_token(admin: Run, store: str) -> None:
     admin("admin", "tenant", "add", "acme", "--description", "makes anvils")
     admin("admin", "user", "add", "ann", "--email", "ann@example.org", text=f"{_PASSWORD}\n")
     assert admin("admin", "role", "add", "ann", "operator", "--tenant", "acme", "--task", "billing.*").code == 0
@@ -134,7 +134,7 @@ def test_a_user_gets_a_role_a_token_and_loses_them(admin: Run, store: str) -> No
     assert admin("admin", "role", "list", "acme").data == []
 
 
-def test_a_token_of_the_command_line_is_the_one_that_the_store_knows(admin: Run, store: str) -> None:
+def test_a_token_created_on_the_command_line_is_known_to_the_store(admin: Run, store: str) -> None:
     admin("admin", "user", "add", "ann", "--no-password")
     secret = admin("admin", "token", "add", "ann", "ci").data["token"]
 
@@ -192,13 +192,13 @@ def test_tenants_are_added_disabled_enabled_and_removed(admin: Run) -> None:
         (("audit", "verify", "--head", "x"), 2),
     ],
 )
-def test_what_is_not_there_or_cannot_be_is_reported_by_the_exit_code(
+def test_a_missing_or_impossible_object_is_reported_by_the_exit_code(
     admin: Run, tokens: tuple[str, ...], code: int
 ) -> None:
     assert admin(*tokens, text=f"{_PASSWORD}\n").code == code
 
 
-def test_without_a_store_the_commands_say_what_to_give_them(taskmq: Here) -> None:
+def test_without_a_store_the_commands_name_the_setting(taskmq: Here) -> None:
     result = taskmq("admin", "user", "list")
 
     assert result.code == 2
@@ -211,7 +211,7 @@ def test_permissions_are_listed_without_a_store(taskmq: Here) -> None:
     assert {"permission": "jobs.read", "on": "tenant", "role": "viewer"}.items() <= rows[0].items()
 
 
-def test_tables_for_people_have_instants_and_no_null(
+def test_tables_for_people_contain_instants_and_no_null(
     taskmq: Here, store: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("sys.stdin", io.StringIO(""))
@@ -239,7 +239,7 @@ def test_tables_for_people_have_instants_and_no_null(
     assert "not shown again" in token.err
 
 
-def test_the_audit_says_who_has_done_what_from_where(admin: Run) -> None:
+def test_the_audit_shows_user_action_and_address(admin: Run) -> None:
     admin("admin", "tenant", "add", "acme")
     admin("admin", "user", "add", "ann", "--no-password")
     admin("admin", "role", "add", "ann", "viewer", "--tenant", "acme")
@@ -259,7 +259,7 @@ def test_the_audit_says_who_has_done_what_from_where(admin: Run) -> None:
     assert admin("audit", "list", "--user", "ann").data == []
 
 
-def test_the_audit_is_verified_and_says_what_was_changed(admin: Run, store: str, tmp_path: Path) -> None:
+def test_the_audit_is_verified_and_names_a_changed_entry(admin: Run, store: str, tmp_path: Path) -> None:
     for name in ("a", "b", "c"):
         admin("admin", "tenant", "add", name)
     assert admin("audit", "verify").data["unsealed"] == 3
@@ -299,7 +299,7 @@ def test_the_audit_is_exported_in_the_order_of_its_chain(admin: Run, store: str)
     assert (verified["is_whole"], verified["erased"]) == (True, 1)
 
 
-def test_a_secret_is_read_from_a_pipe_by_the_command_itself(tmp_path: Path) -> None:
+def test_the_command_itself_reads_a_secret_from_a_pipe(tmp_path: Path) -> None:
     store = f"sqlite:///{tmp_path / 'jobs.db'}"
 
     made = run_process(tmp_path, "--store", store, "admin", "init", "root", text=_PASSWORD)

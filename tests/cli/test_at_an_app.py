@@ -46,7 +46,7 @@ sys.exit(run(sys.argv[1:]))
         "workflow list",
     ],
 )
-def test_a_command_at_an_app_needs_no_library_of_a_server_or_its_client(words: str, tmp_path: Path) -> None:
+def test_a_command_with_an_app_needs_no_server_library_and_no_client(words: str, tmp_path: Path) -> None:
     (tmp_path / "shop.py").write_text(_APP)
 
     done = subprocess.run(

@@ -132,7 +132,7 @@ def _begin_batch() -> str:
         return batch(double.s(1)).send().id
 
 
-def test_each_change_by_the_command_line_is_in_the_audit_with_who_did_it(shop: Callable[..., Result]) -> None:
+def test_each_change_by_the_command_line_is_audited_with_its_user(shop: Callable[..., Result]) -> None:
     job = shop("job", "submit", "double", "--args", "[1]", "--delay", "2h", "--job-id", "arch-1", "--tenant", "acme")
     assert job.code == 0, job.err
     bury("images.dlq", ["dead"])
@@ -151,7 +151,7 @@ def test_each_change_by_the_command_line_is_in_the_audit_with_who_did_it(shop: C
     assert found == {}
 
 
-def test_every_command_is_audited_or_is_known_to_change_nothing() -> None:
+def test_every_command_is_audited_or_known_to_change_nothing() -> None:
     known = {one.strip() for one in f"{_READING}\n{_NO_OPERATORS}".replace("|", "\n").split("\n")}
     found = {" ".join(words): command for words, command in commands()}
     audited = {words for words, command in found.items() if "by_whom" in inspect.signature(command).parameters}
@@ -160,7 +160,7 @@ def test_every_command_is_audited_or_is_known_to_change_nothing() -> None:
     assert found.keys() - audited == known - {""}
 
 
-def test_a_queue_is_paused_although_the_store_is_away_and_the_operator_hears_that(
+def test_a_queue_is_paused_without_the_store_and_the_operator_is_told(
     shop: Callable[..., Result], home: Path
 ) -> None:
     (home / "jobs.db").write_bytes(b"no database at all, of some length")
@@ -172,7 +172,7 @@ def test_a_queue_is_paused_although_the_store_is_away_and_the_operator_hears_tha
     assert "queue images is paused since " in paused.err
 
 
-def test_the_list_of_queues_names_who_paused_one(shop: Callable[..., Result], taskmq: Here) -> None:
+def test_the_list_of_queues_names_the_user_who_paused_one(shop: Callable[..., Result], taskmq: Here) -> None:
     assert shop("queue", "pause", "images", "--note", "printer", "--by", "ann").code == 0
 
     listed = taskmq("--app", "shop:app", "queue", "list")
@@ -182,7 +182,7 @@ def test_the_list_of_queues_names_who_paused_one(shop: Callable[..., Result], ta
     assert (shown["paused"]["by"], shown["paused"]["note"]) == ("ann", "printer")
 
 
-def test_a_tenant_s_schedule_is_explained_by_its_name(shop: Callable[..., Result]) -> None:
+def test_a_schedule_of_a_tenant_is_explained_by_its_name(shop: Callable[..., Result]) -> None:
     words = ("double", "--cron", "30 2 1 * *", "--args", "[1]")
     assert shop("schedule", "add", "@acme:statements", *words).code == 0
 
@@ -195,7 +195,7 @@ def test_a_tenant_s_schedule_is_explained_by_its_name(shop: Callable[..., Result
     assert macro.data["expression"] == "@yearly"
 
 
-def test_a_change_says_from_and_to_in_history_and_audit_and_no_arguments(shop: Callable[..., Result]) -> None:
+def test_history_and_audit_record_old_and_new_values_and_no_arguments(shop: Callable[..., Result]) -> None:
     submitted = shop("job", "submit", "double", "--args", "[1]", "--at", "2099-01-01T00:00:00Z", "--priority", "5")
     job = submitted.data["job_id"]
     change = ("--priority", "8", "--at", "2099-01-02T00:00:00Z", "--args", "[4711]")
@@ -209,7 +209,7 @@ def test_a_change_says_from_and_to_in_history_and_audit_and_no_arguments(shop: C
     assert audited["after"]["changed"] == words
 
 
-def test_whoever_a_server_s_token_says_is_not_named_on_the_command_line(taskmq: Here) -> None:
+def test_the_user_of_a_server_token_is_not_named_on_the_command_line(taskmq: Here) -> None:
     result = taskmq("--server", "http://127.0.0.1:1", "queue", "pause", "images", "--by", "ann")
 
     assert (result.code, "--by does not go through a server" in result.err) == (2, True)

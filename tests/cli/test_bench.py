@@ -12,7 +12,7 @@ from tests.servers import Redis
 _SMALL = ("--jobs", "200", "--rate", "50", "--time", "200ms")
 
 
-def test_it_measures_the_embedded_broker_and_leaves_no_queue(shop: Path, taskmq: Here) -> None:
+def test_the_bench_measures_the_embedded_broker_and_leaves_no_queue(shop: Path, taskmq: Here) -> None:
     result = taskmq("--app", "shop:app", "bench", *_SMALL, "-o", "json")
 
     assert result.code == 0, result.err
@@ -28,7 +28,7 @@ def test_it_measures_the_embedded_broker_and_leaves_no_queue(shop: Path, taskmq:
     assert {row["queue"] for row in queues} <= {"taskmq.parking", "taskmq.unroutable"}
 
 
-def test_people_get_sentences(taskmq: Here) -> None:
+def test_the_bench_prints_sentences_for_people(taskmq: Here) -> None:
     result = taskmq("bench", *_SMALL)
 
     assert result.code == 0
@@ -46,7 +46,7 @@ def _left(url: str, said: str) -> list[str]:
     return at_broker(look, url=url)
 
 
-@pytest.mark.nightly("tests/cli/test_bench.py::test_it_measures_the_embedded_broker_and_leaves_no_queue")
+@pytest.mark.nightly("tests/cli/test_bench.py::test_the_bench_measures_the_embedded_broker_and_leaves_no_queue")
 @pytest.mark.rabbitmq
 def test_an_interrupted_bench_of_rabbitmq_and_redis_deletes_its_queues(
     home: Path, amqp_url: str, redis_url: str, redis_server: Redis
@@ -64,7 +64,7 @@ def test_an_interrupted_bench_of_rabbitmq_and_redis_deletes_its_queues(
     assert redis_server.command("DBSIZE") in (0, 1), redis_server.command("KEYS", "*")
 
 
-def test_a_broker_that_is_not_there_is_said(taskmq: Here) -> None:
+def test_an_unreachable_broker_is_reported(taskmq: Here) -> None:
     result = taskmq("--url", "amqp://guest:guest@127.0.0.1:1/", "bench", *_SMALL)
 
     assert result.code == 5

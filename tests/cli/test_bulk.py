@@ -33,7 +33,7 @@ def shop(home: Path, taskmq: Here) -> Shop:
     return run
 
 
-def test_a_bulk_is_begun_listed_shown_and_aborted(shop: Shop) -> None:
+def test_a_bulk_is_started_listed_shown_and_aborted(shop: Shop) -> None:
     counted = shop("begin", "hold", "task:report", "--dry-run", "-o", "json")
     refused = shop("begin", "hold", "task:report")
     begun = shop("begin", "hold", "task:report", "--rate", "5", "--note", "inventory", "--yes", "-o", "json").data
@@ -48,12 +48,12 @@ def test_a_bulk_is_begun_listed_shown_and_aborted(shop: Shop) -> None:
     assert shop("show", begun["bulk_id"], "-o", "json").data == aborted
 
 
-def test_a_bulk_says_which_jobs_are_meant_and_one_that_is_not_there_is_not_found(shop: Shop) -> None:
+def test_a_bulk_needs_a_filter_and_a_missing_one_is_not_found(shop: Shop) -> None:
     assert (shop("begin", "hold").code, shop("begin", "change", "task:report", "--yes").code) == (2, 2)
     assert [shop(verb, "none").code for verb in ("show", "abort")] == [3, 3]
 
 
-def test_a_bulk_that_is_awaited_is_carried_out_where_nothing_else_runs(shop: Shop, taskmq: Here) -> None:
+def test_an_awaited_bulk_runs_without_a_server(shop: Shop, taskmq: Here) -> None:
     held = shop("begin", "hold", "task:report", "--wait", "--yes", "-o", "json")
     listed = taskmq("--app", "shop:app", "job", "list", "status:held", "--count", "-o", "json")
     released, again = (shop("begin", "release", "task:report", "--wait", "--yes") for _ in range(2))
@@ -66,7 +66,7 @@ def test_a_bulk_that_is_awaited_is_carried_out_where_nothing_else_runs(shop: Sho
     assert sorted(entry["action"] for entry in entries.data) == ["bulk.begin"] * 3 + ["bulk.end"] * 3
 
 
-def test_a_bulk_that_is_awaited_leaves_other_open_bulks_to_servers(shop: Shop) -> None:
+def test_an_awaited_bulk_leaves_other_open_bulks_to_servers(shop: Shop) -> None:
     other = shop("begin", "cancel", "task:report", "--yes", "-o", "json").data
 
     held = shop("begin", "hold", "task:report", "--wait", "--yes", "-o", "json")

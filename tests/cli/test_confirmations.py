@@ -35,14 +35,14 @@ _LINES = {
 }
 
 
-def test_every_command_that_takes_away_has_the_option_to_ask_nothing() -> None:
+def test_every_destructive_command_has_an_option_to_skip_its_question() -> None:
     taking = {" ".join(words) for words, _ in commands() if words[-1] in _TAKING}
 
     assert taking == set(_LINES)
 
 
 @pytest.mark.parametrize("words", _LINES, ids=lambda words: words.replace(" ", "-"))
-def test_a_script_without_yes_takes_nothing_away(home: Path, taskmq: Here, words: str) -> None:
+def test_a_script_without_yes_destroys_nothing(home: Path, taskmq: Here, words: str) -> None:
     (home / "shop.py").write_text(_APP)
 
     refused = taskmq(*words.split(), *_LINES[words], "--app", "shop:app")
@@ -52,7 +52,7 @@ def test_a_script_without_yes_takes_nothing_away(home: Path, taskmq: Here, words
 
 
 @pytest.mark.parametrize(("answer", "left"), [("n", ["ci"]), ("", ["ci"]), ("y", [])])
-def test_a_person_is_asked_before_a_token_is_revoked(
+def test_a_person_has_to_confirm_the_revocation_of_a_token(
     tmp_path: Path, taskmq: Here, answer: str, left: list[str]
 ) -> None:
     store = f"sqlite:///{tmp_path / 'jobs.db'}"
@@ -66,7 +66,7 @@ def test_a_person_is_asked_before_a_token_is_revoked(
     assert [row["name"] for row in taskmq("-o", "json", "--store", store, "admin", "token", "list").data] == left
 
 
-def test_older_keys_are_forgotten_only_when_that_is_confirmed(taskmq: Here, tmp_path: Path) -> None:
+def test_forgetting_older_keys_requires_confirmation(taskmq: Here, tmp_path: Path) -> None:
     rotate = ("store", "rotate-key", "--store", f"sqlite:///{tmp_path / 'jobs.db'}")
 
     refused = taskmq(*rotate, "--forget-older")

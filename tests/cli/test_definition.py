@@ -60,7 +60,7 @@ def elsewhere(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TASKMQ_STORE", "sqlite:///jobs.db")
 
 
-def test_a_definition_is_put_shown_and_listed(shop: Shop) -> None:
+def test_a_definition_is_created_shown_and_listed(shop: Shop) -> None:
     words = ("--kwargs", '{"region": "us"}', "--label", "team=ops", "--expires", "90s", "--by", "ann")
     put = shop("definition", "put", "monthly", "report", *words)
     again = shop("definition", "put", "monthly", "report", *words)
@@ -91,7 +91,7 @@ def test_definitions_are_listed_page_by_page(shop: Shop) -> None:
     assert [row["name"] for row in shop("definition", "list", "--after", "b").data] == ["c"]
 
 
-def test_versions_are_made_for_the_one_that_was_seen_and_kept_by_a_deletion(shop: Shop) -> None:
+def test_versions_are_based_on_the_seen_one_and_survive_a_deletion(shop: Shop) -> None:
     shop("definition", "put", "monthly", "report", "--version", "0")
     shop("definition", "put", "monthly", "report", "--priority", "7", "--version", "1")
 
@@ -135,13 +135,13 @@ def test_a_job_is_submitted_by_the_name_of_a_definition(shop: Shop) -> None:
         (("show", "monthly"), 3),
     ],
 )
-def test_what_cannot_be_put_ends_with_its_code(shop: Shop, words: tuple[str, ...], code: int) -> None:
+def test_a_refused_definition_has_its_exit_code(shop: Shop, words: tuple[str, ...], code: int) -> None:
     assert shop("definition", *words).code == code
     assert shop("definition", "list").data == []
 
 
 @pytest.mark.usefixtures("elsewhere")
-def test_tasks_are_listed_and_shown_where_their_code_is_not(taskmq: Here) -> None:
+def test_tasks_are_listed_and_shown_without_their_code(taskmq: Here) -> None:
     (row,) = taskmq("-o", "json", "task", "list").data
     shown = taskmq("-o", "json", "task", "show", "report").data
     for_people = taskmq("task", "show", "report")

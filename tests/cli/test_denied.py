@@ -12,7 +12,7 @@ from tests.cli.kit import Here
 @pytest.mark.parametrize(
     "tokens", ["send shop.double --args [3]", "queue list", "dlq list images"], ids=lambda text: str(text).split()[0]
 )
-def test_a_refused_user_is_exit_code_4_and_no_password(
+def test_a_refused_user_is_exit_code_4_without_the_password(
     taskmq: Here, shop: Path, amqp_url: str, monkeypatch: pytest.MonkeyPatch, tokens: str
 ) -> None:
     port = urlsplit(amqp_url).port

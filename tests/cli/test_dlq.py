@@ -56,7 +56,7 @@ def test_dead_letters_are_listed_oldest_first_and_stay(taskmq: Here) -> None:
     assert names_in("images.dlq") == _NAMES
 
 
-def test_a_queue_without_letters_lists_none_and_says_where_else_there_are_some(taskmq: Here) -> None:
+def test_a_queue_without_letters_lists_none_and_names_queues_with_letters(taskmq: Here) -> None:
     declare("images")
     nothing = taskmq("dlq", "list", "images", "-o", "json")
     bury("taskmq.unroutable", ["lost"])
@@ -93,7 +93,7 @@ def test_without_a_queue_the_letters_of_all_queues_of_the_app_are_listed_and_gro
 
 
 @pytest.mark.usefixtures("home")
-def test_without_a_queue_and_an_app_nobody_knows_which_letters_are_meant(taskmq: Here) -> None:
+def test_a_command_without_a_queue_and_an_app_is_refused(taskmq: Here) -> None:
     result = taskmq("dlq", "list")
 
     assert result.code == 2
@@ -101,14 +101,14 @@ def test_without_a_queue_and_an_app_nobody_knows_which_letters_are_meant(taskmq:
 
 
 @pytest.mark.usefixtures("buried")
-def test_only_so_many_are_listed_as_asked_for(taskmq: Here) -> None:
+def test_the_list_is_limited_as_requested(taskmq: Here) -> None:
     result = taskmq("dlq", "list", "images", "--limit", "2", "-o", "jsonl")
 
     assert [row["job_id"] for row in result.rows] == _NAMES[:2]
 
 
 @pytest.mark.parametrize("output", ["table", "json", "jsonl"])
-def test_no_dead_letters_are_no_error(taskmq: Here, output: str) -> None:
+def test_a_list_without_dead_letters_is_not_an_error(taskmq: Here, output: str) -> None:
     declare("images")
 
     result = taskmq("dlq", "list", "images", "-o", output)
@@ -120,7 +120,7 @@ def test_no_dead_letters_are_no_error(taskmq: Here, output: str) -> None:
 
 
 @pytest.mark.parametrize("tokens", [["list"], ["replay"], ["purge", "--yes"]], ids=" ".join)
-def test_the_dead_letters_of_a_queue_that_does_not_exist_are_not_found(taskmq: Here, tokens: list[str]) -> None:
+def test_the_dead_letters_of_a_missing_queue_are_not_found(taskmq: Here, tokens: list[str]) -> None:
     result = taskmq("dlq", tokens[0], "nowhere", *tokens[1:])
 
     assert (result.code, result.out) == (3, "")
@@ -130,7 +130,7 @@ def test_the_dead_letters_of_a_queue_that_does_not_exist_are_not_found(taskmq: H
 @pytest.mark.parametrize(
     "error", ["TypeError: list[int] [/x] [bold]", "a\nb\tc", "\N{SNOWMAN}", "\x1b[31mred"], ids=repr
 )
-def test_any_text_is_shown_as_it_is(home: Path, taskmq: Here, error: str) -> None:
+def test_any_text_is_shown_unchanged(home: Path, taskmq: Here, error: str) -> None:
     declare("images")
     bury("images.dlq", ["job"], error=error)
 
@@ -147,7 +147,7 @@ def test_any_text_is_shown_as_it_is(home: Path, taskmq: Here, error: str) -> Non
 
 
 @pytest.mark.usefixtures("buried")
-def test_a_piped_list_is_not_cut(home: Path) -> None:
+def test_a_piped_list_is_not_truncated(home: Path) -> None:
     error = "ValueError: " + "long " * 100
     bury("images.dlq", ["job-6"], error=error)
 
@@ -171,7 +171,7 @@ def test_one_dead_letter_is_shown_with_its_message_and_traceback(taskmq: Here) -
 
 
 @pytest.mark.usefixtures("buried")
-def test_a_dead_letter_that_is_not_there_is_not_found(taskmq: Here) -> None:
+def test_a_missing_dead_letter_is_not_found(taskmq: Here) -> None:
     result = taskmq("dlq", "show", "images", "job-9")
 
     assert (result.code, result.out) == (3, "")
@@ -188,7 +188,7 @@ def test_a_replay_keeps_the_order(taskmq: Here) -> None:
 
 
 @pytest.mark.usefixtures("buried")
-def test_a_replay_of_one_task_leaves_the_others_in_their_order(taskmq: Here) -> None:
+def test_a_replay_of_one_task_leaves_the_others_in_order(taskmq: Here) -> None:
     result = taskmq("dlq", "replay", "images", "--task", "shop.fail")
 
     assert (result.code, result.err) == (0, "3 replayed\n")
@@ -204,14 +204,14 @@ def test_a_replay_of_one_job(taskmq: Here) -> None:
 
 
 @pytest.mark.usefixtures("buried")
-def test_a_replay_of_a_job_that_is_not_there_is_not_found(taskmq: Here) -> None:
+def test_a_replay_of_a_missing_job_is_not_found(taskmq: Here) -> None:
     assert taskmq("dlq", "replay", "images", "--job", "job-9").code == 3
 
     assert names_in("images.dlq") == _NAMES
 
 
 @pytest.mark.usefixtures("buried")
-def test_a_replay_looks_at_no_more_letters_than_asked_for(taskmq: Here) -> None:
+def test_a_replay_reads_no_more_letters_than_requested(taskmq: Here) -> None:
     assert taskmq("dlq", "replay", "images", "--limit", "2").err == "2 replayed\n"
 
     assert names_in("images") == _NAMES[:2]
@@ -219,7 +219,7 @@ def test_a_replay_looks_at_no_more_letters_than_asked_for(taskmq: Here) -> None:
 
 
 @pytest.mark.usefixtures("buried")
-def test_purging_deletes_the_dead_letters_alone(taskmq: Here) -> None:
+def test_purging_deletes_only_the_dead_letters(taskmq: Here) -> None:
     bury("images", ["waiting"])
 
     result = taskmq("dlq", "purge", "images", "--yes")
@@ -246,7 +246,7 @@ def test_the_replay_of_jobs_that_die_again_at_once_ends(shop: Path, taskmq: Here
 
 
 @pytest.mark.usefixtures("buried")
-def test_a_list_whose_reader_has_gone_ends_quietly(home: Path) -> None:
+def test_a_list_with_a_closed_pipe_ends_quietly(home: Path) -> None:
     process = subprocess.Popen(
         command("dlq", "list", "images", "-o", "jsonl"),
         cwd=home,
@@ -266,7 +266,7 @@ def test_a_list_whose_reader_has_gone_ends_quietly(home: Path) -> None:
 
 
 @pytest.mark.rabbitmq
-def test_dead_letters_at_rabbitmq_are_listed_and_replayed_in_their_order(taskmq: Here, amqp_url: str) -> None:
+def test_dead_letters_in_rabbitmq_are_listed_and_replayed_in_order(taskmq: Here, amqp_url: str) -> None:
     names = [f"{number:03}" for number in range(100)]
     declare("images", url=amqp_url)
     bury("images.dlq", names, url=amqp_url)
@@ -282,7 +282,7 @@ def test_dead_letters_at_rabbitmq_are_listed_and_replayed_in_their_order(taskmq:
 
 @pytest.mark.nightly("tests/integration/test_rabbitmq_letters.py")
 @pytest.mark.rabbitmq
-def test_letters_that_rabbitmq_itself_put_there_can_be_looked_at_and_replayed(taskmq: Here, amqp_url: str) -> None:
+def test_letters_created_by_rabbitmq_can_be_inspected_and_replayed(taskmq: Here, amqp_url: str) -> None:
     declare("images", url=amqp_url)
     fill("images.p.high", ["a", "b"], url=amqp_url)
     with pika.BlockingConnection(pika.URLParameters(amqp_url)) as connection:
@@ -306,7 +306,7 @@ def test_letters_that_rabbitmq_itself_put_there_can_be_looked_at_and_replayed(ta
 
 @pytest.mark.usefixtures("home")
 @pytest.mark.parametrize("queue", ["taskmq.parking", "taskmq.unroutable"])
-def test_the_shared_queues_of_lost_messages_are_looked_at_like_dead_letters(taskmq: Here, queue: str) -> None:
+def test_the_shared_queues_of_unroutable_messages_are_inspected_like_dead_letters(taskmq: Here, queue: str) -> None:
     declare("images")
     bury(queue, ["lost"])
 
@@ -319,7 +319,7 @@ def test_the_shared_queues_of_lost_messages_are_looked_at_like_dead_letters(task
 
 
 @pytest.mark.usefixtures("home")
-def test_a_parked_message_is_replayed_to_where_it_came_from(taskmq: Here) -> None:
+def test_a_parked_message_is_replayed_to_its_origin(taskmq: Here) -> None:
     declare("images")
     bury("taskmq.parking", ["lost"], headers={"x-taskmq-origin": "images"})
 
@@ -378,7 +378,7 @@ _FILTERS = [
 
 
 @pytest.mark.parametrize(("filters", "chosen"), _FILTERS, ids=lambda value: " ".join(value) if value else "")
-def test_the_same_filters_choose_letters_for_every_command(
+def test_the_same_filters_select_letters_for_every_command(
     home: Path, taskmq: Here, filters: list[str], chosen: list[str]
 ) -> None:
     _of_two_failures(home)
@@ -400,7 +400,7 @@ def test_the_same_filters_choose_letters_for_every_command(
 
 
 @pytest.mark.parametrize(("filters", "chosen"), _FILTERS[:3], ids=lambda value: " ".join(value) if value else "")
-def test_purging_with_a_filter_deletes_the_chosen_alone(
+def test_purging_with_a_filter_deletes_only_the_selected_letters(
     home: Path, taskmq: Here, filters: list[str], chosen: list[str]
 ) -> None:
     _of_two_failures(home)
@@ -440,7 +440,7 @@ def test_failures_are_grouped_and_one_of_them_is_replayed_by_its_fingerprint(hom
     assert names_in("images") == _NAMES[::2]
 
 
-def test_an_export_has_the_whole_message_and_is_not_written_over(home: Path, taskmq: Here) -> None:
+def test_an_export_has_the_whole_message_and_is_not_overwritten(home: Path, taskmq: Here) -> None:
     declare("images")
     bury("images.dlq", ["a", "b"])
 
@@ -459,7 +459,7 @@ def test_an_export_has_the_whole_message_and_is_not_written_over(home: Path, tas
     assert names_in("images.dlq") == ["a", "b"]
 
 
-def test_an_export_to_a_terminal_does_nothing_to_it_and_is_the_same_json(home: Path, taskmq: Here) -> None:
+def test_an_export_to_a_terminal_is_harmless_and_the_same_json(home: Path, taskmq: Here) -> None:
     declare("images")
     hostile = "\x9b2J\x1b]0;owned\x07\u202e\u2028\x7f"
     bury("images.dlq", ["a"], headers={"x-taskmq-error": hostile})
@@ -482,7 +482,7 @@ def test_a_letter_shows_its_error_type_its_times_and_its_failure(home: Path, tas
     assert taskmq("dlq", "list", "images", "--fingerprint", shown["fingerprint"], "-o", "json").data
 
 
-def test_a_letter_of_a_job_that_killed_its_workers_shows_how_often_it_was_started(home: Path, taskmq: Here) -> None:
+def test_a_letter_of_a_job_that_killed_its_workers_shows_its_number_of_starts(home: Path, taskmq: Here) -> None:
     declare("images")
     bury("images.dlq", ["poison"], headers={"x-taskmq-reason": "worker_lost", "x-taskmq-starts": 3})
     bury("images.dlq", ["other"])
@@ -492,7 +492,7 @@ def test_a_letter_of_a_job_that_killed_its_workers_shows_how_often_it_was_starte
 
 
 @pytest.mark.usefixtures("buried")
-def test_a_replay_goes_to_the_queue_that_is_named_and_keeps_the_attempts_if_asked(taskmq: Here) -> None:
+def test_a_replay_goes_to_the_named_queue_and_keeps_the_attempts_on_request(taskmq: Here) -> None:
     declare("other")
 
     result = taskmq("dlq", "replay", "images", "--to", "other", "--keep-attempts", "--rate", "1000/s", "--limit", "4")
@@ -529,7 +529,7 @@ def test_all_letters_of_a_job_are_replayed_with_duplicates(taskmq: Here) -> None
 
 
 @pytest.mark.usefixtures("home")
-def test_letters_that_were_replayed_often_before_are_replayed_by_force_alone(taskmq: Here) -> None:
+def test_letters_replayed_too_often_are_replayed_only_by_force(taskmq: Here) -> None:
     declare("images")
     bury("images.dlq", ["young"], headers={"x-taskmq-replayed": 2})
     bury("images.dlq", ["old"], headers={"x-taskmq-replayed": 3})
@@ -562,7 +562,7 @@ def test_a_job_that_dies_again_and_again_is_replayed_three_times(shop: Path, tas
 
 
 @pytest.mark.usefixtures("buried")
-def test_a_replay_whose_destination_has_gone_says_what_it_did_and_is_not_found(taskmq: Here) -> None:
+def test_a_replay_to_a_missing_destination_reports_its_progress_and_is_not_found(taskmq: Here) -> None:
     bury("images.dlq", ["lost"], headers={"x-taskmq-origin": "gone"})
 
     result = taskmq("dlq", "replay", "images")
@@ -589,11 +589,11 @@ def test_a_replay_whose_destination_has_gone_says_what_it_did_and_is_not_found(t
     ],
     ids=" ".join,
 )
-def test_what_cannot_be_meant_is_wrong_usage(taskmq: Here, tokens: list[str]) -> None:
+def test_impossible_options_are_wrong_usage(taskmq: Here, tokens: list[str]) -> None:
     assert taskmq("dlq", *tokens).code == 2
 
 
-def test_a_terminal_is_told_how_far_it_is(home: Path) -> None:
+def test_a_terminal_shows_the_progress(home: Path) -> None:
     declare("images")
     bury("images.dlq", [f"{number:04}" for number in range(1_000)])
 

@@ -28,7 +28,7 @@ def shared(home: Path) -> None:
 
 
 @pytest.mark.usefixtures("shared")
-def test_letters_of_one_tenant_and_of_none_are_listed_shown_grouped_and_exported(taskmq: Here) -> None:
+def test_letters_of_one_tenant_or_of_none_are_listed_shown_grouped_and_exported(taskmq: Here) -> None:
     listed = taskmq("dlq", "list", "images", "--tenant", "acme", "-o", "json")
     of_nobody = taskmq("dlq", "list", "images", "--tenant", "", "-o", "json")
     shown = taskmq("dlq", "show", "images", "acme-000", "--tenant", "acme", "-o", "json")
@@ -44,7 +44,7 @@ def test_letters_of_one_tenant_and_of_none_are_listed_shown_grouped_and_exported
 
 
 @pytest.mark.usefixtures("shared")
-def test_letters_of_one_tenant_are_replayed_and_purged_from_among_the_others(taskmq: Here) -> None:
+def test_letters_of_one_tenant_are_replayed_and_purged_among_others(taskmq: Here) -> None:
     replayed = taskmq("dlq", "replay", "images", "--tenant", "acme")
     purged = taskmq("dlq", "purge", "images", "--tenant", "", "--yes")
 
@@ -55,7 +55,7 @@ def test_letters_of_one_tenant_are_replayed_and_purged_from_among_the_others(tas
 
 
 @pytest.mark.usefixtures("shared")
-def test_an_error_of_many_words_is_one_line_of_a_table_on_a_terminal(home: Path) -> None:
+def test_a_long_error_message_is_one_line_of_a_table_on_a_terminal(home: Path) -> None:
     bury("images.dlq", ["01a20c55-0b1e-7a3c-8f43-d1c2a7b9e001"], error=f"OSError: {'long ' * 100}\nsecond line")
 
     result = run_on_terminal(home, "dlq", "list", "images", columns=150)
@@ -69,7 +69,7 @@ def test_an_error_of_many_words_is_one_line_of_a_table_on_a_terminal(home: Path)
 
 @pytest.mark.rabbitmq
 @pytest.mark.parametrize("kind", ["quorum", "classic"])
-def test_a_replay_of_one_tenant_that_is_killed_loses_no_letter_of_anybody(
+def test_a_killed_replay_of_one_tenant_loses_no_letter(
     home: Path, taskmq: Here, amqp_url: str, kind: QueueKind
 ) -> None:
     declare(WorkQueue("images", kind=kind), url=amqp_url)
@@ -98,7 +98,7 @@ def test_a_replay_of_one_tenant_that_is_killed_loses_no_letter_of_anybody(
 
 @pytest.mark.rabbitmq
 @pytest.mark.parametrize("kind", ["quorum", "classic"])
-def test_a_purge_of_one_tenant_takes_its_letters_alone_out_of_a_queue_at_rabbitmq(
+def test_a_purge_of_one_tenant_removes_only_its_letters_from_a_rabbitmq_queue(
     home: Path, taskmq: Here, amqp_url: str, kind: QueueKind
 ) -> None:
     del home

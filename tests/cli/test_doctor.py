@@ -42,7 +42,7 @@ def test_a_table_has_a_heading(taskmq: Here) -> None:
     assert result.out.splitlines()[0].split() == ["level", "about", "finding", "remedy"]
 
 
-def test_a_table_that_is_not_for_a_terminal_folds_long_findings(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_table_outside_a_terminal_wraps_long_findings(capsys: pytest.CaptureFixture[str]) -> None:
     finding, remedy = (
         "its consumer timeout is shorter than its longest task " * 3,
         "raise the timeout of the queue " * 3,
@@ -72,7 +72,7 @@ def test_a_long_name_leaves_findings_their_room_on_a_terminal(home: Path) -> Non
     assert max(map(len, lines)) <= 120
 
 
-def test_where_settings_come_from_is_reported(home: Path, taskmq: Here, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_source_of_settings_is_reported(home: Path, taskmq: Here, monkeypatch: pytest.MonkeyPatch) -> None:
     (home / "taskmq.toml").write_text("concurrency = 3\n")
     monkeypatch.setenv("TASKMQ_URL", "local://q")
 
@@ -82,7 +82,7 @@ def test_where_settings_come_from_is_reported(home: Path, taskmq: Here, monkeypa
     assert "taskmq.toml" in result.out
 
 
-def test_the_queues_of_the_app_that_do_not_exist_are_a_warning(shop: Path, taskmq: Here) -> None:
+def test_missing_queues_of_the_app_are_a_warning(shop: Path, taskmq: Here) -> None:
     result = taskmq("doctor", "--app", "shop:app", "-o", "json")
 
     assert result.code == 0
@@ -99,7 +99,7 @@ def test_an_idle_queue_without_a_consumer_is_a_warning(shop: Path, taskmq: Here)
 
 
 @pytest.mark.parametrize("queue", ["images", "images.p.high", "images.p.low"])
-def test_messages_that_wait_without_a_consumer_are_a_problem(shop: Path, taskmq: Here, queue: str) -> None:
+def test_messages_without_a_consumer_are_a_problem(shop: Path, taskmq: Here, queue: str) -> None:
     declare("images", "ticks")
     fill(queue, ["a", "b"])
 
@@ -110,7 +110,7 @@ def test_messages_that_wait_without_a_consumer_are_a_problem(shop: Path, taskmq:
     assert _finding(result, "images", level="problem")["remedy"]
 
 
-def test_dead_letters_are_a_warning_with_the_command_to_look_at_them(shop: Path, taskmq: Here) -> None:
+def test_dead_letters_are_a_warning_with_the_command_to_inspect_them(shop: Path, taskmq: Here) -> None:
     declare("images", "ticks")
     bury("images.dlq", ["a", "b", "c"])
 
@@ -123,7 +123,7 @@ def test_dead_letters_are_a_warning_with_the_command_to_look_at_them(shop: Path,
 
 
 @pytest.mark.parametrize("queue", ["taskmq.parking", "taskmq.unroutable"])
-def test_messages_that_nobody_can_run_are_a_problem(taskmq: Here, queue: str) -> None:
+def test_messages_without_a_known_task_are_a_problem(taskmq: Here, queue: str) -> None:
     declare("images")
     fill(queue, ["a"])
 
@@ -132,14 +132,14 @@ def test_messages_that_nobody_can_run_are_a_problem(taskmq: Here, queue: str) ->
     assert (result.code, _problems(result)) == (1, [queue])
 
 
-def test_a_state_that_no_package_serves_is_wrong_usage(taskmq: Here) -> None:
+def test_an_unsupported_state_url_is_wrong_usage(taskmq: Here) -> None:
     result = taskmq("doctor", "--state", "carrier-pigeon://roof")
 
     assert (result.code, result.out) == (2, "")
     assert "local://" in result.err
 
 
-def test_a_state_that_cannot_be_reached_is_exit_code_5_after_all_other_findings(taskmq: Here) -> None:
+def test_an_unreachable_state_is_exit_code_5_after_all_other_findings(taskmq: Here) -> None:
     result = taskmq("doctor", "--state", "local:///proc/nowhere/state", "-o", "json")
 
     assert (result.code, _problems(result)) == (5, ["state"])
@@ -148,7 +148,7 @@ def test_a_state_that_cannot_be_reached_is_exit_code_5_after_all_other_findings(
 
 
 @pytest.mark.rabbitmq
-def test_a_rabbitmq_without_a_state_has_no_problem_and_no_password_is_shown(taskmq: Here, amqp_url: str) -> None:
+def test_rabbitmq_without_a_state_has_no_problem_and_no_password_is_shown(taskmq: Here, amqp_url: str) -> None:
     result = taskmq("doctor", "--url", amqp_url, "-o", "json")
 
     assert result.code == 0, result.out
@@ -158,9 +158,7 @@ def test_a_rabbitmq_without_a_state_has_no_problem_and_no_password_is_shown(task
 
 
 @pytest.mark.rabbitmq
-def test_messages_that_wait_without_a_consumer_at_rabbitmq_are_a_problem(
-    shop: Path, taskmq: Here, amqp_url: str
-) -> None:
+def test_messages_without_a_consumer_in_rabbitmq_are_a_problem(shop: Path, taskmq: Here, amqp_url: str) -> None:
     declare("images", "ticks", url=amqp_url)
     fill("images", ["a", "b"], url=amqp_url)
 
@@ -171,7 +169,7 @@ def test_messages_that_wait_without_a_consumer_at_rabbitmq_are_a_problem(
 
 
 @pytest.mark.rabbitmq
-def test_what_is_wrong_at_rabbitmq_is_reported_with_its_remedy(
+def test_a_rabbitmq_problem_is_reported_with_its_remedy(
     taskmq: Here, amqp_url: str, rabbitmq_server: RabbitMQ
 ) -> None:
     api = urlsplit(rabbitmq_server.management_url)
@@ -194,7 +192,7 @@ def test_what_is_wrong_at_rabbitmq_is_reported_with_its_remedy(
 @pytest.mark.nightly("tests/unit/rabbitmq/admin/test_queue_diagnosis.py")
 @pytest.mark.rabbitmq
 @pytest.mark.timeout(90)
-def test_live_queues_of_taskmq_are_not_left_over_and_each_named_command_works(
+def test_live_queues_of_taskmq_are_not_leftovers_and_each_suggested_command_works(
     shop: Path, taskmq: Here, amqp_url: str, rabbitmq_server: RabbitMQ
 ) -> None:
     api = urlsplit(rabbitmq_server.management_url)
@@ -238,11 +236,11 @@ def _begin(server: RabbitMQ, vhost: str, names: Collection[str]) -> bool:
     return all(any(name.startswith(wanted) for name in found) for wanted in names)
 
 
-def test_a_watch_that_is_no_duration_is_wrong_usage(taskmq: Here) -> None:
+def test_an_invalid_watch_duration_is_wrong_usage(taskmq: Here) -> None:
     assert taskmq("doctor", "--watch", "soon").code == 2
 
 
-def test_the_clock_of_a_redis_is_compared(taskmq: Here, redis_url: str) -> None:
+def test_the_clock_of_redis_is_compared(taskmq: Here, redis_url: str) -> None:
     result = taskmq("doctor", "--state", redis_url, "-o", "json")
 
     assert any(row["about"] == "state" and "clock: within" in row["finding"] for row in result.data)
@@ -252,7 +250,7 @@ def test_the_clock_of_a_redis_is_compared(taskmq: Here, redis_url: str) -> None:
     ("offset", "level", "words"),
     [(0, "ok", "within"), (5_000, "warning", "ahead of"), (-60_000, "problem", "behind")],
 )
-def test_a_state_whose_clock_is_off_is_reported(
+def test_a_state_with_a_wrong_clock_is_reported(
     taskmq: Here, redis_url: str, monkeypatch: pytest.MonkeyPatch, offset: int, level: str, words: str
 ) -> None:
     told = RedisState.server_now_ms

@@ -43,7 +43,7 @@ def _jobs(taskmq: Here, *tokens: str) -> list[str]:
 
 
 @pytest.mark.usefixtures("broken")
-def test_what_failed_last_night_is_one_list_with_what_runs_it_again(taskmq: Here) -> None:
+def test_the_failures_of_last_night_are_one_list_with_the_command_to_rerun_them(taskmq: Here) -> None:
     listed = taskmq("failures", "-o", "json")
 
     assert {row["job_id"]: (row["lane"], row["tenant"], row["remedy"], row["letter"]) for row in listed.data} == {
@@ -56,7 +56,7 @@ def test_what_failed_last_night_is_one_list_with_what_runs_it_again(taskmq: Here
 
 
 @pytest.mark.usefixtures("broken")
-def test_failures_are_chosen_by_tenant_time_lane_and_task(taskmq: Here) -> None:
+def test_failures_are_selected_by_tenant_time_lane_and_task(taskmq: Here) -> None:
     assert _jobs(taskmq, "--tenant", "acme") == ["a"]
     assert _jobs(taskmq, "--tenant", "acme", "--since", "30h") == ["a", "old"]
     assert _jobs(taskmq, "--since", "30h", "--until", "12h") == ["old"]
@@ -66,14 +66,14 @@ def test_failures_are_chosen_by_tenant_time_lane_and_task(taskmq: Here) -> None:
 
 
 @pytest.mark.usefixtures("broken")
-def test_a_list_that_is_cut_says_that_there_are_more(taskmq: Here) -> None:
+def test_a_truncated_list_says_that_there_are_more(taskmq: Here) -> None:
     cut = taskmq("failures", "--limit", "1", "-o", "json")
 
     assert (len(cut.data), "there are more" in cut.err) == (1, True)
 
 
 @pytest.mark.usefixtures("broken")
-def test_one_job_is_shown_by_its_letter_and_is_found_whenever_it_was(taskmq: Here) -> None:
+def test_one_job_is_shown_by_its_letter_whatever_its_time(taskmq: Here) -> None:
     shown = taskmq("failures", "old", "-o", "json")
     absent = taskmq("failures", "absent")
 
@@ -82,7 +82,7 @@ def test_one_job_is_shown_by_its_letter_and_is_found_whenever_it_was(taskmq: Her
     assert "taskmq job show" in absent.err
 
 
-def test_without_a_store_what_is_missing_is_said_and_the_rest_is_listed(
+def test_without_a_store_the_missing_part_is_named_and_the_rest_is_listed(
     home: Path, taskmq: Here, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     app = 'from taskmq import TaskMQ, WorkQueue\n\napp = TaskMQ("local://.taskmq", queues=[WorkQueue("images")])\n'
@@ -99,7 +99,7 @@ def test_without_a_store_what_is_missing_is_said_and_the_rest_is_listed(
 
 
 @pytest.mark.usefixtures("broken")
-def test_every_row_of_json_has_the_error_in_parts_too(taskmq: Here) -> None:
+def test_every_json_row_has_the_parts_of_the_error_too(taskmq: Here) -> None:
     (row,) = [json.loads(line) for line in taskmq("failures", "--tenant", "acme", "-o", "jsonl").out.splitlines()]
 
     assert (row["error"], row["message"], row["attempt"], row["event"]) == ("OSError", "full", 3, "dead")

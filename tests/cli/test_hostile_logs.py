@@ -111,7 +111,7 @@ def _assert_is_clean(log: str) -> None:
         assert re.match(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3} [A-Z]+ +\d+ |taskmq |  |waiting for ", line), line
 
 
-def test_the_log_of_workers_has_no_line_of_a_stranger(hostile: Path) -> None:
+def test_the_log_of_workers_has_no_forged_line(hostile: Path) -> None:
     declare("default")
 
     with Started(hostile, "worker", "shop:app", "--name", "w", "--slow-loop-warning", "50ms") as worker:
@@ -132,8 +132,8 @@ def test_the_log_of_workers_has_no_line_of_a_stranger(hostile: Path) -> None:
     assert "    ERROR forged: root logged in\\r\\x9b2J\\u2028\\u202e" in worker.said
 
 
-@pytest.mark.nightly("tests/cli/test_hostile_logs.py::test_the_log_of_workers_has_no_line_of_a_stranger")
-def test_the_log_of_schedulers_has_no_line_of_a_stranger(hostile: Path) -> None:
+@pytest.mark.nightly("tests/cli/test_hostile_logs.py::test_the_log_of_workers_has_no_forged_line")
+def test_the_log_of_schedulers_has_no_forged_line(hostile: Path) -> None:
     name = f"7{_PWN}"
     report = {"id": name, "token": 3, "kind": "succeeded", "worker": _PWN}
 
@@ -160,8 +160,8 @@ def test_the_log_of_schedulers_has_no_line_of_a_stranger(hostile: Path) -> None:
     _assert_is_clean(scheduler.said)
 
 
-@pytest.mark.nightly("tests/cli/test_hostile_logs.py::test_the_log_of_workers_has_no_line_of_a_stranger")
-def test_the_log_of_beats_has_no_line_of_a_stranger(hostile: Path) -> None:
+@pytest.mark.nightly("tests/cli/test_hostile_logs.py::test_the_log_of_workers_has_no_forged_line")
+def test_the_log_of_beats_has_no_forged_line(hostile: Path) -> None:
     declare("default")
 
     with Started(hostile, "beat", "shop:app") as beat:
@@ -172,7 +172,7 @@ def test_the_log_of_beats_has_no_line_of_a_stranger(hostile: Path) -> None:
     _assert_is_clean(beat.said)
 
 
-def test_the_log_of_servers_has_no_line_of_a_stranger(hostile: Path) -> None:
+def test_the_log_of_servers_has_no_forged_line(hostile: Path) -> None:
     with Started(hostile, "server", "shop:app", "--port", "0", "--development", env=_STORE) as server:
         server.says("imported x")
         server.says("taskmq server: app")
@@ -181,8 +181,8 @@ def test_the_log_of_servers_has_no_line_of_a_stranger(hostile: Path) -> None:
     _assert_is_clean(server.said)
 
 
-@pytest.mark.nightly("tests/cli/test_hostile_logs.py::test_the_log_of_workers_has_no_line_of_a_stranger")
-def test_the_log_of_supervisors_has_no_line_of_a_stranger(hostile: Path) -> None:
+@pytest.mark.nightly("tests/cli/test_hostile_logs.py::test_the_log_of_workers_has_no_forged_line")
+def test_the_log_of_supervisors_has_no_forged_line(hostile: Path) -> None:
     declare("default")
 
     with Started(hostile, "worker", "shop:app", "--name", "w") as worker:

@@ -154,9 +154,7 @@ class _Terminal(StringIO):
 
 @pytest.mark.usefixtures("home")
 @pytest.mark.parametrize("output", ["table", "json", "jsonl"])
-def test_what_a_harmful_server_answers_does_nothing_to_a_terminal(
-    monkeypatch: pytest.MonkeyPatch, output: str
-) -> None:
+def test_answers_of_a_hostile_server_do_not_control_a_terminal(monkeypatch: pytest.MonkeyPatch, output: str) -> None:
     monkeypatch.setenv("TERM", "dumb")
     monkeypatch.setenv("COLUMNS", "300")
     shown = 0
@@ -171,7 +169,7 @@ def test_what_a_harmful_server_answers_does_nothing_to_a_terminal(
     assert shown > len(_COMMANDS) / 2
 
 
-def test_what_a_harmful_server_refuses_does_nothing_to_a_terminal(home: Path) -> None:
+def test_refusals_of_a_hostile_server_do_not_control_a_terminal(home: Path) -> None:
     command = ("job", "show", "a")
     with _harmful(_Failing) as address:
         done = run_on_terminal(home, "--server", address, *command, columns=300)
@@ -181,7 +179,7 @@ def test_what_a_harmful_server_refuses_does_nothing_to_a_terminal(home: Path) ->
     assert "\ntaskmq: all is well" not in done.out.replace("\r", "")
 
 
-def test_a_token_goes_to_another_machine_over_tls_alone(taskmq: Here, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_token_is_sent_to_another_machine_only_over_tls(taskmq: Here, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TASKMQ_TOKEN", "tmq_secret")
 
     refused = taskmq("--server", "http://192.0.2.1:1", "job", "list")
@@ -193,7 +191,7 @@ def test_a_token_goes_to_another_machine_over_tls_alone(taskmq: Here, monkeypatc
 
 
 @pytest.mark.parametrize("how", ["option", "variable", "no token", "this machine", "v6", "a name of this machine"])
-def test_a_token_goes_without_tls_where_that_was_asked_for_or_nobody_reads_it(
+def test_a_token_is_sent_without_tls_only_on_request_or_to_this_machine(
     taskmq: Here, monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
     # A port of this machine where nobody listens, by a name that is not known to be this machine's.

@@ -49,7 +49,7 @@ def jobs(result: Result) -> list[str]:
     return [row["job"] for row in result.data]
 
 
-def test_jobs_that_wait_are_listed_the_earliest_first(later: Path, taskmq: Here) -> None:
+def test_waiting_jobs_are_listed_earliest_first(later: Path, taskmq: Here) -> None:
     result = taskmq("job", "waiting", "-o", "json")
 
     assert jobs(result) == ["c", "a", "b"]
@@ -74,7 +74,7 @@ def test_jobs_that_wait_are_listed_the_earliest_first(later: Path, taskmq: Here)
         (("--queue", "images", "--task", "other"), []),
     ],
 )
-def test_they_are_listed_by_task_queue_and_number(
+def test_waiting_jobs_are_listed_by_task_queue_and_number(
     later: Path, taskmq: Here, options: tuple[str, ...], expected: list[str]
 ) -> None:
     assert jobs(taskmq("job", "waiting", *options, "-o", "json")) == expected
@@ -94,7 +94,7 @@ def test_a_job_is_cancelled_once(later: Path, taskmq: Here) -> None:
     assert jobs(taskmq("job", "waiting", "-o", "json")) == ["c", "b"]
 
 
-def test_an_id_that_nobody_knows_is_said_to_be_unknown(later: Path, taskmq: Here) -> None:
+def test_an_unknown_id_is_reported_as_unknown(later: Path, taskmq: Here) -> None:
     result = taskmq("job", "cancel", "nobody", "--app", "later:app")
 
     assert result.code == 3
@@ -121,7 +121,7 @@ def test_a_job_is_rescheduled_by_delay_or_instant(later: Path, taskmq: Here) -> 
         (("--delay", "soon"), "is not a duration"),
     ],
 )
-def test_when_has_to_be_clear(later: Path, taskmq: Here, options: tuple[str, ...], words: str) -> None:
+def test_an_ambiguous_time_is_refused(later: Path, taskmq: Here, options: tuple[str, ...], words: str) -> None:
     result = taskmq("job", "reschedule", "a", *options)
 
     assert result.code == 2
@@ -129,21 +129,21 @@ def test_when_has_to_be_clear(later: Path, taskmq: Here, options: tuple[str, ...
     assert jobs(taskmq("job", "waiting", "-o", "json")) == ["c", "a", "b"]
 
 
-def test_a_job_that_nobody_knows_is_not_found(later: Path, taskmq: Here) -> None:
+def test_an_unknown_job_is_not_found(later: Path, taskmq: Here) -> None:
     result = taskmq("job", "reschedule", "unknown", "--delay", "5m")
 
     assert result.code == 3
     assert "job unknown does not wait in the state" in result.err
 
 
-def test_without_a_state_it_says_which_ones_there_are(home: Path, taskmq: Here) -> None:
+def test_without_a_state_the_error_lists_the_available_ones(home: Path, taskmq: Here) -> None:
     result = taskmq("job", "waiting", "--url", "amqp://localhost")
 
     assert result.code == 2
     assert "state='redis://...'" in result.err
 
 
-def test_a_state_that_is_not_there_is_unreachable(home: Path, taskmq: Here) -> None:
+def test_an_unavailable_state_is_unreachable(home: Path, taskmq: Here) -> None:
     result = taskmq("job", "waiting", "--url", "amqp://localhost", "--state", "redis://:secret@127.0.0.1:1/0")
 
     assert result.code == 5
@@ -179,7 +179,7 @@ def shown(taskmq: Here, job: str, *options: str) -> dict[str, Any]:
     return cast("dict[str, Any]", result.data)
 
 
-def test_a_job_that_ended_runs_or_failed_is_shown_without_its_values(home: Path, taskmq: Here) -> None:
+def test_an_ended_running_or_failed_job_is_shown_without_its_values(home: Path, taskmq: Here) -> None:
     (home / "shop.py").write_text(SHOP + PROGRESS)
     with Started(home, "worker", "shop:app", "--name", "w1", "--grace", "0s") as worker:
         worker.says("waiting for jobs")
@@ -210,7 +210,7 @@ def test_a_job_that_ended_runs_or_failed_is_shown_without_its_values(home: Path,
     assert "ValueError" in with_values[1]["traceback"]
 
 
-def test_a_job_that_waits_in_the_state_is_shown_with_when_it_is_due(later: Path, taskmq: Here) -> None:
+def test_a_job_that_waits_in_the_state_is_shown_with_its_due_time(later: Path, taskmq: Here) -> None:
     found = shown_later(taskmq, "a")
 
     assert (found["state"], found["task"], found["queue"], found["attempt"]) == ("scheduled", "double", "images", 1)
@@ -223,7 +223,7 @@ def shown_later(taskmq: Here, job: str) -> dict[str, Any]:
     return cast("dict[str, Any]", result.data)
 
 
-def test_a_letter_says_that_its_job_has_failed_where_no_result_is_kept(shop: Path, taskmq: Here) -> None:
+def test_a_letter_reports_the_failure_of_a_job_without_stored_results(shop: Path, taskmq: Here) -> None:
     at_broker(lambda broker: broker.declare([WorkQueue("images")]))
     bury("images.dlq", ["a"])
 
@@ -233,7 +233,7 @@ def test_a_letter_says_that_its_job_has_failed_where_no_result_is_kept(shop: Pat
     assert found["worker"] == "host:1"
 
 
-def test_a_parked_message_is_shown_and_nobody_says_that_its_job_has_failed(shop: Path, taskmq: Here) -> None:
+def test_a_parked_message_is_shown_and_not_reported_as_a_failure(shop: Path, taskmq: Here) -> None:
     at_broker(lambda broker: broker.declare([WorkQueue("images")]))
     bury("taskmq.parking", ["a"])
 
@@ -242,7 +242,7 @@ def test_a_parked_message_is_shown_and_nobody_says_that_its_job_has_failed(shop:
     assert (found["state"], found["letters"][0]["queue"]) == ("unknown", "taskmq.parking")
 
 
-def test_a_job_that_was_cancelled_and_not_met_yet_is_shown_with_the_reason(shop: Path, taskmq: Here) -> None:
+def test_a_job_cancelled_before_its_run_is_shown_with_the_reason(shop: Path, taskmq: Here) -> None:
     taskmq("job", "cancel", "a", "--reason", "not wanted", "--app", "shop:app")
 
     found = shown(taskmq, "a")
@@ -250,7 +250,7 @@ def test_a_job_that_was_cancelled_and_not_met_yet_is_shown_with_the_reason(shop:
     assert (found["state"], found["cancelled"]) == ("unknown", "not wanted")
 
 
-def test_a_job_that_nobody_knows_is_not_found_and_nothing_is_guessed(shop: Path, taskmq: Here) -> None:
+def test_an_unknown_job_is_not_found_and_its_state_is_not_guessed(shop: Path, taskmq: Here) -> None:
     result = taskmq("job", "show", "nobody", "--app", "shop:app", "--within", "100ms")
 
     assert (result.code, result.out) == (3, "")

@@ -62,7 +62,7 @@ def test_nodes_are_listed_and_shown(shop: Shop) -> None:
     )
 
 
-def test_tables_of_nodes_have_amounts_as_people_write_them(shop: Shop) -> None:
+def test_node_tables_use_readable_amounts(shop: Shop) -> None:
     listed = shop.table("node", "list").out.splitlines()[1].split()
     allocated = shop.table("node", "allocations").out
 

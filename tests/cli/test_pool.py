@@ -34,7 +34,7 @@ def shop(home: Path, taskmq: Here) -> Shop:
     return Shop(taskmq)
 
 
-def test_pools_are_set_piece_by_piece_listed_and_removed(shop: Shop) -> None:
+def test_pools_are_configured_step_by_step_listed_and_removed(shop: Shop) -> None:
     assert shop("pool", "set", "acme", "--weight", "5", "--min", "2").code == 0
     changed = shop("pool", "set", "acme", "--max", "8", "--min", "0")
     assert shop("pool", "set", "acme-ml", "--parent", "acme").code == 0
@@ -48,7 +48,7 @@ def test_pools_are_set_piece_by_piece_listed_and_removed(shop: Shop) -> None:
     assert "did you mean 'acme'" in shop("pool", "remove", "acmee", "--yes").err
 
 
-def test_a_pool_has_amounts_of_what_its_jobs_take_of_nodes(shop: Shop, taskmq: Here) -> None:
+def test_a_pool_limits_the_node_resources_of_its_jobs(shop: Shop, taskmq: Here) -> None:
     shop("pool", "set", "lab", "--min", "slots=2,gpu=1", "--max", "gpu=2,memory=4G")
     changed = shop("pool", "set", "lab", "--min", "0", "--max", "gpu=0")
 
@@ -59,7 +59,7 @@ def test_a_pool_has_amounts_of_what_its_jobs_take_of_nodes(shop: Shop, taskmq: H
     assert "--max" in shop("pool", "set", "lab", "--max", "lots").err
 
 
-def test_a_queue_goes_by_a_policy_until_that_is_taken_away(shop: Shop) -> None:
+def test_a_queue_follows_a_policy_until_that_is_removed(shop: Shop) -> None:
     assert shop("pool", "policy", "reports", "weighted").code == 0
     assert "queue reports: weighted" in shop("pool", "list").err
 
@@ -68,7 +68,7 @@ def test_a_queue_goes_by_a_policy_until_that_is_taken_away(shop: Shop) -> None:
     assert shop("pool", "policy", "reports", "fare").code == 2
 
 
-def test_explain_names_the_part_and_the_cap_of_a_jobs_pool(shop: Shop, taskmq: Here) -> None:
+def test_explain_names_the_pool_of_a_job_and_its_cap(shop: Shop, taskmq: Here) -> None:
     shop("pool", "policy", "reports", "weighted")
     shop("pool", "set", "acme", "--weight", "3", "--max", "2")
     submitted = [
@@ -85,7 +85,7 @@ def test_explain_names_the_part_and_the_cap_of_a_jobs_pool(shop: Shop, taskmq: H
     assert "pool 'acme' has 0 of at most 2 jobs in flight in that queue" in explained.out
 
 
-def test_a_pool_is_shown_with_those_above_it_and_its_parts(shop: Shop) -> None:
+def test_a_pool_is_shown_with_its_parents_and_children(shop: Shop) -> None:
     for words in (("acme",), ("ml", "--parent", "acme"), ("gpu", "--parent", "ml")):
         assert shop("pool", "set", *words).code == 0
 
@@ -96,7 +96,7 @@ def test_a_pool_is_shown_with_those_above_it_and_its_parts(shop: Shop) -> None:
     assert (absent.code, "did you mean 'ml'" in absent.err) == (3, True)
 
 
-def test_quotas_are_set_listed_and_removed_and_refuse_what_is_beyond_them(shop: Shop) -> None:
+def test_quotas_are_set_listed_and_removed_and_refuse_excess_jobs(shop: Shop) -> None:
     quota = shop("quota", "set", "acme", "--a-day", "1", "--rate", "5", "--burst", "10").data
     assert shop("quota", "set", "acme", "--user", "*", "--bytes", "1000").code == 0
     submit = ("job", "submit", "report", "--kwargs", '{"month": "May"}', "--tenant", "acme")

@@ -47,7 +47,7 @@ def _run(folder: Path, *tokens: str) -> Result:
     return done
 
 
-def test_what_broker_state_and_store_keep_is_for_their_owner(home: Path) -> None:
+def test_files_of_broker_state_and_store_are_private_to_their_owner(home: Path) -> None:
     (home / "shop.py").write_text(_APP)
     (home / "shop.py").chmod(0o600)
 
@@ -61,7 +61,7 @@ def test_what_broker_state_and_store_keep_is_for_their_owner(home: Path) -> None
     assert _open_to_others(home) == {}
 
 
-def test_an_export_of_dead_letters_is_for_its_owner(home: Path, taskmq: Here) -> None:
+def test_an_export_of_dead_letters_is_private_to_its_owner(home: Path, taskmq: Here) -> None:
     declare("images")
     fill(dead_letter_queue("images"), ["a"])
 
@@ -69,8 +69,10 @@ def test_an_export_of_dead_letters_is_for_its_owner(home: Path, taskmq: Here) ->
     assert stat.S_IMODE((home / "letters.jsonl").stat().st_mode) == 0o600
 
 
-@pytest.mark.nightly("tests/cli/test_private_files.py::test_what_broker_state_and_store_keep_is_for_their_owner")
-def test_doctor_warns_of_files_that_others_may_open_and_only_of_those(home: Path) -> None:
+@pytest.mark.nightly(
+    "tests/cli/test_private_files.py::test_files_of_broker_state_and_store_are_private_to_their_owner"
+)
+def test_doctor_warns_only_of_files_that_others_may_open(home: Path) -> None:
     (home / "shop.py").write_text(_APP)
     _run(home, "store", "upgrade")
     _run(home, "worker", "--burst")
@@ -99,7 +101,7 @@ def test_a_store_in_memory_is_refused(home: Path, taskmq: Here, url: str) -> Non
     assert list(home.iterdir()) == []
 
 
-def test_a_store_in_a_folder_that_does_not_exist_is_refused(home: Path, taskmq: Here) -> None:
+def test_a_store_in_a_missing_folder_is_refused(home: Path, taskmq: Here) -> None:
     refused = taskmq("store", "upgrade", "--store", "sqlite:///no/such/jobs.db")
 
     assert refused.code == 5

@@ -73,23 +73,23 @@ def no() -> Iterator[Server]:
     server.close()
 
 
-def test_yes_is_zero(yes: Server) -> None:
+def test_a_positive_answer_is_exit_code_zero(yes: Server) -> None:
     assert main(["ready", "--port", str(yes.port)]) == 0
     assert main([f"--port=127.0.0.1:{yes.port}", "live"]) == 0
     assert [request.split()[1] for request in yes.requests] == [b"/ready", b"/live"]
 
 
-def test_no_is_one_with_the_reason(no: Server, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_negative_answer_is_exit_code_one_with_the_reason(no: Server, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["ready", "--port", str(no.port)]) == 1
     assert capsys.readouterr().err == 'taskmq probe: not ready: {"reason":"stopping"}\n'
 
 
-def test_nobody_there_is_one(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unreachable_server_is_exit_code_one(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["live", "--socket", "/nowhere/health"]) == 1
     assert "/nowhere/health does not answer" in capsys.readouterr().err
 
 
-def test_who_does_not_answer_in_time_is_one(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_slow_answer_is_exit_code_one(capsys: pytest.CaptureFixture[str]) -> None:
     with socket.socket() as silent:
         silent.bind(("127.0.0.1", 0))
         silent.listen()
@@ -97,7 +97,7 @@ def test_who_does_not_answer_in_time_is_one(capsys: pytest.CaptureFixture[str]) 
     assert "does not answer" in capsys.readouterr().err
 
 
-def test_a_socket_is_asked_too() -> None:
+def test_a_socket_can_be_probed_too() -> None:
     path = Path(tempfile.gettempdir(), f"taskmq-probe-{os.getpid()}")
     server = Server(b"HTTP/1.1 200 OK\r\n\r\n{}", str(path))
     try:
@@ -107,7 +107,7 @@ def test_a_socket_is_asked_too() -> None:
         path.unlink()
 
 
-def test_the_environment_may_say_the_port(yes: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_environment_may_set_the_port(yes: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TASKMQ_HEALTH_PORT", str(yes.port))
 
     assert main(["ready"]) == 0
@@ -117,7 +117,7 @@ def test_the_environment_may_say_the_port(yes: Server, monkeypatch: pytest.Monke
     "tokens",
     [[], ["ready"], ["alive", "--port", "1"], ["ready", "--port"], ["ready", "--port", "1", "--timeout", "x"]],
 )
-def test_a_wrong_call_is_two(tokens: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_wrong_usage_is_exit_code_two(tokens: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(tokens) == 2
     assert "Usage: taskmq probe" in capsys.readouterr().err
 
@@ -127,7 +127,7 @@ def test_help_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out.startswith("Usage: taskmq probe")
 
 
-def test_a_probe_loads_nothing_of_what_the_other_commands_need(yes: Server) -> None:
+def test_a_probe_imports_nothing_of_the_other_commands(yes: Server) -> None:
     done = subprocess.run(
         [sys.executable, "-X", "importtime", "-m", "taskmq", "probe", "ready", "--port", str(yes.port)],
         capture_output=True,
@@ -143,7 +143,7 @@ def test_a_probe_loads_nothing_of_what_the_other_commands_need(yes: Server) -> N
     assert not imported.intersection(HEAVY)
 
 
-def test_global_options_may_stand_before_it(yes: Server) -> None:
+def test_global_options_may_precede_the_probe(yes: Server) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "taskmq", "--quiet", "probe", "ready", "--port", str(yes.port)], timeout=30
     )

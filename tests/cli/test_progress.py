@@ -33,7 +33,7 @@ def _on_a_terminal(folder: Path, *options: str) -> str:
     return shown.decode()
 
 
-def test_a_long_command_shows_on_a_terminal_how_far_it_is(tmp_path: Path) -> None:
+def test_a_long_command_shows_its_progress_on_a_terminal(tmp_path: Path) -> None:
     shown = _on_a_terminal(tmp_path)
 
     assert "left" in shown
@@ -42,7 +42,7 @@ def test_a_long_command_shows_on_a_terminal_how_far_it_is(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("options", [("-o", "json"), ("--quiet",)])
-def test_no_bar_is_shown_where_programs_read_or_quiet_is_wanted(tmp_path: Path, options: tuple[str, ...]) -> None:
+def test_no_bar_is_shown_to_programs_or_in_quiet_mode(tmp_path: Path, options: tuple[str, ...]) -> None:
     assert "left" not in _on_a_terminal(tmp_path, *options)
 
 

@@ -9,7 +9,7 @@ from tests.cli.kit import Here, Started, bury, declare, fill, names_in, run_here
 from tests.servers import eventually
 
 
-def test_the_queues_of_an_app_are_listed_with_what_waits_in_them(shop: Path, taskmq: Here) -> None:
+def test_the_queues_of_an_app_are_listed_with_their_backlog(shop: Path, taskmq: Here) -> None:
     declare("images", "ticks", "others")
     fill("images", ["a", "b"])
     fill("images.p.high", ["c"])
@@ -24,7 +24,7 @@ def test_the_queues_of_an_app_are_listed_with_what_waits_in_them(shop: Path, tas
     assert "others" not in ready
 
 
-def test_named_queues_are_listed_and_blanks_do_not_matter(taskmq: Here) -> None:
+def test_named_queues_are_listed_and_blanks_are_ignored(taskmq: Here) -> None:
     declare("images", "ticks", "others")
 
     result = taskmq("queue", "list", "-Q", "images, others", "-o", "jsonl")
@@ -34,7 +34,7 @@ def test_named_queues_are_listed_and_blanks_do_not_matter(taskmq: Here) -> None:
     assert "ticks" not in names
 
 
-def test_which_queues_has_to_be_said(taskmq: Here) -> None:
+def test_a_command_without_an_app_requires_queue_names(taskmq: Here) -> None:
     result = taskmq("queue", "list")
 
     assert (result.code, result.out) == (2, "")
@@ -42,7 +42,7 @@ def test_which_queues_has_to_be_said(taskmq: Here) -> None:
 
 
 @pytest.mark.parametrize("queues", ["images.dlq", "taskmq.parking", "a,,b", ""])
-def test_names_that_no_queue_has_are_wrong_usage(taskmq: Here, queues: str) -> None:
+def test_invalid_queue_names_are_wrong_usage(taskmq: Here, queues: str) -> None:
     assert taskmq("queue", "list", "-Q", queues).code == 2
 
 
@@ -59,7 +59,7 @@ def test_a_table_has_a_heading_and_one_line_per_queue_even_when_piped(home: Path
     assert result.err == "0 ready, 0 in workers' hands, 0 delayed\n"
 
 
-def test_a_table_on_a_terminal_folds_what_is_too_long_and_loses_nothing(home: Path) -> None:
+def test_a_table_on_a_terminal_wraps_long_cells_and_loses_nothing(home: Path) -> None:
     name = "q" * 150
     declare(name)
 
@@ -71,7 +71,7 @@ def test_a_table_on_a_terminal_folds_what_is_too_long_and_loses_nothing(home: Pa
     assert result.out.count("q") >= 150 * 4
 
 
-def test_purging_empties_all_classes_and_leaves_the_dead_letters(taskmq: Here) -> None:
+def test_purging_empties_all_classes_and_keeps_the_dead_letters(taskmq: Here) -> None:
     declare("images")
     for queue in ("images", "images.p.high", "images.p.low", "images.dlq"):
         fill(queue, ["a", "b"])
@@ -83,7 +83,7 @@ def test_purging_empties_all_classes_and_leaves_the_dead_letters(taskmq: Here) -
     assert names_in("images.dlq") == ["a", "b"]
 
 
-def test_purging_a_queue_that_does_not_exist_is_not_found(taskmq: Here) -> None:
+def test_purging_a_missing_queue_is_not_found(taskmq: Here) -> None:
     result = taskmq("queue", "purge", "images", "--yes")
 
     assert (result.code, result.out) == (3, "")
@@ -91,7 +91,7 @@ def test_purging_a_queue_that_does_not_exist_is_not_found(taskmq: Here) -> None:
 
 
 @pytest.mark.parametrize("noun", ["queue", "dlq"])
-def test_purging_needs_yes_where_nobody_can_be_asked(home: Path, noun: str) -> None:
+def test_purging_without_a_terminal_requires_yes(home: Path, noun: str) -> None:
     declare("images")
     fill("images", ["a"])
     fill("images.dlq", ["a"])
@@ -115,7 +115,7 @@ def test_purging_asks_on_a_terminal(home: Path, answer: str, is_done: bool) -> N
     assert names_in("images") == ([] if is_done else ["a"])
 
 
-def test_a_paused_queue_says_since_when_and_why_until_it_is_resumed(shop: Path, taskmq: Here) -> None:
+def test_a_paused_queue_shows_time_and_note_until_it_is_resumed(shop: Path, taskmq: Here) -> None:
     declare("images", "ticks")
 
     paused = taskmq("--app", "shop:app", "queue", "pause", "images", "--note", "the printer is broken", "--by", "ann")
@@ -142,7 +142,7 @@ def test_a_second_pause_changes_the_note_and_not_the_instant(shop: Path, taskmq:
 
 
 @pytest.mark.parametrize("verb", ["pause", "resume"])
-def test_a_queue_that_nobody_has_can_not_be_paused(shop: Path, taskmq: Here, verb: str) -> None:
+def test_an_unknown_queue_cannot_be_paused(shop: Path, taskmq: Here, verb: str) -> None:
     declare("images")
 
     result = taskmq("--app", "shop:app", "queue", verb, "imags")
@@ -152,7 +152,7 @@ def test_a_queue_that_nobody_has_can_not_be_paused(shop: Path, taskmq: Here, ver
     assert taskmq("queue", verb).code == 2
 
 
-def test_workers_stop_and_start_with_a_pause_also_over_a_restart(shop: Path, taskmq: Here) -> None:
+def test_workers_stop_and_start_with_a_pause_even_over_a_restart(shop: Path, taskmq: Here) -> None:
     with Started(shop, "worker", "shop:app") as worker:
         worker.says("waiting for jobs")
         assert taskmq("queue", "pause", "images", "--app", "shop:app").code == 0
@@ -165,7 +165,7 @@ def test_workers_stop_and_start_with_a_pause_also_over_a_restart(shop: Path, tas
         eventually(lambda: names_in("images") == [], "the job has run")
 
 
-def test_a_queue_is_shown_with_what_is_in_it_and_who_uses_it(shop: Path, taskmq: Here) -> None:
+def test_a_queue_is_shown_with_its_contents_and_its_users(shop: Path, taskmq: Here) -> None:
     with Started(shop, "worker", "shop:app", "-c", "1", "--name", "w1") as worker:
         worker.says("waiting for jobs")
         for number in ("3600", "3600"):
@@ -192,7 +192,7 @@ def test_a_queue_is_shown_with_what_is_in_it_and_who_uses_it(shop: Path, taskmq:
     assert "paused          no" in table
 
 
-def test_a_queue_that_nobody_has_can_not_be_shown(shop: Path, taskmq: Here) -> None:
+def test_an_unknown_queue_cannot_be_shown(shop: Path, taskmq: Here) -> None:
     result = taskmq("queue", "show", "imags", "--app", "shop:app")
 
     assert (result.code, result.out) == (3, "")

@@ -56,7 +56,7 @@ def test_a_job_of_an_ordered_queue_without_its_key_is_refused(orders: Path, task
     assert "'orders': it is ordered, so each job needs an order_key" in refused.err
 
 
-def test_the_shards_of_an_app_s_queue_are_listed_and_purged(orders: Path, taskmq: Here) -> None:
+def test_the_shards_of_a_queue_are_listed_and_purged(orders: Path, taskmq: Here) -> None:
     assert taskmq("worker", "orders:app", "--burst").code == 0
     for key in ("a", "c"):
         taskmq("--app", "orders:app", "send", "orders.pay", "--args", f'["{key}"]', "--order-key", key)
@@ -69,7 +69,7 @@ def test_the_shards_of_an_app_s_queue_are_listed_and_purged(orders: Path, taskmq
     assert (purged.code, names_in("orders.s00"), names_in("orders.s01")) == (0, [], [])
 
 
-def test_the_lanes_of_an_app_s_queue_are_listed_shown_paused_examined_and_purged(shop: Path, taskmq: Here) -> None:
+def test_the_lanes_of_a_queue_are_listed_shown_paused_examined_and_purged(shop: Path, taskmq: Here) -> None:
     (shop / "mail.py").write_text(LANES)
     here = ("-o", "json", "--app", "mail:app")
     assert taskmq("worker", "mail:app", "--burst").code == 0
@@ -91,7 +91,7 @@ def test_the_lanes_of_an_app_s_queue_are_listed_shown_paused_examined_and_purged
     assert "3 messages deleted" in purged.err
 
 
-def test_a_dead_letter_of_a_lane_that_the_app_has_no_more_is_replayed_to_the_queue(shop: Path, taskmq: Here) -> None:
+def test_a_dead_letter_of_a_former_lane_is_replayed_to_the_queue(shop: Path, taskmq: Here) -> None:
     (shop / "mail.py").write_text(LANES)
     declare(WorkQueue("mail", lanes=4))
     bury("mail.dlq", ["lost"], headers={"x-taskmq-origin": "mail.lane03"})
@@ -105,9 +105,7 @@ def test_a_dead_letter_of_a_lane_that_the_app_has_no_more_is_replayed_to_the_que
 
 
 @pytest.mark.rabbitmq
-def test_the_lanes_of_an_app_s_queue_at_rabbitmq_are_listed_and_shown(
-    shop: Path, taskmq: Here, amqp_url: str
-) -> None:
+def test_the_lanes_of_a_queue_in_rabbitmq_are_listed_and_shown(shop: Path, taskmq: Here, amqp_url: str) -> None:
     (shop / "mail.py").write_text(LANES)
     declare(WorkQueue("mail", lanes=2), url=amqp_url)
     here = ("--url", amqp_url, "-o", "json", "--app", "mail:app")
@@ -122,14 +120,14 @@ def test_the_lanes_of_an_app_s_queue_at_rabbitmq_are_listed_and_shown(
 
 
 @pytest.mark.parametrize("weights", ["16:4", "1:2:0", "a:b:c", "1:2:3:4", "-1:1:1"])
-def test_weights_that_are_none_are_refused(weights: str, shop: Path, taskmq: Here) -> None:
+def test_invalid_weights_are_refused(weights: str, shop: Path, taskmq: Here) -> None:
     refused = taskmq("worker", "shop:app", "--burst", f"--weights={weights}")
 
     assert refused.code == 2
     assert "--weights" in refused.err
 
 
-def test_a_worker_takes_weights_and_strictness(shop: Path, taskmq: Here) -> None:
+def test_a_worker_accepts_weights_and_strictness(shop: Path, taskmq: Here) -> None:
     assert taskmq("worker", "shop:app", "--burst", "--weights=8:2:1", "--starvation-limit=5s").code == 0
     assert taskmq("worker", "shop:app", "--burst", "--strict").code == 0
 

@@ -94,7 +94,7 @@ def instance(tmp_path: Path) -> _Instance:
     return found
 
 
-def test_a_restored_backup_lets_nobody_in_again(instance: _Instance) -> None:
+def test_a_restored_backup_restores_no_revoked_access(instance: _Instance) -> None:
     tokens = {name: instance.admin("token", "add", name, "ci") for name in ("root", "aad", "bea")}
     secrets = [str(tokens[name]["token"]) for name in ("root", "aad", "bea")]
     with instance.server() as client:
@@ -141,7 +141,7 @@ def test_a_restored_backup_lets_nobody_in_again(instance: _Instance) -> None:
     assert {step for step in again if step[0]} == set()
 
 
-def test_tokens_are_all_revoked_where_no_export_says_which(instance: _Instance) -> None:
+def test_all_tokens_are_revoked_without_an_export_of_the_audit(instance: _Instance) -> None:
     token = str(instance.admin("token", "add", "bea", "ci")["token"])
     began = instance.back_up()
     instance.admin("user", "disable", "bea")
@@ -154,7 +154,7 @@ def test_tokens_are_all_revoked_where_no_export_says_which(instance: _Instance) 
     assert [subject for is_done, _, subject in steps if not is_done] == ["users, roles, tenants"]
 
 
-def test_what_was_given_since_is_not_given_back(instance: _Instance) -> None:
+def test_access_granted_after_the_backup_is_not_restored(instance: _Instance) -> None:
     began = instance.back_up()
     instance.admin("role", "add", "cas", "admin", "--tenant", "acme")
     instance.admin("user", "disable", "bea")
@@ -168,7 +168,7 @@ def test_what_was_given_since_is_not_given_back(instance: _Instance) -> None:
     assert steps == {(False, "is viewer of acme, and was admin with *", "cas")}
 
 
-def test_tenants_and_people_that_are_gone_are_gone_again(instance: _Instance) -> None:
+def test_deleted_tenants_and_users_are_deleted_again(instance: _Instance) -> None:
     instance.admin("tenant", "add", "north")
     erased = instance.admin("user", "show", "dot")["id"]
     began = instance.back_up()
@@ -187,7 +187,7 @@ def test_tenants_and_people_that_are_gone_are_gone_again(instance: _Instance) ->
     }
 
 
-def test_the_last_admin_of_the_backup_stays_and_people_are_asked(instance: _Instance) -> None:
+def test_the_last_admin_of_the_backup_remains_and_confirmation_is_required(instance: _Instance) -> None:
     began = instance.back_up()
     instance.admin("role", "add", "aad", "admin", "--instance")
     instance.admin("role", "remove", "root", "--instance", "--yes")
@@ -200,7 +200,7 @@ def test_the_last_admin_of_the_backup_stays_and_people_are_asked(instance: _Inst
     assert "the instance would have no admin" in next(iter(steps))[1]
 
 
-def test_an_export_that_is_broken_or_of_another_store_is_not_followed(instance: _Instance, tmp_path: Path) -> None:
+def test_a_broken_or_foreign_export_is_refused(instance: _Instance, tmp_path: Path) -> None:
     began = instance.back_up()
     instance.admin("user", "disable", "bea")
     lines = Path(instance.export()).read_text().splitlines()

@@ -34,7 +34,7 @@ def scheduled(home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return home
 
 
-def test_schedules_are_listed_by_name_with_what_is_due_next(scheduled: Path, taskmq: Here) -> None:
+def test_schedules_are_listed_by_name_with_their_next_instant(scheduled: Path, taskmq: Here) -> None:
     result = taskmq("schedule", "list", "-o", "json")
 
     assert result.code == 0
@@ -51,7 +51,7 @@ def test_schedules_are_listed_by_name_with_what_is_due_next(scheduled: Path, tas
     assert ended["next"] is None
 
 
-def test_schedules_made_at_run_time_are_listed_too(scheduled: Path, taskmq: Here) -> None:
+def test_schedules_created_at_runtime_are_listed_too(scheduled: Path, taskmq: Here) -> None:
     with TaskMQ("local://.taskmq") as app:
 
         @app.task(name="tick")
@@ -64,7 +64,7 @@ def test_schedules_made_at_run_time_are_listed_too(scheduled: Path, taskmq: Here
     assert {row["name"]: row["rule"] for row in result.data}["later"] == "once, at 2099-01-01 00:00 UTC"
 
 
-def test_schedules_are_listed_a_page_at_a_time_with_or_without_a_state(
+def test_schedules_are_listed_page_by_page_with_or_without_a_state(
     scheduled: Path, taskmq: Here, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for url in ("local://.taskmq", "amqp://nowhere"):
@@ -80,7 +80,7 @@ def test_schedules_are_listed_a_page_at_a_time_with_or_without_a_state(
     assert "there are more" not in rest.err
 
 
-def test_what_is_due_next_is_shown_in_utc_and_by_the_zone_s_clocks(scheduled: Path, taskmq: Here) -> None:
+def test_the_next_instant_is_shown_in_utc_and_in_the_zone(scheduled: Path, taskmq: Here) -> None:
     result = taskmq("schedule", "next", "nightly", "-n", "3", "--after", "2026-03-26T12:00+01:00", "-o", "json")
 
     assert result.code == 0
@@ -112,7 +112,7 @@ def test_every_occurrence_up_to_an_instant_is_listed_in_order(scheduled: Path, t
     assert "only the first" not in result.err
 
 
-def test_occurrences_up_to_a_time_from_now_may_be_those_of_named_schedules(scheduled: Path, taskmq: Here) -> None:
+def test_occurrences_of_named_schedules_are_listed_up_to_a_relative_time(scheduled: Path, taskmq: Here) -> None:
     result = taskmq("schedule", "next", "nightly", "--until", "+80h", "-o", "json")
 
     # Three days of which one may be a Saturday, or four.
@@ -121,7 +121,7 @@ def test_occurrences_up_to_a_time_from_now_may_be_those_of_named_schedules(sched
 
 
 @pytest.mark.parametrize(("more", "most"), [((), 1_000), (("-n", "3"), 3)])
-def test_a_list_up_to_an_instant_says_that_it_was_cut(
+def test_a_list_up_to_an_instant_says_that_it_was_truncated(
     scheduled: Path, taskmq: Here, more: tuple[str, ...], most: int
 ) -> None:
     result = taskmq("schedule", "next", "often", "--until", "+1d", *more, "-o", "json")
@@ -132,7 +132,7 @@ def test_a_list_up_to_an_instant_says_that_it_was_cut(
 
 
 @pytest.mark.parametrize("until", ["soon", "+soon", "+99999999w", "2026-01-01T10:00", ""])
-def test_an_end_that_is_no_instant_is_refused(scheduled: Path, taskmq: Here, until: str) -> None:
+def test_an_invalid_end_is_refused(scheduled: Path, taskmq: Here, until: str) -> None:
     result = taskmq("schedule", "next", "--until", until)
 
     assert result.code == 2
@@ -140,7 +140,7 @@ def test_an_end_that_is_no_instant_is_refused(scheduled: Path, taskmq: Here, unt
 
 
 @pytest.mark.parametrize("command", ["next", "explain"])
-def test_a_schedule_that_is_not_there_is_not_found(scheduled: Path, taskmq: Here, command: str) -> None:
+def test_a_missing_schedule_is_not_found(scheduled: Path, taskmq: Here, command: str) -> None:
     result = taskmq("schedule", command, "nothing")
 
     assert result.code == 3
@@ -172,7 +172,7 @@ def test_an_expression_is_explained_without_an_app(home: Path, taskmq: Here) -> 
     assert due[0].timestamp() * 1000 in expected
 
 
-def test_h_is_said_to_follow_from_a_name(home: Path, taskmq: Here) -> None:
+def test_the_explanation_of_h_mentions_the_name(home: Path, taskmq: Here) -> None:
     hashed = taskmq("schedule", "explain", "H 3 * * *", "-o", "json")
 
     assert hashed.data["means"] == "at 03:00 every day, UTC"
@@ -209,14 +209,14 @@ def test_a_schedule_is_explained_by_its_name(scheduled: Path, taskmq: Here) -> N
         (["@daily", "--tz", "Mars/Olympus"], "is no time zone"),
     ],
 )
-def test_an_expression_that_cannot_be_is_refused(home: Path, taskmq: Here, tokens: list[str], message: str) -> None:
+def test_an_invalid_expression_is_refused(home: Path, taskmq: Here, tokens: list[str], message: str) -> None:
     result = taskmq("schedule", "explain", *tokens)
 
     assert result.code == 2
     assert message in result.err
 
 
-def test_an_app_without_a_state_shows_the_schedules_of_its_code(
+def test_an_app_without_a_state_shows_the_schedules_in_its_code(
     scheduled: Path, taskmq: Here, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TASKMQ_URL", "amqp://nobody@127.0.0.1:1/")

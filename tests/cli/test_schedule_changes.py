@@ -47,7 +47,7 @@ def test_a_schedule_is_added_listed_and_removed(taskmq: Here) -> None:
 
 
 @pytest.mark.usefixtures("ops")
-def test_a_schedule_is_paused_run_by_hand_and_resumed(taskmq: Here) -> None:
+def test_a_schedule_is_paused_run_manually_and_resumed(taskmq: Here) -> None:
     assert taskmq("--app", "ops:app", "schedule", "pause", "tick", "--note", "the printer is broken").code == 0
     ran = taskmq("-o", "json", "--app", "ops:app", "schedule", "run", "tick")
     assert ran.code == 0, ran.err
@@ -100,7 +100,7 @@ def test_a_backfill_lists_what_it_emits(taskmq: Here) -> None:
     ],
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
 )
-def test_what_cannot_be_is_wrong_usage(taskmq: Here, tokens: tuple[str, ...], words: str) -> None:
+def test_invalid_changes_are_wrong_usage(taskmq: Here, tokens: tuple[str, ...], words: str) -> None:
     result = taskmq("--app", "ops:app", "schedule", *tokens)
 
     assert result.code == 2
@@ -108,7 +108,7 @@ def test_what_cannot_be_is_wrong_usage(taskmq: Here, tokens: tuple[str, ...], wo
 
 
 @pytest.mark.usefixtures("ops")
-def test_without_a_state_there_is_nothing_to_change(taskmq: Here) -> None:
+def test_changes_without_a_state_are_refused(taskmq: Here) -> None:
     result = taskmq("--url", "amqp://127.0.0.1:1/", "--app", "ops:app", "schedule", "pause", "tick")
 
     assert result.code == 2

@@ -44,7 +44,7 @@ def test_a_task_is_sent_by_name_and_its_job_id_is_printed(shop: Path, taskmq: He
     assert "shop" not in sys.modules
 
 
-def test_with_its_app_a_task_goes_to_its_own_queue(shop: Path, taskmq: Here) -> None:
+def test_a_task_of_the_app_goes_to_its_own_queue(shop: Path, taskmq: Here) -> None:
     declare("images", "default")
 
     job = _sent(taskmq("-o", "json", "--app", "shop:app", "send", "shop.double", "--args", "[21]"))
@@ -53,9 +53,7 @@ def test_with_its_app_a_task_goes_to_its_own_queue(shop: Path, taskmq: Here) -> 
     assert names_in("default") == []
 
 
-def test_a_task_that_its_app_does_not_have_is_refused_unless_forced(
-    shop: Path, taskmq: Here, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_unknown_task_is_refused_unless_forced(shop: Path, taskmq: Here, monkeypatch: pytest.MonkeyPatch) -> None:
     declare("images", "default")
     monkeypatch.setenv("TASKMQ_APP", "shop:app")
 
@@ -70,7 +68,7 @@ def test_a_task_that_its_app_does_not_have_is_refused_unless_forced(
 
 
 @pytest.mark.parametrize(("priority", "queue"), [("9", "images.p.high"), ("5", "images"), ("0", "images.p.low")])
-def test_a_priority_chooses_the_class(taskmq: Here, priority: str, queue: str) -> None:
+def test_a_priority_selects_the_class(taskmq: Here, priority: str, queue: str) -> None:
     declare("images")
 
     job = _sent(taskmq("-o", "json", "send", "t", "--queue", "images", "--priority", priority))
@@ -95,7 +93,7 @@ def test_jsonl_is_one_line(taskmq: Here) -> None:
     assert row["task"] == "shop.double"
 
 
-def test_what_is_sent_holds_the_arguments_and_the_delay(taskmq: Here) -> None:
+def test_the_sent_message_contains_the_arguments_and_the_delay(taskmq: Here) -> None:
     declare("images")
     call = ["t", "--queue", "images", "--args", "[1, {}]", "--kwargs", '{"b": null}', "--delay", "1ms"]
 
@@ -106,7 +104,7 @@ def test_what_is_sent_holds_the_arguments_and_the_delay(taskmq: Here) -> None:
     assert body["eta"] == body["enqueued"] + 1
 
 
-def test_a_queue_that_does_not_exist_is_not_found_and_not_created(taskmq: Here) -> None:
+def test_a_missing_queue_is_not_found_and_not_created(taskmq: Here) -> None:
     declare("images")
 
     result = taskmq("send", "shop.double", "--queue", "imags")
@@ -133,7 +131,7 @@ def test_a_queue_that_does_not_exist_is_not_found_and_not_created(taskmq: Here) 
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
-def test_what_cannot_be_sent_is_wrong_usage(taskmq: Here, tokens: list[str], words: str) -> None:
+def test_an_impossible_message_is_wrong_usage(taskmq: Here, tokens: list[str], words: str) -> None:
     declare("default")
 
     result = taskmq("send", *tokens)
@@ -165,7 +163,7 @@ def test_a_delayed_task_is_waited_for_as_well(send: Here) -> None:
     assert (result.code, result.data["result"]) == (0, 8)
 
 
-def test_a_job_that_fails_is_exit_code_7_with_its_error(send: Here) -> None:
+def test_a_failing_job_is_exit_code_7_with_its_error(send: Here) -> None:
     result = send("send", "shop.fail", "--queue", "images", "--args", '["alas"]', "--wait")
 
     assert (result.code, result.out) == (7, "")
@@ -191,7 +189,7 @@ def test_ctrl_c_while_waiting_is_exit_code_130(home: Path) -> None:
     assert "Traceback" not in waiting.said
 
 
-def test_data_alone_is_on_standard_output(served: Path) -> None:
+def test_standard_output_contains_only_data(served: Path) -> None:
     result = run_process(
         served, "-v", "-o", "json", "send", "shop.double", "--queue", "images", "--args", "[1]", "--wait"
     )

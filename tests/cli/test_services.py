@@ -46,7 +46,7 @@ def _marked(mark: str) -> list[int]:
 # worker
 
 
-def test_a_worker_answers_the_operator_unless_it_was_told_not_to(shop: Path, taskmq: Here) -> None:
+def test_a_worker_answers_the_operator_unless_control_is_disabled(shop: Path, taskmq: Here) -> None:
     options = ("--name", "deaf", "--no-control", "--events", "off")
     with (
         Started(shop, "worker", "shop:app", "--name", "hears") as one,
@@ -61,7 +61,7 @@ def test_a_worker_answers_the_operator_unless_it_was_told_not_to(shop: Path, tas
         assert eventually(names, "an answer", within=PATIENCE) == ["hears"]
 
 
-def test_a_burst_runs_what_waits_and_ends_with_0(shop: Path, taskmq: Here) -> None:
+def test_a_burst_runs_waiting_jobs_and_ends_with_0(shop: Path, taskmq: Here) -> None:
     declare("images", "ticks")
     fill("images", ["a", "b"])
     fill("images", ["c"], task="shop.fail")
@@ -73,14 +73,14 @@ def test_a_burst_runs_what_waits_and_ends_with_0(shop: Path, taskmq: Here) -> No
 
 
 @pytest.mark.parametrize("count", ["1", "-1"])
-def test_of_one_start_nobody_knows_whether_it_ever_was(shop: Path, taskmq: Here, count: str) -> None:
+def test_one_start_may_have_happened_or_not(shop: Path, taskmq: Here, count: str) -> None:
     ended = taskmq("worker", "shop:app", "--burst", f"--max-crashes={count}")
 
     assert ended.code == 2
     assert "--max-crashes: at least 2, or 0 for no limit" in ended.err
 
 
-def test_a_burst_runs_the_named_queues_alone(shop: Path, taskmq: Here) -> None:
+def test_a_burst_runs_only_the_named_queues(shop: Path, taskmq: Here) -> None:
     declare("images", "ticks")
     fill("images", ["a"])
     fill("ticks", ["b"], task="shop.tick")
@@ -103,7 +103,7 @@ def test_several_processes_end_together(shop: Path, taskmq: Here) -> None:
     assert names_in("images") == []
 
 
-def test_the_banner_tells_where_what_is_run_and_is_no_data(shop: Path) -> None:
+def test_the_banner_describes_the_worker_and_is_not_data(shop: Path) -> None:
     result = run_process(shop, "worker", "shop:app", "--burst")
 
     assert (result.code, result.out) == (0, "")
@@ -112,13 +112,13 @@ def test_the_banner_tells_where_what_is_run_and_is_no_data(shop: Path) -> None:
     assert "shop.double, shop.fail, shop.sleep, shop.tick" in result.err
 
 
-def test_a_quiet_worker_says_nothing(shop: Path) -> None:
+def test_a_quiet_worker_prints_nothing(shop: Path) -> None:
     result = run_process(shop, "--quiet", "worker", "shop:app", "--burst")
 
     assert (result.code, result.out, result.err) == (0, "", "")
 
 
-def test_a_quiet_worker_or_beat_says_nothing_when_it_is_stopped(shop: Path, mark: dict[str, str]) -> None:
+def test_a_quiet_worker_or_beat_prints_nothing_when_it_is_stopped(shop: Path, mark: dict[str, str]) -> None:
     with (
         Started(shop, "--quiet", "worker", "shop:app", env=mark) as worker,
         Started(shop, "--quiet", "beat", "shop:app", env=mark) as beat,
@@ -147,7 +147,7 @@ def test_the_settings_of_a_worker_come_from_the_file(shop: Path, taskmq: Here) -
     assert "--concurrency" in result.err
 
 
-def test_the_bounds_of_a_worker_s_processes_may_come_from_the_file(shop: Path, taskmq: Here) -> None:
+def test_the_process_bounds_of_a_worker_may_come_from_the_file(shop: Path, taskmq: Here) -> None:
     (shop / "taskmq.toml").write_text('app = "shop:app"\nprocesses = "1-2"\n')
 
     result = taskmq("worker", "--burst")
@@ -175,14 +175,14 @@ def test_the_bounds_of_a_worker_s_processes_may_come_from_the_file(shop: Path, t
     ],
     ids=" ".join,
 )
-def test_a_worker_that_cannot_be_is_wrong_usage(shop: Path, taskmq: Here, tokens: list[str]) -> None:
+def test_an_impossible_worker_is_wrong_usage(shop: Path, taskmq: Here, tokens: list[str]) -> None:
     result = taskmq("worker", "shop:app", "--burst", *tokens)
 
     assert (result.code, result.out) == (2, "")
 
 
 @pytest.mark.parametrize("target", ["nowhere:app", "shop:nothing", "empty:app"])
-def test_a_worker_whose_app_cannot_be_run_ends_with_2(shop: Path, target: str) -> None:
+def test_a_worker_with_a_broken_app_ends_with_2(shop: Path, target: str) -> None:
     (shop / "empty.py").write_text("from taskmq import TaskMQ\napp = TaskMQ()\n")
 
     result = run_process(shop, "worker", target)
@@ -227,7 +227,7 @@ def test_a_hangup_ends_beat_in_order(shop: Path) -> None:
 
 
 @pytest.mark.rabbitmq
-def test_a_worker_at_rabbitmq_tells_its_address_without_the_password(shop: Path, amqp_url: str) -> None:
+def test_a_worker_on_rabbitmq_shows_its_address_without_the_password(shop: Path, amqp_url: str) -> None:
     result = run_process(shop, "--url", amqp_url, "worker", "shop:app", "--burst")
 
     assert result.code == 0, result.err
@@ -238,7 +238,7 @@ def test_a_worker_at_rabbitmq_tells_its_address_without_the_password(shop: Path,
 # beat
 
 
-def test_beat_emits_until_it_is_told_to_stop(shop: Path, mark: dict[str, str]) -> None:
+def test_beat_emits_until_it_is_stopped(shop: Path, mark: dict[str, str]) -> None:
     with Started(shop, "beat", "shop:app", env=mark) as beat:
         beat.says("1 schedules")
         declare("ticks")
@@ -257,7 +257,7 @@ def test_beat_without_a_state_is_wrong_usage(shop: Path, taskmq: Here) -> None:
     assert "state" in result.err
 
 
-def test_a_beat_says_over_http_whether_it_emits_and_what_it_has(
+def test_a_beat_reports_over_http_whether_it_emits_and_its_counts(
     shop: Path, mark: dict[str, str], taskmq: Here, tmp_path: Path
 ) -> None:
     health = str(tmp_path / "health")
@@ -290,7 +290,7 @@ def test_a_scheduler_without_a_store_is_wrong_usage(shop: Path, taskmq: Here) ->
     assert "store" in result.err
 
 
-def test_a_scheduler_stops_with_6_at_a_store_that_went_back(shop: Path) -> None:
+def test_a_scheduler_stops_with_6_on_a_rolled_back_store(shop: Path) -> None:
     file = shop / "jobs.db"
 
     def marks() -> list[int]:
@@ -342,7 +342,7 @@ def test_watching_without_its_package_is_wrong_usage(
     assert "taskmq[watch]" in result.err
 
 
-def test_dev_without_the_package_for_watching_says_so_and_goes_on(
+def test_dev_without_the_watch_package_says_so_and_continues(
     home: Path, taskmq: Here, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "watchfiles", None)
@@ -399,7 +399,7 @@ def test_dev_runs_reloads_and_ends_with_all_its_processes_at_ctrl_c(
     eventually(lambda: not _marked(mark[_MARK]), "the end of all processes", within=PATIENCE)
 
 
-def test_dev_runs_what_its_store_gets_and_has_a_dashboard_without_a_sign_in(
+def test_dev_runs_stored_jobs_and_has_a_dashboard_without_a_sign_in(
     home: Path, taskmq: Here, mark: dict[str, str]
 ) -> None:
     (home / "live.py").write_text(f"{_version_of(1)}@app.task\ndef say() -> None: print('hello')\n")
@@ -454,7 +454,7 @@ def test_dev_reloads_schedules_and_the_signatures_that_the_server_checks(home: P
         eventually((home / "tocks").exists, "the first run by the new schedule", within=PATIENCE)
 
 
-def test_a_dev_that_is_killed_leaves_no_process_behind(home: Path, mark: dict[str, str]) -> None:
+def test_a_killed_dev_leaves_no_process_behind(home: Path, mark: dict[str, str]) -> None:
     (home / "live.py").write_text(_version_of(1))
 
     with Started(home, "dev", "live:app", env=mark) as dev:
@@ -471,7 +471,7 @@ def test_dev_without_a_process_is_wrong_usage(shop: Path, taskmq: Here) -> None:
     assert taskmq("dev", "shop:app", "--processes", "0").code == 2
 
 
-def test_dev_with_an_app_that_is_not_there_ends_with_2(home: Path, mark: dict[str, str]) -> None:
+def test_dev_with_a_missing_app_ends_with_2(home: Path, mark: dict[str, str]) -> None:
     result = run_process(home, "dev", "nowhere:app", env=mark)
 
     assert (result.code, result.out) == (2, "")

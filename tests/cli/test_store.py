@@ -12,7 +12,7 @@ from tests.cli.kit import Here
 from tests.servers.postgres import PostgreSQL
 
 
-def test_a_file_has_the_tables_of_this_version_at_once(taskmq: Here, tmp_path: Path) -> None:
+def test_a_new_file_has_the_tables_of_this_version_at_once(taskmq: Here, tmp_path: Path) -> None:
     store = f"sqlite:///{tmp_path / 'jobs.db'}"
 
     upgraded, checked = taskmq("store", "upgrade", "--store", store), taskmq("store", "check", "--store", store)
@@ -34,18 +34,18 @@ def test_a_database_gets_its_tables_by_the_command_and_jobs_are_refused_before(t
     assert version.data["version"]
 
 
-def test_without_a_store_the_command_says_what_to_give_it(taskmq: Here) -> None:
+def test_without_a_store_the_command_names_the_setting(taskmq: Here) -> None:
     result = taskmq("store", "check")
 
     assert result.code == 2
     assert "need a store" in result.err
 
 
-def test_a_store_that_cannot_be_reached_is_distinguished_from_one_that_is_not_ready(taskmq: Here) -> None:
+def test_an_unreachable_store_is_distinguished_from_an_unprepared_one(taskmq: Here) -> None:
     assert taskmq("store", "current", "--store", "postgresql://nobody@127.0.0.1:1/none").code == 5
 
 
-def test_ended_jobs_are_forgotten_on_an_operators_word_in_whole_days(taskmq: Here, tmp_path: Path) -> None:
+def test_ended_jobs_are_deleted_by_command_in_whole_days(taskmq: Here, tmp_path: Path) -> None:
     store = f"sqlite:///{tmp_path / 'jobs.db'}"
 
     pruned = taskmq("store", "prune", "--older-than", "7d", "--store", store)
@@ -57,7 +57,7 @@ def test_ended_jobs_are_forgotten_on_an_operators_word_in_whole_days(taskmq: Her
     assert "whole days, at least 1d" in hours.err
 
 
-def test_a_key_of_reports_is_rotated_with_an_entry_of_the_audit_and_never_shown(taskmq: Here, tmp_path: Path) -> None:
+def test_a_report_key_is_rotated_with_an_audit_entry_and_never_shown(taskmq: Here, tmp_path: Path) -> None:
     store = f"sqlite:///{tmp_path / 'jobs.db'}"
 
     before = _keys(store)
@@ -92,7 +92,7 @@ def _keys(url: str) -> list[ReportKey]:
     return asyncio.run(read())
 
 
-def test_schedules_of_beats_move_to_the_store_after_they_were_shown(taskmq: Here, tmp_path: Path) -> None:
+def test_schedules_of_beats_move_to_the_store_after_a_preview(taskmq: Here, tmp_path: Path) -> None:
     store = f"sqlite:///{tmp_path / 'jobs.db'}"
     where = ["--app", "made:app", "--store", store]
     (tmp_path / "made.py").write_text(
@@ -123,7 +123,7 @@ def test_schedules_of_beats_move_to_the_store_after_they_were_shown(taskmq: Here
     assert "taskmq store import" in beat.err
 
 
-def test_an_import_prints_one_array_and_notes_what_the_store_refuses(taskmq: Here, tmp_path: Path) -> None:
+def test_an_import_prints_one_array_and_notes_refusals_of_the_store(taskmq: Here, tmp_path: Path) -> None:
     where = ["--app", "made:app", "--store", f"sqlite:///{tmp_path / 'jobs.db'}"]
     for module, delay in (("before", "state"), ("made", "broker")):
         (tmp_path / f"{module}.py").write_text(

@@ -60,7 +60,7 @@ def test_a_submitted_job_shows_its_arguments_only_on_request(shop: Shop) -> None
     assert (with_values.data["args"], with_values.data["payload"]) == (["2027-01"], {"queue": "x"})
 
 
-def test_a_task_that_the_app_does_not_have_and_arguments_that_do_not_fit_are_refused(shop: Shop) -> None:
+def test_an_unknown_task_and_mismatching_arguments_are_refused(shop: Shop) -> None:
     unknown, unfit = shop("submit", "raport"), shop("submit", "report", "--kwargs", '{"year": 1}')
 
     assert unknown.code == 3
@@ -69,7 +69,7 @@ def test_a_task_that_the_app_does_not_have_and_arguments_that_do_not_fit_are_ref
     assert shop("list", "--count").data == {"count": 0, "is_exact": True}
 
 
-def test_an_id_of_ones_own_is_one_job_and_a_conflict_with_other_content(shop: Shop) -> None:
+def test_a_chosen_id_is_one_job_and_a_conflict_with_other_content(shop: Shop) -> None:
     words = ("--job-id", "jan", "--tenant", "acme", "--delay", "1h")
 
     assert shop.submit(*words) == shop.submit(*words) == "jan"
@@ -92,14 +92,14 @@ def test_jobs_are_listed_by_a_filter_page_by_page_and_counted(shop: Shop) -> Non
     assert shop.listed("--limit", "3", "--after", after) == ["j1", "j0"]
 
 
-def test_a_filter_that_cannot_be_read_says_where(shop: Shop) -> None:
+def test_an_invalid_filter_is_reported_with_its_position(shop: Shop) -> None:
     result = shop("list", "staus:failed")
 
     assert result.code == 2
     assert "status" in result.err
 
 
-def test_a_job_is_changed_for_the_version_that_was_seen(shop: Shop) -> None:
+def test_a_job_is_changed_for_the_seen_version(shop: Shop) -> None:
     job = shop.submit("--delay", "2h")
 
     changed = shop("change", job, "--delay", "30m", "--priority", "8", "--args", '["2027-03"]', "--version", "1")
@@ -111,7 +111,7 @@ def test_a_job_is_changed_for_the_version_that_was_seen(shop: Shop) -> None:
     assert shop("change", job).code == 2
 
 
-def test_jobs_are_held_and_released_and_what_was_done_is_in_the_history(shop: Shop) -> None:
+def test_jobs_are_held_and_released_and_their_history_records_it(shop: Shop) -> None:
     job = shop.submit("--delay", "2h")
 
     held = shop("hold", job, "--note", "wait for ann", "--by", "bob")
@@ -126,7 +126,7 @@ def test_jobs_are_held_and_released_and_what_was_done_is_in_the_history(shop: Sh
     assert shop("attempts", job).data == []
 
 
-def test_a_waiting_job_is_cancelled_and_is_run_again_as_another_one(shop: Shop) -> None:
+def test_a_waiting_job_is_cancelled_and_run_again_as_a_new_one(shop: Shop) -> None:
     job = shop.submit("--delay", "2h")
 
     assert shop("cancel", job, "--reason", "not needed").code == 0
@@ -139,7 +139,7 @@ def test_a_waiting_job_is_cancelled_and_is_run_again_as_another_one(shop: Shop) 
     assert sorted(shop.listed("status:queued,scheduled")) == sorted([again.data[0]["state"].split()[-1], "second"])
 
 
-def test_a_job_is_retried_once_and_shows_where_unless_it_is_said_again(shop: Shop) -> None:
+def test_a_job_is_retried_once_and_shows_its_retry_unless_repeated_explicitly(shop: Shop) -> None:
     job = shop.submit("--delay", "2h")
     shop("cancel", job)
 
@@ -154,7 +154,7 @@ def test_a_job_is_retried_once_and_shows_where_unless_it_is_said_again(shop: Sho
     assert shop.listed("status:cancelled retried:yes") == [job]
 
 
-def test_a_job_that_waits_is_rescheduled(shop: Shop) -> None:
+def test_a_waiting_job_is_rescheduled(shop: Shop) -> None:
     job = shop.submit("--delay", "2h")
 
     assert shop("reschedule", job, "--eta", "2100-01-01T00:00+00:00").code == 0
@@ -163,7 +163,7 @@ def test_a_job_that_waits_is_rescheduled(shop: Shop) -> None:
     assert shop("reschedule", job, "--delay", "1m").code == 3
 
 
-def test_many_jobs_are_done_at_once_and_what_is_refused_is_said_of_each(shop: Shop) -> None:
+def test_many_jobs_are_changed_at_once_and_each_refusal_is_reported(shop: Shop) -> None:
     jobs = [shop.submit("--delay", "1h") for _ in range(3)]
     shop("cancel", jobs[0])
 
@@ -179,12 +179,12 @@ def test_many_jobs_are_done_at_once_and_what_is_refused_is_said_of_each(shop: Sh
     assert "taskmq bulk begin hold FILTER" in nothing.err
 
 
-def test_what_the_store_does_not_know_may_be_known_to_others(shop: Shop) -> None:
+def test_a_job_unknown_to_the_store_may_be_known_elsewhere(shop: Shop) -> None:
     assert shop("show", "nobody").code == 3
     assert shop("explain", "nobody").code == 3
 
 
-def test_a_name_without_its_tenant_s_mark_is_answered_with_the_whole_name(shop: Shop) -> None:
+def test_a_name_without_the_prefix_of_its_tenant_suggests_the_whole_name(shop: Shop) -> None:
     shop.submit("--job-id", "render-2", "--tenant", "acme", "--delay", "2h")
 
     for words in (
@@ -207,7 +207,7 @@ def test_a_name_without_its_tenant_s_mark_is_answered_with_the_whole_name(shop: 
     assert shop("show", "render-2", "--tenant", "zeta").code == 3
 
 
-def test_a_sent_job_is_answered_with_the_command_that_is_for_it(shop: Shop) -> None:
+def test_a_broker_job_is_answered_with_the_suitable_command(shop: Shop) -> None:
     declare("reports")
     bury("reports.dlq", ["sent-1"], task="report")
 
@@ -249,7 +249,7 @@ def test_without_a_store_the_commands_say_what_is_missing(taskmq: Here, home: Pa
     assert taskmq("job", "list", "--store", f"sqlite:///{home}/other.db", "-o", "json").data == []
 
 
-def test_a_job_waits_for_others_that_are_named(shop: Shop) -> None:
+def test_a_job_waits_for_the_named_jobs(shop: Shop) -> None:
     first = shop.submit("--job-id", "first", "--delay", "2h")
 
     job = shop.submit("--depends-on", first, "--depends-on", f"ended={shop.submit('--delay', '1h')}")
@@ -260,7 +260,7 @@ def test_a_job_waits_for_others_that_are_named(shop: Shop) -> None:
     assert shop("submit", "report", "--args", '["x"]', "--depends-on", "nobody").code == 3
 
 
-def test_a_bar_shows_how_far_it_is_on_a_terminal_and_nowhere_else(home: Path, shop: Shop) -> None:
+def test_a_progress_bar_is_shown_only_on_a_terminal(home: Path, shop: Shop) -> None:
     shop.submit("--delay", "2h")
     erase = ("store", "erase", "queue:reports", "--yes", "--app", "shop:app")
 

@@ -399,7 +399,7 @@ def _steady(text: str) -> str:
 @pytest.mark.parametrize(
     "commands", [_JOBS, _INSTALLATION, _ADMINISTRATION], ids=["jobs", "installation", "administration"]
 )
-def test_commands_print_and_end_the_same_at_an_app_and_through_a_server(
+def test_commands_print_and_end_the_same_with_an_app_and_through_a_server(
     places: Places, commands: list[tuple[str, ...]]
 ) -> None:
     different: list[str] = []
@@ -424,7 +424,7 @@ async def _run_half(folder: Path) -> str:
         return job.id
 
 
-def test_how_far_a_job_is_is_shown_at_an_app_and_through_a_server(places: Places, home: Path) -> None:
+def test_progress_of_a_job_is_shown_with_an_app_and_through_a_server(places: Places, home: Path) -> None:
     mine, theirs = asyncio.run(_run_half(home)), asyncio.run(_run_half(home / "there"))
 
     listed = [places.here("job", "list", "-o", "json").data, places.there("job", "list").out]
@@ -435,7 +435,7 @@ def test_how_far_a_job_is_is_shown_at_an_app_and_through_a_server(places: Places
     assert all("5 of 10: rows (attempt 1, 1970-01-01T00:00:02Z)" in each for each in shown), shown
 
 
-def test_the_health_of_each_part_is_shown_through_a_server_without_a_sign_in(
+def test_the_health_of_each_component_is_shown_through_a_server_without_a_sign_in(
     places: Places, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("TASKMQ_TOKEN")
@@ -455,14 +455,14 @@ def test_the_health_of_each_part_is_shown_through_a_server_without_a_sign_in(
     assert "--watch does not go through a server" in refused.err
 
 
-def test_a_token_makes_no_tokens_through_a_server(places: Places) -> None:
+def test_a_token_creates_no_tokens_through_a_server(places: Places) -> None:
     refused = places.there("admin", "token", "add", "root", "ci", "--scope", "jobs.read")
 
     assert refused.code == 4
     assert "a token makes no tokens: sign in" in refused.err
 
 
-def test_a_session_through_a_server_makes_a_token_by_the_password(
+def test_a_session_through_a_server_creates_a_token_with_the_password(
     places: Places, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     password = "seven green bicycles"
@@ -493,7 +493,7 @@ def test_a_session_through_a_server_makes_a_token_by_the_password(
     assert "2 API tokens are revoked, 0 are still good" in again.err
 
 
-def test_a_password_that_is_set_through_a_server_ends_sessions_and_is_in_the_audit(places: Places) -> None:
+def test_setting_a_password_through_a_server_ends_sessions_and_is_audited(places: Places) -> None:
     first, second = "seven green bicycles", "eight yellow kayaks"
     run = places.there
 
@@ -527,7 +527,7 @@ def test_a_password_that_is_set_through_a_server_ends_sessions_and_is_in_the_aud
     assert not any(secret in str(entries) for secret in (first, second, "argon2"))
 
 
-def test_a_password_is_set_through_a_server_by_those_who_may_change_users(
+def test_a_password_is_set_through_a_server_with_permission_to_change_users(
     places: Places, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def token_without(folder: Path) -> str:
@@ -550,7 +550,7 @@ def test_a_password_is_set_through_a_server_by_those_who_may_change_users(
     assert (first.code, "does not go through a server" in first.err) == (2, True)
 
 
-def test_workers_are_shown_and_told_the_same_here_and_there(places: Places, home: Path) -> None:
+def test_workers_are_shown_and_controlled_the_same_both_ways(places: Places, home: Path) -> None:
     with _worker(home) as here, _worker(home / "there") as there:
         for worker in (here, there):
             worker.says("waiting for jobs")
@@ -576,7 +576,7 @@ def test_workers_are_shown_and_told_the_same_here_and_there(places: Places, home
         assert there_names[: len(here_names)] == here_names
 
 
-def test_what_tasks_do_is_seen_through_a_server(places: Places, home: Path) -> None:
+def test_task_activity_is_seen_through_a_server(places: Places, home: Path) -> None:
     folder = home / "there"
     variables = {"TASKMQ_SERVER": places.server, "TASKMQ_TOKEN": os.environ["TASKMQ_TOKEN"]}
     with _worker(folder) as worker:
@@ -635,7 +635,7 @@ def _samples(said: str) -> list[dict[str, Any]]:
     return [msgspec.json.decode(line) for line in lines]
 
 
-def test_what_a_job_needs_of_its_node_is_kept_here_and_there(places: Places, home: Path) -> None:
+def test_node_requirements_of_a_job_are_stored_both_ways(places: Places, home: Path) -> None:
     async def needs(folder: Path) -> JobNeeds | None:
         async with TaskMQ("memory://needs", store=f"sqlite:///{folder}/jobs.db") as app:
             detail = (await app.jobs.aget("big")).detail
@@ -693,7 +693,7 @@ _PRINTED: list[tuple[tuple[str, ...], type[msgspec.Struct]]] = [
 ]
 
 
-def test_programs_read_what_the_api_answers(places: Places) -> None:
+def test_programs_read_the_answer_of_the_api(places: Places) -> None:
     for place, (tokens, kind) in product((places.here, places.there), _PRINTED):
         printed = place("-o", "json", *tokens)
         found = printed.data if isinstance(printed.data, list) else [printed.data]

@@ -15,7 +15,7 @@ def samples(said: str) -> list[dict[str, Any]]:
     ]
 
 
-def test_it_shows_queues_workers_and_what_tasks_do(home: Path, taskmq: Here) -> None:
+def test_top_shows_queues_workers_and_task_activity(home: Path, taskmq: Here) -> None:
     (home / "shop.py").write_text(SHOP)
     with Started(home, "worker", "shop:app", "--name", "w1", "--grace", "0s") as worker:
         worker.says("waiting for jobs")
@@ -30,7 +30,7 @@ def test_it_shows_queues_workers_and_what_tasks_do(home: Path, taskmq: Here) -> 
     assert {"images", "images.dlq"} <= {each["queue"] for each in last["queues"]}
 
 
-def test_it_ends_after_so_many_looks(home: Path, taskmq: Here) -> None:
+def test_top_ends_after_the_given_number_of_refreshes(home: Path, taskmq: Here) -> None:
     (home / "shop.py").write_text(SHOP)
 
     once = taskmq("--app", "shop:app", "-o", "json", "top", "--every", "0.2s")
@@ -41,7 +41,7 @@ def test_it_ends_after_so_many_looks(home: Path, taskmq: Here) -> None:
     assert "per_second" in plain.out
 
 
-def test_on_a_terminal_a_screen_is_drawn(home: Path) -> None:
+def test_top_draws_a_screen_on_a_terminal(home: Path) -> None:
     (home / "shop.py").write_text(SHOP)
     declare("images")
 
@@ -52,14 +52,14 @@ def test_on_a_terminal_a_screen_is_drawn(home: Path) -> None:
     assert "images" in result.out
 
 
-def test_a_pause_that_is_too_short_is_wrong_usage(taskmq: Here) -> None:
+def test_an_interval_that_is_too_short_is_wrong_usage(taskmq: Here) -> None:
     result = taskmq("top", "--every", "10ms")
 
     assert result.code == 2
     assert "at least 0.2s" in result.err
 
 
-def test_the_screen_shows_what_names_contain_and_does_nothing_to_the_terminal() -> None:
+def test_the_screen_shows_names_without_controlling_the_terminal() -> None:
     from rich.console import Console
 
     console = Console(width=120, record=True)

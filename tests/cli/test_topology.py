@@ -41,7 +41,7 @@ def vhost_of(url: str) -> str:
 
 
 @pytest.mark.rabbitmq
-def test_the_queues_of_nodes_are_there_after_apply(taskmq: Here, url: str) -> None:
+def test_the_queues_of_nodes_exist_after_apply(taskmq: Here, url: str) -> None:
     taskmq("topology", "apply")
     nodes = ("--node", "gpu-1", "--node", "gpu-2")
     assert taskmq("topology", "diff", *nodes).code == 1
@@ -98,7 +98,7 @@ def test_a_conflict_is_exit_code_6_with_its_remedy(
 
 
 @pytest.mark.rabbitmq
-def test_without_the_http_api_existence_is_looked_at_and_said_to_be_all(
+def test_without_the_http_api_only_existence_is_checked_and_reported_as_such(
     taskmq: Here, url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TASKMQ_URL", f"{url.partition('?')[0]}?{BLIND}")
@@ -113,9 +113,7 @@ def test_without_the_http_api_existence_is_looked_at_and_said_to_be_all(
 
 
 @pytest.mark.rabbitmq
-def test_what_is_exported_is_imported_by_rabbitmq_itself(
-    taskmq: Here, url: str, home: Path, rabbitmq_server: RabbitMQ
-) -> None:
+def test_rabbitmq_itself_imports_an_export(taskmq: Here, url: str, home: Path, rabbitmq_server: RabbitMQ) -> None:
     exported = taskmq("topology", "export")
     file = home / "definitions.json"
     file.write_text(exported.out)
@@ -130,9 +128,9 @@ def test_what_is_exported_is_imported_by_rabbitmq_itself(
     assert (after.code, after.data) == (0, [])
 
 
-@pytest.mark.nightly("tests/cli/test_topology.py::test_what_is_exported_is_imported_by_rabbitmq_itself")
+@pytest.mark.nightly("tests/cli/test_topology.py::test_rabbitmq_itself_imports_an_export")
 @pytest.mark.rabbitmq
-def test_printed_policies_are_taken_by_rabbitmqctl(taskmq: Here, url: str, rabbitmq_server: RabbitMQ) -> None:
+def test_rabbitmqctl_accepts_the_printed_policies(taskmq: Here, url: str, rabbitmq_server: RabbitMQ) -> None:
     taskmq("topology", "apply")
     holds_back = not rabbitmq_server.version.startswith(("3.", "4.0", "4.1", "4.2"))
     printed = taskmq("topology", "policies", "--max-length", "5", *(["--return-delay", "5s"] if holds_back else []))
@@ -167,7 +165,7 @@ def test_policies_for_a_version_need_no_broker(taskmq: Here, url: str, monkeypat
 
 
 @pytest.mark.rabbitmq
-def test_migrating_asks_and_does_nothing_where_nothing_is_to_be_done(taskmq: Here, url: str, home: Path) -> None:
+def test_migrating_asks_and_does_nothing_without_differences(taskmq: Here, url: str, home: Path) -> None:
     taskmq("topology", "apply")
 
     assert taskmq("topology", "migrate", "others", "--yes").code == 2

@@ -123,7 +123,7 @@ def test_wrong_usage_is_exit_code_2_with_a_suggestion_on_standard_error(
 
 
 @pytest.mark.parametrize("tokens", [["-o", "json", "queue", "list"], ["queue", "list", "-o", "json"]], ids=" ".join)
-def test_global_options_stand_before_or_after_the_command(taskmq: Here, tokens: list[str]) -> None:
+def test_global_options_may_precede_or_follow_the_command(taskmq: Here, tokens: list[str]) -> None:
     result = taskmq(*tokens, "--url", "local://q", "-Q", "images")
 
     assert result.code == 0
@@ -175,7 +175,7 @@ def test_the_app_comes_from_the_flag_the_environment_or_the_file(
 
 
 @pytest.mark.parametrize("text", ['ulr = "local://q"', "url = 7.5", "url = "], ids=["unknown", "no text", "no TOML"])
-def test_a_settings_file_that_cannot_be_read_is_wrong_usage(home: Path, taskmq: Here, text: str) -> None:
+def test_an_unreadable_settings_file_is_wrong_usage(home: Path, taskmq: Here, text: str) -> None:
     (home / "taskmq.toml").write_text(text)
 
     result = taskmq("doctor")
@@ -212,7 +212,7 @@ def test_a_command_that_needs_an_app_says_how_to_name_one(taskmq: Here, tokens: 
         ("two:nothing", "one, other"),
     ],
 )
-def test_an_app_that_is_not_there_is_wrong_usage(shop: Path, taskmq: Here, target: str, words: str) -> None:
+def test_a_missing_app_is_wrong_usage(shop: Path, taskmq: Here, target: str, words: str) -> None:
     (shop / "two.py").write_text("from taskmq import TaskMQ\none = TaskMQ()\nother = TaskMQ()\n")
 
     result = taskmq("doctor", "--app", target)
@@ -255,7 +255,7 @@ def test_an_unreachable_broker_is_exit_code_5_without_its_password(home: Path) -
         f"{_SECRET}://host",
     ],
 )
-def test_a_url_that_cannot_be_read_is_wrong_usage_and_its_password_is_not_shown(taskmq: Here, url: str) -> None:
+def test_an_invalid_url_is_wrong_usage_and_its_password_is_not_shown(taskmq: Here, url: str) -> None:
     result = taskmq("--url", url, "doctor")
 
     assert result.code == 2
@@ -272,7 +272,7 @@ def test_a_password_in_the_environment_is_not_shown_by_doctor(taskmq: Here, monk
 
 
 @pytest.mark.parametrize("tokens", [["--help"], ["doctor", "-o", "json"]], ids=" ".join)
-def test_a_reader_that_has_gone_ends_a_command_quietly(home: Path, tokens: list[str]) -> None:
+def test_a_closed_pipe_ends_a_command_quietly(home: Path, tokens: list[str]) -> None:
     process = subprocess.Popen(
         command(*tokens), cwd=home, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
@@ -293,7 +293,7 @@ def test_the_module_is_the_command(home: Path) -> None:
     assert result.out.startswith("taskmq ")
 
 
-def test_an_error_in_the_apps_module_comes_through_as_it_is(home: Path) -> None:
+def test_an_error_in_the_module_of_the_app_is_raised_unchanged(home: Path) -> None:
     (home / "broken.py").write_text("import json\njson.loads('{')\n")
 
     result = run_process(home, "doctor", "--app", "broken:app")
@@ -302,7 +302,7 @@ def test_an_error_in_the_apps_module_comes_through_as_it_is(home: Path) -> None:
     assert "json.decoder.JSONDecodeError" in result.err
 
 
-def test_what_an_app_prints_when_it_is_imported_is_no_data(home: Path, taskmq: Here) -> None:
+def test_output_printed_while_importing_an_app_is_not_data(home: Path, taskmq: Here) -> None:
     (home / "shop.py").write_text("from taskmq import TaskMQ\nprint('loading the shop')\napp = TaskMQ()\n")
 
     result = taskmq("--app", "shop:app", "-o", "json", "queue", "list", "-Q", "default")

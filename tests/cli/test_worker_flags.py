@@ -32,11 +32,11 @@ _WITHOUT = {
 }  # fmt: skip
 
 
-def test_every_field_of_the_config_is_an_option_or_is_listed_here() -> None:
+def test_every_field_of_the_config_is_an_option_or_a_listed_exception() -> None:
     assert set(options_of(WorkerConfig)) == set(WorkerConfig.__struct_fields__) - _WITHOUT
 
 
-def test_the_defaults_that_help_shows_are_those_of_the_config() -> None:
+def test_the_defaults_in_the_help_are_those_of_the_config() -> None:
     parameters = inspect.signature(worker).parameters
     given = {name: parameters[name].default for name in options_of(WorkerConfig)}
 
@@ -46,7 +46,7 @@ def test_the_defaults_that_help_shows_are_those_of_the_config() -> None:
     assert parameters["concurrency"].default is parameters["grace"].default is None
 
 
-def test_what_is_written_is_read_as_the_field_has_it() -> None:
+def test_a_flag_is_parsed_like_its_config_field() -> None:
     given = {"weights": "3:2:1", "lease": "2m", "result_limit": "1K", "resources": "cpu=2", "burst": True}
 
     assert config_values(WorkerConfig, given) == {
@@ -69,7 +69,7 @@ def test_what_is_written_is_read_as_the_field_has_it() -> None:
         ("starvation_limit", "0s", 0.0, "more than 0 seconds"),
     ],
 )
-def test_a_value_that_cannot_be_is_refused_by_the_name_it_was_given_under(
+def test_an_invalid_value_is_refused_by_the_name_of_its_option(
     field: str, written: object, value: object, rule: str
 ) -> None:
     with pytest.raises(InvalidOption, match=f"^--{field.replace('_', '-')}: {rule}$"):

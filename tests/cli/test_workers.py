@@ -27,27 +27,27 @@ def test_a_worker_that_does_not_answer_is_not_found(taskmq: Here) -> None:
         assert (said.code, said.err) == (3, "no worker answers within 50ms\n"), command
 
 
-def test_whom_a_command_is_for_has_to_be_said(taskmq: Here) -> None:
+def test_a_command_requires_its_target(taskmq: Here) -> None:
     said = taskmq("worker", "control", "drain")
 
     assert said.code == 2
     assert "--all" in said.err
 
 
-def test_less_than_one_task_at_a_time_is_refused_before_anybody_is_asked(taskmq: Here) -> None:
+def test_less_than_one_task_at_a_time_is_refused_before_any_worker_is_asked(taskmq: Here) -> None:
     said = taskmq("worker", "control", "concurrency", "0", "--all")
 
     assert said.code == 2
     assert "at least 1" in said.err
 
 
-def test_a_broker_that_is_not_there_is_said_to_be(taskmq: Here) -> None:
+def test_an_unreachable_broker_is_reported(taskmq: Here) -> None:
     said = taskmq("--url", "local:///dev/null/queue", "workers")
 
     assert said.code == 5
 
 
-def test_times_and_durations_are_for_people_in_tables_and_numbers_in_json() -> None:
+def test_times_and_durations_are_readable_in_tables_and_numbers_in_json() -> None:
     job = RunningJob(job_id="7", task="shop.double", queue="images", attempt=1, seconds=1.5517747529997905)
     status = msgspec.structs.replace(STATUS, started=1_795_422_683_915, jobs=[job], in_hand={"images": 3})
 
@@ -65,7 +65,7 @@ def test_a_duration_has_its_two_largest_units(seconds: float, text: str) -> None
     assert duration_text(seconds) == text
 
 
-def test_a_worker_that_cannot_start_says_why_and_not_that_it_drains(shop: Path) -> None:
+def test_a_worker_that_cannot_start_gives_the_reason_and_does_not_claim_to_drain(shop: Path) -> None:
     done = run_process(shop, "worker", "shop:app", "-Q", "imagse")
 
     assert done.code == 2

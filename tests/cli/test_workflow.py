@@ -81,7 +81,7 @@ def test_a_workflow_is_shown_step_by_step(failed: str, taskmq: Here) -> None:
     assert shown["steps"][1]["error"] == "ValueError: no photo a"
 
 
-def test_a_redrive_runs_what_has_failed_and_says_how_many_letters_went(home: Path, failed: str, taskmq: Here) -> None:
+def test_a_redrive_reruns_failures_and_counts_its_removed_letters(home: Path, failed: str, taskmq: Here) -> None:
     (home / "mended").touch()
 
     result = taskmq("workflow", "redrive", failed)
@@ -110,14 +110,14 @@ def test_a_workflow_is_cancelled_once(failed: str, taskmq: Here) -> None:
 
 
 @pytest.mark.parametrize("verb", ["show", "cancel", "redrive"])
-def test_a_workflow_that_nobody_knows_is_not_found(home: Path, taskmq: Here, verb: str) -> None:
+def test_an_unknown_workflow_is_not_found(home: Path, taskmq: Here, verb: str) -> None:
     result = taskmq("workflow", verb, "nobody")
 
     assert (result.code, result.out) == (3, "")
     assert "workflow nobody is not known" in result.err
 
 
-def test_a_batch_is_closed_and_what_is_none_cannot_be(home: Path, taskmq: Here) -> None:
+def test_a_batch_is_closed_and_another_workflow_cannot_be(home: Path, taskmq: Here) -> None:
     (home / "gallery.py").write_text(GALLERY)
     with TaskMQ("local://.taskmq") as app:
 

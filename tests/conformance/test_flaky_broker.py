@@ -44,7 +44,7 @@ async def _consume(broker: FlakyBroker) -> Inbox:
 
 
 @run_by(_run)
-async def test_the_journal_tells_publishes_confirms_and_settles_in_their_order(broker: FlakyBroker, /) -> None:
+async def test_the_journal_records_publishes_confirms_and_settles_in_order(broker: FlakyBroker, /) -> None:
     one, two = message(_QUEUE, "one"), message(_QUEUE, "two")
     inbox = await _consume(broker)
     await broker.publish(one, timeout=5)
@@ -97,7 +97,7 @@ async def test_a_lost_confirm_means_published_but_unknown(broker: FlakyBroker, /
 
 
 @run_by(_run)
-async def test_faults_come_in_the_order_in_which_they_were_asked_for(broker: FlakyBroker, /) -> None:
+async def test_faults_happen_in_the_requested_order(broker: FlakyBroker, /) -> None:
     broker.fail_publishes(1, BrokerUnavailable("gone"))
     broker.lose_confirms(1, BrokerUnavailable("gone after all"))
 
@@ -109,7 +109,7 @@ async def test_faults_come_in_the_order_in_which_they_were_asked_for(broker: Fla
 
 
 @run_by(_run)
-async def test_an_error_of_the_inner_broker_comes_through(broker: FlakyBroker, /) -> None:
+async def test_an_error_of_the_inner_broker_is_raised(broker: FlakyBroker, /) -> None:
     broker.lose_confirms(1)
 
     with pytest.raises(Unroutable):
@@ -117,7 +117,7 @@ async def test_an_error_of_the_inner_broker_comes_through(broker: FlakyBroker, /
 
 
 @run_by(_run)
-async def test_hanging_publishes_go_on_in_their_order_when_they_are_released(broker: FlakyBroker, /) -> None:
+async def test_hanging_publishes_continue_in_order_when_they_are_released(broker: FlakyBroker, /) -> None:
     broker.hang_publishes()
     broker.hang_publishes()
     futures = [broker.publish(message(_QUEUE, text), timeout=5) for text in ("one", "two")]
@@ -145,7 +145,7 @@ async def test_a_hanging_publish_ends_at_its_deadline(broker: FlakyBroker, /) ->
 
 
 @run_by(_run)
-async def test_closing_releases_what_hangs(broker: FlakyBroker, /) -> None:
+async def test_closing_releases_hanging_publishes(broker: FlakyBroker, /) -> None:
     broker.hang_publishes()
     future = broker.publish(message(_QUEUE, "one"), timeout=5)
 
@@ -156,7 +156,7 @@ async def test_closing_releases_what_hangs(broker: FlakyBroker, /) -> None:
 
 
 @run_by(_run)
-async def test_a_cancelled_publish_is_still_journalled_as_published_only(broker: FlakyBroker, /) -> None:
+async def test_a_cancelled_publish_is_still_recorded_only_as_published(broker: FlakyBroker, /) -> None:
     broker.hang_publishes()
     future = broker.publish(message(_QUEUE, "one"), timeout=5)
     future.cancel()
@@ -190,7 +190,7 @@ async def test_a_dropped_settle_never_reaches_the_broker(broker: FlakyBroker, /)
 
 
 @run_by(_run)
-async def test_lost_deliveries_come_back_and_settling_them_is_void_and_counted(broker: FlakyBroker, /) -> None:
+async def test_lost_deliveries_return_and_settling_them_is_void_and_counted(broker: FlakyBroker, /) -> None:
     for text in ("one", "two"):
         await broker.publish(message(_QUEUE, text), timeout=5)
     inbox = await _consume(broker)
@@ -209,7 +209,7 @@ async def test_lost_deliveries_come_back_and_settling_them_is_void_and_counted(b
 
 
 @run_by(_run)
-async def test_the_other_calls_fail_on_order_too(broker: FlakyBroker, /) -> None:
+async def test_the_other_calls_fail_on_request_too(broker: FlakyBroker, /) -> None:
     error = BrokerUnavailable("away")
     for name in ("connect", "declare", "consume", "hold", "look", "purge", "stats"):
         broker.fail_calls(name, 1, error)

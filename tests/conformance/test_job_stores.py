@@ -87,7 +87,7 @@ class TestSqliteInMemory(JobTransactions, JobStoreSuite):
 
 @pytest.mark.campaign
 @pytest.mark.timeout(0)
-def test_random_histories_without_servers_do_what_the_model_does(tmp_path: Path) -> None:
+def test_random_histories_without_servers_match_the_model(tmp_path: Path) -> None:
     """$TASKMQ_TEST_JOB_HISTORIES: so many, each of 250 submits, changes, dispatches, reports, deaths and others."""
     for seed in range(int(os.environ.get("TASKMQ_TEST_JOB_HISTORIES", "20"))):
         suite = TestSqlite()

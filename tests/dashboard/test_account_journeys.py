@@ -51,8 +51,8 @@ def _add_user(eyes: Eyes, name: str, tenant: str, role: str) -> None:
     expect(eyes.page.get_by_label("Users", exact=True).get_by_role("link", name=name)).to_be_visible()
 
 
-@pytest.mark.nightly("tests/dashboard/test_journeys.py::test_somebody_signs_in_changes_something_and_signs_out")
-def test_a_user_is_added_signs_in_makes_a_token_and_is_shut_out(browser: Browser, site: Served) -> None:
+@pytest.mark.nightly("tests/dashboard/test_journeys.py::test_a_user_signs_in_makes_a_change_and_signs_out")
+def test_a_user_is_added_signs_in_creates_a_token_and_is_disabled(browser: Browser, site: Served) -> None:
     with watching(browser, site) as admin, watching(browser, site) as nora:
         _sign_in(admin, "root")
         _add_user(admin, "nora", "acme", "submitter")
@@ -92,7 +92,7 @@ def test_a_user_is_added_signs_in_makes_a_token_and_is_shut_out(browser: Browser
 
 
 @pytest.mark.campaign
-def test_a_token_asks_for_the_password_and_a_new_password_revokes_it(browser: Browser, site: Served) -> None:
+def test_a_token_requires_the_password_and_a_new_password_revokes_it(browser: Browser, site: Served) -> None:
     with watching(browser, site) as admin, watching(browser, site) as otto:
         _sign_in(admin, "root")
         _add_user(admin, "otto", "acme", "submitter")
@@ -171,7 +171,7 @@ def test_tenants_are_added_described_disabled_and_removed(browser: Browser, site
 
 
 @pytest.mark.campaign
-def test_an_administrator_of_a_tenant_gives_and_takes_roles_there_alone(browser: Browser, site: Served) -> None:
+def test_an_admin_of_a_tenant_grants_and_revokes_roles_only_there(browser: Browser, site: Served) -> None:
     with watching(browser, site) as admin, watching(browser, site) as eyes:
         _sign_in(admin, "root")
         _add_user(admin, "amos", "acme", "admin")

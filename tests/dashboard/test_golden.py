@@ -31,7 +31,7 @@ def eyes(browser: Browser, site: Served) -> Iterator[Eyes]:
 
 
 @pytest.mark.parametrize("name", TREES)
-def test_a_screen_reader_has_of_a_page_what_it_had(eyes: Eyes, name: str) -> None:
+def test_a_screen_reader_finds_the_same_content_as_before(eyes: Eyes, name: str) -> None:
     kept = tree_file(name).read_text(encoding="utf-8")
 
     found = tree_of(eyes, TREES[name])
@@ -41,14 +41,14 @@ def test_a_screen_reader_has_of_a_page_what_it_had(eyes: Eyes, name: str) -> Non
 
 
 @pytest.mark.parametrize("name", PICTURES)
-def test_a_page_looks_as_it_did(eyes: Eyes, name: str) -> None:
+def test_a_page_looks_the_same_as_before(eyes: Eyes, name: str) -> None:
     with Image.open(picture_file(name)) as kept:
         part = different_part(kept, picture_of(eyes, PICTURES[name]))
 
     assert part <= _MOST, f"{part:.2%} of {name} looks different; {_RENEW}"
 
 
-def test_a_moved_line_is_seen_and_smoothed_letters_are_not() -> None:
+def test_a_moved_line_is_a_difference_and_antialiasing_is_not() -> None:
     def page(*, lower: int = 0, ink: int = 0) -> Image.Image:
         picture = Image.new("RGB", (1100, 800), "white")
         pen = ImageDraw.Draw(picture)

@@ -41,7 +41,7 @@ def test_jobs_are_found_by_a_filter_that_stays_in_the_address(eyes: Eyes, site: 
 @pytest.mark.nightly(
     "tests/dashboard/test_job_journeys.py::test_a_job_is_held_changed_released_and_cancelled_by_keys"
 )
-def test_jobs_that_are_late_or_run_for_long_are_marked(eyes: Eyes) -> None:
+def test_late_and_long_running_jobs_are_marked(eyes: Eyes) -> None:
     at = {"submitted_at": "2026-01-01T09:00:00Z", "due_at": "2026-01-01T09:00:00Z", "start_time": None}
     told = {"task": "billing.charge", "queue": "billing", "tenant": "", "attempt": 1, "error": None, "end_time": None}
     jobs = [
@@ -79,7 +79,7 @@ def test_jobs_that_are_late_or_run_for_long_are_marked(eyes: Eyes) -> None:
 @pytest.mark.nightly(
     "tests/dashboard/test_job_journeys.py::test_a_job_is_held_changed_released_and_cancelled_by_keys"
 )
-def test_how_far_jobs_are_is_seen_in_the_list_and_goes_on_on_the_page(eyes: Eyes) -> None:
+def test_progress_of_jobs_is_shown_in_the_list_and_updated_on_the_page(eyes: Eyes) -> None:
     found = EXAMPLES["listJobs"].answers[200][0] | {"payload": {}, "args": [], "result": None}
     ended = found | {"id": "2", "job_id": "ended", "state": "succeeded", "end_time": found["start_time"]}
     unknown = found | {"id": "3", "job_id": "says no total", "progress": found["progress"] | {"total": None}}
@@ -113,7 +113,7 @@ def test_how_far_jobs_are_is_seen_in_the_list_and_goes_on_on_the_page(eyes: Eyes
 @pytest.mark.nightly(
     "tests/dashboard/test_job_journeys.py::test_a_job_is_held_changed_released_and_cancelled_by_keys"
 )
-def test_a_job_whose_large_value_is_lost_is_shown_and_says_so(eyes: Eyes, site: Served) -> None:
+def test_a_job_with_a_lost_large_value_is_shown_with_a_problem(eyes: Eyes, site: Served) -> None:
     async def succeed() -> str:
         driver = JobDriver(site.app.sessions.store())
         blob = BlobReference(name="lost", size=4, sha256="0" * 64)
@@ -131,7 +131,7 @@ def test_a_job_whose_large_value_is_lost_is_shown_and_says_so(eyes: Eyes, site: 
 @pytest.mark.nightly(
     "tests/dashboard/test_job_journeys.py::test_a_job_is_held_changed_released_and_cancelled_by_keys"
 )
-def test_why_jobs_are_late_is_asked_once_for_those_on_the_screen(eyes: Eyes, site: Served) -> None:
+def test_the_reasons_of_late_jobs_are_requested_once_for_the_visible_ones(eyes: Eyes, site: Served) -> None:
     told = {"task": "billing.charge", "args": ["a", 1], "labels": {"batch": "late"}}
     site.submit(*[{**told, "job_id": f"late-{number}"} for number in range(50)])
     asked: list[str] = []
@@ -150,7 +150,7 @@ def test_why_jobs_are_late_is_asked_once_for_those_on_the_screen(eyes: Eyes, sit
 @pytest.mark.nightly(
     "tests/dashboard/test_job_journeys.py::test_a_job_is_held_changed_released_and_cancelled_by_keys"
 )
-def test_a_filter_that_cannot_be_read_says_where(eyes: Eyes) -> None:
+def test_an_invalid_filter_is_reported_with_its_position(eyes: Eyes) -> None:
     eyes.forgiven.append("400")
     eyes.open("jobs?filter=stauts%3Afailed")
 
@@ -161,7 +161,7 @@ def test_a_filter_that_cannot_be_read_says_where(eyes: Eyes) -> None:
 @pytest.mark.nightly(
     "tests/dashboard/test_job_journeys.py::test_a_job_is_held_changed_released_and_cancelled_by_keys"
 )
-def test_the_same_is_done_to_many_jobs_once_their_number_was_typed(eyes: Eyes, site: Served) -> None:
+def test_a_bulk_action_requires_typing_the_number_of_its_jobs(eyes: Eyes, site: Served) -> None:
     site.submit(*(a_job(f"many-{n}", labels={"batch": "many"}) for n in range(3)))
     page = eyes.open("jobs?filter=label.batch%3Amany").page
 
@@ -184,7 +184,7 @@ def test_the_same_is_done_to_many_jobs_once_their_number_was_typed(eyes: Eyes, s
 @pytest.mark.nightly(
     "tests/dashboard/test_job_journeys.py::test_a_job_is_held_changed_released_and_cancelled_by_keys"
 )
-def test_many_jobs_are_changed_once_the_change_was_previewed(eyes: Eyes, site: Served) -> None:
+def test_many_jobs_are_changed_after_a_preview(eyes: Eyes, site: Served) -> None:
     site.submit(*(a_job(f"change-{n}", priority=1, labels={"batch": "change"}) for n in range(6)))
     page = eyes.open("jobs?filter=label.batch%3Achange").page
 
@@ -219,7 +219,7 @@ def test_many_jobs_are_changed_once_the_change_was_previewed(eyes: Eyes, site: S
 @pytest.mark.nightly(
     "tests/dashboard/test_job_journeys.py::test_a_job_is_held_changed_released_and_cancelled_by_keys"
 )
-def test_a_bulk_operation_has_a_page_and_is_aborted_there(eyes: Eyes, site: Served) -> None:
+def test_a_bulk_operation_has_a_page_and_can_be_aborted_there(eyes: Eyes, site: Served) -> None:
     site.submit(*(a_job(f"slow-{n}", labels={"batch": "slow"}) for n in range(3)))
     # The first job is done to at once, the next one after a hundred seconds.
     said = {"action": "cancel", "filter": "label.batch:slow", "rate": 0.01, "note": "no more of these"}
@@ -250,7 +250,7 @@ def _choose(page: Page, letters: str) -> None:
 @pytest.mark.nightly(
     "tests/dashboard/test_job_journeys.py::test_a_job_is_held_changed_released_and_cancelled_by_keys"
 )
-def test_the_palette_leads_to_a_page_a_task_a_job_and_a_saved_view(eyes: Eyes, site: Served) -> None:
+def test_the_palette_opens_a_page_a_task_a_job_and_a_saved_view(eyes: Eyes, site: Served) -> None:
     (made,) = site.submit(a_job("palette"))
     page = eyes.open("jobs?filter=task%3Areport").page
 
@@ -274,7 +274,7 @@ def test_the_palette_leads_to_a_page_a_task_a_job_and_a_saved_view(eyes: Eyes, s
 @pytest.mark.nightly(
     "tests/dashboard/test_job_journeys.py::test_a_job_is_held_changed_released_and_cancelled_by_keys"
 )
-def test_selected_jobs_are_held_and_nothing_else_is(eyes: Eyes, site: Served) -> None:
+def test_only_selected_jobs_are_held(eyes: Eyes, site: Served) -> None:
     site.submit(*(a_job(f"some-{n}", labels={"batch": "some"}) for n in range(3)))
     page = eyes.open("jobs?filter=label.batch%3Asome").page
 
@@ -319,7 +319,7 @@ def test_a_job_is_held_changed_released_and_cancelled_by_keys(eyes: Eyes, site: 
 @pytest.mark.nightly(
     "tests/dashboard/test_job_journeys.py::test_a_job_is_held_changed_released_and_cancelled_by_keys"
 )
-def test_a_job_is_edited_and_run_as_another_one(eyes: Eyes, site: Served) -> None:
+def test_a_job_is_edited_and_run_as_a_new_one(eyes: Eyes, site: Served) -> None:
     (made,) = site.submit(a_job("edited", priority=7, labels={"batch": "edited"}), tenant="acme")
     page = eyes.open(f"jobs/{made['id']}").page
 
@@ -348,7 +348,7 @@ def test_a_job_is_edited_and_run_as_another_one(eyes: Eyes, site: Served) -> Non
 @pytest.mark.nightly(
     "tests/dashboard/test_job_journeys.py::test_a_job_is_held_changed_released_and_cancelled_by_keys"
 )
-def test_arguments_by_place_stay_where_those_by_name_are_changed(eyes: Eyes, site: Served) -> None:
+def test_positional_arguments_stay_when_keyword_arguments_are_changed(eyes: Eyes, site: Served) -> None:
     by_place = {"payload": {"cents": 250}, "args": ["ann"]}
     (made,) = site.submit(a_job("placed", **by_place))
     page = eyes.open(f"jobs/{made['id']}").page
@@ -370,7 +370,7 @@ def test_arguments_by_place_stay_where_those_by_name_are_changed(eyes: Eyes, sit
 @pytest.mark.nightly(
     "tests/dashboard/test_job_journeys.py::test_a_job_is_held_changed_released_and_cancelled_by_keys"
 )
-def test_what_others_change_is_shown_without_a_reload(eyes: Eyes, site: Served) -> None:
+def test_changes_by_others_appear_without_a_reload(eyes: Eyes, site: Served) -> None:
     (made,) = site.submit(a_job("watched"))
     page = eyes.open(f"jobs/{made['id']}").page
 

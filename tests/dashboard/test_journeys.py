@@ -30,7 +30,7 @@ def test_the_first_load_is_within_its_budget(eyes: Eyes) -> None:
     assert sum(sizes.values()) <= _BUDGET, sizes
 
 
-def test_the_overview_asks_once_for_each_kind_of_thing(browser: Browser, tmp_path: Path) -> None:
+def test_the_overview_sends_one_request_for_each_kind_of_object(browser: Browser, tmp_path: Path) -> None:
     asked: list[str] = []
     # This server has answered no one yet: a used one may give a count that is a second old.
     with serving(tmp_path, development=True) as served, watching(browser, served) as eyes:
@@ -53,7 +53,7 @@ def test_all_files_of_the_dashboard_together_are_within_the_budget_of_a_first_lo
     assert sum(len(file.compressed) for file in dashboard_files().by_path.values()) <= _BUDGET
 
 
-def test_somebody_signs_in_changes_something_and_signs_out(browser: Browser, tmp_path: Path) -> None:
+def test_a_user_signs_in_makes_a_change_and_signs_out(browser: Browser, tmp_path: Path) -> None:
     with serving(tmp_path) as served, watching(browser, served) as eyes:
         page = eyes.page
         eyes.forgiven.append("401")
@@ -82,7 +82,7 @@ def test_somebody_signs_in_changes_something_and_signs_out(browser: Browser, tmp
         expect(page.get_by_label("Password")).to_be_visible()
 
 
-def test_a_viewer_of_a_tenant_sees_no_button_that_the_server_would_refuse(browser: Browser, tmp_path: Path) -> None:
+def test_a_viewer_of_a_tenant_sees_only_permitted_buttons(browser: Browser, tmp_path: Path) -> None:
     with serving(tmp_path) as served, watching(browser, served) as eyes:
         eyes.forgiven.append("401")
         eyes.open()
@@ -110,7 +110,7 @@ def test_a_viewer_of_a_tenant_sees_no_button_that_the_server_would_refuse(browse
         eyes.see_count(eyes.page.get_by_role("button", name="All that fit"), 0)
 
 
-def test_the_keys_lead_everywhere_and_can_be_switched_off(eyes: Eyes) -> None:
+def test_the_keys_open_every_page_and_can_be_disabled(eyes: Eyes) -> None:
     page = eyes.open().page
     for key, title in (
         ("j", "Jobs"),
@@ -134,8 +134,8 @@ def test_the_keys_lead_everywhere_and_can_be_switched_off(eyes: Eyes) -> None:
     expect(page.locator("h1").first).to_have_text("Overview")
 
 
-@pytest.mark.nightly("tests/dashboard/test_journeys.py::test_the_keys_lead_everywhere_and_can_be_switched_off")
-def test_a_g_waits_for_its_letter_however_soon_it_follows_another(eyes: Eyes) -> None:
+@pytest.mark.nightly("tests/dashboard/test_journeys.py::test_the_keys_open_every_page_and_can_be_disabled")
+def test_a_g_waits_for_its_letter_even_if_typed_quickly(eyes: Eyes) -> None:
     page = eyes.page
     page.clock.install()
     eyes.open()
@@ -152,8 +152,8 @@ def test_a_g_waits_for_its_letter_however_soon_it_follows_another(eyes: Eyes) ->
     expect(page.locator("h1").first).to_have_text("Tasks")
 
 
-@pytest.mark.nightly("tests/dashboard/test_journeys.py::test_the_keys_lead_everywhere_and_can_be_switched_off")
-def test_a_link_that_is_followed_as_soon_as_a_page_is_there_leads_on(eyes: Eyes, site: Served) -> None:
+@pytest.mark.nightly("tests/dashboard/test_journeys.py::test_the_keys_open_every_page_and_can_be_disabled")
+def test_a_link_followed_as_soon_as_a_page_is_shown_works(eyes: Eyes, site: Served) -> None:
     page = eyes.page
     # What waits for the next painting waits for the test.
     page.clock.install()
@@ -167,7 +167,7 @@ def test_a_link_that_is_followed_as_soon_as_a_page_is_there_leads_on(eyes: Eyes,
     expect(page.locator("h1").first).to_have_text("Tasks")
 
 
-def test_the_dashboard_works_below_any_prefix_and_changes_nothing_where_told(
+def test_the_dashboard_works_below_any_prefix_and_read_only_mode_changes_nothing(
     browser: Browser, tmp_path: Path
 ) -> None:
     with (
@@ -184,7 +184,7 @@ def test_the_dashboard_works_below_any_prefix_and_changes_nothing_where_told(
         eyes.see_count(eyes.page.get_by_role("button", name="Run"), 0)
 
 
-def test_a_lost_network_is_reported_and_the_page_goes_on_when_it_is_back(eyes: Eyes, site: Served) -> None:
+def test_a_lost_network_is_reported_and_the_page_resumes_when_it_returns(eyes: Eyes, site: Served) -> None:
     site.submit(a_job("kept"))
     page = eyes.open("jobs").page
     eyes.forgiven += ["ERR_INTERNET_DISCONNECTED", "request:"]
@@ -199,9 +199,9 @@ def test_a_lost_network_is_reported_and_the_page_goes_on_when_it_is_back(eyes: E
 
 
 @pytest.mark.nightly(
-    "tests/dashboard/test_journeys.py::test_a_lost_network_is_reported_and_the_page_goes_on_when_it_is_back"
+    "tests/dashboard/test_journeys.py::test_a_lost_network_is_reported_and_the_page_resumes_when_it_returns"
 )
-def test_a_stream_that_a_proxy_has_refused_is_opened_again(eyes: Eyes) -> None:
+def test_a_stream_refused_by_a_proxy_is_opened_again(eyes: Eyes) -> None:
     page = eyes.page
     eyes.forgiven.append("status of 502")
     page.clock.install()
@@ -215,7 +215,7 @@ def test_a_stream_that_a_proxy_has_refused_is_opened_again(eyes: Eyes) -> None:
     expect(page.locator(".pill")).to_contain_text("live")
 
 
-def test_what_happens_while_a_page_is_read_is_shown_too(eyes: Eyes, site: Served) -> None:
+def test_events_during_a_read_of_a_page_are_shown_too(eyes: Eyes, site: Served) -> None:
     (made,) = site.submit(a_job("meanwhile"))
     page = eyes.page
     page.clock.install()
@@ -245,8 +245,8 @@ def test_what_happens_while_a_page_is_read_is_shown_too(eyes: Eyes, site: Served
     expect(page.locator(".head .state")).to_contain_text("held")
 
 
-@pytest.mark.nightly("tests/dashboard/test_journeys.py::test_what_happens_while_a_page_is_read_is_shown_too")
-def test_what_others_looked_at_before_it_happened_is_read_again(eyes: Eyes) -> None:
+@pytest.mark.nightly("tests/dashboard/test_journeys.py::test_events_during_a_read_of_a_page_are_shown_too")
+def test_data_read_before_an_event_is_read_again(eyes: Eyes) -> None:
     page = eyes.page
     page.clock.install()
     eyes.open("queues")

@@ -12,7 +12,7 @@ from tests.dashboard.kit import Eyes, Served, answer, violations
 pytestmark = pytest.mark.timeout(120)
 
 
-@pytest.mark.nightly("tests/dashboard/test_operator_journeys.py::test_a_schedule_is_made_and_removed")
+@pytest.mark.nightly("tests/dashboard/test_operator_journeys.py::test_a_schedule_is_created_and_removed")
 def test_a_schedule_shows_its_next_instants_and_is_paused_and_resumed(eyes: Eyes, site: Served) -> None:
     page = eyes.open("schedules/nightly").page
     eyes.see_count(page.get_by_label("The next instants").locator("tbody tr"), 10)
@@ -27,7 +27,7 @@ def test_a_schedule_shows_its_next_instants_and_is_paused_and_resumed(eyes: Eyes
     expect(page.get_by_role("button", name="Pause")).to_be_visible()
 
 
-def test_a_schedule_is_made_and_removed(eyes: Eyes, site: Served) -> None:
+def test_a_schedule_is_created_and_removed(eyes: Eyes, site: Served) -> None:
     page = eyes.open("schedules").page
 
     eyes.click("Add a schedule")
@@ -66,8 +66,8 @@ def test_a_schedule_is_made_and_removed(eyes: Eyes, site: Served) -> None:
     assert site.api.get("/schedules/quarterly").status_code == 404
 
 
-@pytest.mark.nightly("tests/dashboard/test_operator_journeys.py::test_a_schedule_is_made_and_removed")
-def test_a_node_is_drained_and_shows_whose_its_parts_are(eyes: Eyes, site: Served) -> None:
+@pytest.mark.nightly("tests/dashboard/test_operator_journeys.py::test_a_schedule_is_created_and_removed")
+def test_a_node_is_drained_and_shows_the_users_of_its_resources(eyes: Eyes, site: Served) -> None:
     outside = {
         "name": "render-1",
         "ip": "10.0.0.9",
@@ -97,8 +97,8 @@ def test_a_node_is_drained_and_shows_whose_its_parts_are(eyes: Eyes, site: Serve
     assert violations(page) == []
 
 
-@pytest.mark.nightly("tests/dashboard/test_operator_journeys.py::test_a_schedule_is_made_and_removed")
-def test_a_worker_with_jobs_that_cannot_be_settled_says_how_many(eyes: Eyes) -> None:
+@pytest.mark.nightly("tests/dashboard/test_operator_journeys.py::test_a_schedule_is_created_and_removed")
+def test_a_worker_counts_its_jobs_that_cannot_be_settled(eyes: Eyes) -> None:
     (found,) = EXAMPLES["listWorkers"].answers[200]["items"]
     stuck = found | {"name": "stuck", "jobs": [], "unsettled": 2}
     eyes.page.route(
@@ -111,8 +111,8 @@ def test_a_worker_with_jobs_that_cannot_be_settled_says_how_many(eyes: Eyes) -> 
     assert violations(eyes.page) == []
 
 
-@pytest.mark.nightly("tests/dashboard/test_operator_journeys.py::test_a_schedule_is_made_and_removed")
-def test_a_pool_gets_another_weight_once_its_new_share_was_seen(eyes: Eyes, site: Served) -> None:
+@pytest.mark.nightly("tests/dashboard/test_operator_journeys.py::test_a_schedule_is_created_and_removed")
+def test_a_pool_gets_another_weight_after_a_preview_of_its_share(eyes: Eyes, site: Served) -> None:
     for name, body in (("acme", {"max": {"slots": 8}}), ("globex", {"weight": 3})):
         site.api.put(f"/pools/{name}", json=body).raise_for_status()
     (made,) = site.submit({"job_type": "report", "job_id": "unfair"}, tenant="acme")
@@ -138,8 +138,8 @@ def test_a_pool_gets_another_weight_once_its_new_share_was_seen(eyes: Eyes, site
     assert (kept["weight"], kept["max"]) == (9, {"slots": 4})
 
 
-@pytest.mark.nightly("tests/dashboard/test_operator_journeys.py::test_a_schedule_is_made_and_removed")
-def test_a_quota_is_given_and_shows_what_is_used_up(eyes: Eyes, site: Served) -> None:
+@pytest.mark.nightly("tests/dashboard/test_operator_journeys.py::test_a_schedule_is_created_and_removed")
+def test_a_quota_is_set_and_shows_its_usage(eyes: Eyes, site: Served) -> None:
     page = eyes.open("quotas").page
 
     eyes.click("Add a quota")
@@ -158,7 +158,7 @@ def test_a_quota_is_given_and_shows_what_is_used_up(eyes: Eyes, site: Served) ->
     assert site.api.get("/quotas").json()["items"] == []
 
 
-@pytest.mark.nightly("tests/dashboard/test_operator_journeys.py::test_a_schedule_is_made_and_removed")
+@pytest.mark.nightly("tests/dashboard/test_operator_journeys.py::test_a_schedule_is_created_and_removed")
 def test_a_workflow_is_found_in_the_list_drawn_and_cancelled(eyes: Eyes, site: Served) -> None:
     charge = site.app.tasks["billing.charge"]
     graph = dag()

@@ -87,18 +87,18 @@ def _examine(browser: Browser, served: Served, case: Case, *, by_axe: bool) -> l
     return wrong
 
 
-def test_no_text_is_more_than_a_text_and_none_is_too_long_for_a_phone(browser: Browser, site: Served) -> None:
+def test_no_text_is_repeated_or_too_long_for_a_phone(browser: Browser, site: Served) -> None:
     assert "\n".join(_examine(browser, site, Case("hostile", "light", 360), by_axe=False)) == ""
 
 
-def test_what_the_server_cannot_answer_is_reported_on_every_page(browser: Browser, site: Served) -> None:
+def test_a_failed_request_is_reported_on_every_page(browser: Browser, site: Served) -> None:
     with shown(browser, site, Case("error")) as eyes:
         for view in ("jobs", "queues", "workers", "nodes", "pools", "quotas", "schedules", "dead-letters", "audit"):
             eyes.open(view)
             assert HOSTILE[0] in eyes.page.get_by_role("alert").first.inner_text(), view
 
 
-def test_the_pages_that_people_see_most_have_no_barriers(browser: Browser, site: Served) -> None:
+def test_the_main_pages_have_no_accessibility_barriers(browser: Browser, site: Served) -> None:
     wrong: list[str] = []
     with shown(browser, site, Case("one", "dark")) as eyes:
         for view in ("", "jobs", "jobs/order-17", "queues", "metrics", "alerts"):
@@ -112,7 +112,7 @@ def test_the_pages_that_people_see_most_have_no_barriers(browser: Browser, site:
 @pytest.mark.parametrize("content", [*CONTENTS, "error"])
 @pytest.mark.parametrize("theme", ["light", "dark", "contrast"])
 @pytest.mark.parametrize("width", [360, 768, 1280])
-def test_every_page_is_right_with_all_contents_themes_and_widths(
+def test_every_page_works_with_all_contents_themes_and_widths(
     browser: Browser, site: Served, content: str, theme: str, width: int
 ) -> None:
     # With 200 of everything, axe-core takes minutes, and finds what it finds with one.

@@ -36,7 +36,7 @@ _WHITE: Final = (0.95047, 1.0, 1.08883)
 
 @pytest.mark.parametrize("theme", ["light", "dark", "contrast"])
 @pytest.mark.parametrize("eyes", list(_EYES))
-def test_the_colours_of_states_are_distinguished(theme: str, eyes: str) -> None:
+def test_the_colours_of_states_are_distinguishable(theme: str, eyes: str) -> None:
     seen = {name: _lab(_times(_EYES[eyes], _linear(_colours(theme)[name]))) for name in _STATES}
 
     near = {
@@ -48,7 +48,7 @@ def test_the_colours_of_states_are_distinguished(theme: str, eyes: str) -> None:
 
 
 @pytest.mark.parametrize("theme", ["light", "dark", "contrast"])
-def test_the_colours_of_states_are_read_on_all_their_grounds(theme: str) -> None:
+def test_the_colours_of_states_are_readable_on_all_their_backgrounds(theme: str) -> None:
     colours = _colours(theme)
 
     contrasts = {

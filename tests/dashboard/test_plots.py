@@ -25,7 +25,7 @@ async def _count(site: Served) -> None:
     await history_of(store).rollups.add(figures)
 
 
-def test_a_plot_is_painted_and_its_table_has_what_the_api_says(eyes: Eyes, site: Served) -> None:
+def test_a_plot_is_drawn_and_its_table_has_the_data_of_the_api(eyes: Eyes, site: Served) -> None:
     site.run(_count(site))
     page = eyes.open("metrics?range=1h").page
     plot = page.get_by_role("figure").filter(has_text="in each step")

@@ -62,9 +62,9 @@ def site(tmp_path_factory: pytest.TempPathFactory, shop: Shop) -> Iterator[Serve
 
 
 @pytest.mark.nightly(
-    "tests/dashboard/test_work_journeys.py::test_letters_are_sent_again_once_what_was_behind_them_is_mended"
+    "tests/dashboard/test_work_journeys.py::test_letters_are_sent_again_once_their_cause_is_repaired"
 )
-def test_jobs_that_only_the_broker_knows_lead_to_what_is_known_of_them(eyes: Eyes, site: Served, shop: Shop) -> None:
+def test_jobs_known_only_to_the_broker_link_to_what_is_known_of_them(eyes: Eyes, site: Served, shop: Shop) -> None:
     site.run(site.app.tasks["shop.count"].options(job_id="count/A").asend("A"))
     count = {"job_type": "shop.count", "args": ["B"]}
     stored, keyed = site.submit(count, {**count, "job_id": "count: C"})
@@ -90,7 +90,7 @@ def test_jobs_that_only_the_broker_knows_lead_to_what_is_known_of_them(eyes: Eye
 
 
 @pytest.mark.nightly(
-    "tests/dashboard/test_work_journeys.py::test_letters_are_sent_again_once_what_was_behind_them_is_mended"
+    "tests/dashboard/test_work_journeys.py::test_letters_are_sent_again_once_their_cause_is_repaired"
 )
 def test_the_log_of_a_job_is_followed_until_its_end(eyes: Eyes, site: Served, shop: Shop) -> None:
     (job,) = site.submit({"job_type": "shop.pack", "args": [250]})
@@ -131,7 +131,7 @@ def test_the_log_of_a_job_is_followed_until_its_end(eyes: Eyes, site: Served, sh
     expect(log.locator("tbody tr").first).to_contain_text("turn 1, box 0")
 
 
-def test_letters_are_sent_again_once_what_was_behind_them_is_mended(eyes: Eyes, site: Served, shop: Shop) -> None:
+def test_letters_are_sent_again_once_their_cause_is_repaired(eyes: Eyes, site: Served, shop: Shop) -> None:
     shop.is_printer_broken = True
     for order in ("17", "18"):
         site.run(site.app.tasks["shop.print"].options(job_id=f"print-{order}").asend(order))
@@ -163,7 +163,7 @@ def test_letters_are_sent_again_once_what_was_behind_them_is_mended(eyes: Eyes, 
 
 
 @pytest.mark.nightly(
-    "tests/dashboard/test_work_journeys.py::test_letters_are_sent_again_once_what_was_behind_them_is_mended"
+    "tests/dashboard/test_work_journeys.py::test_letters_are_sent_again_once_their_cause_is_repaired"
 )
 def test_a_queue_is_paused_purged_and_resumed(eyes: Eyes, site: Served, shop: Shop) -> None:
     shop.is_printer_broken = False
@@ -194,9 +194,9 @@ def test_a_queue_is_paused_purged_and_resumed(eyes: Eyes, site: Served, shop: Sh
 
 
 @pytest.mark.nightly(
-    "tests/dashboard/test_work_journeys.py::test_letters_are_sent_again_once_what_was_behind_them_is_mended"
+    "tests/dashboard/test_work_journeys.py::test_letters_are_sent_again_once_their_cause_is_repaired"
 )
-def test_a_queue_is_one_row_whatever_it_is_made_of_at_the_broker(eyes: Eyes, site: Served) -> None:
+def test_a_queue_is_one_row_with_any_number_of_broker_queues(eyes: Eyes, site: Served) -> None:
     page = eyes.open("queues").page
     row = page.locator("tr[data-row]", has=page.get_by_role("link", name="print", exact=True))
     expect(row).to_have_count(1)
@@ -208,9 +208,9 @@ def test_a_queue_is_one_row_whatever_it_is_made_of_at_the_broker(eyes: Eyes, sit
 
 
 @pytest.mark.nightly(
-    "tests/dashboard/test_work_journeys.py::test_letters_are_sent_again_once_what_was_behind_them_is_mended"
+    "tests/dashboard/test_work_journeys.py::test_letters_are_sent_again_once_their_cause_is_repaired"
 )
-def test_an_id_that_was_made_up_is_shown_by_its_end_and_linked_as_a_whole(eyes: Eyes, site: Served) -> None:
+def test_a_generated_id_is_shown_by_its_end_and_linked_as_a_whole(eyes: Eyes, site: Served) -> None:
     made, chosen = site.submit(
         {"job_type": "shop.print", "args": ["a"], "schedule_time": "2099-01-01T00:00:00Z"},
         {"job_type": "shop.print", "args": ["a"], "schedule_time": "2099-01-01T00:00:00Z", "job_id": "label-17"},
@@ -229,9 +229,9 @@ def test_an_id_that_was_made_up_is_shown_by_its_end_and_linked_as_a_whole(eyes: 
 
 
 @pytest.mark.nightly(
-    "tests/dashboard/test_work_journeys.py::test_letters_are_sent_again_once_what_was_behind_them_is_mended"
+    "tests/dashboard/test_work_journeys.py::test_letters_are_sent_again_once_their_cause_is_repaired"
 )
-def test_occurrences_of_the_past_are_made_up_for_after_a_look_at_them(eyes: Eyes, site: Served) -> None:
+def test_past_occurrences_are_backfilled_after_a_preview(eyes: Eyes, site: Served) -> None:
     page = eyes.open("schedules/nightly").page
 
     eyes.click("Make up for …")
@@ -251,7 +251,7 @@ def test_occurrences_of_the_past_are_made_up_for_after_a_look_at_them(eyes: Eyes
 
 
 @pytest.mark.nightly(
-    "tests/dashboard/test_work_journeys.py::test_letters_are_sent_again_once_what_was_behind_them_is_mended"
+    "tests/dashboard/test_work_journeys.py::test_letters_are_sent_again_once_their_cause_is_repaired"
 )
 def test_a_line_is_searched_for_and_leads_to_its_job_whose_log_is_kept(
     eyes: Eyes, site: Served, shop: Shop, tmp_path: Path

@@ -69,7 +69,7 @@ def _commands(about: str) -> list[str]:
     return [command for block in blocks_of(_PAGE) for command in block.commands if about in command]
 
 
-def test_the_shell_example_submits_one_job_however_often(installation: _Installation) -> None:
+def test_the_shell_example_submits_one_job_however_often_it_runs(installation: _Installation) -> None:
     (submit, look) = _commands("order-18")
 
     first, second = (json.loads(installation.run("bash", "-c", submit)) for _ in range(2))
@@ -85,7 +85,7 @@ def test_the_javascript_example_prints_the_result(installation: _Installation) -
     assert installation.run("node", "process.mjs") == "completed VALUE\n"
 
 
-@pytest.mark.nightly("tests/docs/test_anywhere_page.py::test_the_shell_example_submits_one_job_however_often")
+@pytest.mark.nightly("tests/docs/test_anywhere_page.py::test_the_shell_example_submits_one_job_however_often_it_runs")
 @pytest.mark.skipif(shutil.which("java") is None, reason="Java is not there")
 def test_the_java_example_submits_a_job(installation: _Installation) -> None:
     status, _, body = installation.run("java", "Submit.java").partition(" ")
@@ -93,7 +93,7 @@ def test_the_java_example_submits_a_job(installation: _Installation) -> None:
     assert (status, json.loads(body)["job_id"]) == ("201", "order-20")
 
 
-def test_a_graph_in_yaml_is_submitted_and_each_job_waits_for_those_before_it(installation: _Installation) -> None:
+def test_a_graph_in_yaml_is_submitted_and_each_job_waits_for_its_dependencies(installation: _Installation) -> None:
     (write, submit), (_, look) = _commands("close.json"), _commands("order-18")
 
     def ended(job_id: str) -> dict[str, Any]:

@@ -29,7 +29,7 @@ _THINGS = {
 
 
 @pytest.mark.parametrize("name", _THINGS)
-def test_the_page_names_what_the_class_has(name: str) -> None:
+def test_the_page_lists_the_names_of_the_class(name: str) -> None:
     there = {each for each in dir(_THINGS[name]) if not each.startswith("_")}
 
     assert _named(name) == there

@@ -36,7 +36,7 @@ def test_every_point_of_level_one_has_a_row() -> None:
     assert len(points) == 70
 
 
-def test_every_row_names_tests_or_says_why_there_is_none() -> None:
+def test_every_row_names_tests_or_a_reason_for_having_none() -> None:
     for point, text in _rows().items():
         assert _TEST.search(text) or text.startswith("none: "), point
 
@@ -60,12 +60,12 @@ def _some(site: Site) -> list[Response]:
     ]
 
 
-def test_no_other_origin_is_let_in(site: Site) -> None:
+def test_no_other_origin_is_allowed(site: Site) -> None:
     for answer in _some(site):
         assert [name for name in answer.headers if name.startswith("access-control-")] == []
 
 
-def test_every_answer_says_what_it_is(site: Site) -> None:
+def test_every_answer_has_a_content_type(site: Site) -> None:
     for answer in _some(site):
         if answer.content:
             kind = answer.headers["content-type"].partition(";")[0]
@@ -79,13 +79,13 @@ def test_no_files_are_served(site: Site, path: str) -> None:
         assert site.client.get(where, headers={"Authorization": "Bearer all-admin"}).status_code == 404
 
 
-def test_browsers_are_asked_to_stay_with_https_where_they_came_by_it(site: Site) -> None:
+def test_browsers_are_told_to_stay_with_https_if_they_used_it(site: Site) -> None:
     secure, plain = (site.client.get(f"{scheme}://testserver/health/live") for scheme in ("https", "http"))
 
     assert secure.headers["strict-transport-security"] == "max-age=31536000"
     assert "strict-transport-security" not in plain.headers
 
 
-def test_a_credential_in_the_url_is_none(site: Site) -> None:
+def test_a_credential_in_the_url_is_ignored(site: Site) -> None:
     for name in ("token", "access_token", "authorization", "session", "taskmq"):
         assert site("GET", f"/jobs?{name}=acme-admin", by=None).status_code == 401

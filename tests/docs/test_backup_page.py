@@ -46,7 +46,7 @@ def _put_in_place_of(server: PostgreSQL, url: str, other: str) -> None:
     server.sql(f'alter database "{new}" rename to "{name}"')
 
 
-def test_jobs_that_ran_since_a_dump_end_once_and_none_runs_again(
+def test_jobs_run_since_a_dump_end_once_and_none_runs_again(
     postgres_server: PostgreSQL, job_store_url: str, tmp_path: Path
 ) -> None:
     restored = postgres_server.create_database()
@@ -82,8 +82,8 @@ def test_jobs_that_ran_since_a_dump_end_once_and_none_runs_again(
     postgres_server.drop_database(restored)
 
 
-@pytest.mark.nightly("tests/cli/test_services.py::test_a_scheduler_stops_with_6_at_a_store_that_went_back")
-def test_a_scheduler_under_which_a_dump_is_restored_ends_with_6_and_says_what_to_do(
+@pytest.mark.nightly("tests/cli/test_services.py::test_a_scheduler_stops_with_6_on_a_rolled_back_store")
+def test_a_scheduler_on_a_restored_dump_ends_with_6_and_a_remedy(
     postgres_server: PostgreSQL, job_store_url: str, tmp_path: Path
 ) -> None:
     restored = postgres_server.create_database()
@@ -110,7 +110,7 @@ def test_a_scheduler_under_which_a_dump_is_restored_ends_with_6_and_says_what_to
 
 
 @pytest.mark.real_time
-async def test_without_holding_them_jobs_of_a_restored_file_run_again_and_say_so(tmp_path: Path) -> None:
+async def test_jobs_of_a_restored_file_run_again_and_say_so_unless_they_are_held(tmp_path: Path) -> None:
     shell = PageShell(_PAGE, tmp_path, TASKMQ_STORE=f"sqlite:///{tmp_path}/jobs.db")
 
     async with staged(file_database(tmp_path / "jobs.db")) as stage:
@@ -132,7 +132,7 @@ async def test_without_holding_them_jobs_of_a_restored_file_run_again_and_say_so
 
 
 @pytest.mark.campaign
-def test_a_base_backup_is_a_store_of_its_own(tmp_path: Path) -> None:
+def test_a_base_backup_is_a_separate_store(tmp_path: Path) -> None:
     async def submit(database: Database) -> list[str]:
         async with staged(database) as stage:
             return await stage.submit()
@@ -160,7 +160,7 @@ def test_a_base_backup_is_a_store_of_its_own(tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.campaign
 @pytest.mark.timeout(180)
-async def test_jobs_whose_messages_were_purged_are_dispatched_again(
+async def test_jobs_with_purged_messages_are_dispatched_again(
     postgres_server: PostgreSQL, job_store_url: str
 ) -> None:
     database = postgres_database(postgres_server, job_store_url)

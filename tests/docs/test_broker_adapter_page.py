@@ -16,7 +16,7 @@ _PAGE = ROOT / "docs" / "broker-adapter.md"
 
 
 @pytest.mark.timeout(120)
-def test_the_broker_of_the_page_passes_the_suites_tests_of_settling(tmp_path: Path) -> None:
+def test_the_broker_on_the_page_passes_the_settling_tests_of_the_suite(tmp_path: Path) -> None:
     assert write_files(_PAGE, tmp_path) == {"mail_broker.py", "test_mail_broker.py", "conftest.py"}
 
     command = [sys.executable, *PYTEST, "-q", "-k", "requeue", "test_mail_broker.py"]
@@ -26,7 +26,7 @@ def test_the_broker_of_the_page_passes_the_suites_tests_of_settling(tmp_path: Pa
     assert " passed" in done.stdout
 
 
-def test_the_names_of_the_page_are_there() -> None:
+def test_the_names_on_the_page_exist() -> None:
     text = _PAGE.read_text()
 
     optional = {"PublishingMany", "Broadcasting", "Listening", "Archiving", "Deleting", "Diagnosable", "Revocable"}

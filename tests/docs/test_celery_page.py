@@ -62,7 +62,7 @@ def _said_by(folder: Path, *command: str, env: dict[str, str]) -> list[str]:
 
 @pytest.mark.rabbitmq
 @pytest.mark.slow
-def test_a_task_says_the_same_before_and_after(tmp_path: Path, env: dict[str, str]) -> None:
+def test_a_task_has_the_same_meaning_before_and_after(tmp_path: Path, env: dict[str, str]) -> None:
     write_files(_PAGE, tmp_path)
 
     with _celery_worker(tmp_path, "before", "images", env):
@@ -75,7 +75,7 @@ def test_a_task_says_the_same_before_and_after(tmp_path: Path, env: dict[str, st
     assert f"Both print `{after[0]}`" in _PAGE.read_text()
 
 
-@pytest.mark.nightly("tests/docs/test_celery_page.py::test_a_task_says_the_same_before_and_after")
+@pytest.mark.nightly("tests/docs/test_celery_page.py::test_a_task_has_the_same_meaning_before_and_after")
 @pytest.mark.rabbitmq
 @pytest.mark.slow
 def test_both_run_beside_each_other_and_call_each_other(tmp_path: Path, env: dict[str, str]) -> None:
@@ -94,11 +94,9 @@ def test_both_run_beside_each_other_and_call_each_other(tmp_path: Path, env: dic
     assert names_in("taskmq.parking", url=env["TASKMQ_URL"]) == []
 
 
-@pytest.mark.nightly(
-    "tests/e2e/test_foreign_clients.py::test_a_body_that_is_no_task_is_parked_as_it_came_with_the_reason"
-)
+@pytest.mark.nightly("tests/e2e/test_foreign_clients.py::test_an_invalid_body_is_parked_unchanged_with_the_reason")
 @pytest.mark.rabbitmq
-def test_a_message_of_celerys_is_parked(tmp_path: Path, env: dict[str, str]) -> None:
+def test_a_message_from_celery_is_parked(tmp_path: Path, env: dict[str, str]) -> None:
     write_files(_PAGE, tmp_path)
 
     with Started(tmp_path, "worker", "both:app", env=env) as worker:
@@ -109,7 +107,7 @@ def test_a_message_of_celerys_is_parked(tmp_path: Path, env: dict[str, str]) -> 
     assert len(names_in("taskmq.parking", url=env["TASKMQ_URL"])) == 1
 
 
-def test_the_flags_that_the_page_gives_a_worker_exist(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_worker_flags_on_the_page_exist(capsys: pytest.CaptureFixture[str]) -> None:
     run(["worker", "--help"])
     shown = capsys.readouterr().out
     rows = re.findall(r"^\| [^|]*\| ([^|]*)\|", _PAGE.read_text().partition("### Workers")[2], re.MULTILINE)

@@ -37,7 +37,9 @@ def importers() -> Iterator[dict[str, Any]]:
     forget_memory(memory)
 
 
-def test_a_process_leads_and_all_of_them_share(importers: dict[str, Any], capsys: pytest.CaptureFixture[str]) -> None:
+def test_one_process_leads_and_all_of_them_share(
+    importers: dict[str, Any], capsys: pytest.CaptureFixture[str]
+) -> None:
     app: TaskMQ = importers["app"]
 
     async def main() -> None:
@@ -88,7 +90,7 @@ def test_an_adapter_is_tested_as_the_page_says(monkeypatch: pytest.MonkeyPatch) 
     suite.test_a_member_that_comes_back_has_a_larger_token()
 
 
-def test_the_minutes_a_year_are_what_the_page_multiplies() -> None:
+def test_the_yearly_minutes_match_the_calculation_on_the_page() -> None:
     text = _PAGE.read_text()
     products = re.findall(r"(\d+) x (\d+) / 60 = ([\d.]+)", text)
 
@@ -100,7 +102,7 @@ def test_the_minutes_a_year_are_what_the_page_multiplies() -> None:
     assert "2.1 + 1.3 + 2.0 = 5.4 minutes" in text
 
 
-def test_the_keys_that_the_page_names_are_those_of_the_code() -> None:
+def test_the_keys_on_the_page_are_those_of_the_code() -> None:
     text = _PAGE.read_text().partition("## One contract")[2].partition("\n## ")[0]
     sources = "".join(
         (ROOT / path).read_text()

@@ -110,13 +110,13 @@ def _expressions() -> Iterator[tuple[str, str]]:
                 yield f"{board.stem}: {panel['title']}", target["expr"]
 
 
-def test_a_scheduler_that_refuses_its_store_is_left_to_people() -> None:
+def test_a_scheduler_that_refuses_its_store_is_not_restarted() -> None:
     units = {path.stem: path.read_text() for path in _UNITS}
 
     assert f"RestartPreventExitStatus={exit_code(StoreWentBack('it went back'))}\n" in units["taskmq-scheduler"]
 
 
-def test_a_scheduler_that_came_before_the_tables_is_started_again() -> None:
+def test_a_scheduler_started_before_the_tables_exist_is_restarted() -> None:
     unit = (DEPLOY / "systemd" / "taskmq-scheduler.service").read_text()
     (prevented,) = re.findall(r"^RestartPreventExitStatus=(.+)$", unit, re.MULTILINE)
 
@@ -124,7 +124,7 @@ def test_a_scheduler_that_came_before_the_tables_is_started_again() -> None:
     assert str(exit_code(StoreMismatch("it has no tables yet"))) not in prevented.split()
 
 
-def test_every_metric_of_rules_and_boards_is_one_that_there_is() -> None:
+def test_every_metric_of_rules_and_dashboards_exists() -> None:
     emitted = _emitted()
     named = {(where, name) for where, text in _expressions() for name in _METRIC.findall(text)}
 
@@ -133,7 +133,7 @@ def test_every_metric_of_rules_and_boards_is_one_that_there_is() -> None:
 
 
 @pytest.mark.parametrize("board", _BOARDS, ids=lambda path: path.stem)
-def test_a_board_is_one_that_grafana_can_load(board: Path) -> None:
+def test_grafana_can_load_every_dashboard(board: Path) -> None:
     content = json.loads(board.read_text())
 
     jsonschema_rs.validate(_BOARD, content)
@@ -145,7 +145,7 @@ def test_a_board_is_one_that_grafana_can_load(board: Path) -> None:
     assert all(panel["datasource"]["uid"] == "${datasource}" for panel in content["panels"])
 
 
-def test_every_rule_of_prometheus_says_how_bad_it_is_and_what_it_means() -> None:
+def test_every_prometheus_rule_has_a_severity_and_a_description() -> None:
     rules = yaml.safe_load((DEPLOY / "prometheus" / "taskmq.rules.yml").read_text())
     alerts = [rule for group in rules["groups"] for rule in group["rules"] if "alert" in rule]
 
@@ -175,7 +175,7 @@ def _commands() -> Iterator[list[str]]:
         yield shlex.split(line)
 
 
-def test_every_command_of_the_files_is_one_that_there_is(
+def test_every_command_in_the_deploy_files_exists(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """Each is run with an app that there is not: what it complains about is that, and not its options."""
@@ -201,11 +201,11 @@ def test_the_image_is_built_in_a_copy_of_the_files(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("file", _YAML, ids=lambda path: path.name)
-def test_a_file_of_yaml_can_be_read(file: Path) -> None:
+def test_a_yaml_file_can_be_parsed(file: Path) -> None:
     assert all(isinstance(part, dict) for part in yaml.safe_load_all(file.read_text()))
 
 
-def test_what_is_scaled_and_who_may_is_what_is_deployed() -> None:
+def test_autoscaling_and_permissions_refer_to_deployed_objects() -> None:
     parts = list(yaml.safe_load_all((DEPLOY / "kubernetes" / "taskmq.yml").read_text()))
     names = {part["metadata"]["name"] for part in parts if part["kind"] == "Deployment"}
     _, scaled = yaml.safe_load_all((DEPLOY / "kubernetes" / "keda.yml").read_text())
@@ -221,7 +221,7 @@ def test_what_is_scaled_and_who_may_is_what_is_deployed() -> None:
             assert part["spec"]["selector"]["matchLabels"] == part["spec"]["template"]["metadata"]["labels"]
 
 
-def test_jobs_of_kubernetes_do_not_stand_in_the_way_of_the_next_version() -> None:
+def test_kubernetes_jobs_do_not_block_the_next_version() -> None:
     """What a job runs cannot be changed while it is there: it goes by itself, and the page deletes it before."""
     parts = list(yaml.safe_load_all((DEPLOY / "kubernetes" / "taskmq.yml").read_text()))
     jobs = {part["metadata"]["name"]: part["spec"] for part in parts if part["kind"] == "Job"}
@@ -236,7 +236,7 @@ def test_jobs_of_kubernetes_do_not_stand_in_the_way_of_the_next_version() -> Non
     assert "--ignore-not-found" in versions[deleted:applied]
 
 
-def test_how_many_workers_there_are_is_left_to_what_scales_them() -> None:
+def test_the_number_of_workers_is_left_to_the_autoscaler() -> None:
     parts = list(yaml.safe_load_all((DEPLOY / "kubernetes" / "taskmq.yml").read_text()))
     _, scaled = yaml.safe_load_all((DEPLOY / "kubernetes" / "keda.yml").read_text())
     replicas = {
@@ -283,5 +283,5 @@ def test_every_server_of_the_files_names_the_proxies_that_it_trusts() -> None:
     assert "*" not in compose["services"]["server"]["environment"]["FORWARDED_ALLOW_IPS"]
 
 
-def test_a_server_of_systemd_may_open_many_connections() -> None:
+def test_a_systemd_server_may_open_many_connections() -> None:
     assert "LimitNOFILE=65536\n" in (DEPLOY / "systemd" / "taskmq-server.service").read_text()

@@ -99,7 +99,7 @@ def container(image: str) -> Iterator[str]:
     subprocess.run(["podman", "rm", "--force", name], check=True, capture_output=True, timeout=60)
 
 
-def test_a_worker_of_the_image_works_without_any_right(container: str) -> None:
+def test_a_worker_of_the_image_works_without_any_capability(container: str) -> None:
     def logs() -> str:
         done = subprocess.run(["podman", "logs", container], capture_output=True, text=True, check=True, timeout=60)
         return done.stdout + done.stderr
@@ -127,7 +127,7 @@ def test_the_image_has_no_secret_and_no_code_of_its_user(image: str) -> None:
     assert files == ""
 
 
-def test_the_image_has_the_program_that_makes_accounts(image: str) -> None:
+def test_the_image_contains_the_program_that_creates_accounts(image: str) -> None:
     done = subprocess.run(
         ["podman", "run", "--rm", *_HARDENED, "--entrypoint", "python", image, "/opt/accounts.py"],
         capture_output=True,

@@ -54,7 +54,7 @@ def _user_of(url: str) -> str:
     return url.partition("://")[2].partition(":")[0]
 
 
-def test_each_part_of_the_compose_file_has_accounts_of_its_own() -> None:
+def test_each_part_of_the_compose_file_has_its_own_accounts() -> None:
     for part in _PARTS:
         assert _user_of(_SERVICES[part]["environment"]["TASKMQ_URL"]) == f"taskmq-{part}"
         assert _SERVICES[part]["environment"]["TASKMQ_URL"].endswith("?declare=off")
@@ -63,7 +63,7 @@ def test_each_part_of_the_compose_file_has_accounts_of_its_own() -> None:
     assert _user_of(_SERVICES["server"]["environment"]["TASKMQ_STORE"]) == "taskmq_server"
 
 
-def test_passwords_of_the_compose_file_are_where_they_are_needed_alone() -> None:
+def test_each_password_of_the_compose_file_is_only_where_it_is_needed() -> None:
     used: dict[str, set[str]] = {}
     for name, service in _SERVICES.items():
         for password in re.findall(r"\$\{([A-Z]+)_PASSWORD", json.dumps(service.get("environment", {}))):
@@ -79,7 +79,7 @@ def test_passwords_of_the_compose_file_are_where_they_are_needed_alone() -> None
     }
 
 
-def test_a_worker_of_the_compose_file_has_no_way_to_the_database() -> None:
+def test_a_worker_of_the_compose_file_has_no_access_to_the_database() -> None:
     networks = {name: set(service["networks"]) for name, service in _SERVICES.items()}
 
     assert networks["postgres"] == {"database"}
@@ -89,7 +89,7 @@ def test_a_worker_of_the_compose_file_has_no_way_to_the_database() -> None:
     assert _COMPOSE["networks"]["database"] == {"internal": True}
 
 
-def test_what_is_done_once_is_done_in_order() -> None:
+def test_one_time_steps_run_in_order() -> None:
     after = {name: set(service.get("depends_on", ())) for name, service in _OURS.items()}
 
     assert after["accounts"] == {"rabbitmq", "postgres"}
@@ -98,7 +98,7 @@ def test_what_is_done_once_is_done_in_order() -> None:
     assert all("grants" in after[part] for part in _PARTS)
 
 
-def test_each_pod_has_a_secret_of_its_own() -> None:
+def test_each_pod_has_its_own_secret() -> None:
     secrets = {
         name: {source["secretRef"]["name"] for one in _containers(pod) for source in one["envFrom"]}
         for name, pod in _PODS.items()
@@ -112,7 +112,7 @@ def test_each_pod_has_a_secret_of_its_own() -> None:
     assert "TASKMQ_STORE" not in json.dumps(_PODS)
 
 
-def test_each_unit_has_a_user_and_an_environment_of_its_own() -> None:
+def test_each_unit_has_its_own_user_and_environment() -> None:
     assert set(_UNITS) == {*_PARTS, "beat", "upgrade"}
     for part, unit in _UNITS.items():
         assert re.findall(r"^EnvironmentFile=(.*)$", unit, re.MULTILINE) == [f"/etc/taskmq/{part}"]
@@ -124,7 +124,7 @@ def test_each_unit_has_a_user_and_an_environment_of_its_own() -> None:
 # What a process may do on its host.
 
 
-def test_no_image_is_the_latest_one() -> None:
+def test_no_image_uses_the_latest_tag() -> None:
     images = [service["image"] for service in _SERVICES.values() if "image" in service]
     images += [one["image"] for pod in _PODS.values() for one in _containers(pod)]
 
@@ -133,7 +133,7 @@ def test_no_image_is_the_latest_one() -> None:
     assert ":latest" not in (DEPLOY / "Dockerfile").read_text()
 
 
-def test_containers_of_the_compose_file_have_no_rights_of_root() -> None:
+def test_containers_of_the_compose_file_do_not_run_as_root() -> None:
     for name, service in _SERVICES.items():
         assert service["cap_drop"] == ["ALL"], name
         assert service["security_opt"] == ["no-new-privileges:true"], name
@@ -156,7 +156,7 @@ def _redis_settings() -> list[str]:
     return done.stdout.splitlines()
 
 
-def test_redis_asks_for_a_password() -> None:
+def test_redis_requires_a_password() -> None:
     assert "requirepass root-secret" in _redis_settings()
     assert "PASSWORD:" not in " ".join(_SERVICES["redis"]["command"])
     for part in _PARTS:
@@ -164,7 +164,7 @@ def test_redis_asks_for_a_password() -> None:
         assert _SERVICES[part]["environment"]["TASKMQ_STATE"] == of_part
 
 
-def test_each_part_has_a_user_at_redis_with_the_rights_that_the_page_of_states_names(redis_server: Redis) -> None:
+def test_each_part_has_a_redis_user_with_the_rights_on_the_state_page(redis_server: Redis) -> None:
     (rights,) = re.findall(r"ACL SETUSER taskmq on >SECRET (.*)", (ROOT / "docs" / "state.md").read_text())
     users = [line.split() for line in _redis_settings() if line.startswith("user ")]
     assert [user[1] for user in users] == [f"taskmq-{part}" for part in _PARTS]
@@ -183,7 +183,7 @@ def test_each_part_has_a_user_at_redis_with_the_rights_that_the_page_of_states_n
             redis_server.command("DEL", "taskmq:a")
 
 
-def test_pods_have_no_rights_of_root_and_no_token_of_the_cluster() -> None:
+def test_pods_do_not_run_as_root_and_have_no_cluster_token() -> None:
     for name, pod in _PODS.items():
         assert pod["automountServiceAccountToken"] is False, name
         assert pod["securityContext"]["runAsNonRoot"], name
@@ -196,7 +196,7 @@ def test_pods_have_no_rights_of_root_and_no_token_of_the_cluster() -> None:
             assert context["capabilities"] == {"drop": ["ALL"]}, name
 
 
-def test_policies_of_the_network_cover_every_pod() -> None:
+def test_network_policies_cover_every_pod() -> None:
     covered: set[str] = set()
     for part in _KUBERNETES:
         if part["kind"] == "NetworkPolicy":
@@ -215,7 +215,7 @@ def test_policies_of_the_network_cover_every_pod() -> None:
 
 
 @pytest.mark.parametrize("part", sorted(_UNITS))
-def test_a_unit_is_as_closed_as_systemd_can_say(part: str) -> None:
+def test_a_unit_uses_every_systemd_restriction(part: str) -> None:
     unit = _UNITS[part]
     for line in ("CapabilityBoundingSet=", "UMask=0077", "NoNewPrivileges=yes", "ProtectSystem=strict"):
         assert f"\n{line}\n" in unit
@@ -260,7 +260,7 @@ def test_the_requirements_of_the_image_are_those_of_the_lock_file() -> None:
     assert [one for one in hashes if one not in locked] == []
 
 
-def test_secrets_of_the_folder_stay_out_of_the_image() -> None:
+def test_secrets_in_the_folder_stay_out_of_the_image() -> None:
     ignored = (DEPLOY / "Dockerfile.dockerignore").read_text().split()
 
     assert {"**/.env", "**/*.env", "**/.git"} <= set(ignored)
@@ -334,13 +334,11 @@ def _make(folder: Path, what: str, env: Mapping[str, str]) -> None:
 
 
 @pytest.mark.nightly(
-    "tests/integration/test_rabbitmq_privileges.py::test_a_task_lives_its_whole_life_among_users_with_no_more_than_their_role"
+    "tests/integration/test_rabbitmq_privileges.py::test_a_task_completes_among_users_with_only_the_permissions_of_their_role"
 )
 @pytest.mark.rabbitmq
 @pytest.mark.timeout(400)
-def test_the_parts_of_a_deployment_work_with_the_accounts_that_are_made(
-    tmp_path: Path, accounts: dict[str, str]
-) -> None:
+def test_the_parts_of_a_deployment_work_with_the_created_accounts(tmp_path: Path, accounts: dict[str, str]) -> None:
     (tmp_path / "shop.py").write_text(_APP)
     env = {"TASKMQ_APP": "shop:app"}
     worker = {**env, "TASKMQ_URL": accounts["worker"]}
@@ -370,7 +368,7 @@ def test_the_parts_of_a_deployment_work_with_the_accounts_that_are_made(
 
 @pytest.mark.rabbitmq
 @pytest.mark.timeout(400)
-def test_the_servers_role_adds_to_the_audit_and_changes_nothing_of_it(accounts: dict[str, str]) -> None:
+def test_the_server_role_only_appends_to_the_audit(accounts: dict[str, str]) -> None:
     async def refused(store: str, statement: str) -> bool:
         connection = await asyncpg.connect(store)
         try:
@@ -394,7 +392,7 @@ def test_the_servers_role_adds_to_the_audit_and_changes_nothing_of_it(accounts: 
         assert not asyncio.run(refused(accounts["scheduler_store"], "delete from taskmq.audit where false"))
 
 
-def test_the_rights_that_are_made_are_those_of_the_security_page() -> None:
+def test_the_created_permissions_are_those_of_the_security_page() -> None:
     page = (ROOT / "docs" / "security.md").read_text()
     (block,) = re.findall(r"```sql\n(create role taskmq_server .*?)```", page, re.DOTALL)
 
@@ -402,7 +400,7 @@ def test_the_rights_that_are_made_are_those_of_the_security_page() -> None:
     assert block.split("\n", 1)[1] == rights.partition('"""')[0]
 
 
-def test_the_program_that_makes_accounts_explains_itself(tmp_path: Path) -> None:
+def test_the_program_that_creates_accounts_explains_itself(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, str(ACCOUNTS)], cwd=tmp_path, env=dict(os.environ), capture_output=True, text=True
     )

@@ -9,7 +9,7 @@ from taskmq.testing.containers import PostgresContainer, RabbitMQContainer, Redi
 from tests.docs.blocks import ROOT
 
 
-def test_the_urls_of_the_page_are_those_of_the_servers_that_compose_starts() -> None:
+def test_the_urls_on_the_page_are_those_of_the_servers_in_compose() -> None:
     services = yaml.safe_load((ROOT / "tests" / "compose.yml").read_text())["services"]
     page = (ROOT / "docs" / "development.md").read_text()
     urls = dict(re.findall(r"^\$ export TASKMQ_TEST_(\w+)_URL=(\S+)$", page, re.MULTILINE))
@@ -22,7 +22,7 @@ def test_the_urls_of_the_page_are_those_of_the_servers_that_compose_starts() -> 
     assert urlsplit(urls["POSTGRES"]).password == services["postgres"]["environment"]["POSTGRES_PASSWORD"]
 
 
-def test_compose_starts_the_images_that_users_tests_take() -> None:
+def test_compose_starts_the_same_images_as_user_tests() -> None:
     services = yaml.safe_load((ROOT / "tests" / "compose.yml").read_text())["services"]
 
     assert {name: service["image"] for name, service in services.items()} == {

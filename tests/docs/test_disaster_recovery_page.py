@@ -116,7 +116,9 @@ async def _ended(stage: Stage, scheduler: Process, ids: list[str]) -> None:
     await scheduler.stop()
 
 
-def test_a_synchronous_standby_has_every_confirmed_job_and_schedulers_go_on(shell: PageShell, tmp_path: Path) -> None:
+def test_a_synchronous_standby_has_every_confirmed_job_and_schedulers_continue(
+    shell: PageShell, tmp_path: Path
+) -> None:
     async def test(pair: _Pair, stage: Stage) -> None:
         shell.run('psql "$PRIMARY" -c "alter system')
         await pair.until(pair.first, "select sync_state from pg_stat_replication", "sync")
@@ -138,7 +140,7 @@ def test_a_synchronous_standby_has_every_confirmed_job_and_schedulers_go_on(shel
     _with_pair(shell, tmp_path, test)
 
 
-def test_what_a_standby_has_not_got_is_lost_and_schedulers_refuse_it(shell: PageShell, tmp_path: Path) -> None:
+def test_jobs_missing_from_a_standby_are_lost_and_schedulers_refuse_it(shell: PageShell, tmp_path: Path) -> None:
     async def test(pair: _Pair, stage: Stage) -> None:
         assert shell.run('psql "$PRIMARY" -Atc').startswith("async|")
         refusing, submitter = stage.start(), _Submitter(stage)

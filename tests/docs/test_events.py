@@ -53,7 +53,7 @@ def _listening(folder: Path, script: str, url: str) -> Iterator[Path]:
         pytest.param("plain.py", ("job.succeeded.images ", "job.dead.images "), marks=pytest.mark.rabbitmq),
     ],
 )
-def test_a_listener_of_the_page_hears_of_jobs(
+def test_a_listener_on_the_page_hears_of_jobs(
     tmp_path: Path, request: pytest.FixtureRequest, script: str, words: tuple[str, ...]
 ) -> None:
     url = request.getfixturevalue("amqp_url") if script == "plain.py" else f"local://{tmp_path}/queue"
@@ -71,7 +71,7 @@ def test_a_listener_of_the_page_hears_of_jobs(
             )
 
 
-def test_the_middleware_of_the_page_is_around_sending_and_running(
+def test_the_middleware_on_the_page_wraps_sending_and_running(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     write_files(ROOT / "docs" / "events.md", tmp_path)

@@ -142,11 +142,11 @@ def _mended(source: str) -> str:
     return source.replace(gone, "")
 
 
-@pytest.mark.nightly("tests/docs/test_readme.py::test_the_first_example_runs_on_rabbitmq_as_it_is_written")
+@pytest.mark.nightly("tests/docs/test_readme.py::test_the_first_example_runs_on_rabbitmq_unchanged")
 @pytest.mark.rabbitmq
 @pytest.mark.slow
 @pytest.mark.timeout(400)
-def test_the_first_hour(folder: Path, settings: dict[str, str]) -> None:
+def test_the_first_hour_page_works_as_written(folder: Path, settings: dict[str, str]) -> None:
     with PortLease(2) as lease, ExitStack() as services:
         env = settings | {"TASKMQ_HEALTH_PORT": ""}
         terminal = _Terminal(folder, env)

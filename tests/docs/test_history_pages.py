@@ -20,7 +20,7 @@ _HISTORY, _ALERTS = (ROOT / "docs" / f"{name}.md" for name in ("history", "alert
 
 
 @pytest.mark.timeout(300)
-def test_a_job_is_charged_logged_counted_and_told_of_as_the_pages_say(tmp_path: Path) -> None:
+def test_a_job_is_charged_logged_counted_and_reported_as_the_pages_say(tmp_path: Path) -> None:
     write_files(_HISTORY, tmp_path)
     (tmp_path / "alerts.toml").write_text(_rules())
     expected = [
@@ -67,7 +67,7 @@ def _tables() -> list[str]:
     return [block.text for block in blocks_of(_ALERTS) if block.language == "toml"]
 
 
-def test_the_rules_of_the_page_can_be() -> None:
+def test_the_rules_on_the_page_are_valid() -> None:
     rules = read_rules(tomllib.loads(_rules())["rule"])
 
     assert [rule.name for rule in rules] == ["charges-fail", "no-workers"]
@@ -75,7 +75,7 @@ def test_the_rules_of_the_page_can_be() -> None:
         check_rule(rule)
 
 
-def test_the_channels_of_the_page_can_be_and_are_all_there_are() -> None:
+def test_the_channels_on_the_page_are_valid_and_complete() -> None:
     kinds = {parse_channel(channel).kind for text in _tables() for channel in tomllib.loads(text)["channels"]}
 
     named = {
@@ -85,7 +85,7 @@ def test_the_channels_of_the_page_can_be_and_are_all_there_are() -> None:
     assert kinds >= named - {"alertmanager"}
 
 
-def test_the_page_of_alerts_has_every_metric_as_the_code_says_it() -> None:
+def test_the_page_of_alerts_lists_every_metric_of_the_code() -> None:
     rows = re.findall(r"^\| `(\w+)` \| ([^|]+) \|$", _ALERTS.read_text(), re.MULTILINE)
 
     assert dict(rows) == dict(METRICS)

@@ -51,7 +51,7 @@ def _fits(expected: Any, found: Any) -> bool:
     return bool(expected == found)
 
 
-def test_what_may_be_anything_fits_and_nothing_else_does() -> None:
+def test_a_field_of_any_type_accepts_everything_and_others_do_not() -> None:
     assert _fits({"a": "...", "b": [1]}, {"a": 5, "b": [1]})
     assert not _fits({"a": "..."}, {"a": 5, "b": 1})
     assert not _fits([1], [1, 2])
@@ -72,7 +72,7 @@ def test_the_page_lists_the_commands_that_do_not_go_through_a_server() -> None:
     ("words", "has_server"),
     [("worker", False), ("worker control drain", True), ("--app shop:app job list", True), ("job waiting", False)],
 )
-def test_the_help_of_a_command_has_server_where_it_goes_through_one(
+def test_the_help_of_a_command_mentions_the_server_if_it_goes_through_one(
     words: str, has_server: bool, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run([*words.split(), "--help"]) == 0
@@ -111,7 +111,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_the_commands_of_the_page_print_what_it_says(folder: Path) -> None:
+def test_the_commands_on_the_page_print_the_shown_output(folder: Path) -> None:
     setup = [command for command, printed in _transcript() if not printed]
     calls = [(command, printed) for command, printed in _transcript() if printed]
     install, add_admin, add_token, start = setup
@@ -128,7 +128,7 @@ def test_the_commands_of_the_page_print_what_it_says(folder: Path) -> None:
             assert _fits(json.loads(printed), json.loads(answer)), (command, answer)
 
 
-def test_the_call_of_the_readme_submits_a_job(tmp_path: Path) -> None:
+def test_the_call_in_the_readme_submits_a_job(tmp_path: Path) -> None:
     write_files(README, tmp_path)
     (call,) = re.findall(r"`(curl localhost:8787/[^`]+)`", README.read_text())
     store = {"TASKMQ_STORE": "sqlite:///jobs.db"}
@@ -174,7 +174,7 @@ def _shell(folder: Path, command: str, **more: str) -> str:
     return done.stdout
 
 
-def test_a_signed_event_of_the_page_starts_a_job(folder: Path) -> None:
+def test_a_signed_event_on_the_page_starts_a_job(folder: Path) -> None:
     page = _PAGE.read_text().partition("## Events from outside")[2].partition("\n## ")[0]
     started, sent = (text.partition("\n```")[0] for text in page.split("```sh\n")[1:])
     assert "--event-source 'shop=@acme:order_changed'" in started
@@ -241,7 +241,7 @@ asyncio.run(main())
 
 
 @pytest.mark.parametrize("host", ["web", "litestar_web", "django_web", "members"])
-def test_the_applications_of_the_page_serve_below_their_prefix(folder: Path, host: str) -> None:
+def test_the_applications_on_the_page_serve_below_their_prefix(folder: Path, host: str) -> None:
     (folder / "mysite").mkdir()
     (folder / "mysite" / "settings.py").write_text(
         'SECRET_KEY = "x"\nALLOWED_HOSTS = ["here"]\nROOT_URLCONF = "mysite.urls"\n'

@@ -35,7 +35,7 @@ async def _work(app: TaskMQ) -> None:
 
 
 @pytest.mark.real_time
-async def test_the_second_payment_is_answered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_second_payment_returns_the_first_result(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     shop = _example("shop.py", tmp_path, monkeypatch)
 
     async with shop.app:
@@ -60,7 +60,7 @@ def test_the_payment_is_in_the_ledger_once(tmp_path: Path, monkeypatch: pytest.M
     ledger.engine.dispose()
 
 
-def test_a_unique_job_gives_the_id_of_the_one_that_waits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_unique_job_returns_the_id_of_the_waiting_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     sync = _example("sync.py", tmp_path, monkeypatch)
 
     with sync.app:
@@ -79,7 +79,7 @@ def test_the_table_is_the_one_that_is_created() -> None:
     assert _words(documented) == _words(";".join(statements) + ";")
 
 
-def test_the_policies_and_defaults_are_the_ones_that_there_are() -> None:
+def test_the_policies_and_defaults_are_those_of_the_code() -> None:
     named = set(re.findall(r"^\| `(\w+)`(?: \(default\))? \|", _TEXT, re.MULTILINE))
     assert named >= {*get_args(UniquePolicy)}
     assert read_idempotency({}).ttl == 86_400

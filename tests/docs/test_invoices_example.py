@@ -40,7 +40,7 @@ def test_the_tests_of_the_example_pass(tmp_path: Path) -> None:
 
 
 @pytest.mark.nightly("tests/docs/test_invoices_example.py::test_the_tests_of_the_example_pass")
-def test_they_fail_for_a_job_outside_of_the_transaction_and_for_one_that_forgets(tmp_path: Path) -> None:
+def test_the_tests_of_the_example_fail_for_two_typical_mistakes(tmp_path: Path) -> None:
     folder = _copied(tmp_path)
     web, tasks = folder / "web.py", folder / "invoices.py"
     web.write_text(web.read_text().replace("connection=session", "connection=None"))
@@ -77,11 +77,11 @@ invoices.send_page = _send_or_wait
 
 
 @pytest.mark.nightly(
-    "tests/integration/test_outages.py::test_a_stored_job_outlives_a_redis_that_is_away_and_goes_on_from_its_checkpoint"
+    "tests/integration/test_outages.py::test_a_stored_job_survives_a_redis_outage_and_resumes_at_its_checkpoint"
 )
 @pytest.mark.rabbitmq
 @pytest.mark.timeout(180)
-def test_an_archive_outlives_a_redis_that_is_away(tmp_path: Path, amqp_url: str, job_store_url: str) -> None:
+def test_an_archive_outlives_a_redis_that_is_unavailable(tmp_path: Path, amqp_url: str, job_store_url: str) -> None:
     folder = _copied(tmp_path)
     (folder / "gated.py").write_text(_GATED)
     with Redis() as redis:

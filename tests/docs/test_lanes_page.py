@@ -15,7 +15,7 @@ async def _stats(app: TaskMQ) -> list[QueueStats]:
 
 
 @pytest.mark.real_time
-def test_each_call_of_the_example_goes_its_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_call_of_the_example_uses_its_lane(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("TASKMQ_URL", "memory://lanes-page")
     (block,) = [block.text for block in blocks_of(ROOT / "docs" / "lanes.md") if block.language == "python"]

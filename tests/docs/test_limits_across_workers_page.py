@@ -38,7 +38,7 @@ def test_the_examples_are_tasks_with_the_limits_that_the_page_names() -> None:
     assert isinstance(app.lock("name", timeout="30s", lease="30s"), Lock)
 
 
-def test_the_rates_and_numbers_of_the_page_are_the_ones_that_there_are() -> None:
+def test_the_rates_and_numbers_on_the_page_are_those_of_the_code() -> None:
     for rate in re.findall(r'"(\d+/\w+)"', _TEXT):
         assert RateLimit(rate).interval > 0
     assert (_SLACK, _MISSED, _LONGEST_LINE) == (0.25, 1.0, 10_000)

@@ -25,7 +25,7 @@ def test_the_examples_are_tasks_with_the_limits_that_the_page_names() -> None:
     assert names["SoftTimeout"] is SoftTimeout
 
 
-def test_the_reasons_and_defaults_are_the_ones_that_there_are() -> None:
+def test_the_reasons_and_defaults_are_those_of_the_code() -> None:
     config = WorkerConfig()
 
     assert set(re.findall(r"\| `(\w+)` \|$", _TEXT, re.MULTILINE)) <= {*get_args(DeadReason)}

@@ -9,9 +9,7 @@ from taskmq.testing import Harness
 from tests.docs.blocks import ROOT, write_files
 
 
-def test_the_task_of_the_page_goes_on_behind_its_last_checkpoint(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_task_on_the_page_resumes_at_its_last_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert write_files(ROOT / "docs" / "long-tasks.md", tmp_path) == {"archive.py"}
     monkeypatch.syspath_prepend(str(tmp_path))
     archive = importlib.import_module("archive")

@@ -38,7 +38,7 @@ def _commands(language: str) -> list[str]:
     return [command for block in blocks_of(PAGE) if block.language == language for command in block.commands]
 
 
-def test_the_workers_and_the_probes_of_the_page_do_what_it_says(tmp_path: Path, port: str) -> None:
+def test_the_workers_and_the_probes_on_the_page_behave_as_described(tmp_path: Path, port: str) -> None:
     write_files(PAGE, tmp_path)
     commands = [command.replace("9464", port) for command in _commands("console")]
     workers = [command for command in commands if command.startswith("taskmq worker")]
@@ -53,7 +53,7 @@ def test_the_workers_and_the_probes_of_the_page_do_what_it_says(tmp_path: Path, 
                 assert done.code == 0, done.err
 
 
-def test_the_operators_commands_of_the_page_do_what_it_says(tmp_path: Path) -> None:
+def test_the_operator_commands_on_the_page_behave_as_described(tmp_path: Path) -> None:
     write_files(PAGE, tmp_path)
     (tmp_path / "taskmq.toml").write_text('url = "local://.taskmq"\n')
     nouns = ("queue", "job", "workflow")
@@ -64,7 +64,7 @@ def test_the_operators_commands_of_the_page_do_what_it_says(tmp_path: Path) -> N
         assert done.code == 0, (words, done.err)
 
 
-def test_the_command_of_the_systemd_unit_is_one_that_a_worker_takes(tmp_path: Path, port: str) -> None:
+def test_the_command_of_the_systemd_unit_is_valid(tmp_path: Path, port: str) -> None:
     write_files(PAGE, tmp_path)
     (unit,) = [block.text for block in blocks_of(PAGE) if block.language == "ini"]
     (command,) = re.findall(r"^ExecStart=\S+/taskmq (.*)$", unit, re.MULTILINE)
@@ -73,14 +73,14 @@ def test_the_command_of_the_systemd_unit_is_one_that_a_worker_takes(tmp_path: Pa
         worker.says("waiting for jobs")
 
 
-def test_the_table_of_settings_has_all_of_them_and_no_other() -> None:
+def test_the_table_of_settings_is_complete() -> None:
     rows = re.findall(r"^\| `TASKMQ_([A-Z_]+)` \| `([a-z_]+)` \|", PAGE.read_text(), re.MULTILINE)
 
     assert [variable.lower() for variable, _ in rows] == [key for _, key in rows]
     assert {key for _, key in rows} == {field.name for field in fields(Settings)} - {"origin"}
 
 
-def test_the_modules_of_the_page_can_be_imported(tmp_path: Path) -> None:
+def test_the_modules_on_the_page_can_be_imported(tmp_path: Path) -> None:
     for name in write_files(PAGE, tmp_path):
         done = subprocess.run(
             [sys.executable, "-c", f"import {Path(name).stem} as page; assert page.app"],
@@ -91,7 +91,7 @@ def test_the_modules_of_the_page_can_be_imported(tmp_path: Path) -> None:
         assert done.returncode == 0, done.stderr
 
 
-def test_no_metric_has_a_tenant_and_the_page_has_the_tenants_figure_of_each() -> None:
+def test_no_metric_has_a_tenant_and_the_page_has_a_figure_per_tenant_for_each() -> None:
     tables = [make() for make in METRIC_TABLES.values()]
     names = {name for table in tables for name in re.findall(r"^\| `(taskmq_\w+)`", table, re.MULTILINE)}
     section = PAGE.read_text().partition("### Figures of one tenant\n")[2].partition("\nAnother monitoring")[0]

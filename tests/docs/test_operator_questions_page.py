@@ -135,7 +135,7 @@ def _commands() -> Iterator[tuple[str, str]]:
 
 
 @pytest.mark.nightly("tests/cli")
-def test_each_command_of_the_page_prints_what_the_page_shows(installation: _Installation) -> None:
+def test_each_command_on_the_page_prints_the_shown_output(installation: _Installation) -> None:
     different: list[str] = []
     for line, expected in _commands():
         printed = ""

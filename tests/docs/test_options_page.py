@@ -13,7 +13,7 @@ from tests.docs.blocks import write_files
 from tests.docs.options_page import PAGE, filled, tables
 
 
-def test_the_tables_are_those_that_the_code_gives() -> None:
+def test_the_tables_are_generated_from_the_code() -> None:
     written = PAGE.read_text()
 
     assert filled(written, tables()) == written, "run: python -m tests.docs.options_page"
@@ -30,7 +30,7 @@ def test_each_option_has_values_a_default_and_a_text(name: str) -> None:
         assert all(cell.strip() for cell in cells), row
 
 
-def test_the_defaults_that_are_reported_of_a_task_are_those_that_it_gets() -> None:
+def test_the_reported_defaults_of_a_task_are_its_actual_ones() -> None:
     """A default that is written out in the docstring is given, and changes nothing."""
     plain = plan_task({}, function="f", default_name="m.f", is_async=False)
     told = re.findall(r"^\| `(\w+)` \| [^|]* \| `(\w+)` \|", tables()["task"], re.MULTILINE)
@@ -49,7 +49,7 @@ def test_the_example_runs(tmp_path: Path) -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_the_help_of_a_worker_says_the_defaults_that_settings_may_change(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_help_of_a_worker_shows_the_defaults_that_settings_may_change(capsys: pytest.CaptureFixture[str]) -> None:
     run(["worker", "--help"])
 
     shown = " ".join(capsys.readouterr().out.replace("│", " ").split())

@@ -30,7 +30,7 @@ def _mentions() -> list[tuple[Path, Path]]:
     return found
 
 
-def test_what_a_page_refers_to_exists() -> None:
+def test_every_reference_of_a_page_exists() -> None:
     mentions = _mentions()
 
     assert len(mentions) > 500
@@ -45,7 +45,7 @@ def _places(page: Path) -> set[str]:
     return {re.sub(r"[^\w\- ]", "", text).replace(" ", "-") for text in texts}
 
 
-def test_every_heading_that_a_link_leads_to_is_there() -> None:
+def test_every_linked_heading_exists() -> None:
     for page in PAGES:
         for target, place in _PLACE.findall(page.read_text()):
             known = _places((page.parent / target).resolve() if target else page)
@@ -58,13 +58,13 @@ def _functions(file: str) -> set[str]:
     return {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)}
 
 
-def test_every_test_that_a_page_names_is_there() -> None:
+def test_every_test_named_by_a_page_exists() -> None:
     for page in PAGES:
         for file, name in _TEST.findall(page.read_text()):
             assert name in _functions(file), f"{page.name}: {file} has no {name}"
 
 
-def test_no_page_has_a_line_of_trailing_blanks_or_tabs() -> None:
+def test_no_page_has_trailing_blanks_or_tabs() -> None:
     for page in PAGES:
         for number, line in enumerate(page.read_text().splitlines(), 1):
             assert line == line.rstrip(), f"{page.name}:{number}"

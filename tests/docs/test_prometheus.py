@@ -59,11 +59,11 @@ def _check_with_promtool(*words: str | Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_the_rules_are_those_of_prometheus() -> None:
+def test_the_rules_are_valid_for_prometheus() -> None:
     _check_with_promtool("check", "rules", _RULES)
 
 
-def test_schedulers_that_are_all_gone_are_told_of(tmp_path: Path) -> None:
+def test_an_alert_fires_when_all_schedulers_are_gone(tmp_path: Path) -> None:
     told = {"exp_labels": {"severity": "critical"}, "exp_annotations": {"summary": _summary("TaskmqPartitionsFree")}}
     cases = [([], [told]), (["8x10"], []), (["3x10"], [told])]
     tests = [
@@ -157,7 +157,7 @@ def _boards() -> Iterator[tuple[str, str]]:
                 yield f"{board.stem}: {panel['title']}", target["expr"].replace("$__rate_interval", "1m")
 
 
-def test_each_expression_of_rules_and_boards_has_an_answer(prometheus: httpx.Client) -> None:
+def test_each_expression_of_rules_and_dashboards_has_an_answer(prometheus: httpx.Client) -> None:
     expressions = dict(_boards())
     assert len(expressions) > 10
 

@@ -127,7 +127,7 @@ def note(number: int) -> None:
 @pytest.mark.rabbitmq
 @pytest.mark.slow
 @pytest.mark.timeout(180)
-def test_a_broker_that_stands_still_loses_no_job_and_tells_who_sends(
+def test_a_broker_that_blocks_publishing_loses_no_job_and_tells_the_sender(
     tmp_path: Path, own_rabbitmq: StartRabbitMQ, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """For longer than a send may take: what is sent ends as unknown, and runs once the broker goes on."""

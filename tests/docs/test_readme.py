@@ -65,7 +65,7 @@ def _run_console(console: Block, folder: Path, env: Mapping[str, str], *, says: 
     assert started.process.returncode == 0
 
 
-def test_the_first_example_prints_what_the_readme_says(tmp_path: Path) -> None:
+def test_the_first_example_prints_the_output_in_the_readme(tmp_path: Path) -> None:
     """On the embedded broker, which is there when no variable is set."""
     write_files(README, tmp_path)
     without, with_state = _consoles()
@@ -77,7 +77,7 @@ def test_the_first_example_prints_what_the_readme_says(tmp_path: Path) -> None:
 
 
 @pytest.mark.rabbitmq
-def test_the_first_example_runs_on_rabbitmq_as_it_is_written(tmp_path: Path, amqp_url: str, redis_url: str) -> None:
+def test_the_first_example_runs_on_rabbitmq_unchanged(tmp_path: Path, amqp_url: str, redis_url: str) -> None:
     """First without a state; what needs one has it by then."""
     write_files(README, tmp_path)
     without, with_state = _consoles()
@@ -94,7 +94,7 @@ def _said_by_the_worker() -> str:
     return said[0]
 
 
-def test_the_tour_prints_what_the_readme_says(tmp_path: Path) -> None:
+def test_the_tour_prints_the_output_in_the_readme(tmp_path: Path) -> None:
     write_files(README, tmp_path)
 
     assert _printed("python tour.py", tmp_path) == _promised("tour.py")
@@ -177,7 +177,7 @@ def test_each_make_target_that_the_readme_names_exists() -> None:
     assert named <= targets
 
 
-def test_console_blocks_hold_commands_that_are_known() -> None:
+def test_console_blocks_contain_only_known_commands() -> None:
     for block in blocks_of(README):
         for command in block.commands if block.language == "console" else []:
             assert command.split()[0] in {"taskmq", "python", "make", "pip", "export", "kill"}, command

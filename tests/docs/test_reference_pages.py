@@ -15,7 +15,7 @@ from tests.house.tree import FOLDERS, ROOT
 
 
 @pytest.mark.parametrize("name", TABLES)
-def test_the_tables_are_those_that_the_code_gives(name: str) -> None:
+def test_the_tables_are_generated_from_the_code(name: str) -> None:
     page, text = filled(name)
 
     assert f"<!-- end of {name} -->" in page.read_text()
@@ -25,7 +25,7 @@ def test_the_tables_are_those_that_the_code_gives(name: str) -> None:
     assert [row for row in rows if row.split("|")[2].strip() in {"", "None"}] == []
 
 
-def test_the_example_of_errors_prints_what_the_page_says(tmp_path: Path) -> None:
+def test_the_example_of_errors_prints_the_output_on_the_page(tmp_path: Path) -> None:
     assert write_files(ERRORS, tmp_path) == {"careful.py"}
 
     done = subprocess.run([sys.executable, "careful.py"], cwd=tmp_path, capture_output=True, text=True, timeout=30)
@@ -34,7 +34,7 @@ def test_the_example_of_errors_prints_what_the_page_says(tmp_path: Path) -> None
     assert done.stdout.strip() in ERRORS.read_text()
 
 
-def test_the_first_command_of_the_page_shows_the_commands(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_first_command_on_the_page_lists_the_commands(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["dlq", "--help"]) == 0
 
     assert "replay" in capsys.readouterr().out

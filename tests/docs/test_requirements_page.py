@@ -24,5 +24,5 @@ def test_each_requirement_is_shown_by_a_test_a_page_or_a_command() -> None:
         assert re.search(r"`(tests|taskmq)/[\w/.]+|\]\([\w./-]*(\.md|#)|`(python -m|taskmq) ", evidence), requirement
 
 
-def test_no_requirement_is_there_twice() -> None:
+def test_no_requirement_appears_twice() -> None:
     assert [requirement for requirement, count in Counter(name for name, _ in _rows()).items() if count > 1] == []

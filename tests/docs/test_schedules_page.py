@@ -22,7 +22,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_the_rules_of_the_page_are_listed(folder: Path) -> None:
+def test_the_rules_on_the_page_are_listed(folder: Path) -> None:
     listed = run_here(folder, "--app", "shop:app", "-o", "json", "schedule", "list")
 
     assert listed.code == 0, listed.err
@@ -35,7 +35,7 @@ def test_the_rules_of_the_page_are_listed(folder: Path) -> None:
     )
 
 
-def test_the_page_shows_what_the_command_prints(folder: Path) -> None:
+def test_the_page_shows_the_output_of_the_command(folder: Path) -> None:
     block = block_after(_PAGE, "shop.py")
     (line,) = block.commands
 
@@ -45,7 +45,7 @@ def test_the_page_shows_what_the_command_prints(folder: Path) -> None:
     assert printed.out == block.output
 
 
-def test_the_migrated_configuration_is_taken_over(folder: Path) -> None:
+def test_the_migrated_configuration_is_imported(folder: Path) -> None:
     listed = run_here(folder, "--app", "migrated:app", "-o", "json", "schedule", "list")
 
     assert listed.code == 0, listed.err
@@ -54,7 +54,7 @@ def test_the_migrated_configuration_is_taken_over(folder: Path) -> None:
     assert row["rule"] == "at 07:30 on Monday to Friday, Europe/Paris time"
 
 
-def test_each_way_to_write_a_field_that_the_page_names_can_be_written() -> None:
+def test_each_notation_of_a_field_on_the_page_is_accepted() -> None:
     fields = {
         "*": 0, "1,15": 2, "9-17": 1, "22-2": 1, "*/5": 0, "10-50/20": 0, "MON-FRI": 4, "jan": 3, "L": 2, "15W": 2,
         "5#2": 4, "L5": 4, "H": 2, "H(0-5)": 1, "H/15": 0,
@@ -71,13 +71,13 @@ def test_each_way_to_write_a_field_that_the_page_names_can_be_written() -> None:
         assert Cron(alias).next_after(0) is not None
 
 
-def test_schedules_are_made_changed_and_removed_as_the_page_says(folder: Path) -> None:
+def test_schedules_are_created_changed_and_removed_as_the_page_says(folder: Path) -> None:
     ran = subprocess.run([sys.executable, "making.py"], cwd=folder, capture_output=True, text=True, check=False)
 
     assert ran.returncode == 0, ran.stderr
 
 
-def test_the_commands_that_change_schedules_work_as_they_stand(folder: Path) -> None:
+def test_the_commands_that_change_schedules_work_unchanged(folder: Path) -> None:
     commands = [line for block in blocks_of(_PAGE) for line in block.commands if "nightly:app" in line]
     assert len(commands) == 6
 
@@ -87,7 +87,7 @@ def test_the_commands_that_change_schedules_work_as_they_stand(folder: Path) -> 
 
 
 @pytest.mark.parametrize("module", ["stored", "tenants"])
-def test_schedules_of_a_store_are_made_as_the_page_says(folder: Path, module: str) -> None:
+def test_schedules_of_a_store_are_created_as_the_page_says(folder: Path, module: str) -> None:
     for _ in range(2):
         ran = subprocess.run(
             [sys.executable, "-c", f"import {module}"], cwd=folder, capture_output=True, text=True, check=False
@@ -96,7 +96,7 @@ def test_schedules_of_a_store_are_made_as_the_page_says(folder: Path, module: st
         assert ran.returncode == 0, ran.stderr
 
 
-def test_what_a_task_reacts_to_is_explained_as_the_page_shows(folder: Path) -> None:
+def test_reactions_of_a_task_are_explained_as_the_page_shows(folder: Path) -> None:
     block = block_after(_REACTIONS, "inbox.py")
     (line,) = block.commands
 
@@ -106,7 +106,7 @@ def test_what_a_task_reacts_to_is_explained_as_the_page_shows(folder: Path) -> N
     assert printed.out == block.output
 
 
-def test_what_tasks_of_the_page_react_to_is_listed(folder: Path) -> None:
+def test_reactions_of_the_tasks_on_the_page_are_listed(folder: Path) -> None:
     listed = run_here(folder, "--app", "inbox:app", "-o", "json", "schedule", "list")
 
     assert listed.code == 0, listed.err
@@ -126,7 +126,7 @@ def test_what_tasks_of_the_page_react_to_is_listed(folder: Path) -> None:
     }
 
 
-def test_how_what_has_to_wait_stands_is_explained(folder: Path) -> None:
+def test_the_status_of_a_pending_reaction_is_explained(folder: Path) -> None:
     explained = run_here(folder, "--app", "inbox:app", "-o", "json", "schedule", "explain", "publish")
 
     assert explained.code == 0, explained.err

@@ -43,7 +43,7 @@ def test_the_figures_are_those_of_the_code() -> None:
     assert times.fresh < 60
 
 
-def test_the_commands_of_the_roles_do_what_they_say(tmp_path: Path) -> None:
+def test_the_commands_of_the_roles_work_as_described(tmp_path: Path) -> None:
     (block,) = [block for block in blocks_of(PAGE) if any("admin init" in command for command in block.commands)]
     environment = {"TASKMQ_STORE": f"sqlite:///{tmp_path}/jobs.db"}
 
@@ -75,9 +75,7 @@ def append_only(postgres_server: PostgreSQL, job_store_url: str) -> Iterator[str
 
 
 @pytest.mark.real_time
-async def test_the_role_of_the_page_adds_to_the_audit_and_changes_nothing_of_it(
-    append_only: str, job_store_url: str
-) -> None:
+async def test_the_role_on_the_page_only_appends_to_the_audit(append_only: str, job_store_url: str) -> None:
     store, owner = (open_job_store(url, BrokerOptions(name="test")) for url in (append_only, job_store_url))
     identity = store.identity
     user = NewUser(id="u-1", name="ann", password_hash="x")
@@ -114,7 +112,7 @@ async def test_the_role_of_the_page_adds_to_the_audit_and_changes_nothing_of_it(
 
 
 @pytest.mark.real_time
-async def test_the_role_of_the_page_submits_jobs_and_cannot_read_the_keys_of_reports(
+async def test_the_role_on_the_page_submits_jobs_and_cannot_read_the_report_keys(
     append_only: str, job_store_url: str
 ) -> None:
     owner, server = (open_job_store(url, BrokerOptions(name="test")) for url in (job_store_url, append_only))
@@ -134,7 +132,7 @@ async def test_the_role_of_the_page_submits_jobs_and_cannot_read_the_keys_of_rep
 
 
 @pytest.mark.real_time
-async def test_a_seal_that_was_put_there_by_hand_is_found_and_taken_away(
+async def test_a_forged_seal_is_found_and_removed(
     append_only: str, job_store_url: str, postgres_server: PostgreSQL
 ) -> None:
     # As it was where the page's statements were run before they took this right away.

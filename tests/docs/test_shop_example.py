@@ -96,7 +96,7 @@ def test_the_tests_of_the_example_pass(folder: Path) -> None:
 @pytest.mark.rabbitmq
 @pytest.mark.slow
 @pytest.mark.timeout(180)
-def test_the_shop_does_what_its_page_says(folder: Path, amqp_url: str, redis_url: str, bank: _Bank) -> None:
+def test_the_shop_works_as_its_page_says(folder: Path, amqp_url: str, redis_url: str, bank: _Bank) -> None:
     env = {"TASKMQ_URL": amqp_url, "TASKMQ_STATE": redis_url, "SHOP_RATES": bank.url}
     with (
         uvicorn(folder, "web:web", env=env) as client,

@@ -39,7 +39,7 @@ def test_the_menu_has_a_title_for_each_page_of_each_section() -> None:
     assert all(0 < len(title) < 60 for title in titles)
 
 
-def test_programs_find_what_taskmq_is_and_each_page() -> None:
+def test_programs_find_a_description_of_taskmq_and_each_page() -> None:
     text = llms_text()
 
     assert text.startswith("# taskmq\n\n> A task queue and job scheduler")

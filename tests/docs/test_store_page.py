@@ -27,7 +27,7 @@ print([one.version for one in app.definitions.versions("monthly-eu")], app.defin
 """
 
 
-def test_the_python_of_the_page_runs_and_definitions_do_what_it_says(tmp_path: Path) -> None:
+def test_the_python_code_on_the_page_runs_and_definitions_work_as_described(tmp_path: Path) -> None:
     program = "\n".join(block.text for block in blocks_of(_STORE) if block.language == "python")
     (tmp_path / "page.py").write_text(program + _CHECKS)
 
@@ -43,7 +43,7 @@ def test_the_python_of_the_page_runs_and_definitions_do_what_it_says(tmp_path: P
     assert (done.stdout, done.stderr) == ("10 [(3, 1), (4, 0), (4, 0), (4, 0), (4, 0), (8, 1)]\n[2, 1] []\n", "")
 
 
-def test_the_tasks_that_are_reported_on_the_page_are_taken_as_they_stand() -> None:
+def test_the_task_reports_on_the_page_are_accepted_unchanged() -> None:
     (body,) = [block.text for block in blocks_of(_WIRE) if '"tasks"' in block.text]
 
     (task,) = decode_told(body.encode()).tasks
@@ -53,7 +53,7 @@ def test_the_tasks_that_are_reported_on_the_page_are_taken_as_they_stand() -> No
 
 
 @pytest.mark.real_time
-async def test_a_job_is_there_if_the_transaction_that_it_was_submitted_in_commits(job_store_url: str) -> None:
+async def test_a_job_exists_if_the_transaction_of_its_submission_commits(job_store_url: str) -> None:
     app = TaskMQ("memory://", store=job_store_url)
 
     @app.task(queue="reports")
@@ -91,7 +91,7 @@ async def test_a_job_is_there_if_the_transaction_that_it_was_submitted_in_commit
     )
 
 
-def test_every_field_of_a_filter_is_on_the_page_and_its_examples_are_read() -> None:
+def test_every_field_of_a_filter_is_on_the_page_and_its_examples_are_valid() -> None:
     page = _STORE.read_text()
     begin = page.index("A filter is fields with a colon")
     table = page[begin : page.index("\nOn a machine of one's own", begin)]

@@ -19,7 +19,7 @@ def _said_by(folder: Path, *command: str) -> list[str]:
     return done.stdout.splitlines()
 
 
-def test_every_example_of_the_page_is_a_file(tmp_path: Path) -> None:
+def test_every_example_on_the_page_is_a_file(tmp_path: Path) -> None:
     assert write_files(_PAGE, tmp_path) == {
         "audit.py",
         "call_audit.py",
@@ -50,7 +50,7 @@ def test_a_worker_has_the_tasks_of_all_modules_that_the_app_includes(tmp_path: P
 
 
 @pytest.mark.slow
-def test_what_is_sent_arrives_equal_or_is_refused(tmp_path: Path) -> None:
+def test_a_sent_value_arrives_equal_or_is_refused(tmp_path: Path) -> None:
     write_files(_PAGE, tmp_path)
 
     with Started(tmp_path, "worker", "sizes:app") as worker:
@@ -63,7 +63,7 @@ def test_what_is_sent_arrives_equal_or_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_steps_run_once_and_a_loop_goes_on_where_it_was(tmp_path: Path) -> None:
+def test_steps_run_once_and_a_loop_resumes_where_it_was(tmp_path: Path) -> None:
     write_files(_PAGE, tmp_path)
 
     with Started(tmp_path, "worker", "imports:app") as worker:
@@ -87,7 +87,7 @@ def test_steps_run_once_and_a_loop_goes_on_where_it_was(tmp_path: Path) -> None:
     ]
 
 
-def test_dependencies_are_opened_and_ended_and_replaced(tmp_path: Path) -> None:
+def test_dependencies_are_opened_closed_and_replaced(tmp_path: Path) -> None:
     write_files(_PAGE, tmp_path)
 
     with Started(tmp_path, "worker", "orders:app") as worker:
@@ -99,7 +99,7 @@ def test_dependencies_are_opened_and_ended_and_replaced(tmp_path: Path) -> None:
     assert "1 passed" in _said_by(tmp_path, *PYTEST, "-q", "test_orders.py")[-1]
 
 
-def test_log_lines_say_whose_they_are(tmp_path: Path) -> None:
+def test_log_lines_name_their_job(tmp_path: Path) -> None:
     write_files(_PAGE, tmp_path)
 
     with Started(tmp_path, "worker", "audit:app") as worker:

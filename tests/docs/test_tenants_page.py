@@ -15,7 +15,7 @@ from tests.docs.blocks import ROOT, block_after, blocks_of, write_files
 _PAGE = ROOT / "docs" / "tenants.md"
 
 
-def test_the_example_prints_what_the_page_says(tmp_path: Path) -> None:
+def test_the_example_prints_the_output_on_the_page(tmp_path: Path) -> None:
     write_files(_PAGE, tmp_path)
 
     done = subprocess.run(
@@ -26,7 +26,7 @@ def test_the_example_prints_what_the_page_says(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("tenant", "column"), [("north", 1), (None, 2)])
-def test_the_table_has_the_names_that_there_are(tenant: str | None, column: int) -> None:
+def test_the_table_has_the_names_in_the_code(tenant: str | None, column: int) -> None:
     _, header, table = _PAGE.read_text().partition("| what | with ")
     first = (header + table).partition("\n\n")[0]
     rows = [line.strip("| ").split(" | ") for line in first.splitlines() if line.startswith("| ")][1:]

@@ -11,7 +11,7 @@ from tests.docs.page_shell import PYTEST
 _PAGE = ROOT / "docs" / "testing.md"
 
 
-def test_the_tests_of_the_page_pass_with_its_settings(tmp_path: Path) -> None:
+def test_the_tests_on_the_page_pass_with_its_settings(tmp_path: Path) -> None:
     files = {
         "by_hand.py",
         "orders.py",

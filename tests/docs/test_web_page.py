@@ -180,7 +180,7 @@ def test_the_browser_gets_the_result(tmp_path: Path, amqp_url: str, redis_url: s
     assert json.loads(done.stdout) == {"state": "succeeded", "file": "/files/2026-10.csv"}
 
 
-def test_the_test_of_the_page_passes(tmp_path: Path) -> None:
+def test_the_test_on_the_page_passes(tmp_path: Path) -> None:
     write_files(_PAGE, tmp_path)
 
     done = subprocess.run(
@@ -281,9 +281,7 @@ def test_django_answers_503_while_there_is_no_broker(tmp_path: Path) -> None:
     assert json.loads(_said_by(tmp_path, _IN_DJANGO, **env)) == [503, {"error": "try again"}, "2"]
 
 
-@pytest.mark.nightly(
-    "tests/docs/test_store_page.py::test_a_job_is_there_if_the_transaction_that_it_was_submitted_in_commits"
-)
+@pytest.mark.nightly("tests/docs/test_store_page.py::test_a_job_exists_if_the_transaction_of_its_submission_commits")
 @pytest.mark.rabbitmq
 def test_an_order_and_its_job_commit_together_and_are_sent_when_the_broker_is_back(
     tmp_path: Path, amqp_url: str, redis_url: str, postgres_url: str

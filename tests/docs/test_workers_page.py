@@ -12,7 +12,7 @@ from tests.docs.blocks import ROOT, blocks_of
 _PAGE = ROOT / "docs" / "workers.md"
 
 
-def test_the_example_is_an_app_whose_worker_has_what_its_tasks_need(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_example_is_an_app_whose_worker_provides_what_its_tasks_need(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TASKMQ_URL", "memory://workers-page")
     (block,) = [block for block in blocks_of(_PAGE) if block.language == "python"]
     names: dict[str, object] = {"__name__": "page"}
@@ -28,7 +28,7 @@ def test_the_example_is_an_app_whose_worker_has_what_its_tasks_need(monkeypatch:
 @pytest.mark.parametrize(
     ("seconds", "row"), [(0.01, "up to 10 ms"), (0.1, "100 ms"), (1.0, "1 s"), (10.0, "10 s and more")]
 )
-def test_the_table_of_prefetch_says_what_the_code_does(seconds: float, row: str) -> None:
+def test_the_prefetch_table_matches_the_code(seconds: float, row: str) -> None:
     found = re.search(rf"^\| {re.escape(row)} \| (\d+) \|$", _PAGE.read_text(), re.MULTILINE)
 
     assert found is not None

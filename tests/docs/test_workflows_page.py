@@ -19,7 +19,7 @@ def _said_by(folder: Path, *command: str) -> str:
 
 
 @pytest.mark.slow
-def test_every_example_of_the_page_says_what_it_says_there(tmp_path: Path) -> None:
+def test_every_example_on_the_page_works_as_described(tmp_path: Path) -> None:
     names = write_files(_PAGE, tmp_path)
     assert names == {"gallery.py", "send_gallery.py", "send_graph.py", "mend_gallery.py", "batch_gallery.py"}
     assert all(block.file_name or block.language == "text" for block in blocks_of(_PAGE))

@@ -77,7 +77,7 @@ def test_a_job_that_ends_its_worker_is_started_once_and_those_behind_it_run(proj
 @_in_the_gate(("rabbitmq", "coroutine"), ("local", "process"))
 @pytest.mark.slow
 @pytest.mark.timeout(120)
-def test_jobs_side_by_side_are_started_at_most_once_each(project: Project, executor: str) -> None:
+def test_concurrent_jobs_are_started_at_most_once_each(project: Project, executor: str) -> None:
     _define(project, executor)
     task = project.app.tasks[f"jobs.{executor}"]
     names = [f"deadly-{number}" for number in range(4)]

@@ -41,7 +41,7 @@ def test_a_running_job_is_stopped_however_it_runs(project: Project) -> None:
     print("cancel to known:", {kind: round(value, 3) for kind, value in seconds.items()})
 
 
-def test_cancelled_queued_and_delayed_jobs_never_run_also_after_a_restart(project: Project) -> None:
+def test_cancelled_queued_and_delayed_jobs_never_run_even_after_a_restart(project: Project) -> None:
     queued = project.send("quick", 1)
     delayed = project.app.tasks["jobs.quick"].options(delay=1.5).send(2)
     project.send("quick", 3)
@@ -60,7 +60,7 @@ def test_cancelled_queued_and_delayed_jobs_never_run_also_after_a_restart(projec
     assert project.app.job(delayed.id).state() is JobState.CANCELLED
 
 
-def test_a_job_is_cancelled_whose_worker_is_killed_meanwhile(project: Project) -> None:
+def test_a_job_is_cancelled_even_if_its_worker_is_killed_in_the_meantime(project: Project) -> None:
     run = project.start()
     job = project.send("gated", "a")
     project.wait_for("started", "a")
@@ -95,7 +95,7 @@ def test_the_command_line_cancels_too(local_project: Project) -> None:
 
 
 @pytest.mark.rabbitmq
-def test_redis_tells_workers_on_rabbitmq(tmp_path: Path, amqp_url: str, redis_url: str) -> None:
+def test_redis_notifies_workers_on_rabbitmq(tmp_path: Path, amqp_url: str, redis_url: str) -> None:
     project = Project(tmp_path, amqp_url, redis_url)
     try:
         project.start(cancel_grace=_GRACE)

@@ -97,7 +97,7 @@ def test_no_delayed_task_starts_before_its_time(project: Project) -> None:
 
 
 @pytest.mark.timeout(120 + WAITING / 100)
-def test_tasks_that_wait_take_no_memory_in_the_worker(project: Project) -> None:
+def test_waiting_tasks_take_no_memory_in_the_worker(project: Project) -> None:
     run = project.start(concurrency=32)
     _run_some(project, 500)
     before = _resident(run)

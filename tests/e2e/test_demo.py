@@ -70,7 +70,7 @@ def _expect_right(result: Result, folder: Path) -> None:
     assert result.data["largest"][0]["lines"] > 20
 
 
-def test_the_demo_is_right_on_the_embedded_broker_and_leaves_nothing(folder: Path) -> None:
+def test_the_demo_is_correct_on_the_embedded_broker_and_leaves_nothing(folder: Path) -> None:
     result = _demo(folder)
 
     _expect_right(result, folder)
@@ -78,8 +78,8 @@ def test_the_demo_is_right_on_the_embedded_broker_and_leaves_nothing(folder: Pat
     assert sorted(path.name for path in folder.parent.iterdir()) == ["sources"]
 
 
-@pytest.mark.nightly("tests/e2e/test_demo.py::test_the_demo_tells_programs_in_lines")
-def test_the_demo_tells_people_on_a_terminal_in_tables(folder: Path) -> None:
+@pytest.mark.nightly("tests/e2e/test_demo.py::test_the_demo_prints_lines_for_programs")
+def test_the_demo_prints_tables_on_a_terminal(folder: Path) -> None:
     result = run_on_terminal(folder.parent, "demo", str(folder), columns=120)
 
     lines = [line.rstrip() for line in result.out.splitlines()]
@@ -88,7 +88,7 @@ def test_the_demo_tells_people_on_a_terminal_in_tables(folder: Path) -> None:
     assert sum(line.endswith(" right") for line in lines) == 8
 
 
-def test_the_demo_tells_programs_in_lines(folder: Path) -> None:
+def test_the_demo_prints_lines_for_programs(folder: Path) -> None:
     result = run_here(folder.parent, "demo", str(folder))
 
     lines = result.out.splitlines()
@@ -100,12 +100,12 @@ def test_the_demo_tells_programs_in_lines(folder: Path) -> None:
 
 
 @pytest.mark.rabbitmq
-def test_the_demo_is_right_on_rabbitmq(folder: Path, amqp_url: str) -> None:
+def test_the_demo_is_correct_on_rabbitmq(folder: Path, amqp_url: str) -> None:
     _expect_right(_demo(folder, "--url", amqp_url), folder)
 
 
-@pytest.mark.nightly("tests/e2e/test_demo.py::test_the_demo_is_right_on_rabbitmq")
-def test_the_demo_is_right_when_its_beat_starts_after_everything_else(
+@pytest.mark.nightly("tests/e2e/test_demo.py::test_the_demo_is_correct_on_rabbitmq")
+def test_the_demo_is_correct_if_its_beat_starts_last(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     go, late = tmp_path / "go", tmp_path / "late"
@@ -145,7 +145,7 @@ def test_a_demo_that_cannot_run_starts_nothing(tmp_path: Path) -> None:
         run_demo(tmp_path, url=None, advance=lambda done, total: None)
 
 
-def test_odd_files_are_measured_as_far_as_they_can_be(folder: Path) -> None:
+def test_odd_files_are_measured_as_far_as_possible(folder: Path) -> None:
     found = {path.name: measure(path) for path in source_files(folder)}
 
     assert set(_ODD) <= set(found)
@@ -180,7 +180,7 @@ def _outcome(found: Findings, files: list[Path], expected: list[FileReport]) -> 
     return Outcome(found.summary, [], checks(found, files, expected), 1.0)
 
 
-def test_an_outcome_is_right_when_everything_is_as_in_the_plain_loop(folder: Path) -> None:
+def test_an_outcome_is_correct_if_everything_equals_the_plain_loop(folder: Path) -> None:
     assert _outcome(*_right(folder)).is_right
 
 
@@ -222,7 +222,7 @@ _WRONG: dict[str, Callable[[Findings], Findings]] = {
 
 
 @pytest.mark.parametrize("what", _WRONG)
-def test_an_outcome_is_wrong_when_one_thing_differs(folder: Path, what: str) -> None:
+def test_an_outcome_is_wrong_if_one_value_differs(folder: Path, what: str) -> None:
     found, files, expected = _right(folder)
 
     outcome = _outcome(_WRONG[what](found), files, expected)

@@ -23,7 +23,7 @@ ENDINGS = {
 
 
 @pytest.mark.parametrize("ending", ENDINGS)
-def test_what_was_sent_is_there_however_the_process_ends(producer: Producer, ending: str) -> None:
+def test_sent_jobs_exist_however_the_process_ends(producer: Producer, ending: str) -> None:
     last_words, expected = ENDINGS[ending]
 
     code, _, err = producer.run(f"""
@@ -40,7 +40,7 @@ for number in range(20):
         assert err == ""
 
 
-def test_what_returned_before_a_sigterm_is_there(producer: Producer) -> None:
+def test_jobs_sent_before_a_sigterm_exist(producer: Producer) -> None:
     process = producer.start("""
 from jobs import count
 number = 0
@@ -80,9 +80,7 @@ for thread in threads:
     producer.expect_waiting(400)
 
 
-def test_a_broker_that_no_longer_answers_does_not_keep_a_process_from_ending(
-    producer: Producer, amqp_url: str
-) -> None:
+def test_a_dead_broker_does_not_keep_a_process_from_ending(producer: Producer, amqp_url: str) -> None:
     port = urlsplit(amqp_url).port or 5672
     with TcpProxy(port) as proxy:
         producer.url = amqp_url.replace(f":{port}/", f":{proxy.port}/")
@@ -102,7 +100,7 @@ sys.stdin.read()
 
 
 @pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
-def test_children_of_multiprocessing_send_after_their_parent_has(producer: Producer, method: str) -> None:
+def test_children_of_multiprocessing_send_after_their_parent_did(producer: Producer, method: str) -> None:
     code, out, err = producer.run(f"""
 import multiprocessing, warnings
 warnings.simplefilter("ignore", DeprecationWarning)

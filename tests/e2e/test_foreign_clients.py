@@ -160,14 +160,14 @@ def test_the_smallest_task_from_amqp_publish_runs(worker: _Worker) -> None:
     worker.expect_alive_and_empty()
 
 
-def test_amqp_publish_without_a_content_type_will_do(worker: _Worker) -> None:
+def test_amqp_publish_works_without_a_content_type(worker: _Worker) -> None:
     amqp_publish(worker.url, QUEUE, '{"task": "note", "args": ["plain"], "kwargs": {"times": 2}}')
 
     worker.runs("plainplain")
     worker.expect_alive_and_empty()
 
 
-def test_tasks_from_amqplib_run_and_what_is_none_is_parked(worker: _Worker) -> None:
+def test_tasks_from_amqplib_run_and_invalid_ones_are_parked(worker: _Worker) -> None:
     odd = {
         "a": {"nested": [1, "two", {"three": 3.5}]},
         "float": {"!": "float", "value": 1.5},
@@ -197,7 +197,7 @@ def test_a_message_without_any_property_is_a_task(worker: _Worker) -> None:
     worker.expect_alive_and_empty()
 
 
-def test_a_foreign_clients_failing_task_is_a_dead_letter_under_its_message_id(worker: _Worker) -> None:
+def test_a_failing_task_of_a_foreign_client_is_a_dead_letter_under_its_message_id(worker: _Worker) -> None:
     worker.send({"task": "fail", "args": ["alas"], "mine": [1, 2]}, message_id="my own id")
 
     letter = worker.take(_DEAD)
@@ -285,7 +285,7 @@ _MALFORMED: dict[str, bytes] = {
 
 
 @pytest.mark.parametrize("kind", _MALFORMED)
-def test_a_body_that_is_no_task_is_parked_as_it_came_with_the_reason(worker: _Worker, kind: str) -> None:
+def test_an_invalid_body_is_parked_unchanged_with_the_reason(worker: _Worker, kind: str) -> None:
     worker.send(_MALFORMED[kind], message_id="an id", headers={"whose": "mine"})
 
     parked = worker.take(_PARKING)
@@ -317,7 +317,7 @@ def test_a_foreign_content_type_is_parked(worker: _Worker, content_type: str) ->
     worker.expect_alive_and_empty()
 
 
-def test_an_unknown_task_is_parked_after_its_grace(worker: _Worker) -> None:
+def test_an_unknown_task_is_parked_after_its_grace_period(worker: _Worker) -> None:
     worker.send({"task": "shop.unheard", "args": ["x"]}, headers={"whose": "mine"}, message_id="unheard")
 
     parked = worker.take(_PARKING)
@@ -353,7 +353,7 @@ _WRONG_ARGUMENTS: dict[str, bytes] = {
 
 
 @pytest.mark.parametrize("kind", _WRONG_ARGUMENTS)
-def test_arguments_that_do_not_fit_are_a_dead_letter_with_that_reason(worker: _Worker, kind: str) -> None:
+def test_mismatching_arguments_are_a_dead_letter_with_that_reason(worker: _Worker, kind: str) -> None:
     worker.send(_WRONG_ARGUMENTS[kind], message_id="wrong")
 
     letter = worker.take(_DEAD)
@@ -363,7 +363,7 @@ def test_arguments_that_do_not_fit_are_a_dead_letter_with_that_reason(worker: _W
     worker.expect_alive_and_empty()
 
 
-def test_an_endless_number_for_anything_ends_somewhere(worker: _Worker) -> None:
+def test_an_infinite_number_for_any_value_ends_in_an_outcome(worker: _Worker) -> None:
     worker.send(b'{"task": "anything", "args": ["endless", ' + b"9" * 100_000 + b"]}")
 
     eventually(lambda: worker.ran("endless") or worker.got(_DEAD) or worker.got(_PARKING), "an end", within=_PATIENCE)
@@ -378,7 +378,7 @@ _LONG: dict[str, dict[str, str]] = {
 
 
 @pytest.mark.parametrize("kind", _LONG)
-def test_a_name_that_does_not_fit_into_a_property_ends_as_well(worker: _Worker, kind: str) -> None:
+def test_a_name_too_long_for_a_property_ends_in_an_outcome_too(worker: _Worker, kind: str) -> None:
     worker.send({"task": "fail", "args": [kind], **_LONG[kind]})
 
     ended = worker.take_from_either()
@@ -413,7 +413,7 @@ def test_a_body_of_20_megabytes_is_executed_or_parked(worker: _Worker, is_task: 
     worker.expect_alive_and_empty()
 
 
-def test_a_failing_task_of_the_largest_size_ends_though_its_copy_is_larger(worker: _Worker) -> None:
+def test_a_failing_task_of_maximum_size_ends_even_if_its_copy_is_larger(worker: _Worker) -> None:
     frame = b'{"task": "fail", "args": ["%b"]}'
     body = frame % (b"m" * (16 * 2**20 - len(frame % b"")))
     assert len(body) == 16 * 2**20

@@ -33,7 +33,7 @@ def _send_five(task: Task[[int], None], child: int) -> None:
 
 
 @pytest.mark.rabbitmq
-def test_parent_and_children_go_on_sending_after_a_fork(amqp_url: str) -> None:
+def test_parent_and_children_continue_sending_after_a_fork(amqp_url: str) -> None:
     app = TaskMQ(amqp_url)
 
     @app.task(name="count", queue="forks", result=False)

@@ -67,7 +67,7 @@ def init_process(tmp_path: Path) -> Iterator["subprocess.Popen[bytes]"]:
                 process.kill()
 
 
-def test_a_worker_that_is_process_1_collects_what_its_tasks_leave_behind(
+def test_a_worker_that_is_process_1_reaps_the_leftovers_of_its_tasks(
     tmp_path: Path, init_process: "subprocess.Popen[bytes]"
 ) -> None:
     url = f"local://{tmp_path}/.taskmq"
@@ -99,7 +99,7 @@ def test_a_worker_that_is_process_1_collects_what_its_tasks_leave_behind(
     assert init_process.wait(PATIENCE.total_seconds()) == 0
 
 
-def test_a_worker_that_is_any_other_process_collects_none() -> None:
+def test_a_worker_that_is_any_other_process_reaps_none() -> None:
     with subprocess.Popen(["true"]) as child:
         os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
         orphans = Orphans()

@@ -57,7 +57,7 @@ def project(tmp_path: Path) -> Iterator[Project]:
     it.close()
 
 
-def test_one_at_a_time_has_the_lock_whatever_kind_of_task_it_is(project: Project) -> None:
+def test_one_holder_at_a_time_has_the_lock_for_any_kind_of_task(project: Project) -> None:
     for number in range(4):
         for task in ("looping", "threaded", "apart"):
             project.send(task, f"{number}")

@@ -47,7 +47,7 @@ def logging_project(local_project: Project) -> Project:
 async def _takes_name(name: str) -> None: ...
 
 
-def test_every_line_that_a_task_logs_says_whose_it_is_wherever_the_task_runs(
+def test_every_log_line_of_a_task_names_its_job_wherever_the_task_runs(
     logging_project: Project, tmp_path: Path
 ) -> None:
     project = logging_project
@@ -97,7 +97,7 @@ def proxied(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[Pr
 
 
 @pytest.mark.rabbitmq
-def test_a_line_about_a_job_or_a_connection_never_carries_another_job_s_fields(
+def test_a_line_about_a_job_or_a_connection_never_carries_the_fields_of_another_job(
     proxied: tuple[Project, TcpProxy],
 ) -> None:
     project, proxy = proxied
@@ -129,7 +129,7 @@ def test_a_line_about_a_job_or_a_connection_never_carries_another_job_s_fields(
     assert [line for line in run.log.splitlines() if " taskmq" in line and _TAIL.search(line)] == []
 
 
-def test_a_line_about_a_message_has_no_fields_of_a_thread_that_runs(local_project: Project) -> None:
+def test_a_line_about_a_message_has_no_fields_of_a_running_thread(local_project: Project) -> None:
     project = local_project
     project.write(JOBS)
     run = project.start()
@@ -154,7 +154,7 @@ def _publish(project: Project, body: bytes) -> None:
     asyncio.run(publish())
 
 
-def test_the_log_says_why_a_job_has_failed_and_where_unless_it_is_told_not_to(local_project: Project) -> None:
+def test_the_log_says_why_and_where_a_job_failed_unless_disabled(local_project: Project) -> None:
     project = local_project
     project.write(_PICKY)
 

@@ -43,7 +43,7 @@ print("sent again", flush=True)
 """
 
 
-def test_a_lost_connection_and_a_broken_handler_leave_a_program_that_sends(amqp_url: str, tmp_path: Path) -> None:
+def test_a_lost_connection_and_a_broken_handler_do_not_stop_a_sending_program(amqp_url: str, tmp_path: Path) -> None:
     port = urlsplit(amqp_url).port
     assert port is not None
     (tmp_path / "jobs.py").write_text(APP)

@@ -80,7 +80,7 @@ def project(tmp_path: Path, redis: Redis) -> Iterator[Project]:
     it.close()
 
 
-def test_tasks_without_retries_outlive_a_state_that_was_away(project: Project, redis: Redis) -> None:
+def test_tasks_without_retries_survive_an_outage_of_the_state(project: Project, redis: Redis) -> None:
     jobs = {kind: project.app.tasks[f"jobs.by_{kind}"].send(kind) for kind in _KINDS}
     worker = project.start()
     for kind in _KINDS:

@@ -133,12 +133,12 @@ def test_a_job_that_kills_its_worker_is_dead_after_three_starts_and_others_run(p
 
 
 @pytest.mark.nightly(
-    "tests/unit/worker/run/test_poison.py::test_those_behind_a_suspect_have_not_begun_and_are_not_charged_when_it_crashes"
+    "tests/unit/worker/run/test_poison.py::test_jobs_behind_a_suspect_have_not_started_and_are_not_charged_for_its_crash"
 )
 @pytest.mark.parametrize("project", [ON_RABBITMQ], indirect=True)
 @pytest.mark.slow
 @pytest.mark.timeout(240)
-def test_several_of_them_do_not_drag_each_other_s_neighbours_along(project: Project) -> None:
+def test_several_killing_jobs_do_not_affect_the_neighbours_of_each_other(project: Project) -> None:
     _send(project, poisons=3)
 
     run = project.start(concurrency=CONCURRENCY, prefetch=PREFETCH, processes=2)
@@ -151,12 +151,12 @@ def test_several_of_them_do_not_drag_each_other_s_neighbours_along(project: Proj
 
 
 @pytest.mark.nightly(
-    "tests/unit/worker/run/test_poison.py::test_a_returning_job_is_counted_while_it_runs_and_not_after_its_settlement"
+    "tests/unit/worker/run/test_poison.py::test_a_redelivered_job_is_counted_while_it_runs_and_not_after_its_settlement"
 )
 @pytest.mark.parametrize("project", ["local"], indirect=True)
 @pytest.mark.slow
 @pytest.mark.timeout(150)
-def test_a_restart_of_the_supervisor_does_not_give_it_new_starts(project: Project) -> None:
+def test_a_restart_of_the_supervisor_does_not_reset_the_count_of_starts(project: Project) -> None:
     _send(project, poisons=1)
     run = project.start(wait=False, concurrency=CONCURRENCY, prefetch=PREFETCH)
     project.wait_for("started", "poison-0")
@@ -177,7 +177,7 @@ def test_a_restart_of_the_supervisor_does_not_give_it_new_starts(project: Projec
 @pytest.mark.parametrize("project", [ON_RABBITMQ], indirect=True)
 @pytest.mark.slow
 @pytest.mark.timeout(150)
-def test_one_that_kills_only_its_own_process_is_dead_after_three_starts_as_well(project: Project) -> None:
+def test_a_job_that_kills_only_its_own_process_is_dead_after_three_starts_as_well(project: Project) -> None:
     project.send("poison_process", "poison-0")
     for number in range(5):
         project.send("innocent", f"innocent-{number}")
@@ -192,7 +192,7 @@ def test_one_that_kills_only_its_own_process_is_dead_after_three_starts_as_well(
 
 
 @pytest.mark.parametrize("project", ["local"], indirect=True)
-def test_a_job_that_waits_for_a_process_has_not_begun_when_its_worker_ends(project: Project) -> None:
+def test_a_job_that_waits_for_a_process_has_not_started_when_its_worker_ends(project: Project) -> None:
     first = project.send("heavy", "first")
     waiting = project.send("heavy", "waiting")
     for lives in (1, 2):
@@ -219,7 +219,7 @@ def test_a_job_that_waits_for_a_process_has_not_begun_when_its_worker_ends(proje
 @pytest.mark.slow
 @pytest.mark.rabbitmq
 @pytest.mark.timeout(60 + 60 * LOSSES)
-def test_losing_the_broker_again_and_again_during_long_tasks_kills_none_of_them(
+def test_repeated_broker_losses_during_long_tasks_kill_none_of_them(
     tmp_path: Path, amqp_url: str, own_rabbitmq: StartRabbitMQ, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TMPDIR", str(tmp_path))

@@ -27,7 +27,7 @@ def _runs_version(project: Project, version: int) -> None:
     until(runs, f"version {version} runs")
 
 
-def test_a_change_replaces_the_worker_and_what_it_runs_is_finished(project: Project) -> None:
+def test_a_change_replaces_the_worker_and_running_jobs_finish(project: Project) -> None:
     run = project.start(watch=True, processes=2)
     project.wait_for_consumers(2)
     before = set(run.children)
@@ -46,7 +46,7 @@ def test_a_change_replaces_the_worker_and_what_it_runs_is_finished(project: Proj
     assert run.wait() == 0
 
 
-def test_code_that_does_not_start_is_not_taken_and_the_old_worker_goes_on(project: Project) -> None:
+def test_code_that_does_not_start_is_rejected_and_the_old_worker_continues(project: Project) -> None:
     run = project.start(watch=True)
     before = run.children
 
@@ -62,7 +62,7 @@ def test_code_that_does_not_start_is_not_taken_and_the_old_worker_goes_on(projec
     assert run.wait() == 0
 
 
-@pytest.mark.nightly("tests/e2e/test_reload.py::test_a_change_replaces_the_worker_and_what_it_runs_is_finished")
+@pytest.mark.nightly("tests/e2e/test_reload.py::test_a_change_replaces_the_worker_and_running_jobs_finish")
 def test_a_second_change_while_the_old_worker_still_drains_leaves_one_worker(project: Project) -> None:
     run = project.start(watch=True)
     project.send("gated", "g")
@@ -83,7 +83,7 @@ def test_a_second_change_while_the_old_worker_still_drains_leaves_one_worker(pro
     assert len(project.noted("started", "g")) == 1
 
 
-@pytest.mark.nightly("tests/e2e/test_reload.py::test_a_change_replaces_the_worker_and_what_it_runs_is_finished")
+@pytest.mark.nightly("tests/e2e/test_reload.py::test_a_change_replaces_the_worker_and_running_jobs_finish")
 def test_an_old_worker_that_dies_while_the_new_one_starts_does_not_leave_two(project: Project) -> None:
     run = project.start(watch=True)
     (old,) = run.children
@@ -111,7 +111,7 @@ def test_a_stop_while_the_new_worker_starts_ends_both(project: Project) -> None:
 
 
 @pytest.mark.nightly(
-    "tests/e2e/test_reload.py::test_code_that_does_not_start_is_not_taken_and_the_old_worker_goes_on"
+    "tests/e2e/test_reload.py::test_code_that_does_not_start_is_rejected_and_the_old_worker_continues"
 )
 def test_code_that_crashes_from_the_start_is_tried_again_when_it_changes(project: Project) -> None:
     project.write("import os; os._exit(3)")

@@ -160,7 +160,7 @@ async def _counts(kind: str) -> list[object]:
 
 
 @pytest.mark.parametrize("parts", ["local", _ON_SERVERS], indirect=True)
-def test_a_killed_workers_finished_steps_are_not_run_again_and_progress_is_seen(
+def test_saved_steps_of_a_killed_worker_are_not_rerun_and_progress_is_seen(
     parts: Project,
 ) -> None:
     jobs = {kind: parts.app.tasks[f"jobs.by_{kind}"].send(kind) for kind in _KINDS}
@@ -190,7 +190,7 @@ def test_a_killed_workers_finished_steps_are_not_run_again_and_progress_is_seen(
 
 @pytest.mark.slow
 @pytest.mark.timeout(60 + 30 * _KILLS)
-def test_whenever_workers_are_killed_no_step_runs_again_that_was_saved(parts: Project) -> None:
+def test_no_saved_step_runs_again_whenever_workers_are_killed(parts: Project) -> None:
     jobs = {kind: parts.app.tasks[f"jobs.many_by_{kind}"].send(kind) for kind in _KINDS}
     dice = random.Random(7)
     for _ in range(_KILLS):
@@ -230,7 +230,7 @@ def test_a_task_in_a_process_reads_and_saves_through_its_worker(parts: Project) 
 
 @pytest.mark.slow
 @pytest.mark.rabbitmq
-def test_a_worker_that_wakes_up_late_overwrites_nothing_of_the_one_that_took_over(
+def test_a_worker_that_wakes_up_late_overwrites_nothing_of_its_successor(
     tmp_path: Path, amqp_url: str, redis_url: str
 ) -> None:
     project = Project(tmp_path, f"{amqp_url}?heartbeat=2", redis_url)

@@ -65,7 +65,7 @@ def _server(folder: Path, environment: dict[str, str], token: str) -> Iterator[t
 
 
 @pytest.mark.rabbitmq
-def test_a_job_that_is_submitted_by_http_runs_and_its_result_is_read_back(
+def test_a_job_submitted_over_http_runs_and_its_result_is_read_back(
     tmp_path: Path, amqp_url: str, job_store_url: str
 ) -> None:
     (tmp_path / "shop.py").write_text(_SHOP)
@@ -135,9 +135,9 @@ def _ended(client: httpx.Client, name: str) -> dict[str, Any]:
 
 
 @pytest.mark.nightly(
-    "tests/faults/test_job_store.py::test_every_acknowledged_job_ends_once_whatever_is_killed_frozen_or_cut_off"
+    "tests/faults/test_job_store.py::test_every_accepted_job_ends_once_despite_kills_freezes_and_cuts"
 )
-def test_what_was_answered_is_there_after_a_kill(tmp_path: Path, job_store_url: str) -> None:
+def test_an_accepted_job_survives_a_kill(tmp_path: Path, job_store_url: str) -> None:
     """Clients submit without pause until the server is killed; then another one has what the first has answered."""
     (tmp_path / "shop.py").write_text(_SHOP)
     environment = {"TASKMQ_URL": f"local://{tmp_path}/broker", "TASKMQ_STORE": job_store_url}
@@ -169,7 +169,7 @@ def test_what_was_answered_is_there_after_a_kill(tmp_path: Path, job_store_url: 
     assert lost == []
 
 
-def test_a_server_that_cannot_serve_says_why(tmp_path: Path) -> None:
+def test_a_server_that_cannot_serve_gives_the_reason(tmp_path: Path) -> None:
     (tmp_path / "shop.py").write_text(_SHOP)
 
     with Started(tmp_path, "server", "shop:app") as server:
@@ -180,9 +180,7 @@ def test_a_server_that_cannot_serve_says_why(tmp_path: Path) -> None:
 @pytest.mark.campaign
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("killed", ["server", "scheduler"])
-def test_a_bulk_goes_on_where_the_one_that_carried_it_out_was_killed(
-    tmp_path: Path, job_store_url: str, killed: str
-) -> None:
+def test_a_bulk_resumes_where_its_killed_server_stopped(tmp_path: Path, job_store_url: str, killed: str) -> None:
     """A server or scheduler is killed (-9) in the middle of a bulk; the other one ends it, once for each job."""
     (tmp_path / "shop.py").write_text(_SHOP)
     environment = {"TASKMQ_URL": f"local://{tmp_path}/broker", "TASKMQ_STORE": job_store_url}

@@ -113,7 +113,7 @@ LocalResults.put = put_once_mended
 """
 
 
-def test_a_worker_whose_slots_all_wait_for_an_end_is_not_ready_until_they_have_one(local_project: Project) -> None:
+def test_a_worker_with_only_unsettled_slots_is_not_ready_until_they_are_settled(local_project: Project) -> None:
     project = local_project
     project.write(_BROKEN_STATE, "broken.py")
     run = project.start("broken:app", supervision=SupervisorConfig(health=ANY_PORT), concurrency=2)
@@ -133,7 +133,7 @@ def test_a_worker_whose_slots_all_wait_for_an_end_is_not_ready_until_they_have_o
     assert run.wait() == 0
 
 
-def test_a_process_that_hangs_is_not_live(local_project: Project) -> None:
+def test_a_hanging_process_is_not_live(local_project: Project) -> None:
     run = local_project.start(supervision=SupervisorConfig(health=ANY_PORT, liveness_timeout=2.5))
     (child,) = run.children
     assert _get(run, "/live")[0] == 200
@@ -205,7 +205,7 @@ signal.signal(signal.SIGUSR1, handle)
 
 @pytest.mark.nightly("tests/unit/run/test_signal_handlers.py")
 @pytest.mark.parametrize("loop", ["uvloop", "asyncio"])
-def test_a_handler_of_signals_that_raises_beside_a_run_changes_nothing(local_project: Project, loop: str) -> None:
+def test_a_raising_signal_handler_during_a_run_changes_nothing(local_project: Project, loop: str) -> None:
     project = local_project
     project.write(_HANDLING, "handling.py")
     if loop == "asyncio":
@@ -227,7 +227,7 @@ def test_a_handler_of_signals_that_raises_beside_a_run_changes_nothing(local_pro
 
 
 @pytest.mark.nightly(
-    "tests/unit/supervisor/test_recycle_limits.py::test_a_process_that_has_reached_a_limit_is_replaced_and_the_words_say_which"
+    "tests/unit/supervisor/test_recycle_limits.py::test_a_process_at_a_limit_is_replaced_and_the_message_names_the_limit"
 )
 def test_a_process_at_its_limit_is_replaced_without_a_gap_or_a_second_run(project: Project) -> None:
     total = 200
@@ -255,7 +255,7 @@ def test_a_process_at_its_limit_is_replaced_without_a_gap_or_a_second_run(projec
     assert project.waiting() == 0
 
 
-def test_a_hangup_replaces_the_processes_one_by_one_and_what_they_run_is_finished(project: Project) -> None:
+def test_a_hangup_replaces_the_processes_one_by_one_and_running_jobs_finish(project: Project) -> None:
     run = project.start(supervision=SupervisorConfig(processes=2, health=ANY_PORT))
     project.wait_for_consumers(2)
     before = set(run.children)
@@ -276,7 +276,7 @@ def test_a_hangup_replaces_the_processes_one_by_one_and_what_they_run_is_finishe
 
 
 @pytest.mark.nightly(
-    "tests/e2e/test_reload.py::test_code_that_does_not_start_is_not_taken_and_the_old_worker_goes_on"
+    "tests/e2e/test_reload.py::test_code_that_does_not_start_is_rejected_and_the_old_worker_continues"
 )
 def test_a_hangup_with_code_that_does_not_start_keeps_all_old_processes(local_project: Project) -> None:
     project = local_project
@@ -308,9 +308,9 @@ def test_a_hangup_in_a_terminal_drains_because_the_terminal_is_gone(local_projec
 
 
 @pytest.mark.nightly(
-    "tests/unit/supervisor/test_systemd.py::test_it_hears_when_the_service_is_ready_what_it_does_and_when_it_stops"
+    "tests/unit/supervisor/test_systemd.py::test_systemd_is_told_when_the_service_is_ready_and_its_status_and_its_stop"
 )
-def test_systemd_hears_when_the_service_is_ready_reloaded_and_stopping(
+def test_systemd_is_told_when_the_service_is_ready_reloaded_and_stopping(
     local_project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     name = f"taskmq-supervision-{os.getpid()}"
@@ -343,7 +343,7 @@ def test_systemd_hears_when_the_service_is_ready_reloaded_and_stopping(
         ear.close()
 
 
-def test_a_process_that_hangs_while_it_drains_is_killed_and_holds_nothing_up(project: Project) -> None:
+def test_a_process_that_hangs_while_it_drains_is_killed_and_delays_nothing(project: Project) -> None:
     run = project.start(supervision=SupervisorConfig(processes=1, drained_after=0.5), grace=0.5)
     (old,) = run.children
     project.send("gated", "g")
@@ -375,7 +375,7 @@ def test_a_stop_in_the_middle_of_a_restart_ends_everything(local_project: Projec
 
 
 @pytest.mark.nightly(
-    "tests/unit/supervisor/test_autoscale.py::test_it_reaches_the_most_under_an_overload_and_within_seconds"
+    "tests/unit/supervisor/test_autoscale.py::test_scaling_reaches_the_maximum_within_seconds_under_an_overload"
 )
 def test_more_processes_come_with_more_load_and_go_with_it(project: Project) -> None:
     run = project.start(
@@ -401,9 +401,9 @@ def test_more_processes_come_with_more_load_and_go_with_it(project: Project) -> 
 
 
 @pytest.mark.nightly(
-    "tests/unit/worker/test_worker.py::test_a_draining_worker_gives_back_waiting_jobs_in_order_and_finishes_the_others"
+    "tests/unit/worker/test_worker.py::test_a_draining_worker_requeues_waiting_jobs_in_order_and_finishes_the_others"
 )
-def test_what_waits_in_a_draining_worker_goes_back_and_nobody_is_charged(project: Project) -> None:
+def test_waiting_jobs_of_a_draining_worker_are_requeued_without_a_charge(project: Project) -> None:
     run = project.start(concurrency=1, prefetch=10)
     for number in range(6):
         project.send("gated", f"g{number}")
@@ -427,7 +427,7 @@ def test_what_waits_in_a_draining_worker_goes_back_and_nobody_is_charged(project
     assert len(project.noted("started", "g0")) == 1
 
 
-def test_health_at_an_address_that_is_taken_is_said_at_the_start(local_project: Project) -> None:
+def test_a_health_address_in_use_is_reported_at_the_start(local_project: Project) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
@@ -447,9 +447,7 @@ def _answers_on(path: Path) -> bool:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
-def test_health_on_a_socket_is_there_again_after_a_stop_or_a_crash(
-    local_project: Project, number: signal.Signals
-) -> None:
+def test_a_health_socket_is_reopened_after_a_stop_or_a_crash(local_project: Project, number: signal.Signals) -> None:
     # Paths of sockets are short.
     path = Path(tempfile.gettempdir(), f"taskmq-health-{os.getpid()}")
     supervision = SupervisorConfig(health=Address(path=str(path)))

@@ -59,7 +59,7 @@ FORKS = {
 }
 
 
-def test_a_fork_in_a_task_ends_with_it_and_its_worker_goes_on(project: Project) -> None:
+def test_a_fork_in_a_task_ends_with_it_and_its_worker_continues(project: Project) -> None:
     project.write(JOBS, "forks.py")
     run = project.start("forks:app")
     codes: dict[str, int] = {}

@@ -65,7 +65,7 @@ _WAYS = ("coroutine", "waiting", "thread", "thread_rows", "partial", "process", 
 _NAMES = [f"jobs.{way}{more}" for way in _WAYS for more in ("", "_kept", "_softly")]
 
 
-def test_a_job_whose_work_was_only_returned_is_a_dead_letter(project: Project) -> None:
+def test_a_job_that_only_returned_an_awaitable_is_a_dead_letter(project: Project) -> None:
     project.write(JOBS)
     for name in (*_NAMES, "jobs.runs"):
         project.app.task(name=name)(_called)

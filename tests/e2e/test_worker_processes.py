@@ -45,7 +45,7 @@ def test_a_worker_starts_runs_and_drains_at_the_first_signal(project: Project) -
     assert project.waiting() == 1
 
 
-def test_a_second_signal_gives_runs_back_to_the_next_worker_without_an_attempt(
+def test_a_second_signal_requeues_runs_for_the_next_worker_without_an_attempt(
     project: Project,
 ) -> None:
     run = project.start(grace=60)
@@ -71,7 +71,7 @@ def test_a_second_signal_gives_runs_back_to_the_next_worker_without_an_attempt(
     assert project.waiting() == 0
 
 
-def test_two_signals_in_a_row_are_two_also_for_a_worker_that_has_not_looked_yet(local_project: Project) -> None:
+def test_two_signals_in_a_row_count_twice_even_for_a_busy_worker(local_project: Project) -> None:
     project = local_project
     run = project.start(grace=60)
     (child,) = run.children
@@ -89,7 +89,7 @@ def test_two_signals_in_a_row_are_two_also_for_a_worker_that_has_not_looked_yet(
     assert project.waiting() == 1
 
 
-def test_after_the_grace_a_worker_ends_whatever_its_tasks_do(local_project: Project) -> None:
+def test_after_the_grace_period_a_worker_ends_whatever_its_tasks_do(local_project: Project) -> None:
     project = local_project
     run = project.start(grace=0.2)
     for kind in ("stubborn", "stuck_thread"):
@@ -104,7 +104,7 @@ def test_after_the_grace_a_worker_ends_whatever_its_tasks_do(local_project: Proj
     assert project.waiting() == 2
 
 
-def test_a_thread_that_a_coroutine_has_started_does_not_hold_the_worker(local_project: Project) -> None:
+def test_a_thread_started_by_a_coroutine_does_not_keep_the_worker_alive(local_project: Project) -> None:
     project = local_project
     run = project.start(grace=0.2)
     project.send("stuck_thread", "t")
@@ -156,7 +156,7 @@ def test_the_workers_drain_and_end_when_their_supervisor_is_killed(project: Proj
     assert project.waiting() == 0
 
 
-def test_a_worker_that_is_killed_is_started_again_and_its_jobs_run_again(project: Project) -> None:
+def test_a_killed_worker_is_restarted_and_its_jobs_run_again(project: Project) -> None:
     run = project.start()
     (child,) = run.children
     for kind in ("gated", "heavy"):
@@ -203,7 +203,7 @@ def test_a_task_that_reads_the_standard_input_finds_it_empty(local_project: Proj
     assert run.wait() == 0
 
 
-def test_a_process_that_a_task_has_started_does_not_hide_the_death_of_its_worker(local_project: Project) -> None:
+def test_a_child_process_of_a_task_does_not_hide_the_death_of_its_worker(local_project: Project) -> None:
     project = local_project
     run = project.start()
     (child,) = run.children
@@ -219,7 +219,7 @@ def test_a_process_that_a_task_has_started_does_not_hide_the_death_of_its_worker
     assert run.wait() == 0
 
 
-def test_a_process_that_a_task_has_started_does_not_hide_the_death_of_the_supervisor(local_project: Project) -> None:
+def test_a_child_process_of_a_task_does_not_hide_the_death_of_the_supervisor(local_project: Project) -> None:
     project = local_project
     run = project.start()
     (child,) = run.children
@@ -234,8 +234,8 @@ def test_a_process_that_a_task_has_started_does_not_hide_the_death_of_the_superv
     until(lambda: not is_alive(child), "the worker has ended")
 
 
-@pytest.mark.nightly("tests/cli/test_services.py::test_a_burst_runs_what_waits_and_ends_with_0")
-def test_a_burst_ends_with_zero_once_all_is_done(project: Project) -> None:
+@pytest.mark.nightly("tests/cli/test_services.py::test_a_burst_runs_waiting_jobs_and_ends_with_0")
+def test_a_burst_ends_with_zero_once_all_jobs_are_done(project: Project) -> None:
     first = project.start(processes=1)
     first.signal()
     assert first.wait() == 0
@@ -271,7 +271,7 @@ BROKEN = {
 
 
 @pytest.mark.parametrize("case", BROKEN)
-def test_a_worker_that_cannot_run_at_all_ends_with_two_and_says_why(local_project: Project, case: str) -> None:
+def test_a_worker_that_cannot_run_at_all_ends_with_two_and_the_reason(local_project: Project, case: str) -> None:
     target, code, words = BROKEN[case]
     local_project.write(code, "broken.py")
 
@@ -283,8 +283,10 @@ def test_a_worker_that_cannot_run_at_all_ends_with_two_and_says_why(local_projec
     assert "starting another" not in run.log
 
 
-@pytest.mark.nightly("tests/unit/supervisor/test_process_slot.py::test_it_tries_again_later_and_later_and_says_why")
-def test_a_worker_that_crashes_all_the_time_is_started_less_and_less_often(local_project: Project) -> None:
+@pytest.mark.nightly(
+    "tests/unit/supervisor/test_process_slot.py::test_a_failing_process_restarts_with_growing_pauses_and_the_reason"
+)
+def test_a_crashing_worker_is_restarted_less_and_less_often(local_project: Project) -> None:
     project = local_project
     project.write(
         "import os\nfrom jobs import app, note\nif os.path.exists('bad'): note('start'); os._exit(3)\n", "crash.py"
@@ -302,7 +304,7 @@ def test_a_worker_that_crashes_all_the_time_is_started_less_and_less_often(local
     assert run.wait() == 0
 
 
-def test_a_supervisor_that_is_stopped_while_it_waits_to_start_another_ends_at_once(local_project: Project) -> None:
+def test_a_supervisor_stopped_during_a_restart_pause_ends_at_once(local_project: Project) -> None:
     project = local_project
     project.write("import os; os._exit(3)", "crash.py")
     run = project.start("crash:app", wait=False)
@@ -314,9 +316,9 @@ def test_a_supervisor_that_is_stopped_while_it_waits_to_start_another_ends_at_on
 
 
 @pytest.mark.nightly(
-    "tests/e2e/test_reload.py::test_code_that_does_not_start_is_not_taken_and_the_old_worker_goes_on"
+    "tests/e2e/test_reload.py::test_code_that_does_not_start_is_rejected_and_the_old_worker_continues"
 )
-def test_a_module_that_breaks_later_does_not_stop_the_workers_that_run(local_project: Project) -> None:
+def test_a_module_that_breaks_later_does_not_stop_running_workers(local_project: Project) -> None:
     project = local_project
     run = project.start(processes=2)
     project.wait_for_consumers(2)
@@ -336,7 +338,7 @@ def test_a_module_that_breaks_later_does_not_stop_the_workers_that_run(local_pro
     assert run.wait() == 0
 
 
-def test_an_app_with_very_many_tasks_gets_ready(local_project: Project) -> None:
+def test_an_app_with_very_many_tasks_becomes_ready(local_project: Project) -> None:
     project = local_project
     project.write(
         "from jobs import app\n"
@@ -352,7 +354,7 @@ def test_an_app_with_very_many_tasks_gets_ready(local_project: Project) -> None:
     assert run.wait() == 0
 
 
-def test_nothing_secret_stands_on_the_workers_command_line(local_project: Project) -> None:
+def test_the_command_line_of_a_worker_contains_no_secret(local_project: Project) -> None:
     run = local_project.start()
 
     for child in run.children:
@@ -392,7 +394,7 @@ def test_a_child_without_a_supervisor_reports_ready_and_drains_when_its_input_en
     assert len(project.noted("finished", "g")) == 1
 
 
-def test_a_task_that_fails_shows_its_error_to_the_one_who_waits(project: Project) -> None:
+def test_a_failing_task_shows_its_error_to_the_waiting_caller(project: Project) -> None:
     project.write(
         "from jobs import app\n@app.task(retry=None)\ndef fails() -> None:\n    raise LookupError('not here')\n",
         "failing.py",

@@ -87,7 +87,9 @@ def hook() -> Iterator[tuple[_Hook, int]]:
 
 @pytest.mark.campaign
 @pytest.mark.timeout(120 * CHANGES)
-def test_each_change_is_reported_once_though_its_scheduler_is_killed(tmp_path: Path, hook: tuple[_Hook, int]) -> None:
+def test_each_change_is_reported_once_even_if_its_scheduler_is_killed(
+    tmp_path: Path, hook: tuple[_Hook, int]
+) -> None:
     found, port = hook
     dice = random.Random(7)
     url = f"local://{tmp_path}/broker"

@@ -9,7 +9,7 @@ from tests.faults.checker import OK, UNKNOWN, Fault, Run, Send, judge
 SENT = Send("a", OK, began=1000, took=20)
 
 
-def test_what_was_sent_and_ran_once_is_right() -> None:
+def test_a_job_sent_and_run_once_is_correct() -> None:
     verdict = judge([SENT], [Run("a", 1050)])
 
     assert verdict.wrong == {}
@@ -18,7 +18,7 @@ def test_what_was_sent_and_ran_once_is_right() -> None:
     assert "0 lost" in str(verdict)
 
 
-def test_what_was_confirmed_and_never_ran_is_lost() -> None:
+def test_a_confirmed_job_that_never_ran_is_lost() -> None:
     verdict = judge([SENT, Send("b", OK, 1000, 20)], [Run("a", 1050)])
 
     assert verdict.wrong == {"lost": ("b",)}
@@ -32,20 +32,20 @@ def test_a_dead_letter_is_not_lost_but_counted() -> None:
     assert verdict.dead == 1
 
 
-def test_what_nobody_sent_is_a_phantom() -> None:
+def test_a_job_without_a_send_is_a_phantom() -> None:
     assert judge([SENT], [Run("a", 1050), Run("z", 1060)]).wrong == {"phantom": ("z",)}
     assert judge([SENT], [Run("a", 1050)], dead=["z"]).wrong == {"phantom": ("z",)}
 
 
 @pytest.mark.parametrize("error", ["BrokerUnavailable", "BrokerBlocked", "PublishRejected", "Unroutable"])
-def test_what_runs_although_its_sender_was_told_that_nothing_was_sent_is_a_ghost(error: str) -> None:
+def test_a_job_that_runs_after_a_definite_send_error_is_a_ghost(error: str) -> None:
     refused = dataclasses.replace(SENT, outcome=error)
 
     assert judge([refused], [Run("a", 1050)]).wrong == {"ghost": ("a",)}
     assert judge([refused], []).wrong == {}
 
 
-def test_what_is_unknown_may_run_or_not() -> None:
+def test_a_job_with_an_unknown_send_may_run_or_not() -> None:
     unknown = dataclasses.replace(SENT, outcome=UNKNOWN)
 
     assert judge([unknown], []).wrong == {}
@@ -54,14 +54,14 @@ def test_what_is_unknown_may_run_or_not() -> None:
     assert judge([unknown], [Run("a", 1050)]).recovered == 1
 
 
-def test_what_runs_before_its_time_is_early() -> None:
+def test_a_job_that_runs_before_its_time_is_early() -> None:
     delayed = dataclasses.replace(SENT, due=5000)
 
     assert judge([delayed], [Run("a", 4999)]).wrong == {"early": ("a",)}
     assert judge([delayed], [Run("a", 5000)]).wrong == {}
 
 
-def test_what_runs_twice_needs_a_fault_that_explains_it() -> None:
+def test_a_job_that_runs_twice_needs_a_fault_that_explains_it() -> None:
     runs = [Run("a", 1050), Run("a", 3000)]
 
     assert judge([SENT], runs).wrong == {"unexplained": ("a",)}
@@ -75,11 +75,11 @@ def test_what_runs_twice_needs_a_fault_that_explains_it() -> None:
     assert (explained.duplicated, explained.runs) == (1, 2)
 
 
-def test_an_error_that_is_no_send_error_is_wrong() -> None:
+def test_an_error_other_than_a_send_error_is_wrong() -> None:
     assert judge([dataclasses.replace(SENT, outcome="!KeyError")], []).wrong == {"untyped": ("a",)}
 
 
-def test_a_send_that_outlives_its_deadline_by_more_than_a_second_is_late() -> None:
+def test_a_send_that_exceeds_its_deadline_by_more_than_a_second_is_late() -> None:
     assert judge([dataclasses.replace(SENT, took=4001)], [Run("a", 6000)], deadline=3).wrong == {"late": ("a",)}
 
 

@@ -207,9 +207,7 @@ def test_nothing_is_lost_when_a_node_is_paused(cluster: RabbitMQCluster, field: 
     campaign.judge(f"leader paused for {PAUSE:g} s {PAUSES} times")
 
 
-def test_nothing_is_lost_when_two_of_three_nodes_are_down_and_come_back(
-    cluster: RabbitMQCluster, field: Field
-) -> None:
+def test_nothing_is_lost_when_two_of_three_nodes_go_down_and_return(cluster: RabbitMQCluster, field: Field) -> None:
     campaign = Campaign(cluster, field)
     for number in range(MINORITIES):
         down = [node for place, node in enumerate(cluster.nodes) if place != number % 3]

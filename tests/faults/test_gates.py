@@ -49,7 +49,7 @@ def start(amqp_url: str, redis_url: str, job_store_url: str, tmp_path: Path) -> 
 
 
 @pytest.mark.timeout(240)
-def test_of_a_key_one_job_is_under_way_at_a_time_while_the_scheduler_is_killed(
+def test_one_job_per_key_is_in_progress_at_a_time_while_the_scheduler_is_killed(
     start: Callable[..., Process], amqp_url: str, redis_url: str, job_store_url: str, tmp_path: Path
 ) -> None:
     scheduler = start("scheduler-0", "scheduler", "jobs:app")

@@ -67,7 +67,7 @@ class Troubles:
 
 
 @pytest.mark.timeout(240 + TASKS / 20)
-def test_every_effect_is_accepted_once_whatever_becomes_of_workers(project: Project) -> None:
+def test_every_effect_is_accepted_once_whatever_happens_to_workers(project: Project) -> None:
     keys = [f"order-{number}" for number in range(TASKS)]
     began = time.monotonic()
     with Effects(project.folder / "ledger.sock", is_fenced=True) as effects, _troubled(project, effects) as troubles:
@@ -98,9 +98,7 @@ def test_every_effect_is_accepted_once_whatever_becomes_of_workers(project: Proj
 
 
 @pytest.mark.timeout(240)
-def test_without_the_fencing_the_same_run_has_effects_twice(
-    project: Project, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_fencing_the_same_run_has_effects_twice(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     # Few keys, so that none is over before the first worker is frozen.
     monkeypatch.setenv("JOBS_NAP", _nap(min(RATE, 60)))
     keys = [f"order-{number}" for number in range(min(TASKS, 240))]

@@ -46,7 +46,7 @@ def broker(request: pytest.FixtureRequest) -> Iterator[tuple[RabbitMQ, str]]:
 
 
 @pytest.mark.timeout(300 + MINUTES * 60 + JOBS / 20)
-def test_every_acknowledged_job_ends_once_whatever_is_killed_frozen_or_cut_off(
+def test_every_accepted_job_ends_once_despite_kills_freezes_and_cuts(
     broker: tuple[RabbitMQ, str], tmp_path: Path
 ) -> None:
     node, url = broker

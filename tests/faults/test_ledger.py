@@ -10,7 +10,7 @@ from tests.faults.gauge import Sample, growth, sample
 from tests.faults.ledger import Ledger, append, noted, run_of, send_line, send_of
 
 
-def test_a_ledger_gives_each_entry_once(tmp_path: Path) -> None:
+def test_a_ledger_returns_each_entry_once(tmp_path: Path) -> None:
     path = tmp_path / "runs"
     ledger = Ledger(path, run_of)
     assert ledger.refresh() == []
@@ -23,7 +23,7 @@ def test_a_ledger_gives_each_entry_once(tmp_path: Path) -> None:
     assert ledger.entries == [Run("a", 1, 2), Run("b", 3, 4)]
 
 
-def test_a_line_that_is_not_whole_yet_is_left_for_later(tmp_path: Path) -> None:
+def test_an_incomplete_line_is_left_for_later(tmp_path: Path) -> None:
     path = tmp_path / "runs"
     ledger = Ledger(path, run_of)
     path.write_text("a 1 2\nb 3")
@@ -34,12 +34,12 @@ def test_a_line_that_is_not_whole_yet_is_left_for_later(tmp_path: Path) -> None:
     assert ledger.refresh() == [Run("b", 33, 4)]
 
 
-def test_a_send_is_read_as_it_was_written() -> None:
+def test_a_send_survives_its_round_trip() -> None:
     for send in (Send("a", "ok", 1, 2), Send("b", "!KeyError", 1, 2, due=3)):
         assert send_of(send_line(send)) == send
 
 
-def test_a_fault_is_noted_with_its_times() -> None:
+def test_a_fault_is_recorded_with_its_times() -> None:
     faults: list[Fault] = []
     with noted("cut", faults):
         pass
@@ -49,7 +49,7 @@ def test_a_fault_is_noted_with_its_times() -> None:
     assert fault.began <= fault.ended
 
 
-def test_growth_is_that_of_the_medians_at_both_ends() -> None:
+def test_growth_compares_the_medians_at_both_ends() -> None:
     samples = [Sample(memory, 7, 3) for memory in (100, 900, 110, 500, 210, 200, 190)]
 
     assert growth(samples, ends=3) == Sample(90, 0, 0)
@@ -63,7 +63,7 @@ def test_a_sample_of_this_process_is_plausible() -> None:
     assert here.threads >= 1
 
 
-def test_a_sample_counts_the_descriptors_that_are_open_now(tmp_path: Path) -> None:
+def test_a_sample_counts_the_currently_open_descriptors(tmp_path: Path) -> None:
     before = sample(os.getpid()).descriptors
 
     with (tmp_path / "a").open("w"), (tmp_path / "b").open("w"):

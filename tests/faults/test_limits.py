@@ -142,7 +142,7 @@ def test_all_workers_together_start_as_often_as_allowed(project: Project) -> Non
 
 
 @pytest.mark.timeout(180 + 10 * KILLS)
-def test_places_are_never_exceeded_while_workers_are_killed(project: Project) -> None:
+def test_permits_are_never_exceeded_while_workers_are_killed(project: Project) -> None:
     numbers, sent = count(), count()
     keys = [f"key-{number}" for number in range(4)]
     killed: dict[int, int] = {}

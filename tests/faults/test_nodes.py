@@ -122,7 +122,7 @@ async def _submitter(broker: str, store: str) -> AsyncIterator[TaskMQ]:
 
 
 @pytest.mark.timeout(300 + JOBS / 5 + 60 * KILLS)
-def test_nodes_that_are_killed_never_hold_more_than_they_have_and_every_job_ends(
+def test_killed_nodes_are_never_overcommitted_and_every_job_ends(
     amqp_url: str, postgres: PostgreSQL, tmp_path: Path
 ) -> None:
     async def prepare() -> None:

@@ -51,9 +51,9 @@ async def _until(condition: Callable[[], bool]) -> None:
             await asyncio.sleep(0.05)
 
 
-@pytest.mark.nightly("tests/integration/test_preemption.py::test_a_run_gives_way_on_real_servers")
+@pytest.mark.nightly("tests/integration/test_preemption.py::test_a_run_is_preempted_on_real_servers")
 @pytest.mark.timeout(150)
-def test_a_run_whose_worker_is_killed_while_it_gives_way_begins_again(amqp_url: str, tmp_path: Path) -> None:
+def test_a_preempted_run_whose_worker_is_killed_starts_again(amqp_url: str, tmp_path: Path) -> None:
     store = f"sqlite:///{tmp_path / 'jobs.db'}"
     notes = tmp_path / "notes"
     notes.touch()

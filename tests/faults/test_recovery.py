@@ -17,7 +17,7 @@ class TestConsumers(RabbitMQCase):
     deadline = 60
 
     @case
-    async def test_consumers_are_back_as_soon_as_their_connection_however_often_it_was_lost(self) -> None:
+    async def test_consumers_return_with_their_connection_however_often_it_is_lost(self) -> None:
         broker, other = self.broker(CUT_OFF), self.broker()
         queues = [await self.queue(other) for _ in range(8)]
 
@@ -43,7 +43,7 @@ class TestConsumers(RabbitMQCase):
 
 class TestSends(RabbitMQCase):
     @case
-    async def test_a_copy_that_is_refused_says_nothing_about_the_one_before_it(self) -> None:
+    async def test_a_refused_copy_says_nothing_about_the_previous_one(self) -> None:
         """Found on a cluster whose leader was killed: a send that ended with "nothing was sent", and ran."""
         broker, other = self.broker(CUT_OFF), self.broker()
         queue = await self.queue(other)

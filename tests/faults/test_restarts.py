@@ -32,7 +32,7 @@ MEMORY_KIB = 16 * 1024
 
 
 @pytest.mark.timeout(180 + 60 * RESTARTS)
-def test_every_consumer_is_back_after_every_restart(own_rabbitmq: StartRabbitMQ, tmp_path: Path) -> None:
+def test_every_consumer_returns_after_every_restart(own_rabbitmq: StartRabbitMQ, tmp_path: Path) -> None:
     with own_rabbitmq() as node, Field(tmp_path, f"{node.url}?heartbeat=10", QUEUES) as field:
         began = time.monotonic()
         backs, gauge = _campaign(field, node, began)
@@ -79,7 +79,7 @@ def _campaign(field: Field, node: RabbitMQ, began: float) -> tuple[list[float], 
 
 
 @pytest.mark.timeout(120 + 10 * CUTS)
-def test_every_consumer_is_back_after_every_cut(rabbitmq_server: RabbitMQ, amqp_url: str, tmp_path: Path) -> None:
+def test_every_consumer_returns_after_every_cut(rabbitmq_server: RabbitMQ, amqp_url: str, tmp_path: Path) -> None:
     with TcpProxy(rabbitmq_server.port) as proxy:
         url = amqp_url.replace(f":{rabbitmq_server.port}/", f":{proxy.port}/")
         with Field(tmp_path, f"{url}?heartbeat=10", QUEUES, direct=(amqp_url,)) as field:

@@ -146,7 +146,7 @@ async def _until(holds: Callable[[], bool], what: str, *processes: Process) -> N
         raise AssertionError("\n".join([str(error), *(each.log[-3000:] for each in processes)])) from error
 
 
-def test_two_hours_without_schedulers_are_made_up_for_as_each_schedule_says(
+def test_each_schedule_catches_up_on_two_hours_without_schedulers_as_configured(
     start: Commands, store: _Store, amqp_url: str
 ) -> None:
     began = (time.time_ns() // 1_000_000 - _HOURS) // _MINUTE * _MINUTE
@@ -182,7 +182,7 @@ def test_two_hours_without_schedulers_are_made_up_for_as_each_schedule_says(
     }
 
 
-def test_overlapping_occurrences_do_as_their_policy_says_while_processes_are_killed(
+def test_overlapping_occurrences_follow_their_policy_while_processes_are_killed(
     start: Commands, store: _Store, amqp_url: str
 ) -> None:
     worker = start("worker", "worker", "jobs:app", "-c", "50")

@@ -27,9 +27,7 @@ DOOMED = "doomed"
 
 
 @pytest.mark.timeout(240 + SENDS / 20)
-def test_every_send_ends_in_time_and_none_that_is_confirmed_is_lost(
-    own_rabbitmq: StartRabbitMQ, tmp_path: Path
-) -> None:
+def test_every_send_ends_in_time_and_no_confirmed_one_is_lost(own_rabbitmq: StartRabbitMQ, tmp_path: Path) -> None:
     with own_rabbitmq() as node, TcpProxy(node.port) as proxy:
         url = f"amqp://guest:guest@127.0.0.1:{proxy.port}/?heartbeat=5"
         with Field(

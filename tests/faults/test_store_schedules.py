@@ -89,7 +89,7 @@ def start(amqp_url: str, job_store_url: str, tmp_path: Path) -> Iterator[Callabl
 
 
 @pytest.mark.nightly(
-    "tests/integration/test_scheduler_deaths.py::test_a_scheduler_that_dies_costs_no_job_and_no_second_end"
+    "tests/integration/test_scheduler_deaths.py::test_a_scheduler_that_dies_loses_no_job_and_ends_none_twice"
 )
 @pytest.mark.timeout(240 + 2 * SECONDS)
 def test_every_instant_becomes_one_job_whatever_happens_to_the_schedulers(

@@ -40,7 +40,7 @@ def _no_collector() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("_often", "_no_collector")
-def test_a_thread_is_never_hit_after_its_function_has_returned() -> None:
+def test_a_thread_is_never_interrupted_after_its_function_has_returned() -> None:
     """Interrupts at the very end of calls: each is raised inside, or not at all, and never in what follows."""
     soft = over = 0
     failures: list[BaseException] = []

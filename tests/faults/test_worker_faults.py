@@ -219,9 +219,7 @@ def _runs(project: Project) -> Counter[str]:
 @pytest.mark.timeout(120 + 4 * SECONDS)
 @pytest.mark.rabbitmq
 @pytest.mark.parametrize("fault", ["holds_the_loop", "holds_the_gil", "freeze"])
-def test_a_worker_that_is_held_up_keeps_its_connection_and_runs_everything_once(
-    at_rabbitmq: Project, fault: str
-) -> None:
+def test_a_delayed_worker_keeps_its_connection_and_runs_everything_once(at_rabbitmq: Project, fault: str) -> None:
     project = at_rabbitmq
     # Told sooner than usual: a thread tells by its own processor time, of which a busy machine gives little.
     worker = project.start(concurrency=8, slow_loop_warning=0.3 if fault == "holds_the_gil" else 1.0)
@@ -265,9 +263,7 @@ def test_a_worker_that_is_held_up_keeps_its_connection_and_runs_everything_once(
 
 @pytest.mark.timeout(180)
 @pytest.mark.rabbitmq
-def test_a_worker_that_froze_for_longer_than_its_heartbeats_settles_nothing_any_more(
-    tmp_path: Path, amqp_url: str
-) -> None:
+def test_a_worker_frozen_for_longer_than_its_heartbeats_settles_nothing(tmp_path: Path, amqp_url: str) -> None:
     project = _project(tmp_path, f"{amqp_url}?heartbeat=2")
     workers = [frozen := LoneWorker(project, tmp_path / "log-frozen", concurrency=4)]
     frozen.wait_until_ready()
@@ -310,7 +306,7 @@ def test_a_worker_that_froze_for_longer_than_its_heartbeats_settles_nothing_any_
 
 
 @pytest.mark.timeout(180)
-def test_every_fault_of_a_task_is_its_own_and_has_its_own_reason(project: Project) -> None:
+def test_every_fault_of_a_task_affects_only_itself_and_has_its_own_reason(project: Project) -> None:
     worker = project.start(concurrency=8, process_slots=2, result_limit=100_000)
     child = worker.children
     began = time.monotonic()
@@ -368,7 +364,7 @@ def memory_group() -> Iterator[Callable[[list[int]], None]]:
 
 
 @pytest.mark.timeout(120)
-def test_where_memory_runs_out_the_executor_process_is_killed_and_not_the_worker(
+def test_out_of_memory_kills_the_executor_process_and_not_the_worker(
     at_local: Project, memory_group: Callable[[list[int]], None]
 ) -> None:
     project = at_local

@@ -102,7 +102,7 @@ def quantiles(values: Sequence[float]) -> str:
 
 
 @pytest.mark.timeout(120 + 5 * KILLS)
-def test_a_task_whose_worker_is_killed_runs_elsewhere_soon(project: Project) -> None:
+def test_a_task_of_a_killed_worker_soon_runs_elsewhere(project: Project) -> None:
     workers = [_worker(project, name) for name in ("one", "two")]
     seconds: list[float] = []
     try:
@@ -128,7 +128,7 @@ def test_a_task_whose_worker_is_killed_runs_elsewhere_soon(project: Project) -> 
 
 
 @pytest.mark.timeout(300 + 4 * POISON + INNOCENT // 50)
-def test_tasks_that_kill_are_dead_after_three_starts_and_nobody_else_is_charged(project: Project) -> None:
+def test_killing_tasks_are_dead_after_three_starts_and_no_other_is_charged(project: Project) -> None:
     async def send() -> None:
         async with project.app as app:
             poison = {
@@ -183,7 +183,7 @@ def test_tasks_that_kill_are_dead_after_three_starts_and_nobody_else_is_charged(
 
 @pytest.mark.nightly("tests/integration/test_rabbitmq_outages.py::test_reconnects_leave_nothing_behind")
 @pytest.mark.timeout(180 + 3 * SOAK)
-def test_a_worker_at_full_speed_holds_no_more_at_the_end_than_at_the_start(project: Project) -> None:
+def test_a_worker_at_full_speed_uses_no_more_at_the_end_than_at_the_start(project: Project) -> None:
     worker = _worker(project, "soak", concurrency=100)
     gauge = Gauge({"worker": worker.pid})
     coroutines: list[int] = []

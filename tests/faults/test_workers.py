@@ -105,7 +105,7 @@ class _Progress:
 
 
 @pytest.mark.nightly(
-    "tests/integration/test_rabbitmq_outages.py::test_are_found_within_two_heartbeats_and_the_consumers_come_back"
+    "tests/integration/test_rabbitmq_outages.py::test_silent_connections_are_found_within_two_heartbeats_and_consumers_return"
 )
 @pytest.mark.timeout(240 + TASKS / 10)
 def test_no_task_is_lost_and_no_worker_stalls(rabbitmq_server: RabbitMQ, amqp_url: str) -> None:

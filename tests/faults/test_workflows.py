@@ -156,7 +156,7 @@ class _Plan:
 
 
 @pytest.mark.timeout(300 + FLOWS * NODES // 20 + WIDTH // 10 + KILLS * 10)
-def test_steps_of_doubled_and_killed_workflows_count_once_as_the_model_says(project: Project) -> None:
+def test_steps_of_doubled_and_killed_workflows_count_once_as_modelled(project: Project) -> None:
     chance = random.Random(5)
     app = TaskMQ(project.url, state=project.state, name="test")
     app.producer.__class__ = _Doubled

@@ -11,7 +11,7 @@ _CHECKS: Final = re.compile(r"_?(raises|warns|fail|assert|check|expect|see|judge
 _WAITS: Final = {"eventually", "until", "wait_for", "wait_until", "reached", "heard_again", "says", "runs"}
 
 
-def test_every_test_asserts_or_calls_what_says_that_it_does() -> None:
+def test_every_test_asserts_or_calls_an_assertion_helper() -> None:
     found = {
         f"{path.relative_to(ROOT)}:{node.lineno}: {node.name}"
         for path in sorted((ROOT / "tests").rglob("test_*.py"))

@@ -21,14 +21,14 @@ def test_the_import_contracts_are_kept() -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_the_import_contracts_name_every_package_of_ours() -> None:
+def test_the_import_contracts_name_every_package_of_taskmq() -> None:
     config = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]
     ours = {path.parent.name for folder in ("brokers", "contrib") for path in (ROOT / folder).glob("*/__init__.py")}
 
     assert set(config["root_packages"]) == {"taskmq", *ours}
 
 
-def test_no_siblings_import_each_other_in_a_circle() -> None:
+def test_no_siblings_import_each_other_in_a_cycle() -> None:
     """At every depth: the packages of taskmq, the packages of the worker, the modules of each package."""
     circles = [
         f"{inside}: {' <-> '.join(sorted(circle))}"
@@ -73,7 +73,7 @@ def _reachable(start: str, arrows: dict[str, set[str]]) -> set[str]:
     return seen
 
 
-def test_a_circle_between_siblings_is_found() -> None:
+def test_a_cycle_between_siblings_is_found() -> None:
     assert _circles({"a": {"b"}, "b": {"c"}, "c": {"a"}, "d": {"a"}}) == [{"a", "b", "c"}]
     assert _circles({"a": {"b"}, "b": {"c"}}) == []
 
@@ -86,11 +86,11 @@ def test_imports_inside_functions_and_for_types_count() -> None:
     assert len(modules()) > 300
 
 
-def test_the_house_plan_of_the_docs_is_that_of_the_import_contracts() -> None:
+def test_the_plan_in_the_docs_matches_the_import_contracts() -> None:
     assert written() == plan(), "run `python -m tests.house.plan`"
 
 
-def test_the_blocking_client_is_made_of_the_one_for_coroutines() -> None:
+def test_the_blocking_client_is_generated_from_the_async_one() -> None:
     stale = [path.name for path, text in blocking().items() if path.read_text() != text]
 
     assert stale == [], "run `python -m tests.house.blocking_client`"

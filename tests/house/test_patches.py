@@ -63,7 +63,7 @@ _PATCHED: Final[dict[str, set[str]]] = {
 }
 
 
-def test_patches_of_our_own_modules_are_those_that_are_listed() -> None:
+def test_patches_of_taskmq_modules_are_listed() -> None:
     found = {
         f"{path.relative_to(ROOT / 'tests')}: {target}"
         for path in sorted((ROOT / "tests").rglob("*.py"))

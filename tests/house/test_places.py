@@ -120,7 +120,7 @@ _MAKES_ENVELOPES: dict[str, str] = {
 }
 
 
-def test_deliveries_are_settled_in_named_places_only() -> None:
+def test_deliveries_are_settled_only_in_listed_modules() -> None:
     assert _modules_that(_settles) == set(_SETTLES)
 
 
@@ -128,15 +128,15 @@ def _settles(module: Module) -> bool:
     return module.name.startswith("taskmq.") and _calls(module, {"ack", "ack_confirmed", "requeue"})
 
 
-def test_asyncio_tasks_are_started_in_named_places_only() -> None:
+def test_asyncio_tasks_are_started_only_in_listed_modules() -> None:
     assert _modules_that(lambda module: _calls(module, {"create_task", "ensure_future"})) == _STARTS_TASKS
 
 
-def test_header_names_are_written_in_named_places_only() -> None:
+def test_header_names_are_written_only_in_listed_modules() -> None:
     assert _modules_that(lambda module: _says(module, lambda text: "x-taskmq-" in text)) == _NAMES_HEADERS
 
 
-def test_the_names_of_keys_are_written_in_one_place() -> None:
+def test_the_names_of_keys_are_written_in_one_module() -> None:
     kinds = tuple(_kinds_of_keys())
 
     assert {"once:", "lock:", "partition:", "mark:", "members:"} <= set(kinds)
@@ -155,7 +155,7 @@ def _kinds_of_keys() -> Iterator[str]:
                 pass
 
 
-def test_the_plan_of_a_task_is_written_at_its_definition_only() -> None:
+def test_the_plan_of_a_task_is_written_only_at_its_definition() -> None:
     assert _modules_that(_writes_a_plan) == set(_WRITES_PLANS)
 
 
@@ -166,7 +166,7 @@ def _writes_a_plan(module: Module) -> bool:
     )
 
 
-def test_messages_and_envelopes_are_made_in_named_places_only() -> None:
+def test_messages_and_envelopes_are_created_only_in_listed_modules() -> None:
     assert _modules_that(lambda module: _makes(module, "Outgoing")) == set(_MAKES_MESSAGES)
     assert _modules_that(lambda module: _makes(module, "Envelope")) == set(_MAKES_ENVELOPES)
 

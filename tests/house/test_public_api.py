@@ -88,7 +88,7 @@ def _documentation(name: str) -> str | None:
 
 
 @pytest.mark.parametrize("name", taskmq.__all__)
-def test_every_public_name_is_there_and_documented(name: str) -> None:
+def test_every_public_name_exists_and_is_documented(name: str) -> None:
     documentation = _documentation(name)
 
     assert documentation is not None
@@ -110,24 +110,24 @@ def test_every_public_method_of_a_public_class_is_documented(name: str, method: 
     assert (getattr(getattr(taskmq, name), method).__doc__ or "").strip()
 
 
-def test_public_names_are_sorted_and_said_once() -> None:
+def test_public_names_are_sorted_and_unique() -> None:
     assert taskmq.__all__ == sorted(set(taskmq.__all__))
     assert dir(taskmq) == taskmq.__all__
 
 
-def test_the_type_checkers_see_the_names_that_are_there_at_run_time() -> None:
+def test_type_checkers_see_the_names_that_exist_at_runtime() -> None:
     assert sorted(_imports_for_checkers()) == taskmq.__all__
 
 
 @pytest.mark.parametrize("name", taskmq.__all__)
-def test_a_name_comes_from_where_the_type_checkers_think_it_does(name: str) -> None:
+def test_a_name_comes_from_the_module_that_type_checkers_see(name: str) -> None:
     home = _imports_for_checkers()[name]
 
     assert home == f"taskmq.{taskmq._HOMES.get(name, 'errors')}"
     assert getattr(importlib.import_module(home), name) is getattr(taskmq, name)
 
 
-def test_there_is_no_home_without_a_name() -> None:
+def test_no_home_lacks_a_name() -> None:
     assert set(taskmq._HOMES) <= set(taskmq.__all__)
     assert "errors" not in taskmq._HOMES.values()
 

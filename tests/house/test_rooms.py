@@ -101,7 +101,7 @@ def test_a_module_is_named_by_a_noun() -> None:
     assert gerunds == set()
 
 
-def test_what_hangs_at_an_app_is_found_in_a_module_of_that_name() -> None:
+def test_an_attribute_of_an_app_has_a_module_of_the_same_name() -> None:
     app = TaskMQ("memory://places")
     names = [name for name in (*vars(app), "reactions", "workflows") if name != "name" and not name.startswith("_")]
     found = {name: type(getattr(app, name)).__module__.rpartition(".")[2] for name in names}
@@ -111,5 +111,5 @@ def test_what_hangs_at_an_app_is_found_in_a_module_of_that_name() -> None:
 
 
 @pytest.mark.parametrize("folder", ["brokers", "contrib"])
-def test_a_source_folder_is_no_package(folder: str) -> None:
+def test_a_source_folder_is_not_a_package(folder: str) -> None:
     assert not (ROOT / folder / "__init__.py").exists()

@@ -9,7 +9,7 @@ from tests.house.tree import ROOT, nodes, parsed
 _LONGEST_NAME = 80
 
 
-def test_the_name_of_a_test_says_what_broke_in_80_characters() -> None:
+def test_the_name_of_a_test_describes_the_behaviour_in_80_characters() -> None:
     found = {
         f"{path.relative_to(ROOT)}:{node.lineno}: {node.name}"
         for path in sorted((ROOT / "tests").rglob("test_*.py"))
@@ -25,76 +25,70 @@ _RUN_BY_HAND: Final[dict[str, dict[str, set[str]]]] = {
     "Something is made, or a thread or a server started, before the loop begins.": {
         "integration/test_large_results.py": {
             "test_large_results_go_through_a_bucket",
-            "test_values_go_hour_by_hour_once_their_time_is_over",
+            "test_values_are_deleted_hour_by_hour_after_their_lifetime",
         },
         "integration/test_redis_faults.py": {
-            "test_a_connection_that_dies_without_a_word_is_noticed_by_who_listens",
+            "test_a_silently_dead_connection_is_noticed_by_its_listener",
             "test_a_wrong_password_is_reported_and_not_shown",
         },
         "integration/test_redis_places.py": {"test_a_slot_that_moves_to_another_node_is_followed"},
-        "unit/beat/test_steps.py": {"test_a_replica_that_dies_at_any_step_costs_no_occurrence_and_doubles_none"},
+        "unit/beat/test_steps.py": {"test_a_replica_that_dies_at_any_step_loses_and_doubles_no_occurrence"},
         "unit/durable/test_relay.py": {
-            "test_a_message_that_is_refused_does_not_hold_up_those_behind_it",
-            "test_messages_keep_all_that_they_were_sent_with",
-            "test_while_the_state_is_down_the_relay_waits_and_then_goes_on",
+            "test_a_refused_message_does_not_delay_those_behind_it",
+            "test_messages_keep_all_their_properties",
+            "test_the_relay_waits_while_the_state_is_down_and_then_continues",
         },
-        "unit/executors/test_process_limits.py": {
-            "test_the_time_that_a_process_takes_to_import_the_app_is_not_the_tasks"
-        },
-        "unit/jobs/test_delayed.py": {"test_a_rescheduled_job_runs_at_its_new_time_also_by_its_own_body"},
-        "unit/rabbitmq/connect/test_credentials.py": {"test_a_token_server_that_is_not_there_is_named"},
+        "unit/executors/test_process_limits.py": {"test_the_time_to_import_the_app_does_not_count_as_run_time"},
+        "unit/jobs/test_delayed.py": {"test_a_rescheduled_job_runs_at_its_new_time_with_its_own_body"},
+        "unit/rabbitmq/connect/test_credentials.py": {"test_an_unreachable_token_server_is_named"},
         "unit/scheduler/test_preemption.py": {
-            "test_a_large_job_gets_a_node_from_those_who_allow_it",
-            "test_runs_with_a_gpu_give_way_to_a_pool_that_is_owed_one_and_no_others",
+            "test_a_large_job_gets_a_node_from_preemptible_jobs",
+            "test_runs_with_a_gpu_are_preempted_only_for_a_pool_that_is_owed_one",
         },
         "unit/scheduler/test_schedules.py": {
-            "test_after_two_hours_without_schedulers_each_mode_makes_up_for_its_own_count"
+            "test_after_two_hours_without_schedulers_each_mode_catches_up_within_its_limit"
         },
         "unit/worker/guards/test_limits.py": {
-            "test_the_places_of_a_process_that_is_gone_pass_on_at_once",
-            "test_who_is_told_the_longest_wait_does_not_come_with_all_the_others",
+            "test_the_permits_of_a_dead_process_are_free_at_once",
+            "test_jobs_with_the_longest_wait_do_not_all_return_together",
         },
-        "unit/worker/run/test_poison.py": {"test_the_limit_of_starts_can_be_set_and_lifted"},
-        "unit/workflow/test_batches.py": {"test_what_cannot_be_is_refused_before_anything_is_sent"},
+        "unit/worker/run/test_poison.py": {"test_the_limit_of_starts_can_be_set_and_disabled"},
+        "unit/workflow/test_batches.py": {"test_an_invalid_batch_is_refused_before_anything_is_sent"},
     },
     "hypothesis and what runs the test both give it arguments.": {
-        "unit/beat/test_beat.py": {"test_however_the_time_passes_what_is_due_last_is_emitted_and_nothing_twice"},
-        "unit/scheduler/test_histories.py": {
-            "test_whatever_happens_every_job_ends_once_and_nothing_is_left_in_flight"
-        },
-        "unit/worker/guards/test_reactions.py": {"test_whatever_fails_on_the_way_every_job_is_followed_by_one"},
+        "unit/beat/test_beat.py": {"test_each_due_occurrence_is_emitted_once_however_time_passes"},
+        "unit/scheduler/test_histories.py": {"test_every_job_ends_once_in_any_history_and_none_is_left_in_flight"},
+        "unit/worker/guards/test_reactions.py": {"test_every_job_gets_one_follower_despite_any_failure"},
     },
     "A parametrised test of a suite, which runs its tests itself.": {
         "integration/test_rabbitmq_delays.py": {
-            "test_a_worker_that_gets_a_task_before_its_time_lets_it_wait_on",
+            "test_a_worker_returns_an_early_task_to_wait",
             "test_no_task_starts_early_by_the_clock_of_the_worker",
         },
-        "integration/test_rabbitmq_queue_kinds.py": {"test_a_queue_that_was_made_otherwise_is_refused_and_stays"},
+        "integration/test_rabbitmq_queue_kinds.py": {"test_a_queue_with_other_properties_is_refused_and_stays"},
     },
     "It has a bound of its own.": {
         "integration/test_local_processes.py": {
-            "test_every_message_that_a_killed_producer_saw_confirmed_is_there",
-            "test_nothing_is_lost_while_processes_hammer_and_are_killed_at_random",
+            "test_every_message_confirmed_to_a_killed_producer_exists",
+            "test_nothing_is_lost_while_processes_send_and_are_killed_at_random",
         },
         "unit/worker/long_runs/test_guard.py": {
-            "test_whatever_happens_no_job_is_lost_and_none_runs_oftener_than_faults_explain"
+            "test_no_job_is_lost_and_none_runs_more_often_than_the_faults_explain"
         },
     },
     "A name means something else in another function of the test.": {
-        "unit/durable/test_service.py": {"test_a_call_is_made_unless_an_event_is_set_first_or_its_time_is_over"},
-        "unit/jobs/test_delayed.py": {"test_a_job_that_is_put_anew_while_it_is_rescheduled_keeps_what_was_put"},
-        "unit/local/memory/test_broker.py": {"test_a_producer_on_another_threads_loop_wakes_the_consumer"},
-        "unit/local/state/test_state.py": {"test_a_waiter_is_told_by_a_put_on_another_threads_loop"},
-        "unit/run/test_members.py": {"test_a_member_that_is_gone_for_the_others_is_reported"},
-        "unit/scheduler/test_reports.py": {
-            "test_a_report_that_the_store_cannot_apply_stops_no_other_and_fails_its_job"
-        },
-        "unit/worker/run/test_journal_service.py": {"test_a_fork_of_a_thread_task_is_refused_to_save"},
+        "unit/durable/test_service.py": {"test_a_call_runs_unless_an_event_is_set_first_or_its_time_is_over"},
+        "unit/jobs/test_delayed.py": {"test_a_job_replaced_during_its_rescheduling_keeps_the_replacement"},
+        "unit/local/memory/test_broker.py": {"test_a_producer_on_the_loop_of_another_thread_wakes_the_consumer"},
+        "unit/local/state/test_state.py": {"test_a_put_on_the_loop_of_another_thread_wakes_a_waiter"},
+        "unit/run/test_members.py": {"test_a_member_that_others_lost_is_reported"},
+        "unit/scheduler/test_reports.py": {"test_an_inapplicable_report_stops_no_other_and_fails_its_job"},
+        "unit/worker/run/test_journal_service.py": {"test_a_fork_of_a_thread_task_cannot_save"},
     },
 }
 
 
-def test_a_test_that_only_runs_a_coroutine_is_one() -> None:
+def test_a_test_that_only_runs_a_coroutine_is_async() -> None:
     """pytest runs `async def test_...`; `tests.coroutines.run_by` is for those that are given what they work with."""
     found = {
         f"{path.relative_to(ROOT / 'tests')}: {node.name}"
@@ -140,7 +134,7 @@ def _bound(test: ast.FunctionDef) -> set[str]:
     }
 
 
-def test_what_is_left_to_the_night_names_what_proves_it_in_the_gate() -> None:
+def test_a_nightly_test_names_its_proof_in_the_gate() -> None:
     for path in sorted((ROOT / "tests").rglob("*.py")):
         marks = [node for node in nodes(parsed(path)) if isinstance(node, ast.Attribute) and node.attr == "nightly"]
         calls = [node for node in nodes(parsed(path)) if isinstance(node, ast.Call) and node.func in marks]

@@ -24,49 +24,49 @@ _SLEEPING: Final[dict[str, dict[str, set[str]]]] = {
             "test_a_stopped_process_keeps_its_messages_and_can_settle_them_later"
         },
         "integration/test_rabbitmq_consumer_timeout.py": {
-            "test_a_consumer_that_says_it_takes_long_is_left_alone",
-            "test_a_policy_cannot_cut_it_off_either",
+            "test_a_consumer_with_a_long_timeout_is_not_cancelled",
+            "test_a_policy_cannot_time_out_that_consumer_either",
         },
         "integration/test_rabbitmq_handover.py": {
-            "test_a_long_task_runs_once_and_nobody_else_is_disturbed",
+            "test_a_long_task_runs_once_and_no_other_job_is_disturbed",
             "test_a_state_down_for_longer_than_the_lease_changes_nothing_for_one_worker",
-            "test_what_a_killed_worker_was_at_runs_elsewhere_after_the_lease",
-            "test_what_waits_for_a_slot_goes_back_in_time",
-            "test_with_a_state_that_is_down_a_keeper_is_not_run_by_others_and_not_lost",
-            "test_without_a_state_it_runs_twice",
+            "test_the_job_of_a_killed_worker_runs_elsewhere_after_the_lease",
+            "test_a_job_that_waits_for_a_slot_is_requeued_in_time",
+            "test_with_a_state_down_a_keeper_is_neither_run_elsewhere_nor_lost",
+            "test_a_long_task_without_a_state_runs_twice",
         },
-        "integration/test_rabbitmq_migration.py": {"test_messages_that_a_vanished_worker_holds_are_waited_for"},
+        "integration/test_rabbitmq_migration.py": {"test_unacked_messages_of_a_vanished_worker_are_waited_for"},
         "integration/test_rabbitmq_outages.py": {
             "test_a_quiet_connection_stays",
-            "test_consumers_are_back_within_seconds_after_their_node_is",
+            "test_consumers_return_within_seconds_after_their_node",
         },
         "integration/test_rabbitmq_queue_kinds.py": {"_send_letters"},
         "integration/test_rabbitmq_watchdog.py": {"stays_ready"},
-        "unit/client/test_bulk.py": {"test_who_makes_calls_slowly_does_not_wait_for_a_full_chunk"},
+        "unit/client/test_bulk.py": {"test_a_slow_producer_of_calls_does_not_wait_for_a_full_chunk"},
         "unit/executors/test_process_limits.py": {
-            "test_many_runs_that_end_right_at_their_soft_timeout_leave_no_alarm_behind"
+            "test_runs_that_end_exactly_at_their_soft_timeout_leave_no_alarm_behind"
         },
-        "unit/local/database/test_database.py": {"test_closing_while_the_file_is_locked_ends_everything_that_waits"},
+        "unit/local/database/test_database.py": {"test_closing_while_the_file_is_locked_ends_all_waiting_calls"},
         "unit/rabbitmq/connect/test_credentials.py": {"test_nothing_is_fetched_after_closing"},
     },
     "The loop or a thread is held up on purpose, and turns again afterwards.": {
         "integration/test_rabbitmq_held_up.py": {
-            "test_a_loop_that_stands_for_nearly_two_heartbeats_keeps_its_connections",
-            "test_a_send_whose_deadline_passes_while_the_loop_stands_is_not_unknown",
-            "test_an_answer_that_came_while_the_loop_stood_is_an_answer",
+            "test_a_loop_blocked_for_nearly_two_heartbeats_keeps_its_connections",
+            "test_a_send_whose_deadline_passes_while_the_loop_is_blocked_is_not_unknown",
+            "test_an_answer_received_while_the_loop_was_blocked_counts",
         },
-        "unit/executors/test_interrupt.py": {"test_a_real_cancellation_in_the_same_turn_goes_first"},
+        "unit/executors/test_interrupt.py": {"test_a_real_cancellation_in_the_same_iteration_takes_precedence"},
         "unit/rabbitmq/connect/test_held_up.py": {
             "_hold_up",
-            "test_what_falls_due_in_the_next_stall_has_a_grace_of_its_own",
+            "test_sends_that_expire_in_the_next_stall_get_their_own_grace",
         },
         "unit/worker/host/test_event_loop.py": {
             "_hold_up",
-            "test_a_call_into_c_that_holds_the_interpreter_is_reported_afterwards",
-            "test_a_loop_that_stands_is_told_with_its_stack_and_its_runs_and_when_it_is_over",
-            "test_what_changes_while_it_is_listed_costs_the_names_and_not_the_watch",
-            "test_what_is_over_is_reported_also_where_the_worker_ends_at_once",
-            "test_who_held_the_interpreter_is_seen_when_the_call_returns",
+            "test_a_c_call_that_holds_the_interpreter_is_reported_afterwards",
+            "test_a_blocked_loop_is_reported_with_its_stack_and_runs_and_its_end",
+            "test_a_change_during_listing_costs_the_names_and_not_the_watch",
+            "test_the_end_of_a_block_is_reported_even_if_the_worker_ends_at_once",
+            "test_the_holder_of_the_interpreter_is_reported_when_the_call_returns",
             "test_without_patience_nothing_is_watched",
         },
     },
@@ -78,9 +78,7 @@ _SLEEPING: Final[dict[str, dict[str, set[str]]]] = {
         "e2e/test_delays.py": {"test_no_delayed_task_starts_before_its_time"},
         "e2e/test_kills.py": {"test_every_task_runs_although_a_worker_is_killed_every_second"},
         "e2e/test_order.py": {"test_jobs_of_one_key_run_in_order_whatever_happens_to_their_workers"},
-        "integration/test_job_store_faults.py": {
-            "test_a_server_that_restarts_under_load_keeps_what_it_has_acknowledged"
-        },
+        "integration/test_job_store_faults.py": {"test_a_server_that_restarts_under_load_keeps_its_confirmed_writes"},
         "integration/test_local_processes.py": {
             "test_thousands_of_waiters_learn_of_results_that_another_process_stores",
         },
@@ -89,43 +87,43 @@ _SLEEPING: Final[dict[str, dict[str, set[str]]]] = {
         "integration/test_rabbitmq_oauth2.py": {"_again_and_again", "_work", "follow"},
         "integration/test_rabbitmq_recovery.py": {
             "cut_again_and_again",
-            "test_a_node_that_is_killed_and_comes_back_has_everything_confirmed",
-            "test_nothing_confirmed_is_lost_and_consumers_come_back",
+            "test_a_killed_and_restarted_node_has_all_confirmed_messages",
+            "test_no_confirmed_message_is_lost_and_consumers_return",
             "test_order_is_kept_over_a_cut",
         },
         "integration/test_rabbitmq_watchdog.py": {"test_a_busy_consumer_is_left_alone"},
-        "integration/test_redis_cluster.py": {"test_what_the_loss_of_a_node_costs_is_counted"},
-        "integration/test_redis_sentinel.py": {"test_what_a_failover_loses_is_counted_and_writing_goes_on"},
-        "unit/client/test_bulk.py": {"test_a_slow_maker_s_calls_are_confirmed_meanwhile"},
+        "integration/test_redis_cluster.py": {"test_losses_with_a_failed_node_are_counted"},
+        "integration/test_redis_sentinel.py": {"test_losses_of_a_failover_are_counted_and_writing_continues"},
+        "unit/client/test_bulk.py": {"test_calls_of_a_slow_producer_are_confirmed_in_the_meantime"},
         "unit/worker/border_kit.py": {"_keep_moving"},
-        "unit/worker/test_reporter.py": {"test_a_supervisor_that_does_not_read_holds_nothing_up_and_misses_no_run"},
+        "unit/worker/test_reporter.py": {"test_a_supervisor_that_does_not_read_delays_nothing_and_misses_no_run"},
     },
     "Work that takes a moment, so that others could come in between, or that has no end of its own.": {
         "conformance/test_the_suite_itself.py": {"connect", "consume"},
         "unit/executors/forking_tasks.py": {"_stays"},
         "unit/executors/test_interrupt.py": {
-            "test_a_thread_gets_it_between_two_instructions",
-            "test_it_waits_until_the_thread_has_left_a_lock_of_the_standard_library",
+            "test_a_thread_is_interrupted_between_two_instructions",
+            "test_the_interrupt_waits_until_the_thread_leaves_a_lock_of_the_standard_library",
         },
         "unit/injection/test_resolve.py": {
-            "test_a_failure_is_not_kept_and_those_who_waited_ask_again",
-            "test_a_timeout_and_a_cancellation_end_what_was_opened",
+            "test_a_failure_is_not_cached_and_waiting_runs_try_again",
+            "test_a_timeout_or_a_cancellation_closes_open_dependencies",
         },
         "unit/run/test_locks.py": {
-            "test_one_at_a_time_has_a_lock_and_tokens_grow",
+            "test_one_holder_at_a_time_has_a_lock_and_tokens_grow",
             "test_threads_and_coroutines_share_a_lock",
         },
         "unit/testing/test_harness.py": {
             "test_a_rejection_and_a_failure_outside_of_the_task_are_reported_too",
-            "test_what_never_ends_ends_the_test_and_not_its_run",
+            "test_an_endless_loop_of_jobs_fails_the_test_and_not_the_run",
         },
         "unit/worker/run/test_journal_service.py": {
-            "test_who_gives_up_waiting_for_the_begin_leaves_it_to_the_others"
+            "test_a_caller_that_gives_up_waiting_for_the_begin_leaves_it_to_the_others"
         },
-        "unit/worker/run/test_task_pool.py": {"test_a_timer_that_an_item_has_left_behind_cancels_no_other"},
+        "unit/worker/run/test_task_pool.py": {"test_a_leftover_timer_of_an_item_cancels_no_other"},
         "unit/worker/run/test_thread_runs.py": {
-            "test_a_worker_that_drains_waits_for_its_threads_and_settles_what_they_did",
-            "test_no_more_go_on_in_threads_than_there_are_slots",
+            "test_a_draining_worker_waits_for_its_threads_and_settles_their_runs",
+            "test_no_more_threads_run_than_there_are_slots",
         },
     },
     "Parts of the servers of the tests, which import nothing of the tests, and of a simulation in virtual time.": {
@@ -136,7 +134,7 @@ _SLEEPING: Final[dict[str, dict[str, set[str]]]] = {
 }
 
 
-def test_what_sleeps_in_real_time_is_listed_with_its_reason() -> None:
+def test_real_sleeps_are_listed_with_their_reason() -> None:
     """To wait for something there are `eventually` and `until`; what sleeps for long enough is too fast some day."""
     found = {
         f"{path.relative_to(_TESTS)}: {where}"
@@ -230,7 +228,7 @@ def _reached(start: str) -> set[str]:
     return seen
 
 
-def test_no_test_says_how_fast_something_has_to_be() -> None:
+def test_no_test_requires_a_speed() -> None:
     """A busy machine is slow; what has to end before something else is shown by what comes first."""
     found = [
         f"{path.relative_to(ROOT)}:{line}"

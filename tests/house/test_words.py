@@ -33,7 +33,7 @@ def test_no_class_name_is_used_twice_in_the_core() -> None:
     assert {name: where for name, where in places.items() if len(where) > 1} == {}
 
 
-def test_no_identifier_uses_a_word_that_was_replaced() -> None:
+def test_no_identifier_uses_a_replaced_word() -> None:
     found = {
         f"{module.where}: {name}" for module in modules() for name in _defined(module) if _BANNED & set(_words(name))
     }
@@ -71,7 +71,7 @@ def test_a_suppressed_lint_rule_has_its_reason_on_the_line() -> None:
     assert without == set()
 
 
-def test_prose_names_its_subject_instead_of_nobody() -> None:
+def test_prose_names_its_subject() -> None:
     """Comments, docstrings, messages and pages name the worker, the caller, the scheduler; see docs/glossary.md."""
     assert _said(_INDEFINITE) == set()
 

@@ -66,7 +66,7 @@ async def _declare(app: TaskMQ, *queues: str) -> None:
 @pytest.mark.parametrize(
     "options", [{}, {"delay": "1h"}, {"priority": 9, "tenant": "acme"}, {"headers": {"note": "größe"}}]
 )
-async def test_a_message_is_the_one_that_the_app_itself_sends(amqp_url: str, options: dict[str, object]) -> None:
+async def test_a_message_equals_one_sent_by_the_app_itself(amqp_url: str, options: dict[str, object]) -> None:
     call = {**options, "job_id": "job-1"}
     async with _app(amqp_url) as app, _connected(amqp_url) as connection:
         add = app.tasks["add"].with_options(call)
@@ -108,7 +108,7 @@ def _taken_from_anywhere(raw: Raw) -> dict[str, Any]:
     raise AssertionError(f"none of {_QUEUES} has a message")
 
 
-async def test_a_worker_runs_what_was_sent_and_its_result_is_typed(amqp_url: str, redis_url: str) -> None:
+async def test_a_worker_runs_a_sent_job_and_its_result_is_typed(amqp_url: str, redis_url: str) -> None:
     app = TaskMQ(amqp_url, state=redis_url)
 
     @app.task(name="add", queue="sums", result=True)
@@ -127,7 +127,7 @@ async def test_a_worker_runs_what_was_sent_and_its_result_is_typed(amqp_url: str
     assert results == [3, 7]
 
 
-async def test_what_cannot_be_sent_is_refused_before_and_the_channel_goes_on(amqp_url: str) -> None:
+async def test_an_invalid_job_is_refused_before_and_the_channel_continues(amqp_url: str) -> None:
     async with _app(amqp_url) as app, _connected(amqp_url) as connection:
         channel, plain = await connection.channel(), await connection.channel(publisher_confirms=False)
         raising = await connection.channel(on_return_raises=True)
@@ -147,13 +147,13 @@ async def test_what_cannot_be_sent_is_refused_before_and_the_channel_goes_on(amq
             await send(channel, app.tasks["add"], 1)
 
 
-async def test_without_exchanges_of_ours_a_job_is_unroutable(amqp_url: str) -> None:
+async def test_a_job_is_unroutable_without_the_taskmq_exchanges(amqp_url: str) -> None:
     async with _app(amqp_url) as app, _connected(amqp_url) as connection:
         with pytest.raises(Unroutable, match="start a worker"):
             await send(await connection.channel(), app.tasks["add"], 1)
 
 
-async def test_a_transaction_decides_about_all_that_was_sent_in_it(amqp_url: str) -> None:
+async def test_a_transaction_decides_about_all_jobs_sent_in_it(amqp_url: str) -> None:
     async with _app(amqp_url) as app, _connected(amqp_url) as connection:
         await _declare(app)
         channel = await connection.channel(publisher_confirms=False)
@@ -179,7 +179,7 @@ async def test_a_transaction_decides_about_all_that_was_sent_in_it(amqp_url: str
             await send(transaction, app.tasks["add"], 5)
 
 
-async def test_what_the_broker_refuses_is_an_error_of_ours(amqp_url: str, rabbitmq_server: RabbitMQ) -> None:
+async def test_a_refusal_by_the_broker_is_a_taskmq_error(amqp_url: str, rabbitmq_server: RabbitMQ) -> None:
     vhost = urlsplit(amqp_url).path.removeprefix("/")
     user = f"reader-{secrets.token_hex(4)}"
     async with _app(amqp_url) as app:
@@ -205,7 +205,7 @@ async def test_what_the_broker_refuses_is_an_error_of_ours(amqp_url: str, rabbit
         rabbitmq_server.http("DELETE", f"/api/users/{user}")
 
 
-async def test_a_message_above_the_servers_limit_is_too_large(own_rabbitmq: StartRabbitMQ) -> None:
+async def test_a_message_above_the_server_limit_is_too_large(own_rabbitmq: StartRabbitMQ) -> None:
     server = own_rabbitmq(config={"max_message_size": "10000"})
     async with _app(server.url) as app, _connected(server.url) as connection:
         await _declare(app, "kept")
@@ -213,7 +213,7 @@ async def test_a_message_above_the_servers_limit_is_too_large(own_rabbitmq: Star
             await send(await connection.channel(), app.tasks["keep"], "x" * 20_000)
 
 
-async def test_a_confirm_that_does_not_come_leaves_it_unknown(amqp_url: str, rabbitmq_server: RabbitMQ) -> None:
+async def test_a_missing_confirm_leaves_the_job_unknown(amqp_url: str, rabbitmq_server: RabbitMQ) -> None:
     with TcpProxy(rabbitmq_server.port) as proxy:
         url = urlsplit(amqp_url)._replace(netloc=f"guest:guest@127.0.0.1:{proxy.port}").geturl()
         hasty = _app(amqp_url, send_timeout=1.0)
@@ -236,7 +236,7 @@ async def test_a_confirm_that_does_not_come_leaves_it_unknown(amqp_url: str, rab
                 await late
 
 
-async def test_an_owner_that_closes_the_channel_cancels_nobody(amqp_url: str, rabbitmq_server: RabbitMQ) -> None:
+async def test_an_owner_that_closes_the_channel_cancels_no_caller(amqp_url: str, rabbitmq_server: RabbitMQ) -> None:
     with TcpProxy(rabbitmq_server.port) as proxy:
         url = urlsplit(amqp_url)._replace(netloc=f"guest:guest@127.0.0.1:{proxy.port}").geturl()
         async with _app(amqp_url) as app, _connected(url) as connection:
@@ -253,7 +253,7 @@ async def test_an_owner_that_closes_the_channel_cancels_nobody(amqp_url: str, ra
             await asyncio.wait({closing})
 
 
-async def test_two_of_one_id_over_one_channel_take_turns(amqp_url: str) -> None:
+async def test_two_jobs_of_one_id_over_one_channel_take_turns(amqp_url: str) -> None:
     async with _app(amqp_url) as app, _connected(amqp_url) as connection:
         await _declare(app)
         channel = await connection.channel()
@@ -269,7 +269,7 @@ async def test_two_of_one_id_over_one_channel_take_turns(amqp_url: str) -> None:
 
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize("kind", ["plain", pytest.param("robust", marks=pytest.mark.campaign)])
-async def test_nothing_confirmed_is_lost_through_cuts_freezes_and_restarts(
+async def test_no_confirmed_job_is_lost_through_cuts_freezes_and_restarts(
     own_rabbitmq: StartRabbitMQ, kind: str
 ) -> None:
     server = own_rabbitmq()

@@ -92,7 +92,7 @@ def _through(proxy: TcpProxy, url: str, options: str = "") -> str:
 
 
 @pytest.mark.real_time
-async def test_so_many_messages_are_in_hand_as_prefetch_says(amqp_url: str) -> None:
+async def test_unacked_messages_are_limited_by_prefetch(amqp_url: str) -> None:
     with Raw(amqp_url) as raw:
         raw.quorum("orders")
         for number in range(5):
@@ -118,7 +118,7 @@ async def test_so_many_messages_are_in_hand_as_prefetch_says(amqp_url: str) -> N
 
 
 @pytest.mark.real_time
-async def test_after_a_cut_what_was_in_hand_comes_again(amqp_url: str, rabbitmq_server: RabbitMQ) -> None:
+async def test_unacked_messages_are_redelivered_after_a_cut(amqp_url: str, rabbitmq_server: RabbitMQ) -> None:
     with Raw(amqp_url) as raw, TcpProxy(rabbitmq_server.port) as proxy:
         raw.quorum("orders")
         raw.publish("", "orders", b"0")
@@ -149,7 +149,7 @@ async def test_a_silent_broker_is_left_after_its_heartbeats(amqp_url: str, rabbi
 
 
 @pytest.mark.real_time
-async def test_a_queue_that_is_deleted_is_missed_until_it_is_there_again(amqp_url: str) -> None:
+async def test_a_deleted_queue_is_waited_for_until_it_exists_again(amqp_url: str) -> None:
     with Raw(amqp_url) as raw:
         raw.quorum("orders")
         async with _listening(amqp_url) as listener:
@@ -163,7 +163,7 @@ async def test_a_queue_that_is_deleted_is_missed_until_it_is_there_again(amqp_ur
 
 
 @pytest.mark.real_time
-async def test_a_queue_of_its_own_is_declared_bound_and_declared_again(amqp_url: str) -> None:
+async def test_an_own_queue_is_declared_bound_and_declared_again(amqp_url: str) -> None:
     with Raw(amqp_url) as raw:
         async with _listening(amqp_url, "ours", exchange="sales") as listener:
             assert not await listener.look()
@@ -188,7 +188,7 @@ def _is_routed(raw: Raw) -> bool:
 
 
 @pytest.mark.real_time
-async def test_why_nothing_comes_is_an_error_without_the_password(amqp_url: str) -> None:
+async def test_a_connection_failure_is_reported_without_the_password(amqp_url: str) -> None:
     wrong = amqp_url.replace("guest:guest@", "guest:s3cret@")
     with Raw(amqp_url) as raw:
         raw.channel.exchange_declare("sales", "topic", durable=True)
@@ -206,7 +206,7 @@ async def test_why_nothing_comes_is_an_error_without_the_password(amqp_url: str)
         assert "guest" not in listener.source.address
 
 
-def test_a_url_that_cannot_be_read_is_refused_at_once() -> None:
+def test_an_invalid_url_is_refused_at_once() -> None:
     with pytest.raises(InvalidSetting):
         open_source(SourceQueue(url="amqp://u:p@crm:port/", name="orders"))
 
@@ -306,7 +306,7 @@ def _is_empty(server: RabbitMQ) -> bool:
         return raw.ready("orders") == 0
 
 
-def test_a_message_that_can_never_be_a_job_is_parked_and_not_in_the_way(
+def test_a_message_that_can_never_be_a_job_is_parked_and_blocks_no_other(
     tmp_path: Path, stack: ExitStack, own_rabbitmq: StartRabbitMQ, amqp_url: str, redis_url: str
 ) -> None:
     ours = own_rabbitmq(config={"max_message_size": "100000"})
@@ -329,7 +329,7 @@ def test_a_message_that_can_never_be_a_job_is_parked_and_not_in_the_way(
     assert letter.properties.headers["x-taskmq-origin"].startswith("orders at amqp://127.0.0.1")
 
 
-def test_what_a_reaction_takes_is_explained_without_the_password(
+def test_a_reaction_is_explained_without_the_password(
     tmp_path: Path, stack: ExitStack, amqp_url: str, redis_url: str
 ) -> None:
     crm_url = "amqp://user:s3cret@crm/sales?heartbeat=3"

@@ -43,7 +43,7 @@ async def _failures(store: JobStore) -> dict[str, float] | None:
 
 
 @pytest.mark.real_time
-async def test_a_tenants_rule_counts_all_figures_of_a_large_window(tmp_path: Path) -> None:
+async def test_a_rule_of_a_tenant_counts_all_figures_of_a_large_window(tmp_path: Path) -> None:
     async with TaskMQ(new_url(), store=f"sqlite:///{tmp_path}/jobs.db") as app:
         store = app.sessions.store()
         await store.now_ms()
@@ -55,7 +55,9 @@ async def test_a_tenants_rule_counts_all_figures_of_a_large_window(tmp_path: Pat
 
 
 @pytest.mark.real_time
-async def test_a_tenants_rule_counts_all_figures_on_postgres(job_store_url: str, postgres_server: PostgreSQL) -> None:
+async def test_a_rule_of_a_tenant_counts_all_figures_on_postgres(
+    job_store_url: str, postgres_server: PostgreSQL
+) -> None:
     for statement in _statements(_TASKS):
         postgres_server.sql(statement, url=job_store_url)
 

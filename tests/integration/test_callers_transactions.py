@@ -110,7 +110,7 @@ async def test_a_job_waits_for_one_of_the_same_transaction(
     assert states == [JobState.QUEUED] + [JobState.WAITING] * 3
 
 
-async def test_a_transaction_that_is_undone_leaves_neither_job(store: tuple[str, _Begin]) -> None:
+async def test_a_rolled_back_transaction_leaves_neither_job(store: tuple[str, _Begin]) -> None:
     url, begin = store
     app, step = _shop(url)
     async with app:
@@ -130,7 +130,7 @@ async def test_a_transaction_that_is_undone_leaves_neither_job(store: tuple[str,
             await app.jobs.asubmit(step, 2, depends_on=["bill-1"])
 
 
-async def test_a_name_that_no_job_has_is_refused_in_a_transaction(store: tuple[str, _Begin]) -> None:
+async def test_an_unknown_dependency_is_refused_in_a_transaction(store: tuple[str, _Begin]) -> None:
     url, begin = store
     app, step = _shop(url)
     async with app:
@@ -196,7 +196,7 @@ async def _foreign(kind: str, url: str) -> AsyncGenerator[Any]:
         "django.DatabaseWrapper",
     ],
 )
-async def test_connections_that_a_store_in_postgresql_cannot_use_are_refused(job_store_url: str, kind: str) -> None:
+async def test_connections_unusable_for_a_postgresql_store_are_refused(job_store_url: str, kind: str) -> None:
     app, step = _shop(job_store_url)
     async with app, _foreign(kind, job_store_url) as connection:
         with pytest.raises(UnsupportedFeature, match=rf"^connection={kind}: jobs are submitted .* docs/web\.md$"):
@@ -204,7 +204,7 @@ async def test_connections_that_a_store_in_postgresql_cannot_use_are_refused(job
         assert await app.jobs.acount() == 0
 
 
-async def test_an_asynchronous_session_is_refused_by_a_store_in_a_file(tmp_path: Path) -> None:
+async def test_an_async_session_is_refused_by_a_store_in_a_file(tmp_path: Path) -> None:
     app, step = _shop(f"sqlite:///{tmp_path}/jobs.db")
     engine = create_async_engine(f"sqlite+aiosqlite:///{tmp_path}/jobs.db")
     async with app, AsyncSession(engine) as session:

@@ -59,7 +59,7 @@ def _environment(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.campaign
-def test_the_example_of_the_page_and_each_fixture_work(engine: Podman, tmp_path: Path) -> None:
+def test_the_example_on_the_page_and_each_fixture_work(engine: Podman, tmp_path: Path) -> None:
     write_files(ROOT / "docs" / "testing.md", tmp_path)
     (tmp_path / "test_stores.py").write_text(_STORE_TEST)
 
@@ -94,7 +94,7 @@ def test_a_server_that_ends_at_its_start_is_an_error_with_its_log(engine: Podman
 
 
 @pytest.mark.campaign
-def test_a_server_is_published_to_this_machine_alone(engine: Podman) -> None:
+def test_a_server_is_published_only_to_this_machine(engine: Podman) -> None:
     with RedisContainer() as redis:
         port = urlsplit(redis.url).port
         sockets = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()]

@@ -167,7 +167,7 @@ def test_the_password_is_in_no_process_list_and_no_output(
 
 @pytest.mark.rabbitmq
 @pytest.mark.slow
-def test_a_url_on_the_command_line_is_not_handed_on_that_way(marked: Marked, shop: Path) -> None:
+def test_a_url_on_the_command_line_is_not_passed_to_children_there(marked: Marked, shop: Path) -> None:
     state = f"local://{shop}/state"
     with Started(shop, "--url", marked.url, "--state", state, "worker", "shop:app") as service:
         service.says("waiting for jobs")

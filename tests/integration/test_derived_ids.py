@@ -33,7 +33,7 @@ def site(tmp_path: Path, store: str) -> Iterator[Site]:
         yield opened
 
 
-def test_who_may_submit_takes_no_occurrence_from_a_schedule(tmp_path: Path, store: str) -> None:
+def test_a_submitter_cannot_take_the_occurrence_of_a_schedule(tmp_path: Path, store: str) -> None:
     app = TaskMQ(new_url(), store=store)
     define(app)
 
@@ -80,7 +80,7 @@ def test_who_may_submit_takes_no_occurrence_from_a_schedule(tmp_path: Path, stor
         "taskmq:event:shop:order-99",
     ],
 )
-def test_no_derived_id_is_taken_through_any_door(site: Site, job_id: str) -> None:
+def test_no_derived_id_is_accepted_through_any_door(site: Site, job_id: str) -> None:
     call = {"job_type": "data_processing"}
     site.submit(job_id="first")
     one, several = {"Idempotency-Key": job_id}, f"/jobs/{site.submit(job_id='ended')}"
@@ -107,7 +107,7 @@ def test_no_derived_id_is_taken_through_any_door(site: Site, job_id: str) -> Non
     assert sorted(site.ids()) == ["ended", "first"]
 
 
-def test_a_call_without_a_tenant_takes_no_id_of_a_tenants_jobs(site: Site) -> None:
+def test_a_call_without_a_tenant_takes_no_id_of_a_tenant(site: Site) -> None:
     answer = site("POST", "/jobs", {"job_type": "data_processing", "job_id": "@acme:order-17"}, by="all-admin")
 
     assert (answer.status_code, answer.json()["code"]) == (400, "invalid_option")

@@ -29,7 +29,9 @@ def _app(url: str, state: str | None, path: Path) -> TaskMQ:
 
 @pytest.mark.timeout(120)
 @pytest.mark.real_time
-async def test_a_job_is_explained_by_what_broker_and_state_say(amqp_url: str, redis_url: str, tmp_path: Path) -> None:
+async def test_a_job_is_explained_with_facts_of_broker_and_state(
+    amqp_url: str, redis_url: str, tmp_path: Path
+) -> None:
     path = tmp_path / "jobs.db"
     app = _app(amqp_url, redis_url, path)
     away = _app("amqp://127.0.0.1:1/", "redis://127.0.0.1:1/0", path)

@@ -158,7 +158,7 @@ def fill(redis: Redis) -> Callable[[], None]:
 
 
 @pytest.mark.parametrize("take_away", [pause, kill, fill], ids=["paused", "killed", "full"])
-def test_a_step_that_ends_while_redis_is_away_is_told_later_and_its_workflow_goes_on(
+def test_a_step_that_ends_while_redis_is_down_is_reported_later_and_its_flow_goes_on(
     redis: Redis, passages: Passages, take_away: Callable[[Redis], Callable[[], None]]
 ) -> None:
     async def test(mill: Mill) -> None:
@@ -181,7 +181,7 @@ def test_a_step_that_ends_while_redis_is_away_is_told_later_and_its_workflow_goe
 
 
 @pytest.mark.parametrize("take_away", [pause, kill, fill], ids=["paused", "killed", "full"])
-def test_a_step_whose_turn_comes_while_redis_is_away_waits(
+def test_a_step_that_becomes_ready_while_redis_is_down_waits(
     redis: Redis, passages: Passages, take_away: Callable[[Redis], Callable[[], None]]
 ) -> None:
     async def test(mill: Mill) -> None:
@@ -201,7 +201,7 @@ def test_a_step_whose_turn_comes_while_redis_is_away_waits(
     play(redis.url, test)
 
 
-def test_a_workflow_goes_on_with_the_replica_after_a_failover(redis: Redis, passages: Passages) -> None:
+def test_a_workflow_continues_with_the_replica_after_a_failover(redis: Redis, passages: Passages) -> None:
     async def test(mill: Mill, other: Redis) -> None:
         async with working(mill):
             flow = await mill.graph.asend()
@@ -224,7 +224,7 @@ def test_a_workflow_goes_on_with_the_replica_after_a_failover(redis: Redis, pass
         play(f"redis://127.0.0.1:{redis.port},127.0.0.1:{other.port}/0", lambda mill: test(mill, other))
 
 
-def test_a_workflow_that_redis_has_lost_ends_as_dead_letters_without_endless_waits(
+def test_a_workflow_lost_by_redis_ends_as_dead_letters_without_endless_waits(
     redis: Redis, passages: Passages, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("taskmq.workflow.handle._LOOK_AGAIN", 0.5)

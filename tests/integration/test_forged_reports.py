@@ -101,7 +101,7 @@ async def _open(amqp_url: str, store_url: str) -> AsyncIterator[_Shop]:
 
 
 @pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
-async def test_forged_reports_end_no_job_and_let_none_run_that_waits(
+async def test_forged_reports_end_no_job_and_start_no_waiting_one(
     amqp_url: str, job_store_url: str, tmp_path: Path, kind: str
 ) -> None:
     store_url = job_store_url if kind == "postgresql" else f"sqlite:///{tmp_path}/jobs.db"

@@ -87,7 +87,7 @@ def _are(health: _Health, **expected: str) -> Callable[[], Awaitable[bool]]:
     return hold
 
 
-async def test_a_part_that_hangs_is_down_and_the_others_are_told_all_the_same(ways: _Ways) -> None:
+async def test_a_hanging_component_is_down_and_the_others_are_still_reported(ways: _Ways) -> None:
     async with _served(ways) as health:
         before = await health()
         assert [before[name]["status"] for name in ("store", "broker", "state")] == ["works"] * 3
@@ -104,7 +104,7 @@ async def test_a_part_that_hangs_is_down_and_the_others_are_told_all_the_same(wa
         await until(_are(health, state="works"))
 
 
-async def test_workers_are_unknown_while_the_broker_is_away(ways: _Ways) -> None:
+async def test_workers_are_unknown_while_the_broker_is_down(ways: _Ways) -> None:
     async with _served(ways) as health:
         await until(_are(health, broker="works", workers="down"))
 
@@ -117,7 +117,7 @@ async def test_workers_are_unknown_while_the_broker_is_away(ways: _Ways) -> None
         await until(_are(health, broker="works", workers="down"))
 
 
-async def test_schedulers_are_unknown_while_the_store_is_away(ways: _Ways) -> None:
+async def test_schedulers_are_unknown_while_the_store_is_down(ways: _Ways) -> None:
     async with _served(ways) as health:
         await until(_are(health, store="works", schedulers="down"))
 
@@ -125,7 +125,7 @@ async def test_schedulers_are_unknown_while_the_store_is_away(ways: _Ways) -> No
         await until(_are(health, store="down", schedulers="unknown", broker="works", state="works"))
 
 
-async def test_schedulers_and_workers_work_once_they_run(ways: _Ways) -> None:
+async def test_schedulers_and_workers_are_healthy_once_they_run(ways: _Ways) -> None:
     scheduler = Scheduler(ways.app())
     worker = Worker(ways.app(), WorkerConfig(concurrency=1, grace=5.0))
     async with _served(ways) as health:
@@ -143,7 +143,7 @@ async def test_schedulers_and_workers_work_once_they_run(ways: _Ways) -> None:
         assert (await health())["schedulers"]["finding"] == "no scheduler runs: start `taskmq scheduler`"
 
 
-async def test_a_store_without_tables_is_down_and_says_what_makes_them(postgres_url: str) -> None:
+async def test_a_store_without_tables_is_down_with_a_remedy(postgres_url: str) -> None:
     async with TaskMQ("memory://", store=postgres_url) as app:
 
         async def is_named() -> bool:

@@ -119,7 +119,7 @@ async def count(till: Till, runs: int) -> None:
     await until(lambda: len(till.runs) >= runs, f"{runs} runs")
 
 
-def test_while_redis_is_paused_no_job_with_a_key_starts_and_then_it_does(redis: Redis, passages: Passages) -> None:
+def test_no_job_with_a_key_starts_while_redis_is_paused_and_then_it_does(redis: Redis, passages: Passages) -> None:
     async def test(till: Till) -> None:
         till.open.set()
         async with working(till):
@@ -136,7 +136,7 @@ def test_while_redis_is_paused_no_job_with_a_key_starts_and_then_it_does(redis: 
     play(redis, test)
 
 
-def test_a_run_over_which_redis_was_killed_is_done_once_it_is_back(redis: Redis, passages: Passages) -> None:
+def test_a_run_during_a_kill_of_redis_completes_once_redis_returns(redis: Redis, passages: Passages) -> None:
     async def test(till: Till) -> None:
         async with working(till):
             first = await till.pay.asend("1")
@@ -175,9 +175,7 @@ def test_a_key_is_held_again_after_redis_was_emptied(redis: Redis, passages: Pas
     play(redis, test)
 
 
-def test_two_workers_that_have_one_key_because_redis_was_emptied_have_one_result(
-    redis: Redis, passages: Passages
-) -> None:
+def test_two_workers_with_one_key_after_redis_was_emptied_have_one_result(redis: Redis, passages: Passages) -> None:
     async def test(till: Till) -> None:
         # Another broker, and the same state: as if the second job had come to another worker.
         other = Till(redis.url)
@@ -226,7 +224,7 @@ def test_large_results_of_keyed_jobs_are_not_in_redis(redis: Redis, tmp_path: Pa
     play(redis, test)
 
 
-def test_while_redis_is_down_a_unique_job_is_not_sent(redis: Redis) -> None:
+def test_a_unique_job_is_not_sent_while_redis_is_down(redis: Redis) -> None:
     async def test(till: Till) -> None:
         await till.sync.asend("a")
         redis.kill()

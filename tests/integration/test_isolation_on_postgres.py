@@ -25,13 +25,13 @@ def towns(postgres_server: PostgreSQL, _job_store_template: str) -> Iterator[tup
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
-def test_what_one_tenant_has_is_not_there_for_the_other(towns: tuple[Town, Town], name: str) -> None:
+def test_objects_of_one_tenant_do_not_exist_for_another(towns: tuple[Town, Town], name: str) -> None:
     check_isolation(*towns, *EXAMPLES[name])
 
 
 @settings(max_examples=5, deadline=None, suppress_health_check=list(HealthCheck))
 @given(mine=STEPS, theirs=STEPS)
-def test_a_tenant_is_answered_as_if_there_were_no_other(
+def test_a_tenant_is_answered_as_if_it_were_alone(
     towns: tuple[Town, Town], mine: list[Step], theirs: list[Step]
 ) -> None:
     check_isolation(*towns, mine, theirs)
@@ -41,7 +41,7 @@ def test_a_tenant_is_answered_as_if_there_were_no_other(
 @pytest.mark.timeout(3000)
 @settings(max_examples=_CAMPAIGN, deadline=None, suppress_health_check=list(HealthCheck))
 @given(mine=STEPS, theirs=STEPS)
-def test_many_histories_of_two_tenants_do_not_meet(
+def test_many_histories_of_two_tenants_stay_separate(
     towns: tuple[Town, Town], mine: list[Step], theirs: list[Step]
 ) -> None:
     check_isolation(*towns, mine, theirs)

@@ -90,7 +90,7 @@ def test_whole_days_are_in_files_before_they_are_dropped(job_store_url: str, tmp
     _with_app(job_store_url, test)
 
 
-def test_nothing_is_dropped_where_a_file_is_not_whole(job_store_url: str, tmp_path: Path) -> None:
+def test_no_day_is_dropped_while_a_file_is_incomplete(job_store_url: str, tmp_path: Path) -> None:
     async def test(app: TaskMQ, driver: JobDriver) -> None:
         store = app.sessions.store()
         await _age(job_store_url, await _ended(driver, 3), 35)
@@ -119,7 +119,7 @@ def test_nothing_is_dropped_where_a_file_is_not_whole(job_store_url: str, tmp_pa
     _with_app(job_store_url, test)
 
 
-def test_an_archive_that_was_stopped_is_begun_again(tmp_path: Path) -> None:
+def test_a_stopped_archive_is_started_again(tmp_path: Path) -> None:
     async def test(app: TaskMQ, driver: JobDriver) -> None:
         await _ended(driver, 3)
         stopping: Any = _Stopping(app.sessions.store())
@@ -141,7 +141,7 @@ def test_an_archive_that_was_stopped_is_begun_again(tmp_path: Path) -> None:
     _with_app(f"sqlite:///{tmp_path}/jobs.db", test)
 
 
-def test_a_file_forgets_no_job_of_a_day_that_is_in_no_archive_yet(tmp_path: Path) -> None:
+def test_a_file_deletes_no_job_of_an_unarchived_day(tmp_path: Path) -> None:
     path = tmp_path / "jobs.db"
 
     async def test(app: TaskMQ, driver: JobDriver) -> None:
@@ -213,7 +213,7 @@ async def _turn(store: JobStore, archive: Path | None, keep: Sequence[KeepRule] 
     await store.dispatching.leases.release("duties", token=lease.token)
 
 
-def test_a_scheduler_keeps_jobs_for_as_long_as_it_was_told(job_store_url: str) -> None:
+def test_a_scheduler_keeps_jobs_for_the_configured_time(job_store_url: str) -> None:
     async def test(app: TaskMQ, driver: JobDriver) -> None:
         store = app.sessions.store()
         old, middle, young = [await _ended(driver, count) for count in (2, 3, 1)]
@@ -235,12 +235,12 @@ def test_a_scheduler_keeps_jobs_for_as_long_as_it_was_told(job_store_url: str) -
 
 
 @pytest.mark.parametrize("text", ["", "3 cats", "12h", "last:5", "last:-1 task:a", "7d no such:filter"])
-def test_a_rule_that_cannot_be_read_is_refused(text: str) -> None:
+def test_an_invalid_rule_is_refused(text: str) -> None:
     with pytest.raises(InvalidOption):
         KeepRule.read(text)
 
 
-def test_a_rule_that_forgets_what_is_not_archived_yet_is_refused(job_store_url: str, tmp_path: Path) -> None:
+def test_a_rule_that_deletes_unarchived_jobs_is_refused(job_store_url: str, tmp_path: Path) -> None:
     async def test(app: TaskMQ, _: JobDriver) -> None:
         with pytest.raises(InvalidOption, match="3 days"):
             await _turn(app.sessions.store(), tmp_path, [KeepRule.read("2d")])
@@ -248,7 +248,7 @@ def test_a_rule_that_forgets_what_is_not_archived_yet_is_refused(job_store_url: 
     _with_app(job_store_url, test)
 
 
-def test_a_scheduler_archives_before_it_forgets(job_store_url: str, tmp_path: Path) -> None:
+def test_a_scheduler_archives_before_it_deletes(job_store_url: str, tmp_path: Path) -> None:
     async def test(app: TaskMQ, driver: JobDriver) -> None:
         store = app.sessions.store()
         old, young, new = [await _ended(driver, count) for count in (3, 2, 1)]
@@ -265,7 +265,7 @@ def test_a_scheduler_archives_before_it_forgets(job_store_url: str, tmp_path: Pa
     _with_app(job_store_url, test)
 
 
-def test_a_scheduler_forgets_nothing_that_it_cannot_archive(
+def test_a_scheduler_deletes_nothing_that_it_cannot_archive(
     job_store_url: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def test(app: TaskMQ, driver: JobDriver) -> None:
@@ -299,7 +299,9 @@ class _Stopping:
 
 
 @pytest.mark.parametrize("kind", ["postgresql", "sqlite"])
-def test_a_persons_jobs_are_erased_and_the_audit_says_so(kind: str, job_store_url: str, tmp_path: Path) -> None:
+def test_the_jobs_of_a_person_are_erased_and_the_erasure_is_audited(
+    kind: str, job_store_url: str, tmp_path: Path
+) -> None:
     async def test(app: TaskMQ, driver: JobDriver) -> None:
         store = app.sessions.store()
         person: dict[str, Any] = {"labels": {"customer": "person 17"}, "tenant": "acme"}
@@ -325,7 +327,7 @@ def test_a_persons_jobs_are_erased_and_the_audit_says_so(kind: str, job_store_ur
     _with_app(job_store_url if kind == "postgresql" else f"sqlite:///{tmp_path}/jobs.db", test)
 
 
-def test_everything_of_a_tenant_is_erased(tmp_path: Path) -> None:
+def test_all_data_of_a_tenant_is_erased(tmp_path: Path) -> None:
     async def test(app: TaskMQ, driver: JobDriver) -> None:
         for tenant in ("acme", "other"):
             await app.definitions.aput("monthly", "send_mail", args=[1], tenant=tenant)

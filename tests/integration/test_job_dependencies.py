@@ -44,7 +44,7 @@ def _run(url: str, test: Callable[[JobDriver, Any, Any], Coroutine[None, None, N
 
 
 @pytest.mark.parametrize(("kind", "expected"), [("succeeded", JobState.QUEUED), ("failed", JobState.UPSTREAM_FAILED)])
-def test_an_end_that_comes_during_a_submission_waits_for_it_and_is_told(
+def test_an_end_during_a_submission_waits_for_it_and_is_reported(
     job_store_url: str, kind: Any, expected: JobState
 ) -> None:
     async def test(driver: JobDriver, connection: Any, probe: Any) -> None:
@@ -69,7 +69,7 @@ def test_an_end_that_comes_during_a_submission_waits_for_it_and_is_told(
 @pytest.mark.parametrize(
     ("state", "expected"), [(JobState.SUCCEEDED, JobState.QUEUED), (JobState.FAILED, JobState.UPSTREAM_FAILED)]
 )
-def test_a_submission_that_comes_during_an_end_waits_for_it_and_judges_by_it(
+def test_a_submission_during_an_end_waits_for_it_and_uses_its_outcome(
     job_store_url: str, state: JobState, expected: JobState
 ) -> None:
     async def test(driver: JobDriver, connection: Any, probe: Any) -> None:
@@ -110,7 +110,7 @@ def test_a_cancellation_during_a_submission_waits_for_it_without_a_deadlock(job_
     _run(job_store_url, test)
 
 
-def test_a_submission_that_is_rolled_back_leaves_nothing_that_is_waited_for(job_store_url: str) -> None:
+def test_a_rolled_back_submission_leaves_no_dependency(job_store_url: str) -> None:
     async def test(driver: JobDriver, connection: Any, probe: Any) -> None:
         first = await driver.dispatched(queue="first")
         await connection.execute("begin")
@@ -125,7 +125,7 @@ def test_a_submission_that_is_rolled_back_leaves_nothing_that_is_waited_for(job_
     _run(job_store_url, test)
 
 
-def test_many_that_wait_for_one_are_let_go_in_short_transactions_beside_others(job_store_url: str) -> None:
+def test_many_dependents_are_released_in_short_transactions_beside_others(job_store_url: str) -> None:
     async def test(driver: JobDriver, connection: Any, probe: Any) -> None:
         first = await driver.dispatched(queue="first")
         for _ in range(0, _DEPENDENTS, 500):

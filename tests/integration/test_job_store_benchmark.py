@@ -52,7 +52,7 @@ def test_every_row_is_measured(
 @pytest.mark.slow
 @pytest.mark.campaign
 @pytest.mark.timeout(600)
-def test_schedules_are_measured_with_what_is_done_to_jobs_beside_them(tmp_path: Path) -> None:
+def test_schedules_are_measured_while_jobs_are_changed(tmp_path: Path) -> None:
     results = tmp_path / "job_store.json"
     beside = ["--changes", "5", "--cancels", "5", "--timers", "5"]
 
@@ -79,7 +79,7 @@ def test_goals_are_judged_by_the_median_of_the_rounds(tmp_path: Path) -> None:
     assert "11.00 (9.00-12.00)" in text_of(rows)
 
 
-def test_rows_that_were_measured_before_stay_in_the_results(tmp_path: Path) -> None:
+def test_rows_measured_before_stay_in_the_results(tmp_path: Path) -> None:
     path = tmp_path / "results.json"
 
     keep(path, {"bulk": [{"jobs/s": 1.0}]}, "python -m benchmarks.job_store --jobs 10")
@@ -92,7 +92,7 @@ def test_rows_that_were_measured_before_stay_in_the_results(tmp_path: Path) -> N
     assert "| lists: worst p95 ms | <= 8 | nothing | not measured | never |  |" in table
 
 
-def test_each_goal_that_is_missed_says_why() -> None:
+def test_each_missed_goal_has_a_reason() -> None:
     lines = goals_table(RESULTS).splitlines()[2:]
 
     missed = [line for line in lines if "| missed |" in line]
@@ -101,7 +101,7 @@ def test_each_goal_that_is_missed_says_why() -> None:
     assert [line for line in missed if line.endswith("|  |")] == []
 
 
-def test_a_percentile_is_one_of_the_values_that_so_many_do_not_pass() -> None:
+def test_a_percentile_is_one_of_the_values() -> None:
     values = [float(number) for number in range(100, 0, -1)]
 
     assert [percentile(values, share) for share in (0.0, 0.5, 0.99, 1.0)] == [1, 51, 100, 100]

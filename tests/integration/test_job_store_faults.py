@@ -95,7 +95,7 @@ async def _until_one_session(url: str, state: str) -> None:
         await connection.close()
 
 
-async def test_a_submission_whose_answer_is_cut_off_is_unknown_and_one_job_when_repeated(server: Server) -> None:
+async def test_a_submission_with_a_lost_answer_is_unknown_and_one_job_when_repeated(server: Server) -> None:
     app = _app(server.url)
     async with app:
         # All connections are there, and names are known: from now on one statement goes to the server.
@@ -115,7 +115,7 @@ async def test_a_submission_whose_answer_is_cut_off_is_unknown_and_one_job_when_
         assert (job.id, server.count()) == ("this", 3)
 
 
-async def test_a_server_that_is_not_there_has_certainly_changed_nothing(server: Server) -> None:
+async def test_an_unreachable_server_has_certainly_changed_nothing(server: Server) -> None:
     async with _opened(server.url) as store:
         server.proxy.refuse(True)
         with pytest.raises(StoreUnavailable) as caught:
@@ -126,7 +126,7 @@ async def test_a_server_that_is_not_there_has_certainly_changed_nothing(server: 
         assert submitted.is_new
 
 
-async def test_a_change_whose_transaction_is_cut_off_before_its_commit_was_not_made(
+async def test_a_change_is_not_made_if_its_transaction_is_cut_before_its_commit(
     server: Server, job_store_url: str
 ) -> None:
     async with _opened(server.url) as store:
@@ -147,7 +147,7 @@ async def test_a_change_whose_transaction_is_cut_off_before_its_commit_was_not_m
         assert server.count() == 2
 
 
-def test_a_server_that_restarts_under_load_keeps_what_it_has_acknowledged() -> None:
+def test_a_server_that_restarts_under_load_keeps_its_confirmed_writes() -> None:
     async def main(server: PostgreSQL) -> None:
         app, acknowledged, errors = _app(server.url), set[str](), list[StoreUnavailable]()
         numbers = itertools.count()
@@ -186,7 +186,7 @@ def test_a_server_that_restarts_under_load_keeps_what_it_has_acknowledged() -> N
         asyncio.run(main(server))
 
 
-async def test_a_database_without_room_refuses_whole_submissions_and_goes_on_later(server: Server) -> None:
+async def test_a_full_database_refuses_whole_submissions_and_continues_later(server: Server) -> None:
     # As PostgreSQL says it where a table cannot grow: from the sixth row on there is no room.
     server.sql(
         "create function no_room() returns trigger language plpgsql as $$ begin "
@@ -207,7 +207,7 @@ async def test_a_database_without_room_refuses_whole_submissions_and_goes_on_lat
         assert {answer.is_new for answer in answers} == {True}
 
 
-async def test_a_file_without_room_refuses_whole_submissions_and_goes_on_later(tmp_path: Path) -> None:
+async def test_a_full_disk_refuses_whole_submissions_and_continues_later(tmp_path: Path) -> None:
     async with _opened(f"sqlite:///{tmp_path}/jobs.db") as store:
         await store.submit([_job()])
         await vars(store)["_writer"].call(_leave_no_room, care=2)
@@ -230,7 +230,7 @@ def _leave_no_room(transaction: Any) -> None:
 
 
 @pytest.mark.parametrize("limit", ["lock_timeout", "statement_timeout"])
-async def test_a_lock_that_is_not_to_be_had_in_time_changes_nothing(server: Server, limit: str) -> None:
+async def test_a_lock_that_cannot_be_acquired_in_time_changes_nothing(server: Server, limit: str) -> None:
     database = urlsplit(server.url).path.removeprefix("/")
     server.sql(f'alter database "{database}" set {limit} = 200')
     async with _opened(server.url) as store:
@@ -245,7 +245,7 @@ async def test_a_lock_that_is_not_to_be_had_in_time_changes_nothing(server: Serv
         assert submitted.is_new
 
 
-async def test_a_scheduler_frozen_in_a_transaction_does_not_keep_its_partition_from_others(
+async def test_a_scheduler_frozen_in_a_transaction_does_not_block_its_partition(
     server: Server, job_store_url: str
 ) -> None:
     async with _opened(server.url) as one, _opened(job_store_url) as other:
@@ -297,7 +297,7 @@ async def _locked(
         await connection.close()
 
 
-async def test_a_dispatch_with_unreadable_bodies_is_not_taken_for_one_never_made(server: Server) -> None:
+async def test_a_dispatch_with_unreadable_bodies_does_not_count_as_missing(server: Server) -> None:
     database = urlsplit(server.url).path.removeprefix("/")
     server.sql(f'alter database "{database}" set lock_timeout = 200')
     async with _opened(server.url) as store:
@@ -344,7 +344,7 @@ async def test_a_file_that_is_locked_for_too_long_changes_nothing(tmp_path: Path
     await store.aclose()
 
 
-async def test_what_the_server_does_not_allow_is_reported_as_any_other_outage(server: Server) -> None:
+async def test_a_missing_permission_on_the_server_is_reported_like_any_other_outage(server: Server) -> None:
     server.sql("create role guest login")
     try:
         guest = urlsplit(server.url)._replace(netloc=f"guest@127.0.0.1:{server.proxy.port}").geturl()
@@ -358,7 +358,7 @@ async def test_what_the_server_does_not_allow_is_reported_as_any_other_outage(se
         server.sql("drop owned by guest; drop role guest")
 
 
-def test_a_report_of_a_day_that_cannot_be_made_waits_until_it_can(
+def test_a_report_for_a_day_without_a_partition_waits_until_it_exists(
     postgres_server: PostgreSQL, job_store_url: str
 ) -> None:
     """A user who may not make tables, and a day for which there is none: the report is refused, not at fault."""
@@ -403,7 +403,7 @@ def test_a_report_of_a_day_that_cannot_be_made_waits_until_it_can(
     sql(f"drop owned by {user}; drop role {user}")
 
 
-async def test_schedulers_need_not_wait_for_lists_that_take_long(job_store_url: str) -> None:
+async def test_schedulers_do_not_wait_for_slow_lists(job_store_url: str) -> None:
     """In one process, as in `taskmq server --scheduler`: timers fire by the store's clock, and queues have names."""
     store = open_job_store(job_store_url, BrokerOptions())
 

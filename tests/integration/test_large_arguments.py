@@ -37,7 +37,7 @@ def _shop(url: str, root: Path, queue: str, seen: dict[str, int], place: str = "
 
 
 @pytest.mark.real_time
-async def test_messages_and_jobs_of_the_store_refer_to_arguments_of_megabytes(amqp_url: str, tmp_path: Path) -> None:
+async def test_messages_and_stored_jobs_refer_to_arguments_of_megabytes(amqp_url: str, tmp_path: Path) -> None:
     seen = dict[str, int]()
     app = _shop(amqp_url, tmp_path, "count", seen)
 
@@ -67,7 +67,7 @@ async def test_messages_and_jobs_of_the_store_refer_to_arguments_of_megabytes(am
 
 
 @pytest.mark.real_time
-async def test_nothing_is_submitted_while_the_place_is_out_of_reach(amqp_url: str, tmp_path: Path) -> None:
+async def test_nothing_is_submitted_while_the_file_store_is_unreachable(amqp_url: str, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     app = _shop(amqp_url, tmp_path, "count", {}, "file/below")
 

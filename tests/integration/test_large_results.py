@@ -71,7 +71,7 @@ def run(test: Callable[[], Awaitable[None]]) -> None:
 
 
 @run_by(run)
-async def test_what_was_put_is_there_for_all_and_twice_is_once(place: str) -> None:
+async def test_a_stored_value_is_available_to_all_and_storing_it_twice_is_harmless(place: str) -> None:
     async with opened(place) as one, opened(place) as other:
         for data in (b"", b"x", bytes(range(256)) * 40_000):
             names = await asyncio.gather(*(store.put("job ☂", data, ttl=60) for store in (one, other) * 3))
@@ -81,7 +81,7 @@ async def test_what_was_put_is_there_for_all_and_twice_is_once(place: str) -> No
 
 
 @run_by(run)
-async def test_names_that_were_never_given_have_nothing(place: str) -> None:
+async def test_unknown_names_have_no_value(place: str) -> None:
     async with opened(place) as blobs:
         await blobs.put("job", b"1", ttl=60)
         for name in (
@@ -96,7 +96,7 @@ async def test_names_that_were_never_given_have_nothing(place: str) -> None:
             assert await blobs.get(await blobs.put(label, b"1", ttl=1)) == b"1"
 
 
-def test_values_go_hour_by_hour_once_their_time_is_over(place: str) -> None:
+def test_values_are_deleted_hour_by_hour_after_their_lifetime(place: str) -> None:
     clock = FakeClock()
 
     async def test() -> None:
@@ -117,7 +117,7 @@ def test_values_go_hour_by_hour_once_their_time_is_over(place: str) -> None:
     run(test)
 
 
-def test_a_bucket_that_is_away_is_an_unavailable_state_and_then_takes_what_is_put() -> None:
+def test_an_unavailable_bucket_is_an_unavailable_state_and_accepts_values_later() -> None:
     async def test(server: S3) -> None:
         place = bucket_at(server).replace("timeout=10", "timeout=1")
         async with opened(place) as blobs:
@@ -175,7 +175,7 @@ def test_large_results_go_through_a_bucket(server: S3) -> None:
         ("s3://bucket?timeout=0", "is not a number of seconds"),
     ],
 )
-def test_a_url_that_cannot_be_is_refused(url: str, why: str) -> None:
+def test_an_invalid_url_is_refused(url: str, why: str) -> None:
     with pytest.raises(InvalidSetting, match=why) as caught:
         open_blobs(url, BrokerOptions())
     assert "secret" not in str(caught.value)

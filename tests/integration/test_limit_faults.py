@@ -179,7 +179,7 @@ def forget(redis: Redis) -> None:
     redis.restart()
 
 
-def test_while_redis_is_paused_nothing_takes_a_place_and_then_it_does(redis: Redis, passages: Passages) -> None:
+def test_no_permit_is_taken_while_redis_is_paused_and_then_it_is(redis: Redis, passages: Passages) -> None:
     async def test(shop: Shop) -> None:
         async with working(shop):
             first = await shop.pack.asend("first")
@@ -203,7 +203,7 @@ def test_while_redis_is_paused_nothing_takes_a_place_and_then_it_does(redis: Red
     play(redis.url, test)
 
 
-def test_places_stay_with_their_runs_over_a_restart_of_redis(redis: Redis, passages: Passages) -> None:
+def test_permits_stay_with_their_runs_over_a_restart_of_redis(redis: Redis, passages: Passages) -> None:
     async def test(shop: Shop) -> None:
         async with working(shop, lease=60):
             jobs = [await shop.pack.asend(name) for name in ("a", "b")]
@@ -221,7 +221,7 @@ def test_places_stay_with_their_runs_over_a_restart_of_redis(redis: Redis, passa
     play(redis.url, test)
 
 
-def test_a_place_that_could_not_be_given_back_is_given_back_later(redis: Redis, passages: Passages) -> None:
+def test_a_permit_that_could_not_be_released_is_released_later(redis: Redis, passages: Passages) -> None:
     async def test(shop: Shop) -> None:
         async with working(shop, lease=600):
             jobs = [await shop.pack.asend(name) for name in ("a", "b")]
@@ -245,7 +245,7 @@ def test_a_place_that_could_not_be_given_back_is_given_back_later(redis: Redis, 
 
 
 @pytest.mark.parametrize("lose", [empty, evict, forget], ids=["emptied", "evicted", "killed"])
-def test_runs_take_their_places_again_where_redis_has_lost_them(
+def test_runs_take_their_permits_again_after_redis_lost_them(
     forgetful: Redis, passages: Passages, lose: Callable[[Redis], None]
 ) -> None:
     async def test(shop: Shop) -> None:
@@ -265,7 +265,7 @@ def test_runs_take_their_places_again_where_redis_has_lost_them(
     play(forgetful.url, test)
 
 
-def test_places_of_a_dead_process_come_free_once_redis_is_back(redis: Redis, passages: Passages) -> None:
+def test_permits_of_a_dead_process_are_free_once_redis_returns(redis: Redis, passages: Passages) -> None:
     program = "from taskmq.worker.host.process_facts import process_identity; print(process_identity())"
     ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert ended.stdout.strip() != process_identity()
@@ -290,7 +290,7 @@ def test_places_of_a_dead_process_come_free_once_redis_is_back(redis: Redis, pas
     play(redis.url, test)
 
 
-def test_places_of_a_worker_that_nobody_sees_come_free_with_their_lease(redis: Redis, passages: Passages) -> None:
+def test_permits_of_a_vanished_worker_are_free_after_their_lease(redis: Redis, passages: Passages) -> None:
     async def test(shop: Shop) -> None:
         state = shop.app.sessions.current().state
         assert state is not None
@@ -310,7 +310,7 @@ def test_places_of_a_worker_that_nobody_sees_come_free_with_their_lease(redis: R
     play(redis.url, test)
 
 
-def test_on_a_full_redis_places_are_kept_and_given_back(redis: Redis, passages: Passages) -> None:
+def test_permits_are_kept_and_released_on_a_full_redis(redis: Redis, passages: Passages) -> None:
     async def test(shop: Shop) -> None:
         async with working(shop):
             jobs = [await shop.pack.asend(name) for name in ("a", "b")]
@@ -345,9 +345,9 @@ def _hold(redis: Redis) -> str:
 
 
 @pytest.mark.nightly(
-    "tests/integration/test_redis_sentinel.py::test_calls_and_waits_go_on_at_the_new_primary_after_a_kill"
+    "tests/integration/test_redis_sentinel.py::test_calls_and_waits_continue_at_the_new_primary_after_a_kill"
 )
-def test_places_outlive_a_failover_to_a_replica(redis: Redis, passages: Passages) -> None:
+def test_permits_survive_a_failover_to_a_replica(redis: Redis, passages: Passages) -> None:
     async def test(shop: Shop, other: Redis) -> None:
         async with working(shop, lease=60):
             jobs = [await shop.pack.asend(name) for name in ("a", "b")]
@@ -367,7 +367,7 @@ def test_places_outlive_a_failover_to_a_replica(redis: Redis, passages: Passages
         play(f"redis://127.0.0.1:{redis.port},127.0.0.1:{other.port}/0", lambda shop: test(shop, other))
 
 
-def test_open_limits_let_all_pass_while_redis_is_away_and_hold_again_afterwards(
+def test_optional_limits_pass_all_jobs_while_redis_is_down_and_apply_again_after(
     redis: Redis, passages: Passages
 ) -> None:
     async def test(shop: Shop) -> None:
@@ -447,7 +447,7 @@ def test_a_rate_is_not_exceeded_over_a_fault_of_redis_and_every_job_runs(
     play(redis.url, test)
 
 
-def test_a_lock_outlives_a_restart_of_redis(redis: Redis) -> None:
+def test_a_lock_survives_a_restart_of_redis(redis: Redis) -> None:
     async def test(shop: Shop) -> None:
         async with shop.app.lock("account:7", lease=30) as lock:
             redis.kill()
@@ -461,8 +461,8 @@ def test_a_lock_outlives_a_restart_of_redis(redis: Redis) -> None:
     play(redis.url, test)
 
 
-@pytest.mark.nightly("tests/integration/test_limit_faults.py::test_a_lock_outlives_a_restart_of_redis")
-def test_a_lock_outlives_a_failover_to_a_replica(redis: Redis) -> None:
+@pytest.mark.nightly("tests/integration/test_limit_faults.py::test_a_lock_survives_a_restart_of_redis")
+def test_a_lock_survives_a_failover_to_a_replica(redis: Redis) -> None:
     async def test(shop: Shop, other: Redis) -> None:
         async with shop.app.lock("account:7", lease=LEASE) as lock:
             token = lock.token
@@ -493,9 +493,7 @@ async def _with_another_task(shop: Shop, *, timeout: float, lease: float = 30) -
 
 
 @pytest.mark.parametrize("lose", [empty, evict, forget], ids=["emptied", "evicted", "killed"])
-def test_a_lock_that_redis_has_lost_is_lost_and_its_block_ends_so(
-    forgetful: Redis, lose: Callable[[Redis], None]
-) -> None:
+def test_a_lock_that_redis_lost_is_lost_and_its_block_raises(forgetful: Redis, lose: Callable[[Redis], None]) -> None:
     async def test(shop: Shop) -> None:
         async def hold() -> None:
             async with shop.app.lock("account:7", lease=LEASE) as lock:
@@ -511,7 +509,7 @@ def test_a_lock_that_redis_has_lost_is_lost_and_its_block_ends_so(
     play(forgetful.url, test)
 
 
-def test_a_lock_is_lost_once_redis_was_away_for_its_lease_and_who_waits_is_told(redis: Redis) -> None:
+def test_a_lock_is_lost_after_a_long_redis_outage_and_waiters_are_told(redis: Redis) -> None:
     async def test(shop: Shop) -> None:
         async def hold() -> None:
             async with shop.app.lock("account:7", lease=LEASE) as lock:
@@ -534,7 +532,7 @@ def test_a_lock_is_lost_once_redis_was_away_for_its_lease_and_who_waits_is_told(
     play(redis.url, test)
 
 
-def test_a_lock_is_kept_and_given_back_while_redis_is_full(redis: Redis) -> None:
+def test_a_lock_is_kept_and_released_while_redis_is_full(redis: Redis) -> None:
     async def test(shop: Shop) -> None:
         async with shop.app.lock("account:7", lease=LEASE) as lock:
             token = lock.token

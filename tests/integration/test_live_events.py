@@ -15,9 +15,7 @@ from tests.servers import RabbitMQ, TcpProxy
 pytestmark = pytest.mark.rabbitmq
 
 
-def test_a_stream_is_told_of_a_lost_broker_and_goes_on_when_it_is_back(
-    rabbitmq_server: RabbitMQ, amqp_url: str
-) -> None:
+def test_a_stream_reports_a_lost_broker_and_resumes_when_it_returns(rabbitmq_server: RabbitMQ, amqp_url: str) -> None:
     job = f"job-{uuid4().hex}"
 
     async def main(proxy: TcpProxy) -> None:

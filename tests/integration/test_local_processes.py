@@ -42,9 +42,7 @@ def opened(url: str) -> LocalBroker:
     return open_local_broker(url, BrokerOptions())
 
 
-async def test_what_a_killed_consumer_held_comes_to_another_process_and_nothing_else_twice(
-    url: str, stage: ExitStack
-) -> None:
+async def test_only_messages_of_a_killed_consumer_go_to_another_process(url: str, stage: ExitStack) -> None:
     inbox, broker = Inbox(), opened(url)
     await declare(broker)
     await send(broker, *(str(number) for number in range(80)))
@@ -65,7 +63,7 @@ async def test_what_a_killed_consumer_held_comes_to_another_process_and_nothing_
     await broker.aclose()
 
 
-def test_every_message_that_a_killed_producer_saw_confirmed_is_there(url: str, stage: ExitStack) -> None:
+def test_every_message_confirmed_to_a_killed_producer_exists(url: str, stage: ExitStack) -> None:
     async def main() -> None:
         broker = opened(url)
         await declare(broker)
@@ -175,7 +173,7 @@ async def test_order_is_kept_across_processes(url: str, stage: ExitStack) -> Non
     await broker.aclose()
 
 
-async def test_the_files_that_killed_processes_leave_are_cleaned_up(url: str, stage: ExitStack) -> None:
+async def test_files_left_by_killed_processes_are_cleaned_up(url: str, stage: ExitStack) -> None:
     root = Path(url.removeprefix("local://"))
 
     broker = opened(url)
@@ -193,7 +191,7 @@ async def test_the_files_that_killed_processes_leave_are_cleaned_up(url: str, st
     await broker.aclose()
 
 
-def test_nothing_is_lost_while_processes_hammer_and_are_killed_at_random(url: str, stage: ExitStack) -> None:
+def test_nothing_is_lost_while_processes_send_and_are_killed_at_random(url: str, stage: ExitStack) -> None:
     chance = random.Random(20_251_121)
 
     async def main() -> None:

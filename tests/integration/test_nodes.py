@@ -54,7 +54,7 @@ def _worker(url: str, path: Path, node: str, ran: _Ran, **more: Any) -> tuple[Ca
 
 
 @pytest.mark.timeout(120)
-def test_jobs_run_on_the_node_that_has_what_they_need(amqp_url: str, tmp_path: Path) -> None:
+def test_jobs_run_on_a_suitable_node(amqp_url: str, tmp_path: Path) -> None:
     ran: _Ran = {}
     path = tmp_path / "jobs.db"
 

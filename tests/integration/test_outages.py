@@ -99,7 +99,7 @@ class _Site:
         return bool(await self.interruptions(job_id))
 
 
-async def test_a_stored_job_outlives_a_redis_that_is_away_and_goes_on_from_its_checkpoint(
+async def test_a_stored_job_survives_a_redis_outage_and_resumes_at_its_checkpoint(
     tmp_path: Path, redis: Redis
 ) -> None:
     site = _Site(tmp_path, f"{redis.url}?timeout=0.5")
@@ -124,7 +124,7 @@ async def test_a_stored_job_outlives_a_redis_that_is_away_and_goes_on_from_its_c
     assert record.first_started < record.started
 
 
-async def test_a_deploy_shows_in_the_history_of_the_job_that_it_interrupted(tmp_path: Path) -> None:
+async def test_the_history_of_a_job_shows_its_interruption_by_a_deploy(tmp_path: Path) -> None:
     site = _Site(tmp_path, None)
     async with site.scheduling():
         async with site.working("old"):

@@ -61,7 +61,7 @@ async def test_types_of_a_database_are_looked_up_on_each_connection(postgres_url
         assert len(sent) > 1
 
 
-def test_a_process_has_as_many_connections_at_most_as_the_page_says() -> None:
+def test_a_process_has_at_most_the_documented_number_of_connections() -> None:
     kinds = vars(Database("postgresql://nobody@127.0.0.1:1/none", name="test")).values()
 
     most = sum(each.size for each in kinds if isinstance(each, Connections))
@@ -70,7 +70,7 @@ def test_a_process_has_as_many_connections_at_most_as_the_page_says() -> None:
 
 
 @pytest.mark.parametrize("how", ["cancelled", "out of time"])
-async def test_a_statement_that_is_given_up_ends_at_the_server(postgres_url: str, how: str) -> None:
+async def test_an_abandoned_statement_ends_at_the_server(postgres_url: str, how: str) -> None:
     async def work(connection: Any) -> object:
         return await connection.fetchval("select pg_sleep(600)", timeout=0.2 if how == "out of time" else None)
 

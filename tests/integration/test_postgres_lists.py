@@ -155,7 +155,7 @@ async def test_pages_over_many_days_have_every_job_once_and_in_order(job_store_u
         await connection.close()
 
 
-async def test_random_filters_find_what_fits_over_all_their_pages(job_store_url: str) -> None:
+async def test_random_filters_find_all_matches_over_all_their_pages(job_store_url: str) -> None:
     dice = random.Random(18)
 
     connection: Any = await asyncpg.connect(job_store_url)
@@ -185,7 +185,7 @@ async def test_random_filters_find_what_fits_over_all_their_pages(job_store_url:
         await connection.close()
 
 
-async def test_a_page_that_the_newest_days_fill_is_read_from_their_indexes_alone(job_store_url: str) -> None:
+async def test_a_page_filled_by_the_newest_days_is_read_from_their_indexes_alone(job_store_url: str) -> None:
     connection: Any = await asyncpg.connect(job_store_url)
     try:
         now = await _fill(connection)
@@ -217,7 +217,7 @@ async def test_a_page_that_the_newest_days_fill_is_read_from_their_indexes_alone
 
 
 @pytest.mark.parametrize("rows", ["none", "different", "alike"])
-async def test_every_list_walks_down_its_own_index_by_one_kept_plan(job_store_url: str, rows: str) -> None:
+async def test_every_list_walks_down_its_own_index_by_one_cached_plan(job_store_url: str, rows: str) -> None:
     failed = frozenset({JobState.FAILED})
     cases = [
         (JobFilter(), Known(), "id, ended"),
@@ -265,7 +265,7 @@ async def test_every_list_walks_down_its_own_index_by_one_kept_plan(job_store_ur
         await connection.close()
 
 
-async def test_a_walk_reads_nothing_of_others_before_and_behind_its_own(job_store_url: str) -> None:
+async def test_a_walk_reads_no_rows_of_others_before_and_behind_its_own(job_store_url: str) -> None:
     failed, cancelled = frozenset({JobState.FAILED}), frozenset({JobState.CANCELLED})
     connection: Any = await asyncpg.connect(job_store_url)
     try:
@@ -302,7 +302,7 @@ async def test_a_walk_reads_nothing_of_others_before_and_behind_its_own(job_stor
         await connection.close()
 
 
-async def test_a_walk_that_stops_at_a_job_looks_at_no_day_before_it(job_store_url: str) -> None:
+async def test_a_walk_that_stops_at_a_job_reads_no_earlier_day(job_store_url: str) -> None:
     connection: Any = await asyncpg.connect(job_store_url)
     try:
         now = await _fill(connection)
@@ -317,7 +317,7 @@ async def test_a_walk_that_stops_at_a_job_looks_at_no_day_before_it(job_store_ur
         await connection.close()
 
 
-async def test_a_list_stops_after_twenty_thousand_rows_and_goes_on_from_there(job_store_url: str) -> None:
+async def test_a_list_stops_after_twenty_thousand_rows_and_continues_from_there(job_store_url: str) -> None:
     connection: Any = await asyncpg.connect(job_store_url)
     store = open_job_store(job_store_url, BrokerOptions(name="lists"))
     try:

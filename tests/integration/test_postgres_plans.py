@@ -108,7 +108,7 @@ def _is_good(name: str, node: dict[str, Any]) -> bool:
 
 
 @pytest.mark.parametrize("rows", ["none", "many"])
-async def test_every_kept_plan_finds_its_rows_by_their_keys(job_store_url: str, rows: str) -> None:
+async def test_every_cached_plan_finds_its_rows_by_their_keys(job_store_url: str, rows: str) -> None:
     connection: Any = await asyncpg.connect(job_store_url)
     if rows == "many":
         await connection.execute(_FILL)
@@ -130,7 +130,7 @@ async def test_every_kept_plan_finds_its_rows_by_their_keys(job_store_url: str, 
     assert custom == 0
 
 
-async def test_firing_confirming_and_forgetting_do_not_wait_for_the_disk(job_store_url: str) -> None:
+async def test_firing_confirming_and_deleting_do_not_wait_for_the_disk(job_store_url: str) -> None:
     fire = (
         statements.FIRE,
         [0],
@@ -177,7 +177,7 @@ async def test_changes_of_a_live_job_are_made_in_place_and_touch_no_index(job_st
     assert in_place >= 0.95 * changed
 
 
-async def test_the_job_of_an_event_is_not_looked_for_in_the_days_before_it(job_store_url: str) -> None:
+async def test_the_job_of_an_event_is_not_searched_in_earlier_days(job_store_url: str) -> None:
     connection: Any = await asyncpg.connect(job_store_url)
     today = await connection.fetchval("select taskmq.now_ms()") // DAY
     noon = today * DAY + 3 * DAY // 2

@@ -58,7 +58,7 @@ async def _ended(driver: JobDriver, key: str) -> DispatchedJob:
 
 
 @pytest.mark.parametrize("options", [_plain, _unique, _waiting])
-def test_a_key_that_is_submitted_while_its_job_is_erased_is_free(job_store_url: str, options: Options) -> None:
+def test_a_key_submitted_while_its_job_is_erased_is_free(job_store_url: str, options: Options) -> None:
     async def test(driver: JobDriver, connection: Any, probe: Any) -> None:
         one, two = await _ended(driver, "1"), await _ended(driver, "2")
         said = await options(driver)
@@ -118,7 +118,7 @@ def test_a_job_whose_namesake_is_erased_meanwhile_counts_in_its_quota(
     _run(job_store_url, test)
 
 
-def test_a_key_that_an_erased_job_has_left_behind_is_free(job_store_url: str) -> None:
+def test_the_key_of_an_erased_job_is_free(job_store_url: str) -> None:
     async def test(driver: JobDriver, connection: Any, probe: Any) -> None:
         job = await _ended(driver, "1")
         await connection.execute("delete from taskmq.job_history where id = $1", job.id)

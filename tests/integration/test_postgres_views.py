@@ -44,7 +44,7 @@ def _body(kwargs: str) -> bytes:
 
 
 @pytest.mark.parametrize("state", _STATES)
-def test_a_job_of_any_state_is_there_as_the_api_shows_it(job_store_url: str, state: JobState) -> None:
+def test_a_job_in_any_state_is_in_the_view_as_in_the_api(job_store_url: str, state: JobState) -> None:
     async def test(store: PostgresJobStore, driver: JobDriver, connection: Any) -> None:
         job = await driver.make(state, body=_body('{"month":"may"}'), tenant="acme")
 
@@ -70,7 +70,7 @@ def test_a_job_of_any_state_is_there_as_the_api_shows_it(job_store_url: str, sta
     _with_store(job_store_url, test)
 
 
-def test_a_payload_beyond_postgresqls_json_is_null_and_a_large_one_is_there(job_store_url: str) -> None:
+def test_a_payload_too_large_for_json_in_postgresql_is_null_and_a_large_one_exists(job_store_url: str) -> None:
     async def test(store: PostgresJobStore, driver: JobDriver, connection: Any) -> None:
         bodies = [_body('{"text":"\\u0000"}'), b"no json", _body(f'{{"text":"{"x" * _LARGE}"}}')]
         jobs = [await driver.submit(body=body) for body in bodies]
@@ -83,7 +83,7 @@ def test_a_payload_beyond_postgresqls_json_is_null_and_a_large_one_is_there(job_
     _with_store(job_store_url, test)
 
 
-def test_attempts_retries_and_logs_are_reported_of_each_job(job_store_url: str) -> None:
+def test_attempts_retries_and_logs_of_each_job_are_in_views(job_store_url: str) -> None:
     async def test(store: PostgresJobStore, driver: JobDriver, connection: Any) -> None:
         job = await driver.dispatched()
         line = RunLine(at=job.token >> 32, level=40, logger="shop", message="no paper")
@@ -120,7 +120,7 @@ def test_attempts_retries_and_logs_are_reported_of_each_job(job_store_url: str) 
     _with_store(job_store_url, test)
 
 
-def test_nodes_what_jobs_have_of_them_definitions_and_users_are_there(job_store_url: str) -> None:
+def test_nodes_with_their_allocations_definitions_and_users_are_in_views(job_store_url: str) -> None:
     async def test(store: PostgresJobStore, driver: JobDriver, connection: Any) -> None:
         await store.nodes.tell([NodeTold(name="n1", address="10.0.0.7", capacity={"cpu": 4.0})])
         own = NewAllocation(
@@ -149,7 +149,7 @@ def test_nodes_what_jobs_have_of_them_definitions_and_users_are_there(job_store_
     _with_store(job_store_url, test)
 
 
-def test_an_upgrade_leaves_the_views_of_others_and_rights_on_them(job_store_url: str) -> None:
+def test_an_upgrade_keeps_the_views_of_others_and_their_permissions(job_store_url: str) -> None:
     async def test(store: PostgresJobStore, driver: JobDriver, connection: Any) -> None:
         await connection.execute("create view public.mine as select job_id, status from taskmq.jobs")
 

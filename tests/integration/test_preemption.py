@@ -135,7 +135,7 @@ async def _expect_to_give_way(url: str, state: str, store: str) -> None:
 
 
 @pytest.mark.timeout(120)
-def test_a_run_gives_way_and_goes_on_where_it_was(tmp_path: Path) -> None:
+def test_a_preempted_run_resumes_where_it_was(tmp_path: Path) -> None:
     name = f"memory://{uuid.uuid4().hex}"
 
     try:
@@ -146,7 +146,7 @@ def test_a_run_gives_way_and_goes_on_where_it_was(tmp_path: Path) -> None:
 
 @pytest.mark.rabbitmq
 @pytest.mark.timeout(120)
-def test_a_run_gives_way_on_real_servers(amqp_url: str, job_store_url: str) -> None:
+def test_a_run_is_preempted_on_real_servers(amqp_url: str, job_store_url: str) -> None:
     name = uuid.uuid4().hex
 
     try:

@@ -12,8 +12,8 @@ from tests.servers import eventually
 pytestmark = pytest.mark.rabbitmq
 
 
-@pytest.mark.nightly("tests/cli/test_queue.py::test_workers_stop_and_start_with_a_pause_also_over_a_restart")
-def test_a_pause_survives_restarts_and_gives_back_what_was_prefetched(
+@pytest.mark.nightly("tests/cli/test_queue.py::test_workers_stop_and_start_with_a_pause_even_over_a_restart")
+def test_a_pause_survives_restarts_and_requeues_prefetched_jobs(
     tmp_path: Path, amqp_url: str, redis_url: str
 ) -> None:
     (tmp_path / "shop.py").write_text(SHOP)

@@ -66,7 +66,7 @@ class AccessCase(UsedVhostCase):
 
 class TestConnecting(AccessCase):
     @case
-    async def test_a_wrong_password_is_said_at_once(self) -> None:
+    async def test_a_wrong_password_is_reported_at_once(self) -> None:
         broker = self.opened_at(self.url_of("guest", "S3CRET"))
 
         with raises(AccessDenied) as connecting:
@@ -80,7 +80,7 @@ class TestConnecting(AccessCase):
         assert "S3CRET" not in f"{connecting[0]} {publishing[0]}"
 
     @case
-    async def test_it_is_said_as_well_while_the_next_attempt_is_waited_for(self) -> None:
+    async def test_a_wrong_password_is_reported_while_the_next_attempt_is_waited_for(self) -> None:
         broker = self.opened_at(self.url_of("guest", "wrong"))
         with raises(AccessDenied):
             await broker.connect(timeout=30)
@@ -93,7 +93,7 @@ class TestConnecting(AccessCase):
                 await broker.connect(timeout=0.02)
 
     @case
-    async def test_all_that_waits_is_reported(self) -> None:
+    async def test_all_waiting_calls_report_a_wrong_password(self) -> None:
         broker = self.opened_at(self.url_of("guest", "wrong"))
 
         futures = [broker.publish(message("q", str(number)), timeout=30) for number in range(500)]
@@ -102,7 +102,7 @@ class TestConnecting(AccessCase):
         assert {type(future.exception()) for future in futures} == {AccessDenied}
 
     @case
-    async def test_a_virtual_host_without_access_is_said_at_once(self) -> None:
+    async def test_a_virtual_host_without_access_is_reported_at_once(self) -> None:
 
         with raises(AccessDenied) as caught:
             await self.limited().publish(message("q", "one"), timeout=30)
@@ -110,7 +110,7 @@ class TestConnecting(AccessCase):
         assert self.vhost in str(caught[0])
 
     @case
-    async def test_too_many_connections_are_no_lack_of_permission(self) -> None:
+    async def test_too_many_connections_are_not_a_lack_of_permission(self) -> None:
         await self.permit()
         await self.http("PUT", "vhost-limits/{vhost}/max-connections", {"value": 0})
 
@@ -119,7 +119,7 @@ class TestConnecting(AccessCase):
         assert not isinstance(error, AccessDenied)
 
     @case
-    async def test_a_broker_object_works_as_soon_as_access_is_given(self) -> None:
+    async def test_a_broker_object_works_as_soon_as_access_is_granted(self) -> None:
         broker = self.limited()
         with raises(AccessDenied):
             await broker.connect(timeout=30)
@@ -138,7 +138,7 @@ class TestConnecting(AccessCase):
 
 class TestAsking(AccessCase):
     @case
-    async def test_each_request_that_is_not_allowed_says_so(self) -> None:
+    async def test_each_forbidden_request_is_reported(self) -> None:
         queue = await self.queue(self.broker())
         await self.permit(configure=NOTHING, write=NOTHING, read=NOTHING)
         broker = self.limited()
@@ -154,7 +154,7 @@ class TestAsking(AccessCase):
             assert "refused for user" in str(caught[0])
 
     @case
-    async def test_a_consumer_whose_user_loses_the_right_comes_back_with_it(self) -> None:
+    async def test_a_consumer_whose_user_loses_the_permission_returns_with_it(self) -> None:
         owner = self.broker()
         work = self.undeclared()
         await owner.declare([work])
@@ -175,7 +175,7 @@ class TestAsking(AccessCase):
         assert bodies(await inbox.take_and_ack(1)) == ["one"]
 
     @case
-    async def test_a_worker_that_may_not_keeps_trying_and_says_so(self) -> None:
+    async def test_a_worker_without_permission_keeps_trying_and_logs_it(self) -> None:
         work = self.undeclared()
         app = TaskMQ(self.url_of(self.user, "pass"))
 
@@ -206,7 +206,7 @@ class TestAsking(AccessCase):
 
 class TestPublishing(AccessCase):
     @case
-    async def test_a_publish_that_is_not_allowed_ends_at_once(self) -> None:
+    async def test_a_forbidden_publish_ends_at_once(self) -> None:
         queue = await self.queue(self.broker())
         await self.permit(write=NOTHING)
         broker = self.limited()
@@ -231,7 +231,7 @@ class TestPublishing(AccessCase):
         await self.expect_each(queue, len(allowed))
 
     @case
-    async def test_the_guilty_one_is_found_where_the_broker_does_not_name_it(self) -> None:
+    async def test_the_refused_message_is_found_even_if_the_broker_does_not_name_it(self) -> None:
         self.frames.is_vague = True
         broker, queue = await self.without_delays(port=self.frames.port)
 
@@ -242,7 +242,7 @@ class TestPublishing(AccessCase):
         await self.expect_each(queue, len(allowed))
 
     @case
-    async def test_a_publish_is_allowed_again_soon_after_the_permission_is(self) -> None:
+    async def test_a_publish_succeeds_soon_after_the_permission_is_granted(self) -> None:
         broker, queue = await self.without_delays()
         due = int(time.time() * 1000) + 60_000
         with raises(AccessDenied):
@@ -260,7 +260,7 @@ class TestPublishing(AccessCase):
         await until(is_allowed, within=timedelta(seconds=self.patience))
 
     @case
-    async def test_what_may_have_been_taken_before_the_right_was_lost_is_unknown(self) -> None:
+    async def test_a_message_possibly_accepted_before_a_revocation_is_unknown(self) -> None:
         queue = await self.queue(self.broker())
         await self.permit()
         broker = self.limited(port=self.proxy.port)

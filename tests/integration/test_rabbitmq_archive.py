@@ -20,7 +20,7 @@ class TestArchive(RabbitMQCase):
     options = "?archive=2d&archive_bytes=100000000"
 
     @case
-    async def test_each_letter_is_in_its_queue_and_in_the_archive_which_outlives_it(self) -> None:
+    async def test_each_letter_is_in_its_queue_and_in_the_archive_that_outlives_it(self) -> None:
         broker, reader = self.broker(), self.broker()
         queue = await self.queue(broker)
         dead = dead_letter_queue(queue)
@@ -35,7 +35,7 @@ class TestArchive(RabbitMQCase):
         await self._expect_archived(reader, "a", "b", "c", "the last one")
 
     @case
-    async def test_one_that_is_not_there_has_a_remedy(self) -> None:
+    async def test_a_missing_archive_has_a_remedy(self) -> None:
         self.process_url = str(self.process_url).partition("?")[0]
 
         with raises(QueueMissing) as caught:
@@ -44,7 +44,7 @@ class TestArchive(RabbitMQCase):
         assert "?archive=30d in their broker URL" in str(caught[0])
 
     @case
-    async def test_it_is_read_from_any_offset_and_in_pieces(self) -> None:
+    async def test_the_archive_is_read_from_any_offset_and_in_pieces(self) -> None:
         broker = self.broker()
         dead = dead_letter_queue(await self.queue(broker))
         texts = [f"{number:03}" for number in range(300)]
@@ -59,7 +59,7 @@ class TestArchive(RabbitMQCase):
         assert await broker.archived(offset=300, limit=10) == []
 
     @case
-    async def test_it_ends_by_age_and_size_and_a_changed_url_changes_nothing_that_exists(self) -> None:
+    async def test_the_archive_is_limited_by_age_and_size_and_a_new_url_does_not_change_it(self) -> None:
         await self.queue(self.broker())
         self.process_url = str(self.process_url).replace("archive=2d", "archive=12h")
 
@@ -69,7 +69,7 @@ class TestArchive(RabbitMQCase):
         assert (arguments["x-max-age"], arguments["x-max-length-bytes"]) == ("2D", 100_000_000)
 
     @case
-    async def test_a_letter_whose_queue_is_gone_does_not_look_sent(self) -> None:
+    async def test_a_letter_of_a_deleted_queue_does_not_look_sent(self) -> None:
         broker, stranger = self.broker(), self.broker()
         await self.queue(broker)
 
@@ -77,7 +77,7 @@ class TestArchive(RabbitMQCase):
             await stranger.publish(message("suite.gone.dlq", "lost"), timeout=10)
 
     @case
-    async def test_without_its_archive_a_letter_is_sent_all_the_same(self) -> None:
+    async def test_without_its_archive_a_letter_is_still_sent(self) -> None:
         broker = self.broker()
         dead = dead_letter_queue(await self.queue(broker))
         await self.delete_queue(ARCHIVE)
@@ -107,7 +107,7 @@ class TestArchive(RabbitMQCase):
 
 class TestNoArchive(RabbitMQCase):
     @case
-    async def test_where_nobody_keeps_one_that_is_said(self) -> None:
+    async def test_a_missing_archive_is_reported(self) -> None:
         broker = self.broker()
         await self.queue(broker)
 

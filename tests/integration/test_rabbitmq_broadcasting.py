@@ -37,7 +37,7 @@ class TestListenersQueue(UsedVhostCase):
         return [queue for queue in queues if queue["name"].startswith("taskmq.listener.")]
 
     @case
-    async def test_it_is_exclusive_bounded_and_gone_with_the_listener(self) -> None:
+    async def test_a_broadcast_queue_is_exclusive_bounded_and_gone_with_its_listener(self) -> None:
         broker = self.broker()
         listening = await broker.listen(["a.#", "b"], BroadcastsHeard(self.patience))
 
@@ -63,7 +63,7 @@ class TestListenersQueue(UsedVhostCase):
         await eventually(count, 0, within=self.patience)
 
     @case
-    async def test_a_listener_whose_queue_is_deleted_makes_another_one(self) -> None:
+    async def test_a_listener_with_a_deleted_queue_creates_another_one(self) -> None:
         broker, announcer = self.broker(), self.broker()
         heard = BroadcastsHeard(self.patience)
         await broker.listen(["#"], heard)
@@ -80,7 +80,7 @@ class TestListenersQueue(UsedVhostCase):
         await heard_again(announcer, heard, "again", within=self.patience)
 
     @case
-    async def test_the_exchange_is_part_of_the_plan_and_listeners_are_not_left_over_things(self) -> None:
+    async def test_the_exchange_is_part_of_the_plan_and_listeners_are_not_leftovers(self) -> None:
         broker = self.broker()
         await broker.listen(["#"], BroadcastsHeard(self.patience))
         topology = broker.topology([WorkQueue("q")])
@@ -95,7 +95,7 @@ class TestListenersQueue(UsedVhostCase):
         assert "taskmq.events" in entries
 
     @case
-    async def test_an_announcement_is_neither_persistent_nor_sent_back_when_nobody_listens(self) -> None:
+    async def test_an_unheard_announcement_is_neither_persistent_nor_returned(self) -> None:
         broker = self.broker()
         await broker.connect(timeout=self.patience)
         assert broker.announce("nobody.listens", b"{}")
@@ -133,7 +133,7 @@ class TestNothingDeclared(RabbitMQCase):
             await self.broker().listen(["#"], BroadcastsHeard(self.patience))
 
     @case
-    async def test_announcing_is_given_up_for_a_while_and_publishing_goes_on(self) -> None:
+    async def test_announcing_is_given_up_for_a_while_and_publishing_continues(self) -> None:
         assert self.process_url is not None
         declaring = open_broker(self.process_url.partition("?")[0], BrokerOptions())
         await declaring.declare([WorkQueue("q")])
@@ -181,7 +181,7 @@ class TestDenied(UsedVhostCase):
         return able
 
     @case
-    async def test_who_may_not_announce_is_dropped_and_still_publishes_and_listens(self) -> None:
+    async def test_a_producer_forbidden_to_announce_still_publishes_and_listens(self) -> None:
         able = await self.prepare()
         denied = await self.user(r"^taskmq\.listener\..*$", r"^(taskmq|q|taskmq\.listener\..*)$", ".*")
         heard = BroadcastsHeard(self.patience)
@@ -197,7 +197,7 @@ class TestDenied(UsedVhostCase):
         assert await heard.until("allowed") == ["allowed"]
 
     @case
-    async def test_who_may_not_listen_is_told_so_and_still_publishes(self) -> None:
+    async def test_a_producer_forbidden_to_listen_is_told_so_and_still_publishes(self) -> None:
         await self.prepare()
         denied = await self.user("^$", "^(taskmq|q)$", "^q$")
 
@@ -207,7 +207,7 @@ class TestDenied(UsedVhostCase):
         await self.send(denied, "q", "one")
 
     @case
-    async def test_the_rights_of_a_worker_are_enough_and_those_of_a_producer_do_not_command(self) -> None:
+    async def test_the_permissions_of_a_worker_suffice_and_a_producer_cannot_command(self) -> None:
         able = await self.prepare()
         heard = BroadcastsHeard(self.patience)
         await able.listen(["#"], heard)
@@ -239,7 +239,7 @@ class TestOutages(OwnNodeCase):
     deadline = 120
 
     @case
-    async def test_a_listener_and_an_announcer_come_back_after_a_restart_of_the_broker(self) -> None:
+    async def test_a_listener_and_an_announcer_return_after_a_restart_of_the_broker(self) -> None:
         announcer, listener = self.broker(), self.broker()
         heard = BroadcastsHeard(self.patience)
         await listener.listen(["#"], heard)
@@ -256,7 +256,7 @@ class TestAlarms(UsedVhostCase):
     deadline = 120
 
     @case
-    async def test_announcements_are_dropped_while_the_broker_is_blocked_and_hold_nothing_up(self) -> None:
+    async def test_announcements_are_dropped_while_the_broker_is_blocked_and_delay_nothing(self) -> None:
         broker = self.broker()
         await broker.declare([WorkQueue("q")])
         heard = BroadcastsHeard(self.patience)

@@ -56,7 +56,7 @@ class TestCluster(BrokerCase):
         return node
 
     @case
-    async def test_jobs_and_delays_outlive_the_node_that_leads_their_queue(self) -> None:
+    async def test_jobs_and_delays_survive_the_leader_node_of_their_queue(self) -> None:
         producer, worker = self.broker(), self.broker()
         await producer.declare([WorkQueue(_QUEUE)])
         due = int(time.time() * 1000) + 3_000

@@ -50,7 +50,7 @@ class TestConsole(RabbitMQCase):
         return dict(found["arguments"])
 
     @case
-    async def test_a_job_says_its_task_id_tenant_and_priority_in_its_properties(self) -> None:
+    async def test_a_job_has_its_task_id_tenant_and_priority_in_its_properties(self) -> None:
         async with self.app() as app:
             charge, refuse = app.tasks["shop.charge"], app.tasks["shop.refuse"]
             job = await charge.options(tenant="north", priority=8).asend(1250)
@@ -65,7 +65,7 @@ class TestConsole(RabbitMQCase):
         assert not {"x-taskmq-tenant", "x-taskmq-job-priority"} & other["headers"].keys()
 
     @case
-    async def test_a_delayed_job_says_when_it_is_due_and_for_whom(self) -> None:
+    async def test_a_delayed_job_shows_its_due_time_and_its_queue(self) -> None:
         async with self.app() as app:
             await app.tasks["shop.charge"].options(tenant="north", priority=1, delay="35m").asend(1)
         waiting = await self.delayed()
@@ -75,7 +75,7 @@ class TestConsole(RabbitMQCase):
         assert waiting["headers"]["x-taskmq-job-priority"] == 1
 
     @case
-    async def test_retries_and_dead_letters_say_why_and_since_when(self) -> None:
+    async def test_retries_and_dead_letters_show_their_reason_and_time(self) -> None:
         async with self.app() as app:
             await app.tasks["shop.charge"].options(tenant="north").asend(-1)
             await app.tasks["shop.refuse"].options(tenant="south").asend()
@@ -93,7 +93,7 @@ class TestConsole(RabbitMQCase):
         assert retry["headers"]["x-taskmq-tenant"] == "north"
 
     @case
-    async def test_queues_say_whose_they_are_and_levels_what_they_hold(self) -> None:
+    async def test_queues_name_their_owner_and_levels_their_contents(self) -> None:
         async with self.app() as app:
             await app.tasks["shop.charge"].options(priority=8).asend(1)
             await app.tasks["shop.refuse"].asend()
@@ -105,7 +105,7 @@ class TestConsole(RabbitMQCase):
         assert "dlq list" in (await self.arguments("taskmq.parking"))["x-taskmq-about"]
 
     @case
-    async def test_a_queue_that_says_nothing_or_another_app_is_used_as_it_is(self) -> None:
+    async def test_a_queue_without_labels_or_of_another_app_is_used_unchanged(self) -> None:
         broker = self.broker()
         await broker.declare([WorkQueue("orders")])
         assert "x-taskmq-app" not in await self.arguments("orders")

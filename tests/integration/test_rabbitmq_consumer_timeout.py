@@ -24,7 +24,7 @@ class TestWarning(RabbitMQCase):
         self.log = caplog
 
     @case
-    async def test_a_worker_says_at_its_start_which_queues_may_be_cut_off(self) -> None:
+    async def test_a_starting_worker_names_the_queues_that_may_time_out(self) -> None:
         if self.server.version >= "4.3":
             pytest.skip("4.3 is told how long it takes")
         assert self.process_url is not None
@@ -69,7 +69,7 @@ class TestClosedChannel(TimeoutCase, TunedNodeCase):
     settings: ClassVar = {"consumer_timeout": 2000, "channel_tick_interval": 1000}
 
     @case
-    async def test_the_subscription_mends_itself_and_the_others_are_untouched(self) -> None:
+    async def test_the_subscription_recovers_and_the_others_are_untouched(self) -> None:
         if self.server.version >= "4.3":
             pytest.skip("4.3 cancels the consumer instead")
         broker, other = self.broker(), self.broker()
@@ -112,7 +112,7 @@ class TestCancelledConsumer(TimeoutCase, OwnNodeCase):
         self.patch = monkeypatch
 
     @case
-    async def test_a_consumer_that_says_it_takes_long_is_left_alone(self) -> None:
+    async def test_a_consumer_with_a_long_timeout_is_not_cancelled(self) -> None:
         broker, other = self.broker(), self.broker()
         bounded, boundless = await self.queue(other), await self.queue(other)
         inbox = self.inbox()
@@ -133,7 +133,7 @@ class TestCancelledConsumer(TimeoutCase, OwnNodeCase):
         await self.expect_only(other, bounded)
 
     @case
-    async def test_a_policy_cannot_cut_it_off_either(self) -> None:
+    async def test_a_policy_cannot_time_out_that_consumer_either(self) -> None:
         broker, other = self.broker(), self.broker()
         queue = await self.queue(other)
         await self.http(
@@ -152,7 +152,7 @@ class TestCancelledConsumer(TimeoutCase, OwnNodeCase):
         assert broker.stale_settles == 0
 
     @case
-    async def test_a_classic_queue_is_consumed_without_it(self) -> None:
+    async def test_a_classic_queue_is_consumed_without_a_timeout(self) -> None:
         broker = self.broker()
         queue = WorkQueue(self.undeclared().name, "classic")
         await broker.declare([queue])
@@ -164,7 +164,7 @@ class TestCancelledConsumer(TimeoutCase, OwnNodeCase):
         assert consumer.healthy
 
     @case
-    async def test_one_that_is_cancelled_comes_back_with_a_new_tag(self) -> None:
+    async def test_a_cancelled_consumer_returns_with_a_new_tag(self) -> None:
         broker, other = self.broker(), self.broker()
         slow, quick = await self.queue(other), await self.queue(other)
         # No time limit of a task is as short as this.

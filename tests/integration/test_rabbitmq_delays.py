@@ -36,7 +36,7 @@ class ShiftedClock(SystemClock):
 
 class TestLongDelays(RabbitMQCase):
     @case
-    async def test_what_is_longer_than_the_ladder_waits_on_all_of_it(self) -> None:
+    async def test_a_delay_longer_than_the_ladder_uses_all_of_it(self) -> None:
         broker = self.broker()
         queue = await self.queue(broker)
         await broker.publish(message(queue, "far", due=now() + 3 * delay.MAX_DELAY_MS), timeout=10)
@@ -49,7 +49,7 @@ class TestLongDelays(RabbitMQCase):
         assert len(found.properties.headers["CC"]) == delay.LEVELS + 1
         assert found.properties.headers["x-taskmq-eta"] > instant_text(now() + 2 * delay.MAX_DELAY_MS)
 
-    def test_a_worker_that_gets_a_task_before_its_time_lets_it_wait_on(self) -> None:
+    def test_a_worker_returns_an_early_task_to_wait(self) -> None:
         async def test() -> None:
             async with self.worker() as (app, started):
                 eta = now() + 1_500

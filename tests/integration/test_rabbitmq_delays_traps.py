@@ -67,7 +67,7 @@ def test_without_an_alternate_exchange_32_letters_for_a_missing_queue_stop_a_lev
         assert raw.take("here").body == b"good"
 
 
-def test_with_it_40_letters_for_a_missing_queue_are_put_aside_and_the_others_go_on(raw: Raw, amqp_url: str) -> None:
+def test_with_it_40_letters_for_a_missing_queue_are_diverted_and_the_others_continue(raw: Raw, amqp_url: str) -> None:
     raw.declare(*short_ladder(OURS, levels=delay.LEVELS))
     raw.quorum("here")
     raw.declare(delivery_binding("here"))
@@ -105,7 +105,7 @@ def test_a_retry_that_copies_the_received_headers_is_lost_on_the_ladder_before_4
 
 class TestCopies(RabbitMQCase):
     @case
-    async def test_a_retry_of_ours_copies_nothing_that_is_the_broker_s(self) -> None:
+    async def test_a_taskmq_retry_copies_no_broker_headers(self) -> None:
         broker = self.broker()
         queue = await self.queue(broker)
         inbox, _ = await self.consume(broker, queue)
@@ -154,7 +154,7 @@ def test_with_a_priority_a_due_message_waits_behind_an_urgent_one_on_4_0(raw: Ra
 
 class TestProperties(RabbitMQCase):
     @case
-    async def test_a_delayed_message_of_ours_has_neither_priority_nor_expiration(self) -> None:
+    async def test_a_delayed_taskmq_message_has_neither_priority_nor_expiration(self) -> None:
         broker = self.broker()
         queue = await self.queue(broker)
         due = int(time.time() * 1000) + 1_500
@@ -180,7 +180,7 @@ class TestProperties(RabbitMQCase):
         assert all(way.startswith(">") for way in seen.properties.headers["CC"])
 
     @case
-    async def test_urgent_and_normal_delays_of_ours_do_not_wait_for_each_other(self) -> None:
+    async def test_urgent_and_normal_delays_of_taskmq_do_not_wait_for_each_other(self) -> None:
         broker = self.broker()
         queue = await self.queue(broker)
         inbox, _ = await self.consume(broker, queue)
@@ -218,7 +218,7 @@ def test_with_an_expiration_a_delayed_message_comes_early(raw: Raw) -> None:
 
 class TestNames(RabbitMQCase):
     @case
-    async def test_queues_whose_names_end_alike_get_their_own_delayed_messages_only(self) -> None:
+    async def test_queues_with_equal_suffixes_get_only_their_own_delayed_messages(self) -> None:
         broker = self.broker()
         first = await self.queue(broker)
         middle, last = first.partition(".")[2], first.partition(".")[0]
@@ -240,7 +240,7 @@ class TestNames(RabbitMQCase):
 
 class TestVersion1(RabbitMQCase):
     @case
-    async def test_what_waits_on_the_ladder_of_version_1_comes_to_its_queue_once(self) -> None:
+    async def test_a_message_on_the_ladder_of_version_1_reaches_its_queue_once(self) -> None:
         broker = self.broker()
         queue = await self.queue(broker)
         level_of_v1, deliver = "taskmq.delay.v1.l04", "taskmq.delay.v1.deliver"
@@ -349,7 +349,7 @@ class TestPolicies(RabbitMQCase):
         await until(counted)
 
 
-def test_a_delivery_limit_of_minus_one_destroys_what_is_given_back_before_4_0(
+def test_a_delivery_limit_of_minus_one_destroys_returned_messages_before_4_0(
     raw: Raw, version: tuple[int, int]
 ) -> None:
     raw.quorum("unlimited", delivery_limit=-1)
@@ -370,7 +370,7 @@ def test_the_limit_of_dead_letter_queues_destroys_nothing_and_keeps_their_order(
     assert [raw.take("letters").body for _ in range(3)] == [b"0", b"1", b"2"]
 
 
-def test_without_a_limit_what_is_given_back_loses_its_place_or_is_lost(raw: Raw, version: tuple[int, int]) -> None:
+def test_without_a_limit_a_returned_message_loses_its_position_or_is_lost(raw: Raw, version: tuple[int, int]) -> None:
     raw.quorum("letters")
     for number in range(3):
         raw.publish("", "letters", b"%d" % number)

@@ -164,7 +164,7 @@ class TestWithoutWatch(DeletedCase):
     watch_seconds = 3600.0
 
     @pytest.mark.parametrize("what", ["queue l01", "exchange enter"])
-    def test_the_next_delayed_send_mends_what_it_comes_to_first(self, what: str) -> None:
+    def test_the_next_delayed_send_repairs_the_first_missing_object(self, what: str) -> None:
         self.run(partial(self._expect_mended_by_a_send, what))
 
     async def _expect_mended_by_a_send(self, what: str) -> None:
@@ -179,7 +179,7 @@ class TestWithoutWatch(DeletedCase):
         await inbox.take_and_ack(1)
 
     @pytest.mark.parametrize("what", ["queue l05", "exchange deliver"])
-    def test_the_next_declaration_mends_the_ladder(self, what: str) -> None:
+    def test_the_next_declaration_repairs_the_ladder(self, what: str) -> None:
         self.run(partial(self._expect_mended_by_a_declaration, what))
 
     async def _expect_mended_by_a_declaration(self, what: str) -> None:
@@ -198,7 +198,7 @@ class TestWithoutWatch(DeletedCase):
     @pytest.mark.parametrize(
         "entity", [Exchange("taskmq", "direct"), Binding("taskmq", "orders", "orders")], ids=_name
     )
-    def test_the_next_sends_mend_the_way_to_their_queues_and_keep_their_order(self, entity: Entity) -> None:
+    def test_the_next_sends_repair_the_path_to_their_queues_and_keep_their_order(self, entity: Entity) -> None:
         self.run(partial(self._expect_sends_in_order_after, entity))
 
     async def _expect_sends_in_order_after(self, entity: Entity) -> None:
@@ -223,7 +223,7 @@ class TestWithoutWatch(DeletedCase):
     @pytest.mark.parametrize(
         "entity", [Exchange("taskmq.jobs", "direct"), Binding("taskmq.jobs", "orders.jobs", "orders.jobs")], ids=_name
     )
-    def test_the_next_invitation_mends_the_way_to_its_queue(self, entity: Entity) -> None:
+    def test_the_next_invitation_repairs_the_path_to_its_queue(self, entity: Entity) -> None:
         self.run(partial(self._expect_invitation_after, entity))
 
     async def _expect_invitation_after(self, entity: Entity) -> None:
@@ -235,7 +235,7 @@ class TestWithoutWatch(DeletedCase):
         await self.expect_ready(producer, "orders.jobs", 1)
 
     @pytest.mark.parametrize("entity", [Exchange("taskmq.reports", "direct"), _REPORTED], ids=_name)
-    def test_the_next_report_mends_the_way_to_its_queue(self, entity: Entity) -> None:
+    def test_the_next_report_repairs_the_path_to_its_queue(self, entity: Entity) -> None:
         self.run(partial(self._expect_report_after, entity))
 
     async def _expect_report_after(self, entity: Entity) -> None:
@@ -251,7 +251,7 @@ class TestWithoutWatch(DeletedCase):
         await self.expect_ready(worker, _REPORTS, 2)
 
     @case
-    async def test_the_next_letter_mends_the_exchange_of_letters(self) -> None:
+    async def test_the_next_letter_repairs_the_exchange_of_letters(self) -> None:
         producer, _ = await self.start()
         await producer.publish(message("orders.dlq", "first"), timeout=20)
         await self.delete(Exchange("taskmq.dlx", "direct"))
@@ -261,7 +261,7 @@ class TestWithoutWatch(DeletedCase):
         await self.expect_ready(producer, "orders.dlq", 2)
 
     @case
-    async def test_a_process_that_comes_anew_mends_the_way_to_letters_with_its_first(self) -> None:
+    async def test_a_new_process_repairs_the_path_to_letters_with_its_first_one(self) -> None:
         await self.start()
         for entity in (Binding("taskmq.dlx", "orders.dlq", "orders"), Queue("orders.dlq", {})):
             await self.delete(entity)
@@ -285,7 +285,7 @@ class TestWithoutWatch(DeletedCase):
         assert await self.is_there(Binding("taskmq", "orders", "orders"))
 
     @case
-    async def test_no_message_binds_a_queue_of_taskmq_s_own(self) -> None:
+    async def test_no_message_binds_an_internal_queue_of_taskmq(self) -> None:
         await self.start()
         await self.http("PUT", "queues/{vhost}/taskmq.reports.shop.0", {"durable": True})
 
@@ -318,9 +318,9 @@ class TestEvents(DeletedCase):
         await eventually(announced, True, within=20)
 
 
-class TestSaying(DeletedCase):
+class TestReporting(DeletedCase):
     @case
-    async def test_what_has_gone_is_named_in_the_log(self) -> None:
+    async def test_deleted_objects_are_named_in_the_log(self) -> None:
         await self.start()
         lines: list[str] = []
         handler = logging.Handler()

@@ -190,7 +190,7 @@ def test_a_healthy_topology_has_no_problem_and_nothing_is_missing(ward: Ward) ->
     _text(findings, "ok", "within 2 s")
 
 
-def test_the_queues_of_the_app_that_are_missing_are_a_warning(ward: Ward) -> None:
+def test_missing_queues_of_the_app_are_a_warning(ward: Ward) -> None:
     findings = ward.findings()
 
     _, _, text, remedy = _text(findings, "warning", "missing: ")
@@ -200,7 +200,7 @@ def test_the_queues_of_the_app_that_are_missing_are_a_warning(ward: Ward) -> Non
     assert _problems(findings) == []
 
 
-def test_of_a_new_queue_those_parts_are_missing_that_it_always_has(ward: Ward) -> None:
+def test_only_the_initial_parts_of_a_new_queue_are_required(ward: Ward) -> None:
     ward.declare()
 
     findings = ward.findings({WorkQueue("others"): 60.0})
@@ -212,7 +212,7 @@ def test_of_a_new_queue_those_parts_are_missing_that_it_always_has(ward: Ward) -
     assert "others.p." not in text
 
 
-def test_without_the_http_api_it_says_what_was_not_looked_at_and_goes_on(ward: Ward) -> None:
+def test_without_the_http_api_it_reports_the_skipped_checks_and_continues(ward: Ward) -> None:
     ward.declare()
 
     findings = ward.findings(more="management=http://127.0.0.1:1")
@@ -245,7 +245,7 @@ def test_a_user_without_the_monitoring_tag_is_told_what_that_hides(ward: Ward) -
         ("operator", "every role"),
     ],
 )
-def test_what_topology_prints_for_a_role_is_enough_for_it(ward: Ward, role: Role, words: str) -> None:
+def test_the_printed_permissions_suffice_for_each_role(ward: Ward, role: Role, words: str) -> None:
     ward.declare()
 
     findings = ward.findings(login=ward.user_as(role), more=ward.also("declare=off"))
@@ -255,7 +255,7 @@ def test_what_topology_prints_for_a_role_is_enough_for_it(ward: Ward, role: Role
     assert words in _about(findings, "permissions")[0][2]
 
 
-def test_a_worker_that_may_not_declare_needs_to_be_told_not_to(ward: Ward) -> None:
+def test_a_worker_that_may_not_declare_needs_the_matching_option(ward: Ward) -> None:
     ward.declare()
 
     findings = ward.findings(login=ward.user_as("worker"))
@@ -265,7 +265,7 @@ def test_a_worker_that_may_not_declare_needs_to_be_told_not_to(ward: Ward) -> No
     assert "?declare=off" in remedy
 
 
-def test_a_user_that_may_not_write_to_the_exchange_of_jobs_cannot_send(ward: Ward) -> None:
+def test_a_user_that_may_not_write_to_the_work_exchange_cannot_send(ward: Ward) -> None:
     ward.declare()
 
     findings = ward.findings(login=ward.user(configure=".*", write=r"^taskmq\.delay\..*", read=".*"))
@@ -281,7 +281,7 @@ def test_a_user_that_may_not_write_to_the_ladder_cannot_delay(ward: Ward) -> Non
     assert _text(findings, "problem", "may not write to the delay ladder")
 
 
-def test_looking_leaves_no_message_and_no_queue_behind(ward: Ward) -> None:
+def test_the_doctor_leaves_no_message_and_no_queue_behind(ward: Ward) -> None:
     ward.declare()
     path = f"/api/queues/{ward.vhost}?disable_stats=true&enable_queue_totals=true"
     before: Any = ward.server.http("GET", path)
@@ -318,7 +318,7 @@ def test_a_policy_for_everything_is_reported_with_all_that_it_breaks(ward: Ward)
         _text(findings, "warning", words)
 
 
-def test_a_limit_that_the_app_does_not_know_of_is_a_problem(ward: Ward) -> None:
+def test_a_limit_unknown_to_the_app_is_a_problem(ward: Ward) -> None:
     ward.declare()
     ward.policy("^images$", max_length=1_000)
 
@@ -346,7 +346,7 @@ def test_a_queue_with_other_arguments_is_a_problem_with_its_remedy(ward: Ward) -
     assert found[0][3]
 
 
-def test_messages_in_a_queue_that_the_app_does_not_know_are_a_warning(ward: Ward) -> None:
+def test_messages_in_an_unknown_queue_are_a_warning(ward: Ward) -> None:
     ward.declare(_WORK, WorkQueue("old"))
 
     async def fill() -> None:
@@ -372,7 +372,7 @@ def test_messages_in_a_queue_that_the_app_does_not_know_are_a_warning(ward: Ward
 # Time
 
 
-def test_a_clock_that_is_off_is_a_problem(ward: Ward) -> None:
+def test_a_wrong_clock_is_a_problem(ward: Ward) -> None:
     _, about, text, remedy = _text(ward.findings({}, clock=Fast()), "problem", "clock: at least")
 
     assert about == "rabbitmq"
@@ -380,7 +380,7 @@ def test_a_clock_that_is_off_is_a_problem(ward: Ward) -> None:
     assert "NTP" in remedy
 
 
-def test_tasks_without_a_time_limit_are_a_warning_where_the_broker_has_one(ward: Ward) -> None:
+def test_tasks_without_a_time_limit_are_a_warning_if_the_broker_has_one(ward: Ward) -> None:
     ward.declare()
     per_consumer = tuple(map(int, ward.server.version.split(".")[:2])) >= (4, 3)
 
@@ -432,7 +432,7 @@ def test_the_file_handles_that_a_node_reserves_for_quorum_queues_are_counted(war
     eventually(agrees, "the same count as the node's own", within=_PATIENCE)
 
 
-def test_alarms_are_problems_and_do_not_keep_the_doctor(ward: Ward) -> None:
+def test_alarms_are_problems_and_do_not_stop_the_doctor(ward: Ward) -> None:
     ward.declare()
     with ward.server.alarm("memory", "disk"):
         findings = ward.findings_with("memory alarm", "disk alarm", "the broker takes no messages")
@@ -441,7 +441,7 @@ def test_alarms_are_problems_and_do_not_keep_the_doctor(ward: Ward) -> None:
         assert _text(findings, "problem", words)
 
 
-def test_delays_that_are_stuck_are_a_problem_when_it_looks_twice(ward: Ward) -> None:
+def test_stuck_delays_are_a_problem_at_the_second_poll(ward: Ward) -> None:
     ward.declare()
     # A limit that the app does not know of: what leaves the ladder for the full queue is refused and kept.
     ward.policy("^images$", max_length=1)
@@ -471,7 +471,7 @@ def test_delays_that_are_stuck_are_a_problem_when_it_looks_twice(ward: Ward) -> 
 
 
 @pytest.mark.nightly("tests/unit/rabbitmq/admin/test_diagnosis.py")
-def test_features_that_are_switched_off_are_a_problem() -> None:
+def test_disabled_features_are_a_problem() -> None:
     # Where they cannot be switched off any more, that is not asked.
     with RabbitMQ(advanced_config="[{rabbit, [{forced_feature_flags_on_init, []}]}].") as server:
         findings = Ward(server, server.create_vhost()).findings({})
@@ -489,7 +489,7 @@ def cluster() -> Iterator[RabbitMQCluster]:
 @pytest.mark.slow
 @pytest.mark.matrix
 @pytest.mark.timeout(180)
-def test_a_node_that_is_down_is_reported_and_so_is_what_it_weakens(cluster: RabbitMQCluster) -> None:
+def test_a_stopped_node_is_reported_with_its_consequences(cluster: RabbitMQCluster) -> None:
     first, _, third = cluster.nodes
     ward = Ward(first, first.create_vhost())
     ward.declare()

@@ -29,7 +29,7 @@ def test_quorum_queues_refuse_a_highest_priority(raw: Raw) -> None:
     assert raw.refusal("q", {"x-queue-type": "quorum", "x-max-priority": 4}) == REFUSED
 
 
-def test_quorum_queues_take_the_largest_delivery_limit(raw: Raw) -> None:
+def test_quorum_queues_accept_the_largest_delivery_limit(raw: Raw) -> None:
     assert raw.refusal("q", {"x-queue-type": "quorum", "x-delivery-limit": 2**31 - 1}) == 0
 
 
@@ -38,7 +38,7 @@ def test_classic_queues_refuse_a_consumer_timeout_from_4_3_on(raw: Raw, version:
     assert code == (REFUSED if version >= (4, 3) else 0)
 
 
-def test_arguments_that_a_version_does_not_know_are_kept_and_not_compared(raw: Raw) -> None:
+def test_arguments_unknown_to_a_version_are_kept_and_not_compared(raw: Raw) -> None:
     arguments = {"x-queue-type": "quorum", "x-of-the-future": 1}
     assert raw.refusal("q", arguments) == 0
     assert raw.refusal("q", arguments | {"x-of-the-future": 2}) == 0
@@ -49,7 +49,7 @@ def test_a_known_argument_that_is_missing_is_refused(raw: Raw) -> None:
     assert raw.refusal("q", {"x-queue-type": "quorum"}) == REFUSED
 
 
-def test_a_transient_queue_of_nobody_s_own_is_still_taken(raw: Raw) -> None:
+def test_a_transient_queue_without_an_owner_is_still_accepted(raw: Raw) -> None:
     assert raw.refusal("q", {"x-queue-type": "classic"}, durable=False) == 0
 
 
@@ -67,7 +67,7 @@ def test_the_highest_priority_of_a_classic_queue_starves_the_others(raw: Raw) ->
     assert came == [b"high"] * 60
 
 
-def test_quorum_queues_have_three_ways_with_priorities(raw: Raw, version: tuple[int, int]) -> None:
+def test_quorum_queues_support_priorities_in_three_ways(raw: Raw, version: tuple[int, int]) -> None:
     raw.quorum("q")
     for _ in range(6):
         raw.publish("", "q", b"normal")
@@ -87,7 +87,7 @@ def test_quorum_queues_have_three_ways_with_priorities(raw: Raw, version: tuple[
 
 
 @pytest.mark.campaign
-def test_a_node_that_dies_at_once_forgets_the_quorum_queue_declared_last(
+def test_a_node_that_dies_at_once_forgets_the_queue_declared_last(
     own_rabbitmq: StartRabbitMQ,
 ) -> None:
     node = own_rabbitmq()

@@ -120,7 +120,7 @@ class HandoverCase(RabbitMQCase):
 
 class TestHandover(HandoverCase):
     @case
-    async def test_a_long_task_runs_once_and_nobody_else_is_disturbed(self) -> None:
+    async def test_a_long_task_runs_once_and_no_other_job_is_disturbed(self) -> None:
         runs: list[str] = []
 
         async def work(name: str) -> None:
@@ -146,7 +146,7 @@ class TestHandover(HandoverCase):
 
     @pytest.mark.campaign
     @case
-    async def test_without_a_state_it_runs_twice(self) -> None:
+    async def test_a_long_task_without_a_state_runs_twice(self) -> None:
         runs: list[str] = []
 
         async def work(name: str) -> None:
@@ -167,7 +167,7 @@ class TestHandover(HandoverCase):
 
     @pytest.mark.campaign
     @case
-    async def test_what_waits_for_a_slot_goes_back_in_time(self) -> None:
+    async def test_a_job_that_waits_for_a_slot_is_requeued_in_time(self) -> None:
         runs: list[str] = []
 
         async def work(name: str) -> None:
@@ -187,7 +187,7 @@ class TestHandover(HandoverCase):
 
     @pytest.mark.campaign
     @case
-    async def test_what_is_given_back_after_it_was_handed_over_runs_elsewhere_at_once(self) -> None:
+    async def test_a_job_returned_after_its_handover_runs_elsewhere_at_once(self) -> None:
         began: list[str] = []
 
         def app(name: str) -> TaskMQ:
@@ -237,7 +237,7 @@ class TestHandover(HandoverCase):
 
     @pytest.mark.campaign
     @case
-    async def test_with_a_state_that_is_down_a_keeper_is_not_run_by_others_and_not_lost(self) -> None:
+    async def test_with_a_state_down_a_keeper_is_neither_run_elsewhere_nor_lost(self) -> None:
         began: list[str] = []
         is_over = asyncio.Event()
 
@@ -266,9 +266,9 @@ class TestHandover(HandoverCase):
         # Its lease had ended, so whoever was first at the state has the job.
         assert began in (["a"], ["a", "b"])
 
-    @pytest.mark.nightly("tests/faults/test_worker_kills.py::test_a_task_whose_worker_is_killed_runs_elsewhere_soon")
+    @pytest.mark.nightly("tests/faults/test_worker_kills.py::test_a_task_of_a_killed_worker_soon_runs_elsewhere")
     @case
-    async def test_what_a_killed_worker_was_at_runs_elsewhere_after_the_lease(self) -> None:
+    async def test_the_job_of_a_killed_worker_runs_elsewhere_after_the_lease(self) -> None:
         began: list[str] = []
 
         async def work(name: str) -> None:

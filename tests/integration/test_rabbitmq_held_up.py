@@ -34,7 +34,7 @@ def _broker(url: str) -> RabbitMQBroker:
 
 @LOOPS
 @pytest.mark.timeout(60 + 4 * HEARTBEAT)
-def test_a_loop_that_stands_for_nearly_two_heartbeats_keeps_its_connections(
+def test_a_loop_blocked_for_nearly_two_heartbeats_keeps_its_connections(
     amqp_url: str, loop_factory: Loop, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def main() -> None:
@@ -64,7 +64,7 @@ def test_a_loop_that_stands_for_nearly_two_heartbeats_keeps_its_connections(
 
 @LOOPS
 @pytest.mark.parametrize("is_on_its_way", [True, False], ids=["confirmed meanwhile", "not yet on its way"])
-def test_a_send_whose_deadline_passes_while_the_loop_stands_is_not_unknown(
+def test_a_send_whose_deadline_passes_while_the_loop_is_blocked_is_not_unknown(
     amqp_url: str, loop_factory: Loop, *, is_on_its_way: bool
 ) -> None:
     async def main() -> None:
@@ -87,7 +87,7 @@ def test_a_send_whose_deadline_passes_while_the_loop_stands_is_not_unknown(
 
 
 @LOOPS
-def test_an_answer_that_came_while_the_loop_stood_is_an_answer(amqp_url: str, loop_factory: Loop) -> None:
+def test_an_answer_received_while_the_loop_was_blocked_counts(amqp_url: str, loop_factory: Loop) -> None:
     async def main() -> None:
         broker = _broker(amqp_url)
         await broker.declare([WorkQueue(QUEUE)])

@@ -86,7 +86,7 @@ def is_refused(url: str, exchange: str, queue: str) -> bool:
     return False
 
 
-def test_a_tenant_works_in_a_virtual_host_of_its_own(instance: Instance) -> None:
+def test_a_tenant_works_in_its_own_virtual_host(instance: Instance) -> None:
     urls = instance.urls("north")
     ran: list[int] = []
 
@@ -127,7 +127,7 @@ def test_users_of_a_tenant_reach_nothing_of_others(instance: Instance) -> None:
     assert instance.names("queues/south") == instance.names("queues/north")
 
 
-def test_it_can_be_done_again_and_passwords_stay(instance: Instance) -> None:
+def test_isolation_can_be_repeated_and_keeps_passwords(instance: Instance) -> None:
     urls = instance.urls("north")
     instance.server.http("DELETE", "/api/queues/north/orders")
 
@@ -139,7 +139,7 @@ def test_it_can_be_done_again_and_passwords_stay(instance: Instance) -> None:
     assert not refused(again["beat"])
 
 
-def test_a_dry_run_prints_all_of_it_and_changes_nothing(instance: Instance) -> None:
+def test_a_dry_run_prints_all_steps_and_changes_nothing(instance: Instance) -> None:
     result = instance.isolate("north", "--dry-run")
 
     assert result.code == 0, result.err
@@ -153,7 +153,7 @@ def test_a_dry_run_prints_all_of_it_and_changes_nothing(instance: Instance) -> N
     assert not {"north-producer", "north-worker"} & instance.names("users")
 
 
-def test_a_user_who_may_do_more_is_no_tenant_s(instance: Instance) -> None:
+def test_a_user_with_more_permissions_belongs_to_no_tenant(instance: Instance) -> None:
     instance.made.append("north")
     put = partial(instance.server.http, "PUT")
     put("/api/users/north-worker", {"password": "p", "tags": ""})
@@ -169,7 +169,7 @@ def test_a_user_who_may_do_more_is_no_tenant_s(instance: Instance) -> None:
     assert "exists and has the tags" in instance.isolate("north").err
 
 
-def test_who_is_no_administrator_isolates_nobody(instance: Instance) -> None:
+def test_only_an_administrator_can_isolate_a_tenant(instance: Instance) -> None:
     instance.made.append("north")
     instance.server.http("PUT", "/api/users/north-operator", {"password": "p", "tags": "policymaker"})
     everything = {"configure": ".*", "write": ".*", "read": ".*"}

@@ -111,7 +111,7 @@ def test_a_message_over_the_delivery_limit_tells_so_and_is_replayed_to_its_class
     assert _names(url, "images.p.high") == ["a"]
 
 
-def test_a_message_that_was_rejected_after_a_delay_does_not_come_from_the_ladder(url: str, channel: Any) -> None:
+def test_a_message_rejected_after_a_delay_does_not_name_the_ladder_as_its_origin(url: str, channel: Any) -> None:
     _declare(url, "images")
     _send(url, "images.p.low", "a", due=int(time.time() * 1000) + 400)
     channel.basic_reject(_get(channel, "images.p.low").delivery_tag, requeue=False)
@@ -122,7 +122,7 @@ def test_a_message_that_was_rejected_after_a_delay_does_not_come_from_the_ladder
     assert (letter.reason, letter.queue) == ("rejected", "images.p.low")
 
 
-def test_messages_whose_queue_went_while_they_waited_return_once_it_is_back(url: str, channel: Any) -> None:
+def test_messages_whose_queue_was_deleted_during_their_delay_return_once_it_exists(url: str, channel: Any) -> None:
     _declare(url, "images", "shop.gone")
     now = int(time.time() * 1000)
     _send(url, "shop.gone.p.low", "low", due=now + 1_000)
@@ -145,7 +145,7 @@ def test_messages_whose_queue_went_while_they_waited_return_once_it_is_back(url:
     assert _names(url, UNROUTABLE) == []
 
 
-def test_a_letter_whose_dead_letter_queue_has_gone_still_tells_where_it_came_from(url: str, channel: Any) -> None:
+def test_a_letter_whose_dead_letter_queue_is_gone_still_names_its_origin(url: str, channel: Any) -> None:
     _declare(url, "images")
     _send(url, "images.p.high", "a")
     channel.queue_delete("images.dlq")
@@ -157,7 +157,7 @@ def test_a_letter_whose_dead_letter_queue_has_gone_still_tells_where_it_came_fro
     assert (letter.queue, letter.reason) == ("images.p.high", "rejected")
 
 
-def test_what_a_stranger_wrote_about_deaths_is_not_shown_on_work(url: str, channel: Any) -> None:
+def test_foreign_death_headers_are_not_shown_on_jobs(url: str, channel: Any) -> None:
     _declare(url, "images")
     forged = {"x-death": [{"queue": "other", "reason": "rejected", "time": datetime.now(UTC)}], "whose": "mine"}
     channel.basic_publish("", "images", b"{}", pika.BasicProperties(headers=forged))
@@ -170,7 +170,7 @@ def test_what_a_stranger_wrote_about_deaths_is_not_shown_on_work(url: str, chann
     assert _with(url, headers) == {"whose": "mine"}
 
 
-def test_a_letter_with_headers_that_cannot_be_read_is_looked_at_and_deleted(amqp_url: str) -> None:
+def test_a_letter_with_unreadable_headers_is_inspected_and_deleted(amqp_url: str) -> None:
     _declare(amqp_url, "images")
 
     class Late(datetime):
@@ -204,7 +204,7 @@ def _fill(url: str, count: int) -> list[str]:
     return names
 
 
-def test_a_long_queue_is_in_its_order_after_deep_and_shallow_looks(amqp_url: str) -> None:
+def test_a_long_queue_keeps_its_order_after_deep_and_shallow_reads(amqp_url: str) -> None:
     names = _fill(amqp_url, 3_000)
 
     async def look(broker: Broker) -> list[list[str]]:
@@ -217,7 +217,7 @@ def test_a_long_queue_is_in_its_order_after_deep_and_shallow_looks(amqp_url: str
     assert _with(amqp_url, look) == [names[:40], names, names[:40], names[:600], names]
 
 
-def test_deleting_some_of_a_long_queue_leaves_the_rest_in_its_order(amqp_url: str) -> None:
+def test_deleting_some_letters_of_a_long_queue_keeps_the_order_of_the_rest(amqp_url: str) -> None:
     names = _fill(amqp_url, 2_000)
 
     count = _with(
@@ -228,7 +228,7 @@ def test_deleting_some_of_a_long_queue_leaves_the_rest_in_its_order(amqp_url: st
     assert _names(amqp_url, "images.dlq") == names[::2]
 
 
-def test_letters_of_a_walk_that_is_cut_off_are_all_there_again(amqp_url: str) -> None:
+def test_letters_of_an_interrupted_walk_all_return(amqp_url: str) -> None:
     names = _fill(amqp_url, 1_000)
     with TcpProxy(urlsplit(amqp_url).port or 5672) as proxy:
         through = urlsplit(amqp_url)._replace(netloc=f"guest:guest@127.0.0.1:{proxy.port}").geturl()

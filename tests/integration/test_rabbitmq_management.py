@@ -39,7 +39,7 @@ def run(main: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
     return asyncio.run(main())
 
 
-def test_what_is_put_can_be_got_and_deleted_whatever_its_name(amqp_url: str, rabbitmq_server: RabbitMQ) -> None:
+def test_an_object_is_put_read_and_deleted_whatever_its_name(amqp_url: str, rabbitmq_server: RabbitMQ) -> None:
     api = management(amqp_url, rabbitmq_server)
     path = f"queues/{api.vhost}/{segment('a/b c?#ä%2F')}"
 
@@ -56,14 +56,14 @@ def test_what_is_put_can_be_got_and_deleted_whatever_its_name(amqp_url: str, rab
     assert after == []
 
 
-def test_what_is_not_there_is_not_found(amqp_url: str, rabbitmq_server: RabbitMQ) -> None:
+def test_a_missing_object_is_not_found(amqp_url: str, rabbitmq_server: RabbitMQ) -> None:
     api = management(amqp_url, rabbitmq_server)
 
     with pytest.raises(ManagementNotFound, match="nothing"):
         run(lambda: api.get(f"queues/{api.vhost}/nothing"))
 
 
-def test_a_request_that_makes_no_sense_is_refused_with_the_brokers_reason(
+def test_an_invalid_request_is_refused_with_the_reason_of_the_broker(
     amqp_url: str, rabbitmq_server: RabbitMQ
 ) -> None:
     api = management(amqp_url, rabbitmq_server)
@@ -83,7 +83,7 @@ def test_a_wrong_password_is_denied_and_never_shown(amqp_url: str, rabbitmq_serv
     assert "S3CRET" not in f"{caught.value}{api!r}{api.address}"
 
 
-def test_a_node_without_the_plugin_is_unavailable_and_the_remedy_is_said() -> None:
+def test_a_node_without_the_plugin_is_unavailable_with_a_remedy() -> None:
     with PortLease(1) as lease:
         api = Management(parse_url(f"amqp://u:S3CRET@127.0.0.1/v?management=http://127.0.0.1:{lease.ports[0]}"))
 
@@ -105,7 +105,7 @@ def _guessed(amqp_url: str, server: RabbitMQ, cluster: str) -> Management:
     return Management(parse_url(amqp_url), cluster_name=cluster_name, ports=(port, port))
 
 
-def test_what_answers_at_the_usual_port_is_used_if_it_is_of_the_same_cluster(
+def test_a_server_at_the_usual_port_is_used_if_it_is_in_the_same_cluster(
     amqp_url: str, rabbitmq_server: RabbitMQ
 ) -> None:
     name = run(lambda: management(amqp_url, rabbitmq_server).get("overview"))["cluster_name"]
@@ -125,7 +125,7 @@ def test_another_rabbitmq_at_the_usual_port_is_not_asked(amqp_url: str, rabbitmq
     assert run(lambda: management(amqp_url, rabbitmq_server).get(f"queues/{api.vhost}")) == []
 
 
-def test_what_is_in_hand_and_what_is_delayed_can_be_counted(amqp_url: str, rabbitmq_server: RabbitMQ) -> None:
+def test_unacked_and_delayed_messages_can_be_counted(amqp_url: str, rabbitmq_server: RabbitMQ) -> None:
     at = urlsplit(rabbitmq_server.management_url)
 
     async def main(url: str) -> tuple[Mapping[str, int] | None, int]:
@@ -155,7 +155,7 @@ def test_what_is_in_hand_and_what_is_delayed_can_be_counted(amqp_url: str, rabbi
     assert run(lambda: main(f"{amqp_url}?management=http://127.0.0.1:1")) == (None, 2)
 
 
-def test_the_broker_knows_of_which_cluster_it_is(amqp_url: str, rabbitmq_server: RabbitMQ) -> None:
+def test_the_broker_knows_its_cluster(amqp_url: str, rabbitmq_server: RabbitMQ) -> None:
     name = run(lambda: management(amqp_url, rabbitmq_server).get("overview"))["cluster_name"]
 
     async def main() -> str | None:
@@ -189,5 +189,5 @@ def test_a_proxy_of_the_environment_is_not_used(
         (f"amqp://u:p@a/v?management={quote('https://m.example/rabbit/')}", "https://m.example/rabbit"),
     ],
 )
-def test_where_it_is_follows_from_the_url(url: str, address: str) -> None:
+def test_the_address_of_the_api_is_derived_from_the_url(url: str, address: str) -> None:
     assert Management(parse_url(url)).address == address

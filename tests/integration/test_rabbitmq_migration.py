@@ -174,7 +174,7 @@ if _CAMPAIGN:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("old", "new"), CHANGES)
-def test_a_queue_is_made_anew_under_a_producer_and_keeps_everything(
+def test_a_queue_is_recreated_under_a_producer_and_keeps_everything(
     server: RabbitMQ, url: str, old: WorkQueue, new: WorkQueue
 ) -> None:
     async def main() -> tuple[list[str], Producer, list[str], int]:
@@ -211,7 +211,7 @@ if _CAMPAIGN:
 @pytest.mark.slow
 @pytest.mark.campaign
 @pytest.mark.parametrize(("kind", "deaths"), DEATHS)
-def test_a_migration_that_is_killed_after_each_step_goes_on_when_it_is_run_again(
+def test_a_migration_killed_after_any_step_resumes_when_it_is_run_again(
     server: RabbitMQ, url: str, kind: QueueKind, deaths: tuple[str, ...]
 ) -> None:
     other: QueueKind = "quorum" if kind == "classic" else "classic"
@@ -264,7 +264,9 @@ def test_a_queue_with_a_worker_is_not_touched(server: RabbitMQ, url: str) -> Non
 
 
 @pytest.mark.real_time
-async def test_a_publisher_that_is_let_in_together_with_us_is_disconnected(server: RabbitMQ, url: str) -> None:
+async def test_a_publisher_that_is_let_in_together_with_the_migration_is_disconnected(
+    server: RabbitMQ, url: str
+) -> None:
     """RabbitMQ counts a connection a moment after it has let it in: of two that come at once both are let in."""
     endpoint, loop = parse_url(url), asyncio.get_running_loop()
     login, management = CredentialSource(endpoint, loop=loop), Management(endpoint)
@@ -304,7 +306,7 @@ async def test_a_publisher_that_is_let_in_together_with_us_is_disconnected(serve
     assert f"{let_in} publishing connections closed" in steps
 
 
-def test_messages_that_a_vanished_worker_holds_are_waited_for(server: RabbitMQ, url: str) -> None:
+def test_unacked_messages_of_a_vanished_worker_are_waited_for(server: RabbitMQ, url: str) -> None:
     async def main() -> list[str]:
         await fill(url, WorkQueue("q", "classic"), 5)
         broker = open_broker(url, BrokerOptions(name="test"))
@@ -324,10 +326,10 @@ def test_messages_that_a_vanished_worker_holds_are_waited_for(server: RabbitMQ, 
 
 
 @pytest.mark.nightly(
-    "tests/integration/test_rabbitmq_migration.py::test_a_migration_that_is_killed_after_each_step_goes_on_when_it_is_run_again"
+    "tests/integration/test_rabbitmq_migration.py::test_a_migration_killed_after_any_step_resumes_when_it_is_run_again"
 )
 @pytest.mark.slow
-def test_counts_that_come_late_are_waited_for_and_nothing_is_moved_twice(rabbitmq_server: RabbitMQ) -> None:
+def test_late_counts_are_waited_for_and_no_message_is_moved_twice(rabbitmq_server: RabbitMQ) -> None:
     """A node that counts every five seconds, as they do: what is in consumers' hands is known late."""
     amqp = rabbitmq_server.create_vhost()
     at = urlsplit(rabbitmq_server.management_url)

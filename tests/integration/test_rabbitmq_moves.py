@@ -13,7 +13,7 @@ pytestmark = pytest.mark.rabbitmq
 
 @pytest.mark.real_time
 @pytest.mark.parametrize("wire", ["fast", "plain"])
-async def test_messages_are_moved_in_their_order_and_by_their_priority(amqp_url: str, wire: str) -> None:
+async def test_messages_are_moved_in_order_and_by_their_priority(amqp_url: str, wire: str) -> None:
     origin, other = f"move-{uuid4().hex}", f"move-{uuid4().hex}"
     app = TaskMQ(f"{amqp_url}?wire={wire}", queues=[WorkQueue(origin), WorkQueue(other)])
 

@@ -82,7 +82,7 @@ async def findings_of(app: TaskMQ) -> list[str]:
     return [f"{each.about}: {each.finding}" for each in await broker.diagnose({WorkQueue("orders"): 1.0})]
 
 
-async def test_a_tap_under_a_queue_s_name_hides_that_the_queue_has_gone(here: Place) -> None:
+async def test_a_tap_under_the_name_of_a_queue_hides_its_deletion(here: Place) -> None:
     async with here.open() as app:
         with Raw(here.url) as raw:
             raw.channel.queue_declare("tap", durable=True)
@@ -99,7 +99,7 @@ async def test_a_tap_under_a_queue_s_name_hides_that_the_queue_has_gone(here: Pl
         assert any("taskmq -> tap [orders]" in finding for finding in found), found
 
 
-async def test_the_firehose_shows_each_job_and_hides_no_queue_that_has_gone(here: Place) -> None:
+async def test_the_firehose_shows_each_job_and_hides_no_deleted_queue(here: Place) -> None:
     async with here.open() as app:
         with Raw(here.url) as raw:
             await here.http("PUT", "vhosts/{vhost}", {"tracing": True})
@@ -120,7 +120,7 @@ async def test_the_firehose_shows_each_job_and_hides_no_queue_that_has_gone(here
             assert raw.ready("orders") == 1
 
 
-async def test_an_exchange_of_one_s_own_before_taskmq_copies_what_others_send(here: Place) -> None:
+async def test_a_custom_exchange_in_front_of_taskmq_copies_foreign_messages(here: Place) -> None:
     async with here.open() as app:
         with Raw(here.url) as raw:
             raw.channel.exchange_declare("shop.in", "fanout", durable=True)
@@ -133,7 +133,7 @@ async def test_an_exchange_of_one_s_own_before_taskmq_copies_what_others_send(he
             assert not any("binding that is not" in finding for finding in await findings_of(app))
 
 
-async def test_a_shovel_takes_jobs_to_the_workers_of_another_broker(here: Place, there: Place) -> None:
+async def test_a_shovel_moves_jobs_to_the_workers_of_another_broker(here: Place, there: Place) -> None:
     async with here.open() as sender, there.open() as receiver:
         job = await sender.tasks["charge"].options(tenant="north").asend("shovelled")
         shovel = {
@@ -158,7 +158,7 @@ async def test_a_shovel_takes_jobs_to_the_workers_of_another_broker(here: Place,
         assert here.ran == []
 
 
-async def test_a_federated_queue_gives_a_job_to_one_of_two_places(here: Place, there: Place) -> None:
+async def test_a_federated_queue_gives_a_job_to_one_of_two_clusters(here: Place, there: Place) -> None:
     async with AsyncExitStack() as stack:
         sender, receiver = (
             await stack.enter_async_context(here.open()),
@@ -181,9 +181,9 @@ async def test_a_federated_queue_gives_a_job_to_one_of_two_places(here: Place, t
 
 
 @pytest.mark.nightly(
-    "tests/integration/test_rabbitmq_neighbours.py::test_a_federated_queue_gives_a_job_to_one_of_two_places"
+    "tests/integration/test_rabbitmq_neighbours.py::test_a_federated_queue_gives_a_job_to_one_of_two_clusters"
 )
-async def test_a_federated_exchange_runs_each_job_in_both_places(here: Place, there: Place) -> None:
+async def test_a_federated_exchange_runs_each_job_in_both_clusters(here: Place, there: Place) -> None:
     async with here.open() as sender, there.open() as receiver:
         await there.http("PUT", "parameters/federation-upstream/{vhost}/here", {"value": {"uri": here.url}})
         policy = {

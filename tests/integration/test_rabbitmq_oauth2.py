@@ -133,7 +133,7 @@ async def test_a_token_server_is_asked_for_one_token_after_the_other(node: Rabbi
     assert len(server.handed_out) >= 3
 
 
-def test_a_token_server_that_is_away_at_first_is_waited_for(node: RabbitMQ) -> None:
+def test_a_token_server_that_is_down_at_first_is_waited_for(node: RabbitMQ) -> None:
     async def main() -> None:
         async with _broker(node, "shop:S3CRET@", f"oauth2_token_url={server.url}") as broker:
             assert not isinstance(await refusal("answered 503", broker.connect), AccessDenied)
@@ -145,9 +145,7 @@ def test_a_token_server_that_is_away_at_first_is_waited_for(node: RabbitMQ) -> N
         asyncio.run(main())
 
 
-async def test_a_token_that_was_not_renewed_is_refused_and_its_successor_is_used(
-    node: RabbitMQ, token: TokenFile
-) -> None:
+async def test_an_unrenewed_token_is_refused_and_its_successor_is_used(node: RabbitMQ, token: TokenFile) -> None:
     token.renew(seconds=5)
 
     async with _broker(node, "", f"token_file={token.path}") as broker:
@@ -192,7 +190,7 @@ async def _first_refusal(broker: RabbitMQBroker) -> AccessDenied:
     ],
     ids=["expired", "without rights", "no token"],
 )
-async def test_a_token_that_is_not_accepted_is_a_refusal(
+async def test_an_unaccepted_token_is_a_refusal(
     node: RabbitMQ, token: TokenFile, make: Callable[[], str], reason: str
 ) -> None:
     secret = make()
@@ -205,7 +203,7 @@ async def test_a_token_that_is_not_accepted_is_a_refusal(
 
 
 @pytest.mark.parametrize("size", [3000, 3500, 7000, 7600])
-async def test_a_token_fits_into_the_login_or_is_said_to_be_too_large(
+async def test_a_token_fits_into_the_login_or_is_reported_as_too_large(
     node: RabbitMQ, token: TokenFile, size: int
 ) -> None:
     whole = signed_token()
@@ -221,7 +219,7 @@ async def test_a_token_fits_into_the_login_or_is_said_to_be_too_large(
         assert "RabbitMQ 4.1" in str(caught.value)
 
 
-async def test_a_login_of_the_node_s_own_users_still_works(node: RabbitMQ) -> None:
+async def test_a_login_of_an_internal_user_still_works(node: RabbitMQ) -> None:
     async with _broker(node, "guest:guest@", "") as broker:
         await broker.connect(timeout=20)
         await broker.declare([WorkQueue("own")])
@@ -299,7 +297,7 @@ async def test_a_source_asks_a_token_server_for_one_token_after_the_other(node: 
     assert count >= 3
 
 
-async def test_a_source_whose_token_is_refused_says_so_and_takes_its_successor(
+async def test_a_source_with_a_refused_token_says_so_and_uses_its_successor(
     node: RabbitMQ, token: TokenFile, orders: Raw
 ) -> None:
     token.renew(seconds=-60)
@@ -316,7 +314,7 @@ async def test_a_source_whose_token_is_refused_says_so_and_takes_its_successor(
     await listener.source.stop()
 
 
-async def test_a_source_without_a_token_says_why(node: RabbitMQ, token: TokenFile) -> None:
+async def test_a_source_without_a_token_gives_the_reason(node: RabbitMQ, token: TokenFile) -> None:
     listener = _Listener(node, "", f"token_file={token.path}")
 
     assert not await listener.look()

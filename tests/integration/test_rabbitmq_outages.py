@@ -55,7 +55,7 @@ class TestHalfOpenConnections(RabbitMQCase):
         self.log = caplog
 
     @case
-    async def test_are_found_within_two_heartbeats_and_the_consumers_come_back(self) -> None:
+    async def test_silent_connections_are_found_within_two_heartbeats_and_consumers_return(self) -> None:
         broker, other = self.broker(CUT_OFF), self.broker()
         queue = await self.queue(other)
         inbox, consumer = await self.consume(broker, queue)
@@ -69,7 +69,7 @@ class TestHalfOpenConnections(RabbitMQCase):
         assert bodies(await inbox.take_and_ack(1)) == ["one"]
 
     @case
-    async def test_what_was_published_into_one_goes_out_again(self) -> None:
+    async def test_messages_published_into_a_dead_connection_are_published_again(self) -> None:
         broker = self.broker(CUT_OFF)
         queue = await self.queue(broker)
         await self.send(broker, queue, "the channel is open")
@@ -83,7 +83,7 @@ class TestHalfOpenConnections(RabbitMQCase):
         assert [future.exception() for future in futures] == [None] * 100
 
     @case
-    async def test_one_that_carries_nonsense_is_given_up(self) -> None:
+    async def test_a_connection_with_garbage_is_given_up(self) -> None:
         broker, other = self.broker(CUT_OFF), self.broker()
         queue = await self.queue(other)
         inbox, consumer = await self.consume(broker, queue)
@@ -128,7 +128,7 @@ class TestNodeLists(RabbitMQCase):
             assert all(" open generation=" in repr(broker) for broker in brokers)
 
     @case
-    async def test_when_its_node_goes_a_consumer_moves_to_the_next(self) -> None:
+    async def test_when_its_node_stops_a_consumer_moves_to_the_next(self) -> None:
         owner = self.broker()
         queue = await self.queue(owner)
         with black_hole() as port:
@@ -228,7 +228,7 @@ class TestStopped(OwnNodeCase):
 
     @pytest.mark.nightly("tests/faults/test_recovery.py")
     @case
-    async def test_consumers_are_back_within_seconds_after_their_node_is(self) -> None:
+    async def test_consumers_return_within_seconds_after_their_node(self) -> None:
         broker, other = self.broker(), self.broker()
         queues = [await self.queue(broker) for _ in range(3)]
         inbox, consumer = await self.consume(broker, *queues)
@@ -262,7 +262,7 @@ class TestAlarms(RabbitMQCase):
     deadline = 110
 
     @case
-    async def test_a_memory_and_a_disk_alarm_stop_publishers_and_nobody_else(self) -> None:
+    async def test_a_memory_and_a_disk_alarm_stop_only_publishers(self) -> None:
         resources: tuple[Literal["memory", "disk"], ...] = ("memory", "disk")
         for resource in resources:
             broker = self.broker()
@@ -302,7 +302,7 @@ class TestAlarms(RabbitMQCase):
 
 class TestPressure(RabbitMQCase):
     @case
-    async def test_a_broker_that_reads_slowly_holds_up_publishers_and_nobody_else(self) -> None:
+    async def test_a_slowly_reading_broker_delays_only_publishers(self) -> None:
         sender, receiver = self.broker(CUT_OFF), self.broker()
         queue, other = await self.queue(receiver), await self.queue(receiver)
         await self.send(sender, queue, "the channel is open")

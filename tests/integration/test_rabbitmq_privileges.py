@@ -109,7 +109,7 @@ def shop(tmp_path_factory: pytest.TempPathFactory, rabbitmq_server: RabbitMQ) ->
     rabbitmq_server.delete_vhost(url)
 
 
-def test_a_task_lives_its_whole_life_among_users_with_no_more_than_their_role(shop: Shop) -> None:
+def test_a_task_completes_among_users_with_only_the_permissions_of_their_role(shop: Shop) -> None:
     early = shop.run("worker", "worker", "--burst")
     assert early.code != 0
     assert "run `taskmq topology apply` as a user with the permission to configure" in early.err
@@ -150,7 +150,7 @@ def test_a_task_lives_its_whole_life_among_users_with_no_more_than_their_role(sh
     assert shop.run("operator", "dlq", "list", "taskmq.parking", "-o", "jsonl").rows == []
 
 
-def test_who_may_not_configure_cannot_apply(shop: Shop) -> None:
+def test_a_user_without_configure_permission_cannot_apply(shop: Shop) -> None:
     refused = shop.run("worker", "topology", "apply")
 
     assert refused.code == 4

@@ -108,7 +108,7 @@ class TestPublishing(UsedVhostCase):
         await self.expect_only(broker, queue, *(str(number) for number in range(300) if number % 3))
 
     @case
-    async def test_a_queue_that_was_declared_here_and_deleted_since_is_declared_again(self) -> None:
+    async def test_a_queue_declared_here_and_deleted_since_is_declared_again(self) -> None:
         broker = self.broker()
         queue = await self.queue(broker)
         await self.delete_queue(queue)
@@ -127,7 +127,7 @@ class TestPublishing(UsedVhostCase):
             await broker.publish(message("no.such.queue", "one", due=due), timeout=10)
 
     @case
-    async def test_a_delayed_message_for_a_queue_that_others_declared_arrives(self) -> None:
+    async def test_a_delayed_message_for_a_foreign_queue_arrives(self) -> None:
         broker, other = self.broker(), self.broker()
         queue = await self.queue(other)
         due = int(time.time() * 1000) + 300
@@ -140,7 +140,7 @@ class TestPublishing(UsedVhostCase):
         assert delivery.headers == {"x-taskmq-eta": instant_text(due)}
 
     @case
-    async def test_a_delayed_message_for_a_queue_that_goes_meanwhile_is_kept(self) -> None:
+    async def test_a_delayed_message_for_a_queue_deleted_in_the_meantime_is_kept(self) -> None:
         broker = self.broker()
         queue = await self.queue(broker)
         await broker.publish(message(queue, "one", due=int(time.time() * 1000) + 300), timeout=10)
@@ -151,7 +151,7 @@ class TestPublishing(UsedVhostCase):
         assert bodies(await inbox.take_and_ack(1)) == ["one"]
 
     @case
-    async def test_a_ladder_without_its_entrance_is_mended(self) -> None:
+    async def test_a_ladder_without_its_entrance_is_repaired(self) -> None:
         broker = self.broker()
         queue = await self.queue(broker)
         await self.http("DELETE", "exchanges/{vhost}/taskmq.delay.v2.enter")
@@ -193,7 +193,7 @@ class TestPublishing(UsedVhostCase):
         assert bodies(await inbox.take_and_ack(1)) == ["fits again"]
 
     @case
-    async def test_what_is_larger_than_the_limit_is_refused_here(self) -> None:
+    async def test_a_message_larger_than_the_limit_is_refused_locally(self) -> None:
         broker = self.broker()
         queue = await self.queue(broker)
 
@@ -203,7 +203,7 @@ class TestPublishing(UsedVhostCase):
         assert caught[0].size == caught[0].limit + 1
 
     @case
-    async def test_a_large_message_goes_through_whole(self) -> None:
+    async def test_a_large_message_arrives_completely(self) -> None:
         broker = self.broker()
         queue = await self.queue(broker)
         body = bytes(range(256)) * 8192
@@ -214,7 +214,7 @@ class TestPublishing(UsedVhostCase):
         assert [delivery.body for delivery in await inbox.take_and_ack(3)] == [body, b"", body]
 
     @case
-    async def test_more_than_the_window_goes_out_in_order(self) -> None:
+    async def test_more_messages_than_the_window_are_sent_in_order(self) -> None:
         broker = self.broker()
         queue = await self.queue(broker)
         texts = [str(number) for number in range(5000)]
@@ -225,7 +225,7 @@ class TestPublishing(UsedVhostCase):
         assert bodies(await inbox.take_and_ack(5000)) == texts
 
     @case
-    async def test_a_header_that_amqp_cannot_carry_is_an_encode_error(self) -> None:
+    async def test_a_header_unsuitable_for_amqp_is_an_encode_error(self) -> None:
         broker = self.broker()
         queue = await self.queue(broker)
         headers: dict[str, Any] = {"number": 1.5}
@@ -237,7 +237,7 @@ class TestPublishing(UsedVhostCase):
         await self.expect_only(broker, queue, "two")
 
     @case
-    async def test_headers_that_are_ours_are_not_copied(self) -> None:
+    async def test_taskmq_headers_are_not_copied(self) -> None:
         broker = self.broker()
         queue = await self.queue(broker)
         headers: dict[str, HeaderValue] = {"x-taskmq-pub": 77, "x-taskmq-eta": 1, "x-taskmq-republished": 1}
@@ -275,7 +275,7 @@ class TestPublishing(UsedVhostCase):
         assert (await self.http("GET", f"queues/{{vhost}}/{queue.name}"))["type"] == "classic"
 
     @case
-    async def test_a_future_whose_owner_has_gone_disturbs_nothing(self) -> None:
+    async def test_a_future_with_a_vanished_owner_disturbs_nothing(self) -> None:
         broker = self.broker()
         queue = await self.queue(broker)
 
@@ -295,7 +295,7 @@ class TestPublishing(UsedVhostCase):
 
 class TestDeadlines(UsedVhostCase):
     @case
-    async def test_without_a_broker_nothing_was_sent_and_the_reason_is_said(self) -> None:
+    async def test_without_a_broker_nothing_was_sent_and_the_reason_is_reported(self) -> None:
         broker = self.broker(CUT_OFF)
         self.proxy.refuse(True)
         began = time.monotonic()
@@ -328,7 +328,7 @@ class TestDeadlines(UsedVhostCase):
         patient.cancel()
 
     @case
-    async def test_written_without_an_answer_is_unknown_and_not_written_is_not_sent(self) -> None:
+    async def test_a_written_message_without_an_answer_is_unknown_and_others_are_not_sent(self) -> None:
         broker = self.broker(CUT_OFF)
         queue = await self.queue(broker)
         await self.send(broker, queue, "the channel is open")
@@ -345,7 +345,7 @@ class TestDeadlines(UsedVhostCase):
         await self.expect_ready(broker, queue, 1002)
 
     @case
-    async def test_a_line_that_is_too_long_is_refused_at_once(self) -> None:
+    async def test_an_overlong_line_is_refused_at_once(self) -> None:
         broker = self.broker(CUT_OFF)
         self.proxy.refuse(True)
         body = b"x" * 2**20
@@ -359,7 +359,7 @@ class TestDeadlines(UsedVhostCase):
         assert {type(future.exception()) for future in futures} == {BrokerBlocked, BrokerUnavailable}
 
     @case
-    async def test_a_wrong_password_is_said_and_not_shown(self) -> None:
+    async def test_a_wrong_password_is_reported_and_not_shown(self) -> None:
         url = f"amqp://guest:S3CRET@127.0.0.1:{self.server.port}/{self.vhost}"
         broker = open_broker(url, BrokerOptions())
         self.opened.push_async_callback(broker.aclose)
@@ -371,7 +371,7 @@ class TestDeadlines(UsedVhostCase):
         assert "S3CRET" not in str(caught[0])
 
     @case
-    async def test_a_virtual_host_that_is_not_there_is_said(self) -> None:
+    async def test_a_missing_virtual_host_is_reported(self) -> None:
         broker = open_broker(f"amqp://guest:guest@127.0.0.1:{self.server.port}/nowhere", BrokerOptions())
         self.opened.push_async_callback(broker.aclose)
 
@@ -381,7 +381,7 @@ class TestDeadlines(UsedVhostCase):
         assert "nowhere" in str(caught[0])
 
     @case
-    async def test_of_several_hosts_one_is_enough(self) -> None:
+    async def test_one_of_several_hosts_is_enough(self) -> None:
         self.proxy.refuse(True)
         hosts = f"127.0.0.1:{self.proxy.port},127.0.0.1:{self.server.port}"
         broker = open_broker(f"amqp://guest:guest@{hosts}/{self.vhost}", BrokerOptions())
@@ -393,7 +393,7 @@ class TestDeadlines(UsedVhostCase):
         assert [depth.ready for depth in await broker.stats([queue])] == [0]
 
     @case
-    async def test_closing_while_it_cannot_connect_takes_no_longer_than_promised(self) -> None:
+    async def test_closing_during_a_connection_attempt_takes_no_longer_than_promised(self) -> None:
         broker = self.open_broker(CUT_OFF)
         self.proxy.stall(True)
         future = broker.publish(message("q", "one"), timeout=0.2)
@@ -409,7 +409,7 @@ class TestSmallLimit(OwnNodeCase):
     config: ClassVar = {"max_message_size": "100000"}
 
     @case
-    async def test_what_is_too_large_for_the_broker_ends_so_and_the_others_arrive(self) -> None:
+    async def test_only_a_message_too_large_for_the_broker_fails(self) -> None:
         broker = self.broker()
         queue = await self.queue(broker)
 

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.rabbitmq
 
 class TestMany(UsedVhostCase):
     @case
-    async def test_a_message_like_most_is_as_legible_as_any_other(self) -> None:
+    async def test_a_typical_message_is_as_legible_as_any_other(self) -> None:
         broker = self.broker()
         queue = await self.queue(broker)
         sent = usual(queue, '{"task":"suite.task"}')
@@ -40,7 +40,7 @@ class TestMany(UsedVhostCase):
         }
 
     @case
-    async def test_the_broker_has_the_first_of_many_before_the_turn_of_the_loop_has_ended(self) -> None:
+    async def test_the_broker_has_the_first_of_many_before_the_loop_iteration_ends(self) -> None:
         broker = self.broker()
         queue = await self.queue(broker)
         await self.send(broker, queue, "the channel is open")
@@ -55,7 +55,7 @@ class TestMany(UsedVhostCase):
         await self.expect_only(broker, queue, "the channel is open", *map(str, range(100)))
 
     @case
-    async def test_what_has_no_form_on_the_wire_harms_none_of_the_others(self) -> None:
+    async def test_an_unencodable_message_harms_none_of_the_others(self) -> None:
         broker = self.broker()
         queue = await self.queue(broker)
         messages = [usual(queue, str(number), number) for number in range(3)]
@@ -67,7 +67,7 @@ class TestMany(UsedVhostCase):
         await self.expect_only(broker, queue, "0", "2")
 
     @case
-    async def test_written_without_an_answer_is_unknown_and_not_written_is_not_sent(self) -> None:
+    async def test_a_written_message_without_an_answer_is_unknown_and_others_are_not_sent(self) -> None:
         broker = self.broker(CUT_OFF)
         queue = await self.queue(broker)
         await self.send(broker, queue, "the channel is open")
@@ -86,7 +86,7 @@ class TestCuts(UsedVhostCase):
     deadline = 90
 
     @case
-    async def test_of_many_that_are_cut_off_each_arrives_under_its_own_id(self) -> None:
+    async def test_each_of_many_interrupted_messages_arrives_under_its_own_id(self) -> None:
         sender, receiver = self.broker(CUT_OFF), self.broker()
         queue = await self.queue(sender)
         await self.send(sender, queue, "the channel is open")

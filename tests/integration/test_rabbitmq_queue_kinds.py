@@ -37,7 +37,7 @@ def in_ms(milliseconds: int) -> int:
 
 class TestNativePriorities(RabbitMQCase):
     @case
-    async def test_a_classic_queue_hands_out_the_highest_first(self) -> None:
+    async def test_a_classic_queue_delivers_the_highest_priority_first(self) -> None:
         broker = self.broker()
         work = self.undeclared(kind="classic", priorities="native")
         await broker.declare([work])
@@ -54,7 +54,7 @@ class TestNativePriorities(RabbitMQCase):
         assert came == [9, 8, 6, 7, 5, 4, 3, 2, 0, 1]
 
     @case
-    async def test_a_dead_job_that_is_replayed_has_its_priority_again(self) -> None:
+    async def test_a_replayed_dead_job_keeps_its_priority(self) -> None:
         work = self.undeclared(kind="classic", priorities="native")
         app = TaskMQ(self.process_url, queues=[work], default_queue=work.name)
         failed: list[int] = []
@@ -87,7 +87,7 @@ class TestNativePriorities(RabbitMQCase):
         assert [decode_envelope(one.body).priority for one in again] == [9, 5, 1]
 
     @case
-    async def test_a_quorum_queue_does_so_from_4_3_on_and_is_refused_before(self) -> None:
+    async def test_a_quorum_queue_supports_priorities_from_4_3_on_and_is_refused_before(self) -> None:
         broker = self.broker()
         work = self.undeclared(priorities="native")
         await broker.connect(timeout=10)
@@ -133,7 +133,7 @@ class TestNativePriorities(RabbitMQCase):
         assert found == {"at once": 4, "at once, lowest": 0, "delayed": None}
 
     @case
-    async def test_a_worker_takes_what_the_queue_hands_out(self) -> None:
+    async def test_a_worker_follows_the_order_of_the_queue(self) -> None:
         assert self.process_url is not None
         queue = self.undeclared(kind="classic", priorities="native")
         app = TaskMQ(self.process_url, queues=[queue])
@@ -153,7 +153,7 @@ class TestNativePriorities(RabbitMQCase):
 
 class TestLimits(RabbitMQCase):
     @case
-    async def test_a_full_queue_stops_nobody_else_s_delays(self) -> None:
+    async def test_a_full_queue_does_not_stop_the_delays_of_others(self) -> None:
         broker = self.broker()
         good = await self.queue(broker)
         full = self.undeclared(max_length=1)
@@ -165,7 +165,7 @@ class TestLimits(RabbitMQCase):
         assert await self._comes_in_time(good)
 
     @case
-    async def test_without_its_entrance_a_full_queue_stops_everybody_s_delays(self) -> None:
+    async def test_without_its_entrance_a_full_queue_stops_all_delays(self) -> None:
         broker = self.broker()
         good = await self.queue(broker)
         full = self.undeclared(max_length=1)
@@ -183,7 +183,7 @@ class TestLimits(RabbitMQCase):
         assert not await self._comes_in_time(good)
 
     @case
-    async def test_who_does_not_know_of_the_limit_sends_delayed_messages_once(self) -> None:
+    async def test_a_sender_unaware_of_the_limit_sends_delayed_messages_once(self) -> None:
         broker, stranger = self.broker(), self.broker()
         work = self.undeclared(max_length=100)
         await broker.declare([work])
@@ -240,7 +240,7 @@ class TestLimits(RabbitMQCase):
         await self.publish(sender, *(message(queue, text, due=due) for text in texts))
 
 
-class TestWhatExists(RabbitMQCase):
+class TestExistingQueues(RabbitMQCase):
     @pytest.mark.parametrize(
         "other",
         [
@@ -252,7 +252,7 @@ class TestWhatExists(RabbitMQCase):
         ],
         ids=str,
     )
-    def test_a_queue_that_was_made_otherwise_is_refused_and_stays(self, other: dict[str, Any]) -> None:
+    def test_a_queue_with_other_properties_is_refused_and_stays(self, other: dict[str, Any]) -> None:
         async def test() -> None:
             first, second = self.broker(), self.broker()
             work = self.undeclared()
@@ -271,7 +271,7 @@ class TestWhatExists(RabbitMQCase):
         self.run(test)
 
     @case
-    async def test_a_shard_and_its_limit_are_written_at_the_broker(self) -> None:
+    async def test_a_shard_and_its_limit_are_shown_at_the_broker(self) -> None:
         broker = self.broker()
         work = self.undeclared(ordered=2, delivery_limit=7)
 
@@ -284,7 +284,7 @@ class TestWhatExists(RabbitMQCase):
 
 class TestLimitOfTheVhost(RabbitMQCase):
     @case
-    async def test_as_many_queues_as_it_allows_can_be_declared(self) -> None:
+    async def test_as_many_queues_as_allowed_can_be_declared(self) -> None:
         broker, work = self.broker(), self.undeclared()
         await broker.declare([self.undeclared()])
         there = len(await self.http("GET", "queues/{vhost}?columns=name"))

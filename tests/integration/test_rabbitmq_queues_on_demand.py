@@ -81,26 +81,26 @@ class OnDemandCase(RabbitMQCase):
 
 class TestDeclaring(OnDemandCase):
     @case
-    async def test_a_queue_alone_is_declared_and_not_what_nobody_needs_yet(self) -> None:
+    async def test_a_queue_is_declared_without_its_optional_parts(self) -> None:
         await self.producer()
         await self.worker()
 
         assert await self.names() == {"orders"}
 
     @case
-    async def test_a_queue_that_gives_messages_up_itself_has_its_dead_letters_from_the_start(self) -> None:
+    async def test_a_queue_that_dead_letters_by_itself_has_its_letters_from_the_start(self) -> None:
         await self.producer(WorkQueue("orders", delivery_limit=3))
 
         assert await self.names() == {"orders", DEAD}
 
     @case
-    async def test_shards_are_all_there_from_the_start(self) -> None:
+    async def test_all_shards_exist_from_the_start(self) -> None:
         await self.producer(WorkQueue("orders", ordered=2))
 
         assert await self.names() == {"orders.s00", "orders.s01"}
 
     @case
-    async def test_what_is_declared_later_is_what_used_to_be_declared_at_once(self) -> None:
+    async def test_parts_declared_later_equal_those_once_declared_at_once(self) -> None:
         producer = await self.producer()
         for queue in (*CLASSES, JOBS, DEAD):
             await self.send(producer, queue, "one")
@@ -150,7 +150,7 @@ class TestConsuming(OnDemandCase):
         assert bodies(await inbox.take_and_ack(len(texts))) == texts
 
     @case
-    async def test_a_worker_that_starts_finds_the_classes_that_are_there(self) -> None:
+    async def test_a_starting_worker_finds_existing_classes(self) -> None:
         producer = await self.producer()
         await self.send(producer, CLASSES[0], "one")
 
@@ -159,7 +159,7 @@ class TestConsuming(OnDemandCase):
         assert bodies(await inbox.take_and_ack(1)) == ["one"]
 
     @case
-    async def test_what_was_announced_while_a_worker_was_cut_off_is_found_when_it_is_back(self) -> None:
+    async def test_an_announcement_missed_during_an_outage_is_found_afterwards(self) -> None:
         inbox = await self.worker(name=CUT_OFF)
         producer = await self.producer()
         self.proxy.refuse(True)
@@ -183,7 +183,7 @@ class TestConsuming(OnDemandCase):
         assert bodies(await inbox.take_and_ack(1)) == ["one"]
 
     @case
-    async def test_apply_tells_workers_of_what_it_creates(self) -> None:
+    async def test_apply_notifies_workers_of_created_queues(self) -> None:
         inbox = await self.worker()
         operator = self.broker()
 
@@ -194,11 +194,11 @@ class TestConsuming(OnDemandCase):
         assert bodies(await inbox.take_and_ack(1)) == ["one"]
 
 
-class TestLooking(OnDemandCase):
+class TestPolling(OnDemandCase):
     watch_seconds = 0.2
 
     @case
-    async def test_a_worker_that_hears_nothing_finds_a_new_class_at_its_next_look(self) -> None:
+    async def test_a_worker_without_notifications_finds_a_new_class_at_its_next_poll(self) -> None:
         inbox = await self.worker(listens=False)
         producer = await self.producer()
 
@@ -207,7 +207,7 @@ class TestLooking(OnDemandCase):
         assert bodies(await inbox.take_and_ack(1)) == ["one"]
 
     @case
-    async def test_a_class_that_others_declare_without_a_word_is_found(self) -> None:
+    async def test_a_class_declared_silently_by_others_is_found(self) -> None:
         inbox = await self.worker()
         for entity in queues_on_demand(ORDERS)[CLASSES[0]]:
             if isinstance(entity, Queue):
@@ -221,7 +221,7 @@ class TestLooking(OnDemandCase):
 
 class TestLetters(OnDemandCase):
     @case
-    async def test_the_first_dead_letter_makes_its_queue_and_what_leads_there(self) -> None:
+    async def test_the_first_dead_letter_creates_its_queue_and_bindings(self) -> None:
         worker = await self.producer()
 
         await self.send(worker, DEAD, "letter")
@@ -231,7 +231,7 @@ class TestLetters(OnDemandCase):
         assert [each["routing_key"] for each in found] == ["orders"]
 
     @case
-    async def test_a_message_that_comes_back_for_ever_dies_where_people_look_for_it(self) -> None:
+    async def test_an_endlessly_redelivered_message_dies_in_the_dead_letter_queue(self) -> None:
         broker = self.broker()
         await broker.declare([ORDERS])
         await broker.consume([Subscription("orders", 1)], lambda delivery: delivery.requeue())
@@ -246,7 +246,7 @@ class TestLetters(OnDemandCase):
             assert [entry.ready for entry in await broker.stats([UNROUTABLE])] == [0]
 
     @case
-    async def test_a_queue_whose_jobs_all_lived_has_no_letters_and_an_absent_one_is_missing(self) -> None:
+    async def test_a_queue_without_dead_jobs_has_no_letters_and_an_absent_one_is_missing(self) -> None:
         broker = await self.producer()
 
         assert await browse(broker, "orders", limit=10) == []
@@ -257,7 +257,7 @@ class TestLetters(OnDemandCase):
 
 class TestDelaysInTheState(OnDemandCase):
     @case
-    async def test_a_worker_of_other_queues_makes_the_class_of_a_job_that_is_due(self) -> None:
+    async def test_a_worker_of_other_queues_creates_the_class_of_a_due_job(self) -> None:
         inbox = await self.worker()
         broker, state = self.broker(), open_memory_state(f"memory://{self.vhost}", BrokerOptions())
         session = Session(broker, state, send_timeout=10, delays=state.delays)
@@ -273,7 +273,7 @@ class TestDelaysInTheState(OnDemandCase):
         assert came.queue == CLASSES[0]
 
 
-class TestWithoutRights(OnDemandCase):
+class TestWithoutPermissions(OnDemandCase):
     @contextmanager
     def warnings(self) -> Generator[list[str]]:
         lines: list[str] = []
@@ -309,7 +309,7 @@ class TestWithoutRights(OnDemandCase):
         assert "taskmq topology apply" in lines[0]
 
     @case
-    async def test_once_somebody_has_made_the_class_it_gets_its_jobs(self) -> None:
+    async def test_a_newly_created_class_gets_its_jobs(self) -> None:
         inbox = await self.worker()
         limited, producer = self.without_rights(), await self.producer()
         await limited.declare([ORDERS])
@@ -331,13 +331,13 @@ class TestWithoutRights(OnDemandCase):
         assert [delivery.queue for delivery in await inbox.take_and_ack(1)] == ["orders"]
 
     @case
-    async def test_a_class_of_a_queue_that_is_not_there_is_unroutable(self) -> None:
+    async def test_a_class_of_a_missing_queue_is_unroutable(self) -> None:
         with raises(Unroutable) as errors:
             await self.send(self.without_rights(), CLASSES[0], "one")
         assert "'orders' does not exist" in str(errors[0])
 
     @case
-    async def test_a_worker_whose_jobs_could_not_die_does_not_start(self) -> None:
+    async def test_a_worker_without_dead_letters_does_not_start(self) -> None:
         await self.producer()
         worker = self.without_rights()
         await worker.declare([ORDERS])
@@ -349,7 +349,7 @@ class TestWithoutRights(OnDemandCase):
 
 class TestPlan(OnDemandCase):
     @case
-    async def test_what_is_declared_later_is_neither_missing_nor_different(self) -> None:
+    async def test_parts_declared_later_are_neither_missing_nor_different(self) -> None:
         broker = await self.producer()
 
         comparison = await broker.topology([ORDERS]).compare()
@@ -359,7 +359,7 @@ class TestPlan(OnDemandCase):
         assert sorted(later) == sorted((*CLASSES, JOBS, DEAD))
 
     @case
-    async def test_apply_creates_all_of_it(self) -> None:
+    async def test_apply_creates_all_parts(self) -> None:
         broker = await self.producer()
 
         await broker.topology([ORDERS]).create_missing()
@@ -369,7 +369,7 @@ class TestPlan(OnDemandCase):
         assert await self.names() == wanted
 
     @case
-    async def test_where_nobody_may_declare_them_they_are_missing(self) -> None:
+    async def test_parts_that_no_client_may_declare_are_missing(self) -> None:
         await self.producer()
 
         comparison = await self.without_rights().topology([ORDERS]).compare()
@@ -378,7 +378,7 @@ class TestPlan(OnDemandCase):
         assert sorted(missing) == sorted((*CLASSES, JOBS, DEAD))
 
     @case
-    async def test_a_class_whose_binding_is_gone_is_not_complete(self) -> None:
+    async def test_a_class_without_its_binding_is_incomplete(self) -> None:
         broker = await self.producer()
         await self.send(broker, CLASSES[0], "one")
         found = await self.http("GET", f"bindings/{{vhost}}/e/taskmq.delay.v2.deliver/q/{CLASSES[0]}")

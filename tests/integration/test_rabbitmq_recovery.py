@@ -42,7 +42,7 @@ class TestCuts(RabbitMQCase):
     deadline = 90
 
     @case
-    async def test_nothing_confirmed_is_lost_and_consumers_come_back(self) -> None:
+    async def test_no_confirmed_message_is_lost_and_consumers_return(self) -> None:
         sender, receiver = self.broker(CUT_OFF), self.broker(CUT_OFF)
         queue = await self.queue(receiver)
         acking = Acking()
@@ -62,7 +62,7 @@ class TestCuts(RabbitMQCase):
         assert set(acking.seen) == {str(number) for number in range(2000)}
 
     @case
-    async def test_what_is_published_again_keeps_its_message_id_and_says_so(self) -> None:
+    async def test_a_republished_message_keeps_its_id_and_is_marked(self) -> None:
         broker, other = self.broker(CUT_OFF), self.broker()
         queue = await self.queue(broker)
         await self.send(broker, queue, "the channel is open")
@@ -99,7 +99,7 @@ class TestCuts(RabbitMQCase):
         assert stats.queue == queue
 
     @case
-    async def test_a_consumer_is_not_healthy_while_it_is_cut_off(self) -> None:
+    async def test_a_consumer_is_unhealthy_while_it_is_disconnected(self) -> None:
         broker, other = self.broker(CUT_OFF), self.broker()
         queue = await self.queue(other)
         inbox, consumer = await self.consume(broker, queue)
@@ -133,7 +133,7 @@ class TestCuts(RabbitMQCase):
         assert bodies(again) == ["one", "two"]
 
     @case
-    async def test_a_consumer_that_was_stopped_stays_stopped_after_a_cut(self) -> None:
+    async def test_a_stopped_consumer_stays_stopped_after_a_cut(self) -> None:
         broker, other = self.broker(CUT_OFF), self.broker()
         queue, second = await self.queue(other), await self.queue(other)
         inbox, consumer = await self.consume(broker, queue)
@@ -169,9 +169,9 @@ class TestCuts(RabbitMQCase):
         await eventually(look, True, within=20)
 
 
-class TestQueuesThatGo(RabbitMQCase):
+class TestDeletedQueues(RabbitMQCase):
     @case
-    async def test_a_queue_of_ours_that_is_deleted_while_consumed_comes_back(self) -> None:
+    async def test_a_taskmq_queue_deleted_while_consumed_returns(self) -> None:
         broker = self.broker()
         queue = await self.queue(broker)
         other = await self.queue(broker)
@@ -189,7 +189,7 @@ class TestQueuesThatGo(RabbitMQCase):
         assert consumer.healthy
 
     @case
-    async def test_a_queue_of_others_that_is_deleted_is_consumed_again_once_it_is_back(self) -> None:
+    async def test_a_deleted_foreign_queue_is_consumed_again_once_it_exists(self) -> None:
         broker, owner = self.broker(), self.broker()
         work = self.undeclared()
         await owner.declare([work])
@@ -206,14 +206,14 @@ class TestQueuesThatGo(RabbitMQCase):
         assert consumer.healthy
 
     @case
-    async def test_a_queue_that_never_was_is_missing(self) -> None:
+    async def test_a_queue_that_never_existed_is_missing(self) -> None:
         broker = self.broker()
 
         with raises(QueueMissing):
             await self.consume(broker, "no.such.queue")
 
     @case
-    async def test_thirty_looks_leave_the_order_as_it_was(self) -> None:
+    async def test_thirty_reads_keep_the_order(self) -> None:
         broker = self.broker()
         dead = dead_letter_queue(await self.queue(broker))
         texts = [str(number) for number in range(40)]
@@ -226,7 +226,7 @@ class TestQueuesThatGo(RabbitMQCase):
         await self.expect_only(broker, dead, *texts)
 
     @case
-    async def test_a_replay_takes_the_chosen_and_leaves_the_rest_in_order(self) -> None:
+    async def test_a_replay_takes_the_selected_letters_and_keeps_the_order_of_the_rest(self) -> None:
         broker = self.broker()
         queue = await self.queue(broker)
         dead = dead_letter_queue(queue)
@@ -262,7 +262,7 @@ class TestQueuesThatGo(RabbitMQCase):
         assert [str(warning.message) for warning in caught] == []
 
     @case
-    async def test_no_more_than_the_prefetch_is_handed_out(self) -> None:
+    async def test_at_most_the_prefetch_is_delivered(self) -> None:
         broker = self.broker()
         queue = await self.queue(broker)
         await self.send(broker, queue, *map(str, range(100)))
@@ -287,7 +287,7 @@ class TestKilled(OwnNodeCase):
         "tests/integration/test_rabbitmq_recovery.py::test_a_node_killed_right_after_declaring_queues_keeps_everything_confirmed"
     )
     @case
-    async def test_a_node_that_is_killed_and_comes_back_has_everything_confirmed(self) -> None:
+    async def test_a_killed_and_restarted_node_has_all_confirmed_messages(self) -> None:
         broker = self.broker()
         queue = await self.queue(broker)
         acking = Acking()

@@ -150,7 +150,7 @@ def declaring(name: str, exchange: str, kind: Mapping[str, bool]) -> Attempt:
 
 class TestReach(RolesCase):
     @pytest.mark.parametrize("role", NO_DEFAULT)
-    def test_no_role_but_the_operator_s_publishes_to_the_default_exchange(self, role: Role) -> None:
+    def test_only_the_operator_role_publishes_to_the_default_exchange(self, role: Role) -> None:
         self.run(partial(self._expect_no_default_exchange, role))
 
     async def _expect_no_default_exchange(self, role: Role) -> None:
@@ -170,7 +170,7 @@ class TestReach(RolesCase):
             ("server", "taskmq.reports taskmq.jobs taskmq.dlx amq.direct"),
         ],
     )
-    def test_a_role_publishes_to_its_own_exchanges_alone(self, role: Role, exchanges: str) -> None:
+    def test_a_role_publishes_only_to_its_own_exchanges(self, role: Role, exchanges: str) -> None:
         self.run(partial(self._expect_refused, role, exchanges))
 
     async def _expect_refused(self, role: Role, exchanges: str) -> None:
@@ -179,7 +179,7 @@ class TestReach(RolesCase):
         assert await self.depths([REPORTS]) == {REPORTS: 0}
 
     @pytest.mark.parametrize("header", ["CC", "BCC"])
-    def test_further_routing_keys_of_a_producer_reach_queues_of_jobs_alone(self, header: str) -> None:
+    def test_further_routing_keys_of_a_producer_reach_only_job_queues(self, header: str) -> None:
         self.run(partial(self._expect_no_further_queue, header))
 
     async def _expect_no_further_queue(self, header: str) -> None:
@@ -204,7 +204,7 @@ class TestReach(RolesCase):
         await self.expect_nothing_heard()
 
     @case
-    async def test_a_delay_of_a_producer_leads_to_no_queue_but_those_of_jobs(self) -> None:
+    async def test_a_delay_of_a_producer_leads_only_to_job_queues(self) -> None:
         kept = [REPORTS, "orders.jobs", "orders.dlq", PARKING]
         victims = [*kept, await self.listen()]
 
@@ -220,7 +220,7 @@ class TestReach(RolesCase):
         await self.expect_nothing_heard()
 
     @pytest.mark.parametrize("role", ["producer", "worker", "beat", "server"])
-    def test_no_queue_of_its_own_carries_dead_letters_to_where_a_role_may_not_publish(self, role: Role) -> None:
+    def test_no_own_queue_dead_letters_to_a_forbidden_exchange(self, role: Role) -> None:
         self.run(partial(self._expect_no_own_queue, role))
 
     async def _expect_no_own_queue(self, role: Role) -> None:
@@ -232,7 +232,7 @@ class TestReach(RolesCase):
                     assert code == REFUSED, (name, exchange, kind)
 
     @pytest.mark.parametrize("role", ["producer", "worker", "beat", "server"])
-    def test_no_queue_of_others_is_bound_where_a_role_may_publish(self, role: Role) -> None:
+    def test_no_foreign_queue_is_bound_to_a_permitted_exchange(self, role: Role) -> None:
         self.run(partial(self._expect_no_binding, role))
 
     async def _expect_no_binding(self, role: Role) -> None:
@@ -241,7 +241,7 @@ class TestReach(RolesCase):
                 assert await self.try_as(role, binding(queue, exchange)) == REFUSED, (queue, exchange)
 
     @case
-    async def test_a_replayed_letter_goes_to_no_queue_but_those_of_jobs(self) -> None:
+    async def test_a_replayed_letter_goes_only_to_job_queues(self) -> None:
         """What a letter says of its origin is its sender's to write."""
         for victim in (REPORTS, PARKING, "taskmq.listener.x", "amq.gen-x"):
             forged = {"x-taskmq-origin": victim, "CC": delay.ways(125)}
@@ -351,7 +351,7 @@ class TestWork(RolesCase):
             await self.until_noted(tmp_path, "tick")
 
     @case
-    async def test_a_beat_keeps_messages_of_an_exchange_that_it_may_read(self) -> None:
+    async def test_a_beat_consumes_messages_of_a_readable_exchange(self) -> None:
         await self.http("PUT", "exchanges/{vhost}/taskmq.on.sales", {"type": "topic", "durable": True})
         beat = self.of("beat")
 
@@ -419,7 +419,7 @@ class TestNodes(RolesCase):
             assert await job.aresult(60) == 42
 
     @pytest.mark.parametrize("role", ["producer", "beat", "server"])
-    def test_no_role_but_those_of_nodes_reads_a_node_s_queue(self, role: Role) -> None:
+    def test_only_node_roles_read_the_queue_of_a_node(self, role: Role) -> None:
         self.run(partial(self._expect_node_queue_unread, role))
 
     async def _expect_node_queue_unread(self, role: Role) -> None:

@@ -119,7 +119,7 @@ def _refusal(url: str) -> BrokerUnavailable:
     return caught.value
 
 
-def test_a_server_whose_authority_is_trusted_is_connected_to(node: TlsNode) -> None:
+def test_a_server_with_a_trusted_authority_is_accepted(node: TlsNode) -> None:
     _expect_connection(node.trusted())
 
 
@@ -132,7 +132,7 @@ def test_the_next_host_is_tried_when_one_is_down(node: TlsNode) -> None:
         _expect_connection(node.trusted(f"localhost:{lease.ports[0]},localhost"))
 
 
-def test_an_authority_that_is_not_trusted_is_said_at_once(node: TlsNode) -> None:
+def test_an_untrusted_authority_is_reported_at_once(node: TlsNode) -> None:
     for url in (node.url(), node.url(cafile=node.other_authority.file)):
         error = _refusal(url)
 
@@ -140,7 +140,7 @@ def test_an_authority_that_is_not_trusted_is_said_at_once(node: TlsNode) -> None
         assert "?cafile=" in str(error)
 
 
-def test_a_host_name_that_is_not_in_the_certificate_is_said_at_once(node: TlsNode) -> None:
+def test_a_host_name_missing_from_the_certificate_is_reported_at_once(node: TlsNode) -> None:
     assert "certificate is not for this host" in str(_refusal(node.trusted("127.0.0.1")))
 
 
@@ -149,14 +149,14 @@ def test_one_bad_host_of_two_does_not_keep_the_other_from_being_used(node: TlsNo
         _expect_connection(node.trusted(f"127.0.0.1:{node.port},localhost"))
 
 
-def test_a_plain_port_is_not_spoken_tls_to(node: TlsNode) -> None:
+def test_a_plain_port_gets_no_tls(node: TlsNode) -> None:
     url = f"amqps://localhost:{node.server.port}/?cafile={node.authority.file}"
 
     assert "the port speaks no TLS" in str(_refusal(url))
 
 
 @pytest.mark.real_time
-async def test_a_tls_port_that_is_spoken_plain_amqp_to_is_hinted_at(node: TlsNode) -> None:
+async def test_plain_amqp_to_a_tls_port_gets_a_hint(node: TlsNode) -> None:
     broker = open_broker(f"amqp://localhost:{node.port}/", BrokerOptions(name="tls"))
     try:
         assert not isinstance(await refusal("amqps://", broker.connect), AccessDenied)
@@ -172,7 +172,7 @@ def test_a_wrong_password_is_distinguished_from_a_wrong_certificate(node: TlsNod
     assert "S3CRET" not in str(error)
 
 
-def test_a_client_certificate_is_who_we_are(node: TlsNode) -> None:
+def test_a_client_certificate_identifies_the_user(node: TlsNode) -> None:
     url = node.trusted(auth="external", certfile=node.client.chain, keyfile=node.client.key)
 
     users = _connect(url, look=lambda: node.server.ctl("list_connections", "user"))
@@ -195,7 +195,7 @@ async def test_a_source_of_another_system_shows_its_client_certificate(node: Tls
     assert USER in users.splitlines()
 
 
-def test_a_certificate_that_names_no_user_is_refused(node: TlsNode) -> None:
+def test_a_certificate_without_a_user_is_refused(node: TlsNode) -> None:
     nobody = node.authority.issue("worker.shop", common_name="nobody")
 
     error = _refusal(node.trusted(auth="external", certfile=nobody.chain, keyfile=nobody.key))
@@ -204,11 +204,11 @@ def test_a_certificate_that_names_no_user_is_refused(node: TlsNode) -> None:
     assert "create a user of the name that the certificate has" in str(error)
 
 
-def test_a_server_that_wants_a_certificate_is_understood(strict_node: TlsNode) -> None:
+def test_a_server_that_requires_a_certificate_is_understood(strict_node: TlsNode) -> None:
     assert "the server wants a client certificate" in str(_refusal(strict_node.trusted()))
 
 
-def test_a_client_certificate_of_a_stranger_is_refused(strict_node: TlsNode) -> None:
+def test_a_foreign_client_certificate_is_refused(strict_node: TlsNode) -> None:
     stranger = strict_node.stranger
 
     error = _refusal(strict_node.trusted(certfile=stranger.chain, keyfile=stranger.key))
@@ -216,13 +216,13 @@ def test_a_client_certificate_of_a_stranger_is_refused(strict_node: TlsNode) -> 
     assert "the server refuses the client certificate" in str(error)
 
 
-def test_a_client_certificate_opens_a_server_that_wants_one(strict_node: TlsNode) -> None:
+def test_a_client_certificate_is_accepted_by_a_server_that_requires_one(strict_node: TlsNode) -> None:
     client = strict_node.client
 
     _expect_connection(strict_node.trusted(certfile=client.chain, keyfile=client.key))
 
 
-def test_an_expired_certificate_is_said_at_once_and_its_successor_is_used(strict_node: TlsNode) -> None:
+def test_an_expired_certificate_is_reported_at_once_and_its_successor_is_used(strict_node: TlsNode) -> None:
     client, ours = strict_node.client, strict_node.certificate
     url = strict_node.trusted(certfile=client.chain, keyfile=client.key)
     expired = strict_node.authority.issue("localhost", expires=datetime(2020, 1, 1, tzinfo=UTC))
@@ -267,7 +267,7 @@ class OverTls(RabbitMQCase):
         return broker
 
     @case
-    async def test_large_and_many_messages_go_through_both_ways(self) -> None:
+    async def test_large_and_many_messages_pass_in_both_directions(self) -> None:
         broker = self.broker()
         queue = await self.queue(broker)
         texts = [f"{number:04}" + "x" * (number % 7) * 50_000 for number in range(150)]

@@ -48,7 +48,7 @@ class TestChannelsWithoutConfirms(FrameCase):
     patience = 20.0
 
     @case
-    async def test_a_channel_that_confirms_nothing_any_more_is_replaced(self) -> None:
+    async def test_a_channel_that_confirms_nothing_is_replaced(self) -> None:
         broker = self.broker(CUT_OFF)
         queue = await self.queue(broker)
         await self.mute(broker, queue)
@@ -59,7 +59,7 @@ class TestChannelsWithoutConfirms(FrameCase):
         await self.send(broker, queue, "after")
 
     @case
-    async def test_so_is_one_that_is_full_of_what_nobody_waits_for_any_more(self) -> None:
+    async def test_a_channel_full_of_abandoned_messages_is_replaced(self) -> None:
         broker = self.broker(CUT_OFF)
         queue = await self.queue(broker)
         await self.mute(broker, queue)
@@ -72,7 +72,7 @@ class TestChannelsWithoutConfirms(FrameCase):
         await self.until(lambda: not self.frames.muted)
 
     @case
-    async def test_one_whose_queue_answers_nobody_is_kept_and_little_is_sent_twice(self) -> None:
+    async def test_a_channel_with_a_dead_queue_is_kept_and_few_messages_are_sent_twice(self) -> None:
         broker = self.broker(CUT_OFF)
         queue = await self.queue(broker)
         await self.send(broker, queue, "before")
@@ -133,7 +133,7 @@ class TestWatchdog(FrameCase):
         assert not inbox.deliveries
 
     @case
-    async def test_lost_deliveries_come_again(self) -> None:
+    async def test_lost_deliveries_are_redelivered(self) -> None:
         inbox, consumer, _ = await self.consume_what_loses_deliveries()
 
         # A quorum queue may return them in another order where the broker thinks two of them were out.
@@ -158,7 +158,7 @@ class TestWatchdog(FrameCase):
         assert sorted(set(bodies(await inbox.take_and_ack(3)))) == ["a", "b", "c"]
 
     @case
-    async def test_a_beginning_that_is_not_answered_soon_is_tried_on_another_channel(self) -> None:
+    async def test_an_unanswered_start_is_tried_on_another_channel(self) -> None:
         """As by a quorum queue that had no majority, and has it again."""
         queue = await self.queue(self.broker())
         inbox = self.inbox()
@@ -204,7 +204,7 @@ class TestWatchdog(FrameCase):
         assert consumer.replacements == broker.stale_settles == 0
 
     @case
-    async def test_renewing_hands_over_each_message_once(self) -> None:
+    async def test_renewing_delivers_each_message_once(self) -> None:
         self.watch_seconds = NEVER
         broker, sender = self.broker(CUT_OFF), self.broker()
         queue = await self.queue(sender)

@@ -137,7 +137,7 @@ def place(tmp_path: Path, amqp_url: str, redis_url: str) -> Iterator[_Place]:
         yield _Place(tmp_path, amqp_url, redis_url, stack)
 
 
-def test_files_messages_and_jobs_are_reacted_to_once_though_a_replica_is_killed(place: _Place) -> None:
+def test_files_messages_and_jobs_are_reacted_to_once_even_if_a_replica_is_killed(place: _Place) -> None:
     place.start("worker", "shop:app")
     beats = [place.beat(), place.beat()]
 
@@ -176,7 +176,7 @@ def test_files_messages_and_jobs_are_reacted_to_once_though_a_replica_is_killed(
     assert {run[1] for run in place.runs("index")} == {"succeeded"}
 
 
-def test_a_message_that_comes_while_no_beat_runs_waits_for_one(place: _Place) -> None:
+def test_a_message_that_arrives_while_no_beat_runs_waits_for_one(place: _Place) -> None:
     first = place.beat()
     place.publish("amq.topic", "orders.early", b"0", "first")
     first.process.send_signal(signal.SIGKILL)

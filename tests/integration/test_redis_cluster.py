@@ -26,7 +26,7 @@ def replicated() -> Iterator[RedisCluster]:
 
 
 @run_by(run)
-async def test_calls_and_waits_go_on_at_the_replica_of_a_node_that_was_killed(replicated: RedisCluster) -> None:
+async def test_calls_and_waits_continue_at_the_replica_of_a_killed_node(replicated: RedisCluster) -> None:
     async with opened(f"{replicated.url}?timeout=2") as waiter, opened(f"{replicated.url}?timeout=2") as state:
         waiting_for = asyncio.create_task(waiter.results.wait("job", timeout=None))
         owner = replicated.owner("taskmq:{job}:result")
@@ -43,7 +43,7 @@ async def test_calls_and_waits_go_on_at_the_replica_of_a_node_that_was_killed(re
 
 
 @run_by(run)
-async def test_without_a_replica_each_call_fails_in_time_until_the_node_is_back() -> None:
+async def test_without_a_replica_each_call_fails_in_time_until_the_node_returns() -> None:
     with RedisCluster() as cluster:
         owner = cluster.owner("taskmq:{job}:result")
         async with opened(f"{cluster.url}?timeout=1") as state:
@@ -74,7 +74,7 @@ async def _put_at_last(state: RedisState, job: str) -> None:
 
 @pytest.mark.campaign
 @run_by(run)
-async def test_what_the_loss_of_a_node_costs_is_counted(replicated: RedisCluster) -> None:
+async def test_losses_with_a_failed_node_are_counted(replicated: RedisCluster) -> None:
     """Print for how long nothing of its slots could be written, and how many acknowledged results were gone."""
     loop = asyncio.get_running_loop()
     acknowledged: list[str] = []

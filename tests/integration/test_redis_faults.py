@@ -26,7 +26,7 @@ def redis() -> Iterator[Redis]:
 
 
 @run_by(run)
-async def test_where_nobody_listens_every_call_says_so_at_once() -> None:
+async def test_every_call_to_a_closed_port_fails_at_once() -> None:
     with PortLease(1) as lease:
         async with opened(f"redis://:secret@127.0.0.1:{lease.ports[0]}/0") as state:
             for name, call in calls_of(state).items():
@@ -72,7 +72,7 @@ async def test_while_the_server_is_paused_every_call_ends_within_its_timeout(red
 
 
 @run_by(run)
-async def test_a_server_that_answers_nonsense_is_an_unavailable_state() -> None:
+async def test_a_server_that_answers_garbage_is_an_unavailable_state() -> None:
     noises = [
         b"HTTP/1.1 400 Bad Request\r\n\r\n",
         b"\x00\xff\x00\xff",
@@ -102,7 +102,7 @@ async def test_a_server_that_answers_nonsense_is_an_unavailable_state() -> None:
 
 
 @run_by(run)
-async def test_keys_that_others_wrote_are_reported_and_harm_no_others(redis: Redis) -> None:
+async def test_foreign_keys_are_reported_and_harm_no_others(redis: Redis) -> None:
     async with opened(redis.url) as state:
         redis.command("SET", "taskmq:{text}:result", "theirs")
         redis.command("HSET", "taskmq:{fields}:result", "record", "theirs")
@@ -121,7 +121,7 @@ async def test_keys_that_others_wrote_are_reported_and_harm_no_others(redis: Red
 
 
 @run_by(run)
-async def test_a_server_that_was_killed_and_started_again_goes_on_with_what_it_had(redis: Redis) -> None:
+async def test_a_killed_and_restarted_server_keeps_its_data(redis: Redis) -> None:
     async with opened(redis.url) as state:
         await state.results.put(record(), ttl=60)
         await state.delays.put(waiting())
@@ -144,7 +144,7 @@ async def test_a_server_that_was_killed_and_started_again_goes_on_with_what_it_h
 
 
 @run_by(run)
-async def test_an_idle_connection_that_the_server_has_closed_costs_no_call(redis: Redis) -> None:
+async def test_an_idle_connection_closed_by_the_server_costs_no_call(redis: Redis) -> None:
     async with opened(redis.url) as state:
         for _ in range(3):
             assert await state.starts.begin("job", ttl=60) > 0
@@ -154,7 +154,7 @@ async def test_an_idle_connection_that_the_server_has_closed_costs_no_call(redis
 
 
 @run_by(run)
-async def test_who_waits_goes_on_waiting_when_the_server_is_killed_and_misses_nothing(redis: Redis) -> None:
+async def test_a_waiter_survives_a_kill_of_the_server_and_misses_nothing(redis: Redis) -> None:
     async with opened(redis.url) as waiter, opened(redis.url) as writer:
         jobs = [f"job {number}" for number in range(200)]
         waits = [asyncio.create_task(waiter.results.wait(job, timeout=None)) for job in jobs]
@@ -172,7 +172,7 @@ async def test_who_waits_goes_on_waiting_when_the_server_is_killed_and_misses_no
 
 
 @run_by(run)
-async def test_what_is_put_while_the_channels_are_down_is_seen_once_they_are_back(redis: Redis) -> None:
+async def test_a_put_while_the_channels_are_down_is_seen_once_they_return(redis: Redis) -> None:
     with TcpProxy(redis.port) as proxy:
         async with opened(f"redis://127.0.0.1:{proxy.port}/0?timeout=1") as waiter, opened(redis.url) as writer:
             waiting_for = asyncio.create_task(waiter.results.wait("job", timeout=None))
@@ -190,9 +190,7 @@ async def test_what_is_put_while_the_channels_are_down_is_seen_once_they_are_bac
                 assert await waiting_for == record()
 
 
-def test_a_connection_that_dies_without_a_word_is_noticed_by_who_listens(
-    redis: Redis, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_silently_dead_connection_is_noticed_by_its_listener(redis: Redis, monkeypatch: pytest.MonkeyPatch) -> None:
     # Seconds between two pings; nobody wants to wait for the usual ones.
     monkeypatch.setattr("taskmq_redis.link.pubsub._PING", 0.3)
 
@@ -211,7 +209,7 @@ def test_a_connection_that_dies_without_a_word_is_noticed_by_who_listens(
 
 
 @run_by(run)
-async def test_a_call_whose_answer_is_lost_is_made_again_where_that_is_harmless(redis: Redis) -> None:
+async def test_a_call_with_a_lost_answer_is_retried_if_that_is_harmless(redis: Redis) -> None:
     with TcpProxy(redis.port) as proxy:
         async with opened(f"redis://127.0.0.1:{proxy.port}/0?timeout=3") as state:
             # So that the server knows the scripts.
@@ -238,7 +236,7 @@ async def test_a_call_whose_answer_is_lost_is_made_again_where_that_is_harmless(
 
 
 @run_by(run)
-async def test_scripts_that_the_server_has_forgotten_are_sent_again(redis: Redis) -> None:
+async def test_scripts_forgotten_by_the_server_are_sent_again(redis: Redis) -> None:
     async with opened(redis.url) as state:
         for count in range(1, 4):
             assert await state.starts.begin("job", ttl=60) == count
@@ -277,7 +275,7 @@ async def test_while_the_server_loads_its_data_calls_wait_for_it() -> None:
 
 
 @run_by(run)
-async def test_a_server_that_was_demoted_is_told_and_the_next_host_is_tried(redis: Redis) -> None:
+async def test_a_demoted_server_is_recognised_and_the_next_host_is_tried(redis: Redis) -> None:
     with Redis() as other:
         url = f"redis://127.0.0.1:{redis.port},127.0.0.1:{other.port}/0"
         async with opened(url) as state:
@@ -293,7 +291,7 @@ async def test_a_server_that_was_demoted_is_told_and_the_next_host_is_tried(redi
 
 
 @run_by(run)
-async def test_a_full_server_refuses_what_adds_and_lets_go_on_what_moves(redis: Redis) -> None:
+async def test_a_full_server_refuses_additions_and_allows_moves(redis: Redis) -> None:
     async with opened(redis.url) as state:
         for number in range(4):
             await state.delays.put(waiting(f"job {number}", due=DUE + number))
@@ -330,7 +328,7 @@ async def test_a_full_server_refuses_what_adds_and_lets_go_on_what_moves(redis: 
         await state.results.put(record(), ttl=60)
 
 
-def test_what_is_held_can_be_kept_and_given_back_while_the_server_is_full(redis: Redis) -> None:
+def test_a_permit_or_lock_can_be_kept_and_released_while_the_server_is_full(redis: Redis) -> None:
     places = PlaceDemand(key="places:a", places=1)
     nodes = [FlowNode(key="a"), FlowNode(key="b", after=("a",))]
 
@@ -383,7 +381,7 @@ def test_what_is_held_can_be_kept_and_given_back_while_the_server_is_full(redis:
 
 
 @run_by(run)
-async def test_a_server_that_was_emptied_goes_on_as_one_that_is_new(redis: Redis) -> None:
+async def test_an_emptied_server_works_like_a_new_one(redis: Redis) -> None:
     async with opened(redis.url) as state:
         await state.results.put(record(), ttl=60)
         await state.delays.put(waiting())
@@ -405,7 +403,7 @@ async def test_a_server_that_was_emptied_goes_on_as_one_that_is_new(redis: Redis
 
 
 @run_by(run)
-async def test_an_index_without_its_message_holds_nothing_up(redis: Redis) -> None:
+async def test_an_index_without_its_message_blocks_nothing(redis: Redis) -> None:
     async with opened(redis.url) as state:
         for job in ("lost", "kept"):
             await state.delays.put(waiting(job))
@@ -421,7 +419,7 @@ async def test_an_index_without_its_message_holds_nothing_up(redis: Redis) -> No
 
 
 @run_by(run)
-async def test_every_key_has_the_prefix_and_an_end_but_those_of_what_waits_or_is_listed(redis: Redis) -> None:
+async def test_every_key_has_the_prefix_and_an_expiry_unless_it_waits_or_is_listed(redis: Redis) -> None:
     async with opened(f"{redis.url}?prefix=shop:dev") as state:
         for call in calls_of(state).values():
             await call()
@@ -467,7 +465,7 @@ async def test_every_key_has_the_prefix_and_an_end_but_those_of_what_waits_or_is
 
 
 @run_by(run)
-async def test_two_prefixes_know_nothing_of_each_other(redis: Redis) -> None:
+async def test_two_prefixes_are_independent(redis: Redis) -> None:
     async with opened(f"{redis.url}?prefix=a") as one, opened(f"{redis.url}?prefix=b") as other:
         await one.results.put(record(), ttl=60)
         await one.delays.put(waiting())
@@ -476,7 +474,7 @@ async def test_two_prefixes_know_nothing_of_each_other(redis: Redis) -> None:
         assert await other.delays.count() == 0
 
 
-def test_a_state_needs_two_connections_however_many_wait(redis: Redis) -> None:
+def test_a_state_needs_two_connections_for_any_number_of_waiters(redis: Redis) -> None:
     async def main() -> None:
         async with opened(redis.url, name="worker shop web-3:4711 ☂") as state:
             waits = [asyncio.create_task(state.results.wait(f"job {n}", timeout=PATIENCE)) for n in range(500)]

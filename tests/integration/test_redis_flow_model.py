@@ -226,10 +226,10 @@ def _check_against_memory(other: State) -> None:
 
 
 @pytest.mark.timeout(60 + EXAMPLES)
-def test_a_flow_in_redis_becomes_what_it_becomes_in_memory(redis_url: str) -> None:
+def test_a_flow_in_redis_matches_one_in_memory(redis_url: str) -> None:
     _check_against_memory(open_state(f"{redis_url}?prefix=model-{uuid.uuid4().hex}", BrokerOptions(name="model")))
 
 
 @pytest.mark.timeout(60 + EXAMPLES)
-def test_a_flow_in_a_file_becomes_what_it_becomes_in_memory(tmp_path: Path) -> None:
+def test_a_flow_in_a_file_matches_one_in_memory(tmp_path: Path) -> None:
     _check_against_memory(open_local_state(f"local://{tmp_path}", BrokerOptions(name="model")))

@@ -61,7 +61,7 @@ async def _all(flows: FlowStore, flow_id: str, taken: Taken, *, taker: str) -> l
     return found
 
 
-def test_a_node_that_joins_nothing_is_done_at_once_and_lets_the_next_one_go(redis_url: str) -> None:
+def test_a_wait_node_without_parents_is_done_at_once_and_releases_the_next_one(redis_url: str) -> None:
     async def test(flows: FlowStore, client: "redis.asyncio.Redis") -> None:
         await flows.create(
             "empty", b"", [FlowNode(key="0", kind="join"), FlowNode(key="1", after=("0",), call=b"x")], ttl=60
@@ -98,7 +98,7 @@ def test_a_step_of_a_chain_costs_three_scripts(redis_url: str) -> None:
     _in_redis(redis_url, test)
 
 
-def test_whatever_happens_to_a_flow_its_keys_live_for_all_of_its_time_from_then_on(redis_url: str) -> None:
+def test_any_event_renews_the_lifetime_of_all_keys_of_a_flow(redis_url: str) -> None:
     async def test(flows: FlowStore, client: "redis.asyncio.Redis") -> None:
         async def has_its_time(what: str, *, ages: bool) -> None:
             names = [name async for name in client.scan_iter(match="*{kept}*", count=1000)]
@@ -151,7 +151,7 @@ def test_whatever_happens_to_a_flow_its_keys_live_for_all_of_its_time_from_then_
     _in_redis(redis_url, test)
 
 
-def test_a_wide_flow_is_done_in_small_pieces_and_every_key_has_its_time(redis_url: str) -> None:
+def test_a_wide_flow_is_processed_in_small_pieces_and_every_key_expires(redis_url: str) -> None:
     async def test(flows: FlowStore, client: "redis.asyncio.Redis") -> None:
         middle = [f"m{number}" for number in range(WIDTH)]
         nodes = [

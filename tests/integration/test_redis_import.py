@@ -39,7 +39,7 @@ async def test_schedules_and_delayed_jobs_of_redis_move_to_the_store(redis_url: 
 
 
 @pytest.mark.real_time
-async def test_an_import_from_redis_that_is_killed_at_any_step_moves_all_once(
+async def test_an_import_from_redis_killed_at_any_step_moves_everything_once(
     redis_url: str, redis_server: Redis
 ) -> None:
     at, is_killed = 0, True

@@ -43,7 +43,7 @@ def test_every_key_of_a_limit_has_one_hash_tag_and_a_time_to_live(redis_server: 
     assert all(0 < left <= 2 * 3_600_000 for left in keys.values()), keys
 
 
-def test_what_lapses_leaves_nothing_but_a_short_memory(redis_server: Redis, redis_url: str) -> None:
+def test_expired_permits_leave_only_a_short_memory(redis_server: Redis, redis_url: str) -> None:
     places = PlaceDemand(key="places:a", places=1)
 
     async def use() -> None:

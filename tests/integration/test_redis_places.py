@@ -24,7 +24,7 @@ from tests.servers.redis_cluster import SHARE, RedisCluster
 from tests.servers.waiting import until
 
 
-def test_a_unix_socket_will_do(tmp_path: Path) -> None:
+def test_a_unix_socket_works(tmp_path: Path) -> None:
     path = tmp_path / "re dis.sock"
 
     async def main() -> None:
@@ -38,7 +38,7 @@ def test_a_unix_socket_will_do(tmp_path: Path) -> None:
         assert ask(f"redis://127.0.0.1:{server.port}/3", "EXISTS", "taskmq:{job}:result") == 1
 
 
-def test_tls_trusts_those_whom_the_given_authority_names_and_nobody_else(tmp_path: Path) -> None:
+def test_tls_trusts_only_the_given_authority(tmp_path: Path) -> None:
     authority, stranger = Authority(tmp_path / "ours"), Authority(tmp_path / "theirs")
     here, elsewhere = authority.issue("127.0.0.1", "localhost"), authority.issue("elsewhere.example")
     client = authority.issue("worker", common_name="worker")
@@ -77,7 +77,7 @@ def _descriptors() -> int:
     return len(os.listdir("/proc/self/fd"))  # noqa: PTH208 - their number is what counts
 
 
-def test_a_user_with_the_rights_that_the_page_names_can_do_everything() -> None:
+def test_a_user_with_the_documented_permissions_can_do_everything() -> None:
     page = (Path(__file__).parents[2] / "docs" / "state.md").read_text()
     rights = page.partition("ACL SETUSER taskmq ")[2].partition("\n")[0].replace(">SECRET", ">secret")
 

@@ -49,7 +49,7 @@ def ensemble() -> Iterator[Ensemble]:
 
 
 @run_by(run)
-async def test_calls_and_waits_go_on_at_the_new_primary_after_a_kill(ensemble: Ensemble) -> None:
+async def test_calls_and_waits_continue_at_the_new_primary_after_a_kill(ensemble: Ensemble) -> None:
     async with opened(ensemble.url) as waiter, opened(ensemble.url) as state:
         waiting_for = asyncio.create_task(waiter.results.wait("after", timeout=None))
         await state.results.put(record("before"), ttl=60)
@@ -66,7 +66,7 @@ async def test_calls_and_waits_go_on_at_the_new_primary_after_a_kill(ensemble: E
 
 
 @pytest.mark.nightly(
-    "tests/integration/test_redis_sentinel.py::test_calls_and_waits_go_on_at_the_new_primary_after_a_kill"
+    "tests/integration/test_redis_sentinel.py::test_calls_and_waits_continue_at_the_new_primary_after_a_kill"
 )
 @run_by(run)
 async def test_calls_go_to_the_new_primary_while_the_old_one_hangs(ensemble: Ensemble) -> None:
@@ -83,7 +83,7 @@ async def test_calls_go_to_the_new_primary_while_the_old_one_hangs(ensemble: Ens
 
 
 @pytest.mark.nightly(
-    "tests/integration/test_redis_sentinel.py::test_calls_and_waits_go_on_at_the_new_primary_after_a_kill"
+    "tests/integration/test_redis_sentinel.py::test_calls_and_waits_continue_at_the_new_primary_after_a_kill"
 )
 @run_by(run)
 async def test_writes_go_to_the_new_primary_once_the_old_one_knows_of_it(ensemble: Ensemble) -> None:
@@ -101,7 +101,7 @@ async def test_writes_go_to_the_new_primary_once_the_old_one_knows_of_it(ensembl
 
 
 @run_by(run)
-async def test_one_sentinel_that_answers_is_enough_and_errors_name_each(ensemble: Ensemble) -> None:
+async def test_one_working_sentinel_is_enough_and_errors_name_each(ensemble: Ensemble) -> None:
     gone, hung, alive = ensemble.sentinels
     gone.kill()
     hung.pause()
@@ -122,7 +122,7 @@ async def test_one_sentinel_that_answers_is_enough_and_errors_name_each(ensemble
 @pytest.mark.campaign
 @pytest.mark.parametrize("fault", ["kill", "failover"])
 @run_by(run)
-async def test_what_a_failover_loses_is_counted_and_writing_goes_on(ensemble: Ensemble, fault: str) -> None:
+async def test_losses_of_a_failover_are_counted_and_writing_continues(ensemble: Ensemble, fault: str) -> None:
     """Print how long nothing could be written, and how many acknowledged results were gone afterwards."""
     loop = asyncio.get_running_loop()
     acknowledged: list[str] = []

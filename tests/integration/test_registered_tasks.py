@@ -24,7 +24,9 @@ _PATIENCE = 60.0
 
 
 @pytest.mark.real_time
-async def test_a_worker_tells_its_tasks_and_another_program_submits_them(amqp_url: str, job_store_url: str) -> None:
+async def test_a_worker_announces_its_tasks_and_another_program_submits_them(
+    amqp_url: str, job_store_url: str
+) -> None:
     name, queue = f"shop-{uuid4().hex[:8]}", f"work-{uuid4().hex[:8]}"
     code = TaskMQ(amqp_url, name=name)
 
@@ -52,7 +54,7 @@ async def test_a_worker_tells_its_tasks_and_another_program_submits_them(amqp_ur
 
 
 @pytest.mark.real_time
-async def test_what_the_page_of_the_wire_format_tells_is_registered(
+async def test_the_example_of_the_wire_format_page_is_registered(
     amqp_url: str, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     (body,) = [block.text for block in blocks_of(ROOT / "docs" / "wire.md") if '"tasks"' in block.text]

@@ -123,7 +123,7 @@ def _work_by_node(url: str, queue: str, attempts: set[tuple[str, int]]) -> set[t
 
 @pytest.mark.real_time
 @pytest.mark.parametrize(("work", "name"), [(_work_by_pika, "elsewhere"), (_work_by_node, "node")])
-async def test_a_worker_in_another_language_takes_invitations_and_reports_how_they_ended(
+async def test_a_worker_in_another_language_receives_invitations_and_reports_ends(
     amqp_url: str, tmp_path: Path, queue: str, work: Work, name: str
 ) -> None:
     scheduler = Scheduler(_shop(amqp_url, tmp_path / "jobs.db", queue))

@@ -63,7 +63,7 @@ def redis() -> Iterator[Redis]:
         yield server
 
 
-async def test_a_job_runs_again_and_gives_its_result_once_redis_is_back(amqp_url: str, redis: Redis) -> None:
+async def test_a_job_runs_again_and_returns_its_result_once_redis_is_up(amqp_url: str, redis: Redis) -> None:
     shop = _Shop(amqp_url, redis)
     async with shop.app, shop.working(result_wait=1.0):
         job = await shop.app.tasks["charge"].asend(1250)
@@ -74,7 +74,7 @@ async def test_a_job_runs_again_and_gives_its_result_once_redis_is_back(amqp_url
     assert set(shop.runs) == {1}
 
 
-async def test_at_the_broker_such_a_job_says_how_many_outages_it_has_met(amqp_url: str, redis: Redis) -> None:
+async def test_a_job_at_the_broker_counts_its_outages(amqp_url: str, redis: Redis) -> None:
     shop = _Shop(amqp_url, redis)
     async with shop.app:
         async with shop.working(result_wait=0.5, grace=0.0) as worker:
@@ -107,7 +107,7 @@ async def test_a_failed_job_is_a_dead_letter_with_its_error(amqp_url: str, redis
     assert letter.properties.headers[header.ERROR] == "ValueError: 1250 cents"
 
 
-async def test_a_worker_that_is_told_to_stop_gives_the_job_back_after_its_grace(amqp_url: str, redis: Redis) -> None:
+async def test_a_stopping_worker_requeues_the_job_after_its_grace_period(amqp_url: str, redis: Redis) -> None:
     shop = _Shop(amqp_url, redis)
     async with shop.app:
         async with shop.working(grace=0.2) as worker:

@@ -86,7 +86,7 @@ def test_a_failed_job_of_rabbitmq_has_message_and_traceback_in_the_api(amqp_url:
     assert f"ConnectionError: {said}\n" in shown.out
 
 
-def test_words_of_errors_stay_in_the_worker_that_keeps_them(amqp_url: str, tmp_path: Path) -> None:
+def test_error_messages_stay_in_a_worker_configured_to_keep_them(amqp_url: str, tmp_path: Path) -> None:
     with open_site(tmp_path, store=_store(tmp_path)) as site:
         asyncio.run(_fail(amqp_url, tmp_path, site, report_errors="type"))
         (whole,) = site("GET", "/failures?traceback=true", by="all-viewer").json()["items"]

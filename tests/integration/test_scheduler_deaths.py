@@ -31,7 +31,7 @@ def database(request: pytest.FixtureRequest, tmp_path: Path) -> Database:
 
 
 @pytest.mark.parametrize("where", _STEPS)
-async def test_a_scheduler_that_dies_costs_no_job_and_no_second_end(database: Database, where: str) -> None:
+async def test_a_scheduler_that_dies_loses_no_job_and_ends_none_twice(database: Database, where: str) -> None:
     step, published = _STEPS[where]
 
     async with staged(database) as stage:
@@ -57,7 +57,7 @@ async def test_a_scheduler_that_dies_costs_no_job_and_no_second_end(database: Da
 
 
 @pytest.mark.parametrize("step", ["after take_over", "before take_over"])
-async def test_the_next_holder_may_die_in_the_middle_of_taking_over(database: Database, step: str) -> None:
+async def test_the_next_holder_may_die_halfway_through_a_take_over(database: Database, step: str) -> None:
     async with staged(database) as stage:
         await stage.consume()
         ids = await stage.submit()

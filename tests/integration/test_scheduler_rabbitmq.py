@@ -94,7 +94,7 @@ async def _succeed(broker: Broker, delivery: Delivery) -> None:
 
 
 @pytest.mark.real_time
-async def test_of_two_schedulers_one_dies_in_the_middle_and_every_job_has_one_accepted_end(amqp_url: str) -> None:
+async def test_one_of_two_schedulers_dies_halfway_and_every_job_has_one_accepted_end(amqp_url: str) -> None:
     database = Database()
     broker = open_broker(amqp_url, BrokerOptions(name="worker"))
     first, second = _Process(amqp_url, database), _Process(amqp_url, database)
@@ -125,7 +125,7 @@ async def test_of_two_schedulers_one_dies_in_the_middle_and_every_job_has_one_ac
 
 
 @pytest.mark.real_time
-async def test_the_message_of_a_stored_job_says_who_has_submitted_it(amqp_url: str) -> None:
+async def test_the_message_of_a_stored_job_names_its_submitter(amqp_url: str) -> None:
     process = _Process(amqp_url, Database())
     broker = open_broker(amqp_url, BrokerOptions(name="worker"))
     (job,) = _jobs(1)
@@ -145,7 +145,7 @@ async def test_the_message_of_a_stored_job_says_who_has_submitted_it(amqp_url: s
 
 
 @pytest.mark.real_time
-async def test_a_job_whose_message_comes_back_too_often_has_failed(amqp_url: str) -> None:
+async def test_a_job_redelivered_too_often_has_failed(amqp_url: str) -> None:
     database = Database()
     process = _Process(amqp_url, database)
     async with _running(process):

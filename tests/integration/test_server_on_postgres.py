@@ -35,7 +35,7 @@ def _expect_no_error(site: Site, method: str, path: str, body: object) -> int:
     return answer.status_code
 
 
-def test_a_server_refuses_to_start_over_tables_of_another_version(tmp_path: Path, postgres_url: str) -> None:
+def test_a_server_refuses_to_start_with_tables_of_another_version(tmp_path: Path, postgres_url: str) -> None:
     async def main() -> None:
         application = build(TaskMQ("memory://", store=postgres_url))
         with pytest.raises(StoreMismatch, match="taskmq store upgrade"):
@@ -52,13 +52,13 @@ def test_a_server_refuses_to_start_over_tables_of_another_version(tmp_path: Path
     assert "Traceback" not in refused.err
 
 
-def test_every_value_in_every_field_is_kept_or_refused(site: Site) -> None:
+def test_every_value_in_every_field_is_accepted_or_refused(site: Site) -> None:
     for field in FIELDS:
         for value in VALUES:
             _expect_no_error(site, "POST", "/jobs", {"job_type": "data_processing", field: value})
 
 
-def test_every_value_in_every_change_is_made_or_refused(site: Site) -> None:
+def test_every_value_in_every_change_is_accepted_or_refused(site: Site) -> None:
     site.submit()
     for field in ("schedule_time", "delay", "priority", "payload", "expires_at", "note"):
         for value in VALUES:
@@ -83,7 +83,7 @@ def test_every_text_in_paths_and_queries_is_found_or_refused(site: Site) -> None
             assert answer.status_code < 500, (query, text, answer.text)
 
 
-def test_every_text_in_the_names_of_accounts_is_taken_or_refused(site: Site) -> None:
+def test_every_text_in_the_names_of_accounts_is_accepted_or_refused(site: Site) -> None:
     for text in TEXTS:
         for path, body in (
             ("/users", {"name": text}),
@@ -102,7 +102,7 @@ def test_every_text_in_the_names_of_accounts_is_taken_or_refused(site: Site) -> 
             assert answer.status_code < 500, (path, body, answer.text)
 
 
-def test_a_bulk_operation_is_carried_out_and_each_job_is_done_to_once(site: Site) -> None:
+def test_a_bulk_operation_is_carried_out_and_each_job_is_changed_once(site: Site) -> None:
     for number in range(45):
         site.submit(job_id=f"j{number}")
 
@@ -115,7 +115,7 @@ def test_a_bulk_operation_is_carried_out_and_each_job_is_done_to_once(site: Site
     assert notes == [f"inventory (bulk {begun['bulk_id']})"]
 
 
-def test_a_read_that_takes_too_long_is_given_up_here_and_at_the_database(
+def test_a_slow_read_is_abandoned_here_and_in_the_database(
     tmp_path: Path, job_store_url: str, postgres_server: PostgreSQL
 ) -> None:
     def sql(statement: str) -> str:

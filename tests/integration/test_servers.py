@@ -56,7 +56,7 @@ def test_redis_keeps_its_data_over_a_kill_and_a_restart_on_the_same_port() -> No
         assert server.url == url
 
 
-def test_redis_without_appendonly_comes_back_empty() -> None:
+def test_redis_without_appendonly_restarts_empty() -> None:
     with Redis(appendonly=False) as server:
         server.command("SET", "key", "value")
 
@@ -118,7 +118,7 @@ def test_postgres_stops_while_clients_are_connected() -> None:
         assert server.sql("SELECT 1") == "1"
 
 
-def test_postgres_url_is_a_database_of_the_tests_own(postgres_url: str, postgres_server: PostgreSQL) -> None:
+def test_postgres_url_is_a_database_of_the_test(postgres_url: str, postgres_server: PostgreSQL) -> None:
     name = urlsplit(postgres_url).path.strip("/")
 
     assert postgres_server.sql("SELECT current_database()", url=postgres_url) == name
@@ -176,12 +176,12 @@ def test_a_paused_rabbitmq_accepts_and_stays_silent_until_it_is_resumed(broker: 
 
 
 @pytest.mark.rabbitmq
-def test_rabbitmqctl_speaks_to_the_node_and_finds_our_configuration(broker: RabbitMQ) -> None:
+def test_rabbitmqctl_reaches_the_node_and_its_configuration(broker: RabbitMQ) -> None:
     assert broker.ctl("eval", "application:get_env(rabbit, channel_max).").strip() == "{ok,77}"
 
 
 @pytest.mark.rabbitmq
-def test_the_machine_that_a_node_starts_each_minute_to_have_an_epmd_loads_nothing(broker: RabbitMQ) -> None:
+def test_the_minutely_machine_that_a_node_starts_for_epmd_loads_nothing(broker: RabbitMQ) -> None:
     # Where it loads modules as its node does, it costs each node two seconds of processor a minute.
     loaded = 'io:write([code:is_loaded(rabbit), os:getenv(\\"ERL_AFLAGS\\")]), halt().'
     erl = broker.evaluate(f"os:cmd(\"erl -noinput -eval '{loaded}'\").")
@@ -190,7 +190,7 @@ def test_the_machine_that_a_node_starts_each_minute_to_have_an_epmd_loads_nothin
 
 
 @pytest.mark.rabbitmq
-def test_the_version_is_what_the_node_reports(broker: RabbitMQ) -> None:
+def test_the_version_is_the_one_that_the_node_reports(broker: RabbitMQ) -> None:
     major, minor, patch = broker.version.split(".")[:3]
 
     assert (int(major), int(minor)) >= (3, 10)
@@ -209,7 +209,7 @@ def test_a_deleted_vhost_is_gone(broker: RabbitMQ) -> None:
 
 
 @pytest.mark.rabbitmq
-def test_amqp_url_is_a_vhost_of_the_tests_own(amqp_url: str, rabbitmq_server: RabbitMQ) -> None:
+def test_amqp_url_is_a_vhost_of_the_test(amqp_url: str, rabbitmq_server: RabbitMQ) -> None:
     permissions = cast(
         "list[dict[str, str]]", rabbitmq_server.http("GET", f"/api/vhosts/{_vhost(amqp_url)}/permissions")
     )
@@ -218,7 +218,7 @@ def test_amqp_url_is_a_vhost_of_the_tests_own(amqp_url: str, rabbitmq_server: Ra
 
 
 @pytest.mark.rabbitmq
-def test_a_node_that_cannot_start_says_why() -> None:
+def test_a_node_that_cannot_start_gives_the_reason() -> None:
     with pytest.raises(ServerFailed, match="no_such_setting"):
         RabbitMQ(config={"no_such_setting": "1"}).__enter__()
 
@@ -246,7 +246,7 @@ def test_a_cluster_is_complete_again_after_a_member_was_killed() -> None:
 # Sources
 
 
-def test_a_server_of_others_can_be_used_but_not_killed(redis_server: Redis, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_foreign_server_can_be_used_but_not_killed(redis_server: Redis, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TASKMQ_TEST_REDIS_URL", redis_server.url)
 
     with Redis() as server:
@@ -255,9 +255,7 @@ def test_a_server_of_others_can_be_used_but_not_killed(redis_server: Redis, monk
             server.kill()
 
 
-def test_a_version_that_cannot_be_had_is_an_error_with_its_remedy(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_unavailable_version_is_an_error_with_its_remedy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("TASKMQ_TEST_AMQP_URL", raising=False)
     monkeypatch.setenv("TASKMQ_TEST_CACHE", str(tmp_path))
     monkeypatch.setenv("PATH", str(tmp_path))
@@ -267,7 +265,7 @@ def test_a_version_that_cannot_be_had_is_an_error_with_its_remedy(
         RabbitMQ("4.3").start()
 
 
-def test_amqp_tools_are_to_be_installed_where_their_program_is_not_found(
+def test_missing_amqp_tools_are_reported_with_the_package_to_install(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
@@ -349,7 +347,7 @@ def test_a_proxy_forwards_and_counts_its_connections(redis_server: Redis) -> Non
         assert proxy.connections == 1
 
 
-def test_a_cut_resets_every_connection_and_welcomes_new_ones(redis_server: Redis) -> None:
+def test_a_cut_resets_every_connection_and_accepts_new_ones(redis_server: Redis) -> None:
     with TcpProxy(redis_server.port) as proxy, _connected(proxy.port) as client:
         client.sendall(b"PING\r\n")
         client.recv(100)
@@ -401,7 +399,7 @@ def test_a_stalled_connection_can_be_cut(redis_server: Redis) -> None:
             client.recv(100)
 
 
-def test_answers_alone_can_be_held(redis_server: Redis) -> None:
+def test_only_answers_can_be_held(redis_server: Redis) -> None:
     with TcpProxy(redis_server.port) as proxy, _connected(proxy.port) as client:
         proxy.hold_answers(True)
         client.sendall(b"SET held 1\r\n")
@@ -413,7 +411,7 @@ def test_answers_alone_can_be_held(redis_server: Redis) -> None:
         assert client.recv(100) == b"+OK\r\n"
 
 
-def test_a_stranded_connection_is_dead_for_ever_and_new_ones_are_not(redis_server: Redis) -> None:
+def test_a_stranded_connection_is_dead_forever_and_new_ones_are_not(redis_server: Redis) -> None:
     with TcpProxy(redis_server.port) as proxy, _connected(proxy.port) as client:
         client.sendall(b"PING\r\n")
         client.recv(100)
@@ -427,7 +425,7 @@ def test_a_stranded_connection_is_dead_for_ever_and_new_ones_are_not(redis_serve
             assert another.recv(100) == b"+PONG\r\n"
 
 
-def test_a_torn_connection_is_reset_after_so_many_bytes(redis_server: Redis) -> None:
+def test_a_torn_connection_is_reset_after_a_number_of_bytes(redis_server: Redis) -> None:
     with TcpProxy(redis_server.port) as proxy, _connected(proxy.port) as client:
         client.sendall(b"PING\r\n")
         client.recv(100)
@@ -454,7 +452,7 @@ def test_a_connection_that_was_not_torn_in_time_stays(redis_server: Redis) -> No
             assert client.recv(100) == b"+PONG\r\n"
 
 
-def test_noise_is_slipped_into_what_the_other_side_says(redis_server: Redis) -> None:
+def test_noise_is_inserted_into_the_answers_of_the_other_side(redis_server: Redis) -> None:
     with TcpProxy(redis_server.port) as proxy, _connected(proxy.port) as client:
         client.sendall(b"PING\r\n")
         client.recv(100)
@@ -562,7 +560,7 @@ def _is_running(pid: int) -> bool:
     return state != "Z"
 
 
-def test_a_vhost_is_cleared_unless_what_every_app_declares_is_not_as_it_was(rabbitmq_server: RabbitMQ) -> None:
+def test_a_vhost_is_cleared_unless_its_shared_objects_differ(rabbitmq_server: RabbitMQ) -> None:
     url = rabbitmq_server.create_vhost()
     vhost = url.rpartition("/")[2]
 

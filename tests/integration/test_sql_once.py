@@ -50,7 +50,7 @@ def postgres(postgres_url: str) -> Iterator[Engine]:
     engine.dispose()
 
 
-def test_the_first_transaction_of_a_key_is_told_so_and_no_other(engine: Engine) -> None:
+def test_only_the_first_transaction_of_a_key_is_told_so(engine: Engine) -> None:
     for expected in (True, False, False):
         with Session(engine) as session, session.begin():
             assert once(session, "pay:7") is expected
@@ -78,7 +78,7 @@ def test_a_database_without_the_table_says_how_to_create_it(url: str) -> None:
 
 
 @pytest.mark.real_time
-async def test_an_async_session_says_so_too(url: str) -> None:
+async def test_an_async_session_reports_a_missing_table_too(url: str) -> None:
     engine = create_async_engine(url.replace("sqlite://", "sqlite+aiosqlite://").replace("+psycopg", "+asyncpg"))
     async with AsyncSession(engine) as session:
         with pytest.raises(UnsupportedFeature, match=r"no table taskmq_once.*create_tables"):
@@ -89,7 +89,7 @@ async def test_an_async_session_says_so_too(url: str) -> None:
     await engine.dispose()
 
 
-def test_other_errors_of_the_database_stay_what_they_are(engine: Engine) -> None:
+def test_other_errors_of_the_database_are_unchanged(engine: Engine) -> None:
     with engine.begin() as connection:
         connection.execute(text("alter table taskmq_once rename column done to ended"))
 
@@ -97,7 +97,7 @@ def test_other_errors_of_the_database_stay_what_they_are(engine: Engine) -> None
         once(session, "pay:7")
 
 
-def test_a_transaction_that_is_rolled_back_was_not_the_first(engine: Engine) -> None:
+def test_a_rolled_back_transaction_was_not_the_first(engine: Engine) -> None:
     with Session(engine) as session:
         assert once(session, "pay:7")
         session.execute(insert(effects).values(what="paid"))
@@ -112,9 +112,7 @@ def test_a_transaction_that_is_rolled_back_was_not_the_first(engine: Engine) -> 
 
 
 @pytest.mark.parametrize("end", ["commit", "rollback"])
-def test_a_second_transaction_waits_for_the_first_and_takes_over_where_it_rolls_back(
-    engine: Engine, end: str
-) -> None:
+def test_a_second_transaction_waits_for_the_first_and_takes_over_at_its_rollback(engine: Engine, end: str) -> None:
     answers: list[bool] = []
     asked = threading.Event()
 
@@ -136,7 +134,7 @@ def test_a_second_transaction_waits_for_the_first_and_takes_over_where_it_rolls_
     assert answers == [end == "rollback"]
 
 
-def test_of_many_at_the_same_time_one_has_the_effect(postgres: Engine) -> None:
+def test_one_of_many_concurrent_transactions_has_the_effect(postgres: Engine) -> None:
     effects.create(postgres)
     firsts: list[bool] = []
 
@@ -158,7 +156,7 @@ def test_of_many_at_the_same_time_one_has_the_effect(postgres: Engine) -> None:
     assert len(firsts) == 5
 
 
-def test_with_a_higher_isolation_the_second_has_to_be_tried_again(postgres: Engine) -> None:
+def test_with_a_higher_isolation_the_second_transaction_has_to_be_retried(postgres: Engine) -> None:
     strict = postgres.execution_options(isolation_level="REPEATABLE READ")
     with Session(strict) as session:
         session.execute(select(once_keys)).all()
@@ -171,7 +169,7 @@ def test_with_a_higher_isolation_the_second_has_to_be_tried_again(postgres: Engi
 
 
 @pytest.mark.real_time
-async def test_coroutines_do_the_same(url: str) -> None:
+async def test_coroutines_behave_the_same(url: str) -> None:
     engine = create_async_engine(url.replace("sqlite://", "sqlite+aiosqlite://"))
     try:
         await acreate_tables(engine)
@@ -187,7 +185,7 @@ async def test_coroutines_do_the_same(url: str) -> None:
         await engine.dispose()
 
 
-def test_old_keys_are_forgotten_on_demand(engine: Engine) -> None:
+def test_old_keys_are_deleted_on_request(engine: Engine) -> None:
     with engine.begin() as connection:
         assert once(connection, "pay:7")
         assert forget(connection, older_than=timedelta(days=1)) == 0
@@ -195,7 +193,7 @@ def test_old_keys_are_forgotten_on_demand(engine: Engine) -> None:
         assert once(connection, "pay:7")
 
 
-def test_inside_of_a_task_the_key_is_the_job_s_unless_another_is_named(engine: Engine) -> None:
+def test_inside_a_task_the_key_is_that_of_the_job_unless_another_is_named(engine: Engine) -> None:
     def context(job_id: str, key: str | None) -> Context:
         envelope = Envelope(task="shop.pay", key=key)
         return Context(envelope, job_id=job_id, max_attempts=1, queue="", redelivered=False)
@@ -223,7 +221,7 @@ def test_inside_of_a_task_the_key_is_the_job_s_unless_another_is_named(engine: E
     ]
 
 
-def test_what_cannot_be_is_refused() -> None:
+def test_an_invalid_key_is_refused() -> None:
     with pytest.raises(UnsupportedFeature, match="mysql"):
         _insert("mysql", "key", None)
     with pytest.raises(InvalidOption, match="key: at most 255"):

@@ -36,7 +36,7 @@ def _found(url: str) -> list[Finding]:
     return asyncio.run(main())
 
 
-def test_a_database_that_is_well_is_one_line() -> None:
+def test_a_healthy_database_is_one_line() -> None:
     (finding,) = judged(_WELL, ahead=7, address="postgresql://db/jobs")
 
     assert (finding.level, finding.finding) == ("ok", "postgresql://db/jobs: 7 days ahead, no long transactions")
@@ -55,7 +55,7 @@ def test_a_database_that_is_well_is_one_line() -> None:
         ({"ahead": 0}, "warning", "the day to come has no partition yet"),
     ],
 )
-def test_each_ill_is_found_with_what_to_do(ill: dict[str, Any], level: str, text: str) -> None:
+def test_each_problem_is_found_with_its_remedy(ill: dict[str, Any], level: str, text: str) -> None:
     facts = {"ahead": 7, **_WELL, **ill}
 
     (finding,) = judged(facts, ahead=facts["ahead"], address="postgresql://db/jobs")
@@ -64,7 +64,7 @@ def test_each_ill_is_found_with_what_to_do(ill: dict[str, Any], level: str, text
     assert finding.remedy
 
 
-def test_a_server_tells_what_is_wrong_with_it(postgres_server: PostgreSQL, job_store_url: str) -> None:
+def test_a_server_reports_its_problems(postgres_server: PostgreSQL, job_store_url: str) -> None:
     assert [finding.level for finding in _found(job_store_url)] == ["ok"]
     database = urlsplit(job_store_url).path.removeprefix("/")
     postgres_server.sql(f'alter database "{database}" set synchronous_commit = off')

@@ -118,14 +118,14 @@ def _job(**fields: object) -> NewJob:
 # PostgreSQL
 
 
-def test_revisions_are_numbered_in_their_order_and_the_last_one_is_this_codes() -> None:
+def test_revisions_are_numbered_in_order_and_the_last_one_belongs_to_this_code() -> None:
     found = revisions()
 
     assert found == sorted(found)
     assert found[-1] == HEAD
 
 
-async def test_jobs_of_the_first_tables_are_there_after_one_upgrade_over_all_revisions(
+async def test_jobs_of_the_first_tables_survive_one_upgrade_over_all_revisions(
     postgres_server: PostgreSQL, postgres_url: str
 ) -> None:
     await upgrade(postgres_url, revisions()[0])
@@ -138,7 +138,7 @@ async def test_jobs_of_the_first_tables_are_there_after_one_upgrade_over_all_rev
         await _work_through(store)
 
 
-async def test_jobs_in_tables_of_every_revision_are_there_after_an_upgrade(
+async def test_jobs_in_tables_of_every_revision_survive_an_upgrade(
     postgres_server: PostgreSQL, postgres_url: str
 ) -> None:
     first, *later = revisions()
@@ -212,9 +212,7 @@ def _next(folder: Path, *, understood: bool) -> Path:
     return folder
 
 
-async def test_code_goes_on_while_and_after_its_tables_become_those_of_the_next_version(
-    job_store_url: str, tmp_path: Path
-) -> None:
+async def test_code_runs_during_and_after_an_upgrade_to_the_next_version(job_store_url: str, tmp_path: Path) -> None:
     async with _opened(job_store_url) as running, _opened(job_store_url) as started_later:
         await running.submit([_job(), _job(body=b"x" * 5_000)])
         assert len(await _run_all(running, partitions=range(8))) == 2
@@ -238,7 +236,7 @@ async def test_code_that_does_not_understand_the_next_tables_is_refused_by_name(
             await store.check()
 
 
-async def test_an_upgrade_that_fails_leaves_the_tables_as_they_were(job_store_url: str, tmp_path: Path) -> None:
+async def test_a_failed_upgrade_leaves_the_tables_unchanged(job_store_url: str, tmp_path: Path) -> None:
     folder = _next(tmp_path, understood=True)
     revision = folder / "r9999_next.py"
     revision.write_text(f"{revision.read_text()}    raise OSError('no room')\n")
@@ -250,13 +248,13 @@ async def test_an_upgrade_that_fails_leaves_the_tables_as_they_were(job_store_ur
         assert await store.count_jobs() == 1
 
 
-async def test_several_that_upgrade_one_database_do_it_once(postgres_url: str) -> None:
+async def test_concurrent_upgrades_of_a_database_happen_once(postgres_url: str) -> None:
     await asyncio.gather(*(upgrade(postgres_url) for _ in range(4)))
     async with _opened(postgres_url) as store:
         assert len(await store.submit([_job()])) == 1
 
 
-async def test_who_comes_behind_an_upgrade_that_waits_for_a_table_goes_on(job_store_url: str, tmp_path: Path) -> None:
+async def test_queries_behind_an_upgrade_that_waits_for_a_table_continue(job_store_url: str, tmp_path: Path) -> None:
     folder = _next(tmp_path, understood=True)
     other: Any = await asyncpg.connect(job_store_url)
     async with _opened(job_store_url) as store:
@@ -292,7 +290,7 @@ def _file_of(path: Path) -> None:
         connection.execute(f"PRAGMA user_version = {_FIRST_VERSION}")
 
 
-async def test_jobs_in_a_file_of_the_first_version_are_there_after_an_upgrade(tmp_path: Path) -> None:
+async def test_jobs_in_a_file_of_the_first_version_survive_an_upgrade(tmp_path: Path) -> None:
     _file_of(tmp_path / "jobs.db")
     async with _opened(f"sqlite:///{tmp_path}/jobs.db") as store:
         assert isinstance(store, Upgradable)
@@ -321,7 +319,7 @@ async def test_a_step_of_the_next_version_changes_a_file_once_and_keeps_its_jobs
             await store.check()
 
 
-def test_a_step_that_fails_leaves_a_file_as_it_was(tmp_path: Path) -> None:
+def test_a_failed_step_leaves_a_file_unchanged(tmp_path: Path) -> None:
     path = tmp_path / "jobs.db"
     _file_of(path)
     with closing(connect(path)) as connection:
@@ -356,7 +354,7 @@ async def test_files_of_development_and_later_versions_and_others_are_refused(tm
             assert connection.execute("SELECT * FROM sqlite_master").fetchall() == before
 
 
-async def test_a_file_that_is_not_there_has_no_version_and_gets_its_tables(tmp_path: Path) -> None:
+async def test_a_missing_file_has_no_version_and_gets_its_tables(tmp_path: Path) -> None:
     async with _opened(f"sqlite:///{tmp_path}/jobs.db") as store:
         assert isinstance(store, Upgradable)
         assert await store.current() is None

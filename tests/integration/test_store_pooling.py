@@ -30,7 +30,7 @@ def _job() -> NewJob:
     return NewJob(id=new_job_id(SystemClock().now_ms(), uuid4().bytes), task="t", queue="work", body=b'{"task":"t"}')
 
 
-def test_a_pooler_of_sessions_is_no_finding(job_store_url: str) -> None:
+def test_a_session_pooler_is_not_a_finding(job_store_url: str) -> None:
     async def main(url: str) -> None:
         async with _opened(url) as store:
             await store.submit([_job()])
@@ -42,7 +42,7 @@ def test_a_pooler_of_sessions_is_no_finding(job_store_url: str) -> None:
 
 
 @pytest.mark.parametrize("mode", ["transaction", "statement"])
-def test_a_pooler_of_transactions_is_a_problem_with_its_remedy(job_store_url: str, mode: PoolMode) -> None:
+def test_a_transaction_pooler_is_a_problem_with_its_remedy(job_store_url: str, mode: PoolMode) -> None:
     async def main(url: str) -> None:
         async with _opened(url) as store:
             (finding,) = await store.diagnose()
@@ -53,7 +53,7 @@ def test_a_pooler_of_transactions_is_a_problem_with_its_remedy(job_store_url: st
         asyncio.run(main(pooler.url))
 
 
-def test_work_behind_a_pooler_of_transactions_is_refused_in_words(job_store_url: str) -> None:
+def test_work_behind_a_transaction_pooler_is_refused_with_an_explanation(job_store_url: str) -> None:
     async def work(store: JobStore) -> None:
         await store.submit([_job()])
         await store.list_jobs()

@@ -68,7 +68,7 @@ async def _check(app: TaskMQ, age: Callable[[str, int], Awaitable[None]]) -> Non
         assert (await app.jobs.aget("old")).id != ids["old"]
 
 
-def test_a_database_forgets_whole_days(job_store_url: str) -> None:
+def test_a_database_deletes_whole_days(job_store_url: str) -> None:
     async def age(job_id: str, days: int) -> None:
         connection: Any = await asyncpg.connect(job_store_url)
         now = await connection.fetchval("select taskmq.now_ms()")
@@ -93,7 +93,7 @@ def test_a_database_forgets_whole_days(job_store_url: str) -> None:
     assert asyncio.run(kept()) == 1
 
 
-async def test_a_day_that_was_detached_and_not_dropped_goes_next_time(job_store_url: str) -> None:
+async def test_a_day_that_was_detached_and_not_dropped_is_dropped_next_time(job_store_url: str) -> None:
     """What is left of a scheduler that was killed between the two."""
 
     connection: Any = await asyncpg.connect(job_store_url)
@@ -194,7 +194,7 @@ async def test_jobs_are_changed_while_the_upkeep_waits_for_a_long_reader(job_sto
     await reader.close()
 
 
-async def test_a_database_forgets_what_was_submitted_under_quotas_long_ago(job_store_url: str) -> None:
+async def test_a_database_deletes_old_quota_usage(job_store_url: str) -> None:
     connection: Any = await asyncpg.connect(job_store_url)
     day = await connection.fetchval("select taskmq.now_ms() / 86400000")
     later = (day + 1) * DAY
@@ -207,7 +207,7 @@ async def test_a_database_forgets_what_was_submitted_under_quotas_long_ago(job_s
     assert [row["name"] for row in found] == ["kept", "slow", "today"]
 
 
-def test_a_file_forgets_whole_days(tmp_path: Path) -> None:
+def test_a_file_deletes_whole_days(tmp_path: Path) -> None:
     path = tmp_path / "jobs.db"
 
     async def age(job_id: str, days: int) -> None:
@@ -225,7 +225,7 @@ def test_a_file_forgets_whole_days(tmp_path: Path) -> None:
     asyncio.run(_check(_shop(f"sqlite:///{path}"), age))
 
 
-async def test_a_task_that_nobody_has_told_for_thirty_days_is_forgotten_on_postgresql(job_store_url: str) -> None:
+async def test_a_task_not_announced_for_thirty_days_is_deleted_on_postgresql(job_store_url: str) -> None:
     connection: Any = await asyncpg.connect(job_store_url)
     async with _shop(job_store_url) as app:
         store = app.sessions.store()

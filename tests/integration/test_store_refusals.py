@@ -55,7 +55,7 @@ def _job(**fields: Any) -> NewJob:
 
 
 @pytest.mark.real_time
-async def test_tables_are_not_made_where_most_texts_have_no_form(
+async def test_tables_are_not_created_in_an_encoding_that_most_texts_do_not_fit(
     narrow: tuple[str, str], postgres_server: PostgreSQL, tmp_path: Path
 ) -> None:
     url, encoding = narrow
@@ -73,7 +73,7 @@ async def test_tables_are_not_made_where_most_texts_have_no_form(
 
 
 @pytest.mark.real_time
-async def test_nothing_starts_over_tables_that_were_made_there_before(
+async def test_nothing_starts_with_tables_created_in_such_an_encoding_before(
     job_store_url: str, postgres_server: PostgreSQL
 ) -> None:
     statement = "update pg_database set encoding = pg_char_to_encoding('LATIN1') where datname = current_database()"
@@ -88,7 +88,7 @@ async def test_nothing_starts_over_tables_that_were_made_there_before(
 
 
 @pytest.mark.real_time
-async def test_a_database_without_an_encoding_holds_every_text_as_it_is(postgres_server: PostgreSQL) -> None:
+async def test_a_database_without_an_encoding_keeps_every_text_unchanged(postgres_server: PostgreSQL) -> None:
     url = _database(postgres_server, "SQL_ASCII")
     store: Any = open_job_store(url, BrokerOptions(name="test"))
     try:
@@ -135,7 +135,7 @@ _ODD: list[dict[str, Any]] = [
 
 
 @pytest.mark.real_time
-async def test_no_value_of_a_job_brings_a_drivers_error_to_its_submitter(store_url: str) -> None:
+async def test_no_value_of_a_job_raises_a_driver_error_in_its_submitter(store_url: str) -> None:
     store = open_job_store(store_url, BrokerOptions(name="test"))
     try:
         for odd in _ODD:
@@ -158,7 +158,7 @@ async def test_no_value_of_a_job_brings_a_drivers_error_to_its_submitter(store_u
     ],
 )
 @pytest.mark.parametrize("purpose", ["read", "statement", "transaction"])
-async def test_what_postgresql_refuses_is_our_error_without_its_values(
+async def test_a_postgresql_refusal_is_a_taskmq_error_without_its_values(
     postgres_url: str,
     postgres_server: PostgreSQL,
     statement: str,
@@ -199,7 +199,7 @@ async def test_what_postgresql_refuses_is_our_error_without_its_values(
     ],
 )
 @pytest.mark.real_time
-async def test_what_sqlite_refuses_is_our_error(
+async def test_a_sqlite_refusal_is_a_taskmq_error(
     tmp_path: Path, statement: str, values: tuple[object, ...], words: str
 ) -> None:
     writer, reader = open_threads(tmp_path / "jobs.db", SystemClock(), synchronous="NORMAL", patience=1.0)

@@ -18,7 +18,7 @@ def _git(*words: str, cwd: Path) -> str:
 
 
 @pytest.mark.parametrize("wanted", ["0.1.4", "0.2.0", "1.0.0"])
-def test_the_next_version_raises_one_part_and_those_behind_it_begin_anew(wanted: str) -> None:
+def test_the_next_version_raises_one_part_and_resets_those_behind_it(wanted: str) -> None:
     assert next_version("0.1.3", wanted) == wanted
 
 
@@ -28,7 +28,7 @@ def test_any_other_version_is_refused(wanted: str) -> None:
         next_version("0.1.3", wanted)
 
 
-def test_a_version_is_written_where_it_stands_and_nowhere_else() -> None:
+def test_a_version_is_written_in_its_known_locations_and_nowhere_else() -> None:
     text = 'name = "a"\nversion = "0.1.0"\nother = "0.1.0"\n'
 
     assert with_version(text, r'(?m)^version = "(.+)"$', "0.2.0") == text.replace(
@@ -61,7 +61,7 @@ def test_a_tree_with_changes_is_not_released(tmp_path: Path) -> None:
         release("0.2.0", root=tmp_path, interpreters=[])
 
 
-def test_a_release_that_cannot_be_built_leaves_everything_as_it_was(tmp_path: Path) -> None:
+def test_a_release_that_cannot_be_built_leaves_everything_unchanged(tmp_path: Path) -> None:
     files = {
         "pyproject.toml": '[project]\nversion = "0.1.0"\n[build-system]\nbuild-backend = "missing"\n',
         "taskmq/version.py": 'VERSION: Final = "0.1.0"\n',

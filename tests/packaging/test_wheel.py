@@ -92,9 +92,7 @@ def _names(wheel: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("source", ["direct_wheel", "wheel"])
-def test_the_wheel_brings_its_packages_and_nothing_else_to_the_top(
-    source: str, request: pytest.FixtureRequest
-) -> None:
+def test_the_wheel_has_only_its_packages_at_the_top_level(source: str, request: pytest.FixtureRequest) -> None:
     wheel: Path = request.getfixturevalue(source)
     version = wheel.name.split("-")[1]
 
@@ -206,9 +204,7 @@ def _type_check(python: Path, folder: Path, program: str) -> str:
     return done.stdout + done.stderr
 
 
-def test_the_types_of_the_installed_package_find_a_user_s_mistakes_and_nothing_else(
-    python: Path, tmp_path: Path
-) -> None:
+def test_the_installed_types_find_only_the_mistakes_of_a_user(python: Path, tmp_path: Path) -> None:
     report = _type_check(python, tmp_path, _USER + _WRONG)
 
     errors = [line for line in report.splitlines() if " error: " in line]
@@ -219,7 +215,7 @@ def test_the_types_of_the_installed_package_find_a_user_s_mistakes_and_nothing_e
 
 
 @pytest.mark.campaign
-def test_every_type_around_the_public_names_is_written_down(python: Path, tmp_path: Path) -> None:
+def test_every_type_around_the_public_names_is_annotated(python: Path, tmp_path: Path) -> None:
     done = subprocess.run(
         [str(Path(sys.executable).with_name("basedpyright")), "--verifytypes", "taskmq", "--ignoreexternal",
          "--outputjson"],

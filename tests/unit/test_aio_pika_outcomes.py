@@ -61,7 +61,7 @@ def _outcome(error: BaseException, *, was_closed: bool = False, is_alone: bool =
         (Exception(), PublishUnknown),
     ],
 )
-async def test_each_end_of_a_publish_has_an_error_of_ours(error: Exception, expected: type[Exception]) -> None:
+async def test_each_end_of_a_publish_maps_to_a_taskmq_error(error: Exception, expected: type[Exception]) -> None:
     found = _outcome(error)
 
     assert type(found) is expected
@@ -73,11 +73,11 @@ async def test_a_refusal_among_several_jobs_leaves_each_unknown() -> None:
         assert type(_outcome(error, is_alone=False)) is PublishUnknown
 
 
-async def test_over_a_channel_that_was_closed_before_nothing_was_sent() -> None:
+async def test_a_closed_channel_has_sent_nothing() -> None:
     assert type(_outcome(ChannelInvalidStateError("closed"), was_closed=True)) is BrokerUnavailable
 
 
-async def test_errors_of_the_caller_and_of_ours_stay_as_they_are() -> None:
+async def test_errors_of_the_caller_and_of_taskmq_are_unchanged() -> None:
     assert _outcome(ValueError("routing key")) is None
     assert _outcome(Unroutable("sums")) is None
     assert type(_outcome(asyncio.CancelledError())) is PublishUnknown

@@ -25,18 +25,18 @@ async def test_an_hour_passes_at_once() -> None:
 
 
 @pytest.mark.real_time
-async def test_what_is_marked_has_the_time_of_the_machine() -> None:
+async def test_a_marked_test_uses_the_time_of_the_machine() -> None:
     assert abs(asyncio.get_running_loop().time() - time.monotonic()) < _HOUR
 
 
 @pytest.mark.xfail(raises=AssertionError)
-async def test_what_fails_in_a_coroutine_fails_its_test() -> None:
+async def test_an_error_in_a_coroutine_fails_its_test() -> None:
     assert await asyncio.sleep(0, False)
 
 
 @pytest.mark.parametrize("is_real", [False, pytest.param(True, marks=pytest.mark.real_time)])
 @pytest.mark.xfail(raises=AssertionError)
-async def test_what_a_callback_raises_fails_its_test(is_real: bool) -> None:
+async def test_an_error_in_a_callback_fails_its_test(is_real: bool) -> None:
     def fail() -> None:
         raise RuntimeError(is_real)
 
@@ -51,7 +51,7 @@ async def test_each_example_is_run(number: int) -> None:
     assert number < 5
 
 
-def test_what_waits_for_ever_in_real_time_fails_where_it_waits() -> None:
+def test_an_endless_wait_in_real_time_fails_where_it_waits() -> None:
     async def wait_in_vain() -> None:
         await asyncio.Event().wait()
 
@@ -72,6 +72,6 @@ class TestRunBy:
         asyncio.run(test(value))
 
     @run_by(play, value=3)
-    async def test_a_method_has_both(self, value: int, /, request: pytest.FixtureRequest) -> None:
+    async def test_a_test_method_may_use_both_clocks(self, value: int, /, request: pytest.FixtureRequest) -> None:
         assert value == 3
         assert request.function is not None

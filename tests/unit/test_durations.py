@@ -45,7 +45,7 @@ def _public() -> Iterator[tuple[str, Callable[..., Any]]]:
             yield name, value
 
 
-def test_no_public_parameter_takes_a_time_as_a_number_only() -> None:
+def test_no_public_parameter_accepts_a_time_only_as_a_number() -> None:
     wrong = {
         f"{name}({parameter.name}: {parameter.annotation})"
         for name, function in _public()
@@ -56,7 +56,7 @@ def test_no_public_parameter_takes_a_time_as_a_number_only() -> None:
     assert wrong == set()
 
 
-def test_a_harness_and_a_fake_clock_take_texts() -> None:
+def test_a_harness_and_a_fake_clock_accept_texts() -> None:
     app = TaskMQ(new_url())
 
     @app.task
@@ -73,15 +73,15 @@ def test_a_harness_and_a_fake_clock_take_texts() -> None:
 
 
 @pytest.mark.parametrize("grace", ["1m30s", timedelta(seconds=90), 90.0])
-def test_a_worker_config_takes_texts(grace: Any) -> None:
+def test_a_worker_config_accepts_texts(grace: Any) -> None:
     assert WorkerConfig(grace=grace).grace == 90.0
 
 
-def test_a_worker_config_refuses_what_is_no_duration() -> None:
+def test_a_worker_config_refuses_an_invalid_duration() -> None:
     with pytest.raises(InvalidOption, match="grace='soon' is not a duration"):
         WorkerConfig(grace="soon")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 
 
 @pytest.mark.parametrize(("text", "seconds"), [("5", 5.0), ("0.1", 0.1), ("5s", 5.0), ("500ms", 0.5), ("1m", 60.0)])
-def test_the_quick_probe_reads_short_durations(text: str, seconds: float) -> None:
+def test_the_quick_probe_parses_short_durations(text: str, seconds: float) -> None:
     assert _seconds(text) == seconds

@@ -54,7 +54,7 @@ def _facts(error: BaseException) -> dict[str, object]:
     return {name: str(value) for name, value in vars(error).items() if not name.startswith("__")}
 
 
-def test_every_error_has_the_one_root_and_every_control_flow_exception_has_not() -> None:
+def test_every_error_has_the_same_root_and_no_control_flow_exception_has_it() -> None:
     controls = {errors.TaskControl, errors.Retry, errors.Snooze, errors.Reject, errors.Ignore}
 
     for each in _CLASSES:
@@ -81,7 +81,7 @@ def test_an_exception_keeps_message_and_facts_between_processes_and_in_copies(er
         assert _facts(same) == _facts(error)
 
 
-def test_every_exception_with_facts_of_its_own_is_among_them() -> None:
+def test_every_exception_with_its_own_facts_is_covered() -> None:
     with_facts = {each for each in _CLASSES if "__init__" in vars(each)}
 
     assert with_facts <= {type(each) for each in _WITH_FACTS}
@@ -103,7 +103,7 @@ def test_a_message_says_what_happened_to_what() -> None:
     )
 
 
-def test_control_flow_without_a_reason_still_says_something() -> None:
+def test_control_flow_without_a_reason_still_has_a_message() -> None:
     for control in (errors.Retry(), errors.Snooze(1), errors.Ignore()):
         assert str(control)
     assert (errors.Retry().delay, errors.Retry().reason, errors.Snooze("1m").delay) == (None, "", "1m")

@@ -27,7 +27,7 @@ def test_importing_taskmq_imports_next_to_nothing() -> None:
     assert imported & _HEAVY == set()
 
 
-def test_a_name_loads_its_own_module_only_when_it_is_asked_for() -> None:
+def test_a_name_loads_its_module_on_first_use() -> None:
     imported = _imported_by("from taskmq import TaskMQError, Retry")
 
     assert {name for name in imported if name.startswith("taskmq.")} == {"taskmq.control_flow", "taskmq.errors"}
@@ -45,14 +45,14 @@ def test_defining_an_app_imports_no_adapter_and_no_command_line() -> None:
     )
 
 
-def test_the_supervisor_has_neither_the_worker_nor_the_app_nor_what_finds_plugins() -> None:
+def test_the_supervisor_imports_neither_the_worker_nor_the_app_nor_plugin_discovery() -> None:
     imported = _imported_by("import taskmq.cli.root, taskmq.cli.processes.worker")
 
     assert "taskmq.supervisor.supervisor" in imported
     assert imported & {"taskmq.app", "taskmq.worker.worker", "taskmq.client.plugins", "importlib.metadata"} == set()
 
 
-def test_topology_migrate_is_loaded_by_its_command_only() -> None:
+def test_topology_migrate_is_imported_only_by_its_command() -> None:
     imported = _imported_by(
         "import taskmq_rabbitmq, taskmq_rabbitmq.topology_admin, taskmq_rabbitmq.admin.doctor\n"
         "import taskmq.cli.root, taskmq.cli.operators.topology, taskmq.worker.child, taskmq.worker.worker"
@@ -63,6 +63,6 @@ def test_topology_migrate_is_loaded_by_its_command_only() -> None:
 
 
 @pytest.mark.parametrize("name", ["nothing", "errors2", "_private"])
-def test_a_name_that_is_not_there_is_an_attribute_error(name: str) -> None:
+def test_an_unknown_name_is_an_attribute_error(name: str) -> None:
     with pytest.raises(AttributeError, match=rf"module 'taskmq' has no attribute '{name}'"):
         getattr(__import__("taskmq"), name)

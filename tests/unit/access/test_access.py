@@ -33,7 +33,7 @@ def _run(test: Callable[[House], Coroutine[Any, Any, None]]) -> Callable[[], Non
 
 
 @_run
-async def test_a_login_gives_a_session_that_says_who_calls(house: House) -> None:
+async def test_a_login_returns_a_session_that_identifies_the_caller(house: House) -> None:
     ann = await house.user("Ann", Role.OPERATOR, "acme")
 
     begun = await house.access.login("ann", PASSWORD, address="192.0.2.1", agent="x" * 1000, request_id="r-1")
@@ -50,7 +50,7 @@ async def test_a_login_gives_a_session_that_says_who_calls(house: House) -> None
 
 
 @_run
-async def test_no_secret_is_kept_anywhere(house: House) -> None:
+async def test_no_secret_is_stored_in_plain_text(house: House) -> None:
     ann = await house.user()
     begun = await house.access.login("ann", PASSWORD, address="a")
     token = await house.administration.add_token(ann.id, "ci", by=BY)
@@ -64,7 +64,7 @@ async def test_no_secret_is_kept_anywhere(house: House) -> None:
 
 
 @_run
-async def test_a_login_that_fails_never_says_why(house: House) -> None:
+async def test_a_failed_login_never_says_why_it_failed(house: House) -> None:
     await house.user("ann")
     gone = await house.user("gone")
     await house.administration.change_user(gone.id, UserChange(is_disabled=True), by=BY)
@@ -90,7 +90,7 @@ async def test_a_login_that_fails_never_says_why(house: House) -> None:
 
 
 @pytest.mark.real_time
-async def test_a_login_that_fails_is_logged_without_what_was_typed(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_failed_login_is_logged_without_the_typed_credentials(caplog: pytest.LogCaptureFixture) -> None:
     house = House()
     for _ in range(6):
         with pytest.raises(NotAuthenticated):
@@ -103,7 +103,7 @@ async def test_a_login_that_fails_is_logged_without_what_was_typed(caplog: pytes
 
 
 @_run
-async def test_failed_logins_are_throttled_by_all_servers_and_a_success_forgets_them(house: House) -> None:
+async def test_all_servers_throttle_failed_logins_together_and_a_success_resets_the_count(house: House) -> None:
     await house.user()
     servers = [house.access, house.server()]
 
@@ -123,7 +123,7 @@ async def test_failed_logins_are_throttled_by_all_servers_and_a_success_forgets_
 
 
 @_run
-async def test_waits_grow_while_logins_fail_and_are_over_after_a_while(house: House) -> None:
+async def test_waits_grow_with_each_failed_login_and_expire(house: House) -> None:
     await house.user()
     waits: list[float] = []
 
@@ -143,7 +143,7 @@ async def test_waits_grow_while_logins_fail_and_are_over_after_a_while(house: Ho
 
 
 @_run
-async def test_a_session_ends_when_it_was_not_used_and_at_its_time(house: House) -> None:
+async def test_a_session_ends_when_it_is_idle_or_reaches_its_maximum_age(house: House) -> None:
     await house.user()
     idle = await house.access.login("ann", PASSWORD, address="a")
     used = await house.access.login("ann", PASSWORD, address="a")
@@ -162,7 +162,7 @@ async def test_a_session_ends_when_it_was_not_used_and_at_its_time(house: House)
 
 
 @_run
-async def test_a_login_ends_the_session_that_the_browser_had(house: House) -> None:
+async def test_a_login_ends_the_previous_session_of_the_browser(house: House) -> None:
     await house.user()
     first = await house.access.login("ann", PASSWORD, address="a")
     await house.access.authenticate(session=first.secret)
@@ -176,7 +176,7 @@ async def test_a_login_ends_the_session_that_the_browser_had(house: House) -> No
 
 
 @_run
-async def test_logging_out_ends_the_session_here_at_once(house: House) -> None:
+async def test_logging_out_ends_the_session_on_this_server_at_once(house: House) -> None:
     await house.user()
     begun = await house.access.login("ann", PASSWORD, address="a")
     await house.access.authenticate(session=begun.secret)
@@ -190,7 +190,7 @@ async def test_logging_out_ends_the_session_here_at_once(house: House) -> None:
 
 
 @_run
-async def test_a_rotated_session_has_another_secret(house: House) -> None:
+async def test_rotating_a_session_changes_its_secret(house: House) -> None:
     await house.user()
     begun = await house.access.login("ann", PASSWORD, address="a")
 
@@ -206,7 +206,7 @@ async def test_a_rotated_session_has_another_secret(house: House) -> None:
 
 
 @_run
-async def test_a_hash_of_older_parameters_is_renewed_by_the_login(house: House) -> None:
+async def test_a_login_upgrades_a_password_hash_with_outdated_parameters(house: House) -> None:
     before = await PasswordHasher(time_cost=2, memory_cost=16).hash(PASSWORD)
     ann = await house.imported("ann", before)
 
@@ -220,7 +220,7 @@ async def test_a_hash_of_older_parameters_is_renewed_by_the_login(house: House) 
 
 
 @_run
-async def test_a_hash_that_cannot_be_read_is_no_password(house: House) -> None:
+async def test_an_unreadable_password_hash_accepts_no_password(house: House) -> None:
     await house.imported("ann", "$2b$12$not-argon2")
 
     with pytest.raises(NotAuthenticated):
@@ -228,7 +228,7 @@ async def test_a_hash_that_cannot_be_read_is_no_password(house: House) -> None:
 
 
 @_run
-async def test_a_token_says_who_calls_and_is_no_more_than_its_scopes(house: House) -> None:
+async def test_a_token_identifies_the_caller_and_is_limited_to_its_scopes(house: House) -> None:
     ann = await house.user("ann", Role.ADMIN, "acme")
     scoped = await house.administration.add_token(
         ann.id, "ci", scopes=frozenset({Permission.JOBS_READ}), tasks=["billing.*"], by=BY
@@ -247,7 +247,7 @@ async def test_a_token_says_who_calls_and_is_no_more_than_its_scopes(house: Hous
 
 
 @_run
-async def test_what_is_no_credential_is_nobody(house: House) -> None:
+async def test_an_invalid_credential_identifies_no_user(house: House) -> None:
     ann = await house.user()
     begun = await house.access.login("ann", PASSWORD, address="a")
     token = await house.administration.add_token(ann.id, "ci", by=BY)
@@ -269,7 +269,7 @@ async def test_what_is_no_credential_is_nobody(house: House) -> None:
 
 
 @_run
-async def test_what_this_server_revokes_ends_here_at_once_and_elsewhere_within_a_minute(house: House) -> None:
+async def test_a_revocation_applies_here_at_once_and_on_other_servers_within_a_minute(house: House) -> None:
     ann = await house.user()
     token = await house.administration.add_token(ann.id, "ci", by=BY)
     here, elsewhere = house.access, house.server()
@@ -287,7 +287,7 @@ async def test_what_this_server_revokes_ends_here_at_once_and_elsewhere_within_a
 
 
 @_run
-async def test_a_role_that_is_taken_away_is_gone_here_at_once(house: House) -> None:
+async def test_a_revoked_role_is_lost_on_this_server_at_once(house: House) -> None:
     await house.user("root")
     ann = await house.user("ann", Role.ADMIN, "acme")
     begun = await house.access.login("ann", PASSWORD, address="a")
@@ -305,7 +305,7 @@ async def test_a_role_that_is_taken_away_is_gone_here_at_once(house: House) -> N
 
 
 @_run
-async def test_streams_are_told_of_what_was_revoked_here(house: House) -> None:
+async def test_streams_are_notified_of_revocations_on_this_server(house: House) -> None:
     ann = await house.user()
     token = await house.administration.add_token(ann.id, "ci", by=BY)
     waiting = [asyncio.ensure_future(house.access.changed()) for _ in range(2)]
@@ -317,7 +317,7 @@ async def test_streams_are_told_of_what_was_revoked_here(house: House) -> None:
 
 
 @_run
-async def test_what_is_revoked_while_it_is_looked_up_is_not_remembered(house: House) -> None:
+async def test_a_credential_revoked_during_its_lookup_is_not_cached(house: House) -> None:
     ann = await house.user()
     token = await house.administration.add_token(ann.id, "ci", by=BY)
     # The store has answered, and the answer is on its way.
@@ -333,7 +333,7 @@ async def test_what_is_revoked_while_it_is_looked_up_is_not_remembered(house: Ho
 
 
 @_run
-async def test_a_store_that_is_away_lets_in_whom_it_knew_just_now_and_nobody_else(house: House) -> None:
+async def test_only_recently_seen_users_are_accepted_while_the_store_is_unavailable(house: House) -> None:
     ann = await house.user()
     token = await house.administration.add_token(ann.id, "ci", by=BY)
     other = await house.administration.add_token(ann.id, "other", by=BY)
@@ -352,7 +352,7 @@ async def test_a_store_that_is_away_lets_in_whom_it_knew_just_now_and_nobody_els
 
 
 @_run
-async def test_what_is_remembered_of_many_credentials_is_bounded(house: House) -> None:
+async def test_the_credential_cache_is_bounded(house: House) -> None:
     ann = await house.user()
     tokens = [await house.administration.add_token(ann.id, f"t{turn}", by=BY) for turn in range(3)]
     house.access._known = {digest(f"{turn}"): house.access._known.get(b"") for turn in range(10_000)}  # type: ignore[misc]
@@ -364,7 +364,7 @@ async def test_what_is_remembered_of_many_credentials_is_bounded(house: House) -
 
 
 @_run
-async def test_a_change_by_a_session_needs_its_csrf_token(house: House) -> None:
+async def test_a_change_in_a_session_requires_its_csrf_token(house: House) -> None:
     await house.user()
     begun = await house.access.login("ann", PASSWORD, address="a")
     other = await house.access.login("ann", PASSWORD, address="a")
@@ -377,7 +377,7 @@ async def test_a_change_by_a_session_needs_its_csrf_token(house: House) -> None:
 
 
 @_run
-async def test_foreign_tenants_do_not_exist_and_own_ones_say_what_is_missing(house: House) -> None:
+async def test_foreign_tenants_do_not_exist_and_own_ones_name_the_missing_permission(house: House) -> None:
     await house.user("ann", Role.VIEWER, "acme")
     await house.administration.add_tenant("other", by=BY)
     ann = (await house.access.login("ann", PASSWORD, address="a")).identity
@@ -399,7 +399,7 @@ async def test_foreign_tenants_do_not_exist_and_own_ones_say_what_is_missing(hou
         authorise(replace(ann, memberships=()), Permission.JOBS_READ)
 
 
-def test_passwords_without_argon2_say_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_passwords_without_argon2_name_the_package_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "argon2", None)
 
     with pytest.raises(UnsupportedFeature, match=r"taskmq\[server\]"):

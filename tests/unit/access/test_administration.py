@@ -22,7 +22,7 @@ pytestmark = pytest.mark.real_time
 OTHER = "seven green bicycles"
 
 
-async def test_the_first_admin_is_added_once() -> None:
+async def test_the_first_admin_is_added_only_once() -> None:
     house = House()
     root = await house.administration.add_first_admin("root", PASSWORD, by=BY)
 
@@ -35,7 +35,7 @@ async def test_the_first_admin_is_added_once() -> None:
     await house.access.login("root", PASSWORD, address="a")
 
 
-async def test_a_password_that_attackers_try_first_is_refused_for_everybody() -> None:
+async def test_a_common_password_is_refused_for_every_user() -> None:
     house = House()
     ann = await house.user()
 
@@ -50,7 +50,7 @@ async def test_a_password_that_attackers_try_first_is_refused_for_everybody() ->
     assert len(await house.store.identity.accounts.users()) == 1
 
 
-def test_the_known_passwords_are_many_and_in_lower_case() -> None:
+def test_the_list_of_known_passwords_is_long_and_in_lower_case() -> None:
     """Each of them stands for all that begin or end with digits and signs."""
     known = _known()
 
@@ -59,7 +59,7 @@ def test_the_known_passwords_are_many_and_in_lower_case() -> None:
     assert all(each == each.casefold() for each in known)
 
 
-async def test_names_patterns_and_texts_that_cannot_be_are_refused() -> None:
+async def test_invalid_names_patterns_and_texts_are_refused() -> None:
     house = House()
     ann = await house.user("ann", Role.ADMIN, "acme")
     administration = house.administration
@@ -83,7 +83,7 @@ async def test_names_patterns_and_texts_that_cannot_be_are_refused() -> None:
     assert [record.action for record in await house.audit()] == ["tenant.add", "user.add", "role.set"]
 
 
-async def test_a_user_changes_their_password_by_the_present_one_and_keeps_the_session() -> None:
+async def test_users_change_their_own_password_and_keep_the_session() -> None:
     house = House()
     ann = await house.user()
     mine = await house.access.login("ann", PASSWORD, address="a")
@@ -109,7 +109,7 @@ async def test_a_user_changes_their_password_by_the_present_one_and_keeps_the_se
         await house.administration.set_password("nobody", OTHER, by=by)
 
 
-async def test_changes_without_a_server_need_nobody_to_forget() -> None:
+async def test_changes_work_without_a_running_server() -> None:
     house = House()
     administration = IdentityAdministration(house.store.identity, hasher=house.hasher)
     ann = await administration.add_user("ann", None, by=BY)
@@ -124,7 +124,7 @@ async def test_changes_without_a_server_need_nobody_to_forget() -> None:
         await administration.end_session("none", by=BY)
 
 
-async def test_an_admins_reset_ends_all_sessions_and_tokens_and_says_how_many() -> None:
+async def test_a_reset_by_an_admin_ends_all_sessions_and_tokens_and_counts_them() -> None:
     house = House()
     ann = await house.user()
     session = await house.access.login("ann", PASSWORD, address="a")
@@ -142,7 +142,7 @@ async def test_an_admins_reset_ends_all_sessions_and_tokens_and_says_how_many() 
     assert [record.subject for record in revoked] == [token.token.id]
 
 
-async def test_tokens_live_on_where_that_is_said_and_are_counted() -> None:
+async def test_tokens_survive_a_password_change_on_request_and_are_counted() -> None:
     house = House()
     ann = await house.user()
     me = (await house.access.login("ann", PASSWORD, address="a")).identity
@@ -157,7 +157,7 @@ async def test_tokens_live_on_where_that_is_said_and_are_counted() -> None:
         await house.access.authenticate(token=kept.secret)
 
 
-async def test_a_sign_in_just_now_stands_for_the_password_and_an_older_one_does_not() -> None:
+async def test_a_recent_sign_in_replaces_the_password_and_an_older_one_does_not() -> None:
     house = House()
     await house.user()
     me = (await house.access.login("ann", PASSWORD, address="a")).identity
@@ -175,7 +175,7 @@ async def test_a_sign_in_just_now_stands_for_the_password_and_an_older_one_does_
     await house.access.confirm(again, None, address="a")
 
 
-async def test_the_fifth_wrong_password_ends_the_session_that_it_was_given_with() -> None:
+async def test_the_fifth_wrong_password_ends_the_session_it_was_sent_with() -> None:
     house = House()
     await house.user()
     stolen = await house.access.login("ann", PASSWORD, address="a")
@@ -198,7 +198,7 @@ async def test_the_fifth_wrong_password_ends_the_session_that_it_was_given_with(
     assert ended.entry().note == "five wrong passwords"
 
 
-async def test_a_token_that_guesses_the_password_is_revoked() -> None:
+async def test_a_token_used_to_guess_the_password_is_revoked() -> None:
     house = House()
     ann = await house.user()
     found = await house.administration.add_token(ann.id, "ci", scopes=SELF_SERVICE, by=BY)
@@ -212,7 +212,7 @@ async def test_a_token_that_guesses_the_password_is_revoked() -> None:
         await house.access.authenticate(token=found.secret)
 
 
-async def test_wrong_passwords_count_together_with_failed_logins() -> None:
+async def test_wrong_passwords_and_failed_logins_share_one_count() -> None:
     house = House()
     await house.user()
     me = (await house.access.login("ann", PASSWORD, address="a")).identity
@@ -231,7 +231,7 @@ async def test_wrong_passwords_count_together_with_failed_logins() -> None:
     await house.access.check_password(me, PASSWORD, address="a")
 
 
-async def test_a_token_without_an_end_has_the_greatest_age_that_is_set() -> None:
+async def test_a_token_without_an_expiry_gets_the_configured_maximum_age() -> None:
     house = House()
     ann = await house.user()
     before = await house.administration.add_token(ann.id, "before", by=BY)

@@ -55,7 +55,7 @@ def test_an_app_knows_its_tasks_by_name(app: TaskMQ) -> None:
     assert app.tasks == {f"{__name__}.sell": one, "other": two}
 
 
-def test_a_name_that_is_taken_is_refused_and_both_functions_are_named(app: TaskMQ) -> None:
+def test_a_duplicate_task_name_is_refused_and_the_error_names_both_functions(app: TaskMQ) -> None:
     app.task(name="t")(sell)
 
     both = f"by sell in {__name__} and by buy in {__name__}"
@@ -65,7 +65,7 @@ def test_a_name_that_is_taken_is_refused_and_both_functions_are_named(app: TaskM
     assert app.tasks["t"].function is sell
 
 
-def test_two_apps_may_have_tasks_of_one_name(app: TaskMQ) -> None:
+def test_two_apps_may_have_tasks_of_the_same_name(app: TaskMQ) -> None:
     other = TaskMQ(new_url())
 
     assert app.task(sell).name == other.task(sell).name
@@ -78,9 +78,7 @@ def _module(monkeypatch: pytest.MonkeyPatch, name: str, **members: Any) -> Modul
     return module
 
 
-def test_including_a_module_binds_its_tasks_and_leaves_the_rest_alone(
-    app: TaskMQ, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_including_a_module_binds_its_tasks_and_nothing_else(app: TaskMQ, monkeypatch: pytest.MonkeyPatch) -> None:
     unbound, other = task(sell), TaskMQ(new_url())
     foreign = other.task(buy)
     module = _module(monkeypatch, "shop_tasks", sell=unbound, alias=unbound, foreign=foreign, number=3)
@@ -92,7 +90,7 @@ def test_including_a_module_binds_its_tasks_and_leaves_the_rest_alone(
     assert foreign.services.producer is other.producer
 
 
-def test_a_module_may_be_included_by_name_and_more_than_once(app: TaskMQ, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_module_may_be_included_by_name_and_repeatedly(app: TaskMQ, monkeypatch: pytest.MonkeyPatch) -> None:
     unbound = task(sell)
     module = _module(monkeypatch, "shop_tasks", sell=unbound)
 
@@ -102,7 +100,7 @@ def test_a_module_may_be_included_by_name_and_more_than_once(app: TaskMQ, monkey
     assert list(app.tasks) == [unbound.name]
 
 
-def test_modules_that_the_app_is_given_are_imported_when_its_tasks_are_asked_for(
+def test_configured_modules_are_imported_when_the_tasks_are_first_used(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.syspath_prepend(tmp_path)
@@ -126,16 +124,14 @@ def test_an_included_task_is_sent_like_any_other(app: TaskMQ, monkeypatch: pytes
     assert message(app, "sales").envelope.id == job.id
 
 
-def test_a_name_that_is_taken_is_refused_for_an_included_task_too(
-    app: TaskMQ, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_duplicate_name_of_an_included_task_is_refused_too(app: TaskMQ, monkeypatch: pytest.MonkeyPatch) -> None:
     app.task(name="t")(sell)
 
     with pytest.raises(DuplicateTask, match=r"'t' is defined twice"):
         app.include(_module(monkeypatch, "shop_tasks", buy=task(name="t")(buy)))
 
 
-def test_the_default_queue_is_for_tasks_that_name_none() -> None:
+def test_tasks_without_a_queue_use_the_default_queue() -> None:
     app = TaskMQ(new_url(), default_queue="shop")
 
     assert app.task(name="a")(sell).queue == "shop"
@@ -143,7 +139,7 @@ def test_the_default_queue_is_for_tasks_that_name_none() -> None:
     assert app.task(name="c", queue="default")(sell).queue == "default"
 
 
-def test_an_app_s_queues_are_those_of_its_tasks(app: TaskMQ) -> None:
+def test_the_queues_of_an_app_are_those_of_its_tasks(app: TaskMQ) -> None:
     app.task(name="a", queue="z")(sell)
     app.task(name="b")(sell)
     app.task(name="c")(sell)
@@ -151,7 +147,7 @@ def test_an_app_s_queues_are_those_of_its_tasks(app: TaskMQ) -> None:
     assert app.tasks.queues == [WorkQueue("default"), WorkQueue("z")]
 
 
-def test_a_schedule_stands_above_the_task_and_leaves_it_as_it_is(app: TaskMQ) -> None:
+def test_a_schedule_decorator_leaves_the_task_unchanged(app: TaskMQ) -> None:
     @app.every("30s")
     @app.task(queue="sales")
     def tick() -> int:
@@ -162,7 +158,7 @@ def test_a_schedule_stands_above_the_task_and_leaves_it_as_it_is(app: TaskMQ) ->
     assert tick() == 1
 
 
-def test_one_task_may_have_several_schedules_under_names(app: TaskMQ) -> None:
+def test_one_task_may_have_several_named_schedules(app: TaskMQ) -> None:
     ticking = app.every(timedelta(hours=1), name="hourly")(app.every(5, name="often")(app.task(sell)))
 
     assert {name: entry.trigger for name, entry in app.schedules.items()} == {
@@ -172,14 +168,14 @@ def test_one_task_may_have_several_schedules_under_names(app: TaskMQ) -> None:
     assert {entry.task for entry in app.schedules.values()} == {ticking}
 
 
-def test_a_schedule_s_name_is_its_own(app: TaskMQ) -> None:
+def test_a_schedule_name_belongs_to_one_schedule(app: TaskMQ) -> None:
     app.every(5)(app.task(sell))
 
     with pytest.raises(InvalidOption, match=r"schedule '.*\.sell' is defined twice; give one of them a name="):
         app.every(6)(app.tasks[f"{__name__}.sell"])
 
 
-def test_a_schedule_s_task_runs_without_arguments(app: TaskMQ) -> None:
+def test_a_scheduled_task_is_called_without_arguments(app: TaskMQ) -> None:
     def needy(item: str) -> None: ...
     def content(ctx: Context, item: str = "") -> None: ...
 
@@ -190,7 +186,7 @@ def test_a_schedule_s_task_runs_without_arguments(app: TaskMQ) -> None:
 
 
 @pytest.mark.parametrize("period", ["99ms", 0, -1, "soon"])
-def test_a_period_that_cannot_be_is_refused_at_definition(app: TaskMQ, period: Any) -> None:
+def test_an_invalid_period_is_refused_at_definition(app: TaskMQ, period: Any) -> None:
     with pytest.raises(InvalidOption, match=r"every="):
         app.every(period)
 
@@ -207,17 +203,17 @@ def test_a_period_that_cannot_be_is_refused_at_definition(app: TaskMQ, period: A
         ({"result_ttl": "long"}, "result_ttl='long'"),
     ],
 )
-def test_a_value_that_cannot_be_is_refused_when_the_app_is_made(options: dict[str, Any], named: str) -> None:
+def test_an_invalid_setting_is_refused_when_the_app_is_created(options: dict[str, Any], named: str) -> None:
     with pytest.raises(InvalidOption, match=named):
         TaskMQ(**options)
 
 
-def test_the_content_type_is_a_word_in_the_code_and_a_media_type_on_the_wire() -> None:
+def test_the_content_type_is_a_short_word_in_code_and_a_media_type_on_the_wire() -> None:
     assert TaskMQ().producer.content_type == JSON
     assert TaskMQ(content_type="msgpack").producer.content_type == MSGPACK
 
 
-def test_what_is_not_configured_is_embedded_here(tmp_path: Path) -> None:
+def test_an_app_without_configuration_is_embedded(tmp_path: Path) -> None:
     app = TaskMQ()
 
     assert (app.sessions.url, app.sessions.state_url) == ("local://.taskmq", "local://.taskmq")
@@ -239,7 +235,7 @@ def test_an_embedded_broker_brings_its_own_state(url: str, state: str | None, ex
     assert TaskMQ(url, state=state).sessions.state_url == expected
 
 
-def test_configure_comes_before_code_before_environment_before_file(
+def test_configure_overrides_code_and_code_overrides_environment_and_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "taskmq.toml").write_text('url = "memory://file"\nstate = "memory://file"\ngrace = "3s"\n')
@@ -263,7 +259,7 @@ def test_configure_comes_before_code_before_environment_before_file(
     }
 
 
-def test_configure_changes_what_it_is_given_and_nothing_else() -> None:
+def test_configure_changes_only_the_given_settings() -> None:
     app = TaskMQ("memory://a", state="memory://b")
 
     app.sessions.configure(name="shop")
@@ -274,14 +270,14 @@ def test_configure_changes_what_it_is_given_and_nothing_else() -> None:
     assert (app.sessions.url, app.sessions.state_url) == ("memory://a", "memory://c")
 
 
-def test_configure_comes_too_late_once_the_app_is_in_use(app: TaskMQ) -> None:
+def test_configure_is_refused_once_the_app_is_in_use(app: TaskMQ) -> None:
     app.task(sell).send()
 
     with pytest.raises(InvalidOption, match=r"configure\(\) after the app has been used"):
         app.sessions.configure(url="memory://other")
 
 
-def test_an_unknown_setting_is_told_when_the_app_is_first_used_and_not_before(
+def test_an_unknown_setting_is_reported_on_first_use_of_the_app(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("TASKMQ_ULR", "amqp://user:hunter2@host/")
@@ -293,7 +289,7 @@ def test_an_unknown_setting_is_told_when_the_app_is_first_used_and_not_before(
     assert "hunter2" not in str(caught.value)
 
 
-def test_a_url_that_nobody_serves_is_told_at_the_first_sending() -> None:
+def test_an_unsupported_broker_url_is_reported_by_the_first_send() -> None:
     defined = TaskMQ("kafka://user:hunter2@host/").task(sell)
 
     with pytest.raises(InvalidSetting, match=r"no installed broker serves kafka://") as caught:
@@ -318,7 +314,7 @@ def _store(app: TaskMQ, job: Job[Any], value: object) -> None:
     asyncio.run(put())
 
 
-def test_a_job_s_result_comes_from_the_app_s_state(app: TaskMQ) -> None:
+def test_the_result_of_a_job_comes_from_the_state_of_the_app(app: TaskMQ) -> None:
     job = app.task(sell).send()
     before = job.state()
     _store(app, job, 7)
@@ -351,7 +347,7 @@ async def _in_loop(call: Callable[[], Any]) -> Any:
 
 
 @pytest.mark.parametrize("use", _USES)
-def test_results_without_a_state_are_refused_and_say_how_to_have_one(use: Callable[[Job[Any]], object]) -> None:
+def test_results_without_a_state_are_refused_with_a_remedy(use: Callable[[Job[Any]], object]) -> None:
     with (
         TaskMQ("amqp://localhost:1/") as app,
         pytest.raises(UnsupportedFeature, match=r"state='redis://.*TASKMQ_STATE"),
@@ -359,7 +355,7 @@ def test_results_without_a_state_are_refused_and_say_how_to_have_one(use: Callab
         use(app.job("7"))
 
 
-def test_a_module_whose_import_fails_is_tried_again_at_the_next_look() -> None:
+def test_a_module_whose_import_failed_is_imported_again_on_the_next_use() -> None:
     app = TaskMQ(new_url(), include=["there_is_no_such_module"])
 
     for _ in range(2):

@@ -76,7 +76,7 @@ _ERRORS: list[SendError] = [
 
 
 @pytest.mark.parametrize("error", _ERRORS, ids=lambda error: type(error).__name__)
-def test_a_send_ends_with_the_broker_s_error_and_middleware_sees_it(
+def test_a_send_ends_with_the_error_of_the_broker_and_middleware_sees_it(
     app: TaskMQ, witness: Witness, error: SendError
 ) -> None:
     defined = app.task(sell)
@@ -91,7 +91,7 @@ def test_a_send_ends_with_the_broker_s_error_and_middleware_sees_it(
 
 
 @pytest.mark.parametrize("error", _ERRORS, ids=lambda error: type(error).__name__)
-async def test_an_asend_ends_with_the_broker_s_error_and_middleware_sees_it(
+async def test_an_asend_ends_with_the_error_of_the_broker_and_middleware_sees_it(
     app: TaskMQ, witness: Witness, error: SendError
 ) -> None:
     defined = app.task(sell)
@@ -105,7 +105,7 @@ async def test_an_asend_ends_with_the_broker_s_error_and_middleware_sees_it(
     assert witness.seen == [error, None]
 
 
-def test_a_queue_that_could_not_be_declared_is_declared_by_the_next_send(app: TaskMQ) -> None:
+def test_the_next_send_declares_a_queue_that_could_not_be_declared_before(app: TaskMQ) -> None:
     defined = app.task(sell)
     _faults.append(lambda broker: broker.fail_calls("declare", 2, BrokerUnavailable("gone")))
 
@@ -117,7 +117,7 @@ def test_a_queue_that_could_not_be_declared_is_declared_by_the_next_send(app: Ta
     assert len(messages(app)) == 1
 
 
-def test_send_many_tells_which_calls_were_not_sent(app: TaskMQ, witness: Witness) -> None:
+def test_send_many_reports_which_calls_were_not_sent(app: TaskMQ, witness: Witness) -> None:
     defined = app.task(sell)
     rejected, unknown = PublishRejected("full"), PublishUnknown("no confirm")
     _faults.extend(
@@ -132,7 +132,7 @@ def test_send_many_tells_which_calls_were_not_sent(app: TaskMQ, witness: Witness
     assert witness.seen == [rejected, unknown, None, None, None]
 
 
-def test_positions_count_over_all_chunks_and_nothing_is_sent_after_a_failure(app: TaskMQ, witness: Witness) -> None:
+def test_positions_span_all_chunks_and_nothing_is_sent_after_a_failure(app: TaskMQ, witness: Witness) -> None:
     defined = app.task(sell)
     taken: list[int] = []
 
@@ -173,7 +173,7 @@ def _until_arrived(app: TaskMQ) -> None:
     app.sessions.portal("").call(wait)
 
 
-async def test_asend_many_tells_it_too(app: TaskMQ, witness: Witness) -> None:
+async def test_asend_many_reports_which_calls_were_not_sent(app: TaskMQ, witness: Witness) -> None:
     defined = app.task(sell)
     _faults.append(lambda broker: broker.fail_publishes(1, PublishRejected("full")))
 
@@ -183,7 +183,7 @@ async def test_asend_many_tells_it_too(app: TaskMQ, witness: Witness) -> None:
         assert list(caught.value.failures) == [0]
 
 
-def test_a_broker_that_cannot_be_reached_fails_every_call_of_the_chunk(app: TaskMQ, witness: Witness) -> None:
+def test_an_unreachable_broker_fails_every_call_of_the_chunk(app: TaskMQ, witness: Witness) -> None:
     defined = app.task(sell)
     gone = BrokerUnavailable("gone")
     _faults.append(lambda broker: broker.fail_calls("declare", 1, gone))
@@ -196,7 +196,7 @@ def test_a_broker_that_cannot_be_reached_fails_every_call_of_the_chunk(app: Task
     assert witness.seen == [gone, gone]
 
 
-def test_middleware_sees_the_end_of_each_call_also_when_none_could_be_tried(app: TaskMQ, witness: Witness) -> None:
+def test_middleware_sees_the_end_of_each_call_even_if_none_was_tried(app: TaskMQ, witness: Witness) -> None:
     defined = app.task(sell)
     mismatch = TopologyMismatch("another queue")
     _faults.append(lambda broker: broker.fail_calls("declare", 2, mismatch))
@@ -214,7 +214,7 @@ def test_middleware_sees_the_end_of_each_call_also_when_none_could_be_tried(app:
     assert witness.open == 0
 
 
-def test_middleware_sees_the_end_of_calls_that_were_taken_before_a_bad_one(app: TaskMQ, witness: Witness) -> None:
+def test_middleware_sees_the_end_of_calls_that_precede_an_invalid_one(app: TaskMQ, witness: Witness) -> None:
     defined = app.task(sell)
 
     with pytest.raises(InvalidArguments):
@@ -224,7 +224,7 @@ def test_middleware_sees_the_end_of_calls_that_were_taken_before_a_bad_one(app: 
     assert witness.open == 0
 
 
-async def test_middleware_sees_that_a_sender_was_cancelled(app: TaskMQ, witness: Witness) -> None:
+async def test_middleware_sees_the_cancellation_of_a_sender(app: TaskMQ, witness: Witness) -> None:
     defined = app.task(sell)
     _faults.append(FlakyBroker.hang_publishes)
 
@@ -243,7 +243,7 @@ async def test_middleware_sees_that_a_sender_was_cancelled(app: TaskMQ, witness:
     assert witness.open == 0
 
 
-def test_what_is_too_large_for_the_broker_is_not_sent_and_the_rest_is(app: TaskMQ) -> None:
+def test_a_call_too_large_for_the_broker_is_not_sent_and_the_others_are(app: TaskMQ) -> None:
     defined = app.task(sell)
 
     with pytest.raises(PartlySent) as caught:

@@ -30,7 +30,7 @@ def app() -> Iterator[TaskMQ]:
 def sell(item: str = "") -> None: ...
 
 
-def test_a_loop_has_one_session_and_another_loop_another(app: TaskMQ) -> None:
+def test_each_event_loop_has_one_session(app: TaskMQ) -> None:
     async def main() -> list[Any]:
         async with app:
             return [app.sessions.current(), app.sessions.current()]
@@ -42,7 +42,7 @@ def test_a_loop_has_one_session_and_another_loop_another(app: TaskMQ) -> None:
     assert other is not one
 
 
-def test_a_loop_that_was_closed_without_the_app_leaves_nothing_to_the_next_one(app: TaskMQ) -> None:
+def test_a_loop_closed_before_its_app_leaves_nothing_for_the_next_loop(app: TaskMQ) -> None:
     defined = app.task(sell)
 
     async def main() -> Any:
@@ -55,7 +55,7 @@ def test_a_loop_that_was_closed_without_the_app_leaves_nothing_to_the_next_one(a
     assert len(messages(app)) == 5
 
 
-def test_after_aclose_the_loop_may_use_the_app_again(app: TaskMQ) -> None:
+def test_a_loop_may_use_the_app_again_after_aclose(app: TaskMQ) -> None:
     defined = app.task(sell)
 
     async def main() -> None:
@@ -74,7 +74,7 @@ def test_after_aclose_the_loop_may_use_the_app_again(app: TaskMQ) -> None:
     assert len(messages(app)) == 2
 
 
-def test_after_close_a_sender_without_a_loop_may_use_the_app_again() -> None:
+def test_a_sender_without_a_loop_may_use_the_app_again_after_close() -> None:
     app = TaskMQ(new_url())
     defined = app.task(sell)
 
@@ -90,7 +90,7 @@ def test_after_close_a_sender_without_a_loop_may_use_the_app_again() -> None:
     app.close()
 
 
-def test_close_leaves_the_loops_that_run_alone(app: TaskMQ) -> None:
+def test_close_does_not_touch_running_loops(app: TaskMQ) -> None:
     defined = app.task(sell)
 
     async def main() -> None:
@@ -106,7 +106,7 @@ def test_close_leaves_the_loops_that_run_alone(app: TaskMQ) -> None:
     assert len(messages(app)) == 2
 
 
-def test_sending_without_await_inside_a_loop_works_warns_once_and_names_the_twin(app: TaskMQ) -> None:
+def test_a_blocking_send_inside_a_loop_warns_once_and_names_its_async_twin(app: TaskMQ) -> None:
     defined = app.task(sell)
 
     async def main() -> None:
@@ -143,7 +143,7 @@ async def test_every_call_that_blocks_a_loop_names_its_twin(
         call(defined)
 
 
-def test_as_an_error_that_warning_leaves_no_coroutine_behind(app: TaskMQ) -> None:
+def test_a_blocking_send_warning_raised_as_an_error_leaves_no_unawaited_coroutine(app: TaskMQ) -> None:
     async def main() -> None:
         with warnings.catch_warnings():
             warnings.simplefilter("error")
@@ -156,7 +156,7 @@ def test_as_an_error_that_warning_leaves_no_coroutine_behind(app: TaskMQ) -> Non
 
 
 @pytest.mark.parametrize("call", [lambda defined: defined.send(), *(call for _, call in _BLOCKING)])
-def test_code_in_the_portal_s_own_thread_may_block(app: TaskMQ, call: Callable[[Any], object]) -> None:
+def test_code_in_the_portal_thread_may_block(app: TaskMQ, call: Callable[[Any], object]) -> None:
     """Finalizers and logging handlers run in any thread, and get no warning that they could not follow."""
     defined = app.task(sell)
 
@@ -211,7 +211,7 @@ def t(who: str) -> None: ...
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no fork")
 @pytest.mark.parametrize("end", ["os._exit(0)", "app.close(); os._exit(0)", "sys.exit(0)"])
-def test_a_forked_child_sends_on_its_own_and_the_parent_goes_on(tmp_path: Path, end: str) -> None:
+def test_a_forked_child_sends_independently_and_the_parent_continues(tmp_path: Path, end: str) -> None:
     program = f"""{_HEAD}
 t.send("parent")
 pid = os.fork()
@@ -231,7 +231,7 @@ sys.exit(status)
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no fork")
-def test_a_child_that_was_forked_inside_of_a_coroutine_sends_on_its_own(tmp_path: Path) -> None:
+def test_a_child_forked_inside_a_coroutine_sends_independently(tmp_path: Path) -> None:
     program = f"""{_HEAD}
 import asyncio
 async def main():
@@ -255,14 +255,14 @@ asyncio.run(main())
 @pytest.mark.parametrize(
     "end", ["", "sys.exit(0)", "app.close()", "list(t.services.producer.stream_sync([])); del t, app"]
 )
-def test_what_was_sent_is_there_after_a_normal_end_of_the_process(tmp_path: Path, end: str) -> None:
+def test_jobs_sent_before_a_normal_exit_of_the_process_arrive(tmp_path: Path, end: str) -> None:
     done = _run(f'{_HEAD}\nt.send("a")\nt.send_many([("b",), ("c",)])\n{end}\n', str(tmp_path / "queue"))
 
     assert (done.returncode, done.stderr) == (0, "")
     assert _sent(tmp_path / "queue") == [b'["a"]', b'["b"]', b'["c"]']
 
 
-def test_what_an_exit_handler_sends_is_there_too(tmp_path: Path) -> None:
+def test_jobs_sent_by_an_exit_handler_arrive(tmp_path: Path) -> None:
     done = _run(
         f'{_HEAD}\nimport atexit\natexit.register(t.send, "last")\nt.send("first")\n', str(tmp_path / "queue")
     )

@@ -51,7 +51,7 @@ def test_an_app_is_found_in_the_working_directory(write: Write, path: str, targe
     assert load_app(name)[0] is app
 
 
-def test_the_file_of_a_package_is_a_module_of_that_package(write: Write) -> None:
+def test_a_file_inside_a_package_is_imported_as_a_module_of_the_package(write: Write) -> None:
     write("loaded_pkg/__init__.py", "")
     write("loaded_pkg/inner/__init__.py", "")
     write("loaded_pkg/inner/shop.py", _ONE)
@@ -59,7 +59,7 @@ def test_the_file_of_a_package_is_a_module_of_that_package(write: Write) -> None
     assert load_app("loaded_pkg/inner/shop.py:app")[1] == "loaded_pkg.inner.shop:app"
 
 
-def test_a_module_with_several_apps_has_to_be_asked_for_one(write: Write) -> None:
+def test_a_module_with_several_apps_requires_the_name_of_one(write: Write) -> None:
     write("loaded_two.py", "from taskmq import TaskMQ\na = TaskMQ('memory://a')\nb = TaskMQ('memory://b')\n")
 
     with pytest.raises(
@@ -69,13 +69,13 @@ def test_a_module_with_several_apps_has_to_be_asked_for_one(write: Write) -> Non
     assert load_app("loaded_two:b")[0].sessions.url == "memory://b"
 
 
-def test_one_app_under_two_names_is_one_app(write: Write) -> None:
+def test_one_app_under_two_names_counts_as_one_app(write: Write) -> None:
     write("loaded_alias.py", f"{_ONE}celery = app\n")
 
     assert load_app("loaded_alias")[1] == "loaded_alias:app"
 
 
-def test_an_app_may_be_an_attribute_of_something(write: Write) -> None:
+def test_an_app_may_be_an_attribute_of_another_object(write: Write) -> None:
     write("loaded_nested.py", "from taskmq import TaskMQ\nclass Shop:\n    app = TaskMQ('memory://x')\n")
 
     assert load_app("loaded_nested:Shop.app")[1] == "loaded_nested:Shop.app"
@@ -84,7 +84,7 @@ def test_an_app_may_be_an_attribute_of_something(write: Write) -> None:
 
 
 @pytest.mark.parametrize("attribute", ["", "other", "TaskMQ", "app.sessions.url", "app.nothing.more", "nothing.app"])
-def test_an_attribute_that_is_no_app_is_reported_with_those_that_are(write: Write, attribute: str) -> None:
+def test_an_attribute_that_is_not_an_app_is_reported_with_the_available_apps(write: Write, attribute: str) -> None:
     write("loaded_one.py", f"{_ONE}other = 3\n")
 
     with pytest.raises(AppNotFound, match=rf"loaded_one has no app called '{attribute}'; apps in it: app$"):
@@ -101,7 +101,7 @@ def test_an_attribute_that_is_no_app_is_reported_with_those_that_are(write: Writ
         ("some words", "some words"),
     ],
 )
-def test_a_module_that_is_not_there_is_named(write: Write, target: str, missing: str) -> None:
+def test_a_missing_module_is_named(write: Write, target: str, missing: str) -> None:
     write("loaded_one.py", _ONE)
 
     with pytest.raises(
@@ -110,7 +110,7 @@ def test_a_module_that_is_not_there_is_named(write: Write, target: str, missing:
         load_app(target)
 
 
-def test_an_app_with_a_dot_before_its_name_is_found_in_the_message(write: Write) -> None:
+def test_an_app_name_with_a_leading_dot_is_reported_in_full(write: Write) -> None:
     write("loaded_dotted.py", _ONE)
 
     with pytest.raises(AppNotFound, match=r"use MODULE:ATTRIBUTE: did you mean 'loaded_dotted:app'\?$"):
@@ -118,7 +118,7 @@ def test_an_app_with_a_dot_before_its_name_is_found_in_the_message(write: Write)
 
 
 @pytest.mark.parametrize("target", ["", ":", ":app", ".", "..", ".app:app", "a..b:app"])
-def test_what_is_no_module_name_is_refused(write: Write, target: str) -> None:
+def test_an_invalid_module_name_is_refused(write: Write, target: str) -> None:
     with pytest.raises(AppNotFound, match=r"is no module name; use MODULE:ATTRIBUTE$"):
         load_app(target)
 
@@ -136,9 +136,7 @@ def test_what_is_no_module_name_is_refused(write: Write, target: str) -> None:
         ("1 +", SyntaxError),
     ],
 )
-def test_an_error_of_the_module_itself_comes_through_as_it_is(
-    write: Write, content: str, error: type[Exception]
-) -> None:
+def test_an_error_inside_the_module_is_raised_unchanged(write: Write, content: str, error: type[Exception]) -> None:
     write("loaded_broken.py", content)
 
     with pytest.raises(error) as caught:
@@ -146,7 +144,7 @@ def test_an_error_of_the_module_itself_comes_through_as_it_is(
     assert not isinstance(caught.value, AppNotFound)
 
 
-def test_the_working_directory_comes_first_and_once(write: Write, tmp_path: Path) -> None:
+def test_the_working_directory_is_put_first_on_the_import_path_and_only_once(write: Write, tmp_path: Path) -> None:
     write("loaded_one.py", _ONE)
 
     load_app("loaded_one")
@@ -156,7 +154,7 @@ def test_the_working_directory_comes_first_and_once(write: Write, tmp_path: Path
     assert sys.path.count(str(tmp_path)) == 1
 
 
-def test_the_whole_path_of_a_file_below_the_working_directory_is_a_target_too(write: Write, tmp_path: Path) -> None:
+def test_a_target_may_be_a_file_path_below_the_working_directory(write: Write, tmp_path: Path) -> None:
     write("loaded_pkg/__init__.py", "")
     write("loaded_pkg/inner.py", _ONE)
 
@@ -166,12 +164,12 @@ def test_the_whole_path_of_a_file_below_the_working_directory_is_a_target_too(wr
 
 
 @pytest.mark.parametrize("target", ["../loaded_app.py", "/loaded_app.py:app", "loaded_app.py"])
-def test_a_file_that_is_not_there_is_refused(write: Write, target: str) -> None:
+def test_a_missing_file_is_refused(write: Write, target: str) -> None:
     with pytest.raises(AppNotFound, match=rf"^'{target}': there is no file \S+loaded_app.py|there is no file loaded"):
         load_app(target)
 
 
-def test_a_file_of_another_folder_is_a_target_too(
+def test_a_target_may_be_a_file_outside_the_working_directory(
     write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write("loaded_elsewhere.py", _ONE)

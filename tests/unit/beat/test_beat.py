@@ -57,9 +57,7 @@ async def test_three_replicas_emit_each_occurrence_once(stage: Stage, /) -> None
 
 @settings(max_examples=40)
 @given(steps=st.lists(st.floats(0.001, 100), min_size=1, max_size=30), replicas=st.integers(1, 3))
-def test_however_the_time_passes_what_is_due_last_is_emitted_and_nothing_twice(
-    steps: list[float], replicas: int
-) -> None:
+def test_each_due_occurrence_is_emitted_once_however_time_passes(steps: list[float], replicas: int) -> None:
     async def test(stage: Stage) -> None:
         for _ in range(replicas):
             await stage.start()
@@ -76,7 +74,7 @@ def test_however_the_time_passes_what_is_due_last_is_emitted_and_nothing_twice(
 
 
 @run_by(_play)
-async def test_nothing_is_emitted_before_its_instant(stage: Stage, /) -> None:
+async def test_no_occurrence_is_emitted_before_its_instant(stage: Stage, /) -> None:
     await stage.start()
     await stage.advance(9.999)
     assert await stage.emitted() == []
@@ -87,7 +85,7 @@ async def test_nothing_is_emitted_before_its_instant(stage: Stage, /) -> None:
 
 
 @run_by(_play)
-async def test_a_beat_that_slept_emits_what_is_late_and_counts_what_it_has_missed(stage: Stage, /) -> None:
+async def test_a_beat_that_slept_emits_late_occurrences_and_counts_missed_ones(stage: Stage, /) -> None:
     await stage.start()
     await stage.advance(37)
     assert await stage.emitted() == [10, 20, 30]
@@ -101,7 +99,7 @@ async def test_a_beat_that_slept_emits_what_is_late_and_counts_what_it_has_misse
 
 
 @run_by(_play)
-async def test_a_beat_tells_what_it_has_emitted_how_late_and_whether_the_state_answers(stage: Stage, /) -> None:
+async def test_a_beat_reports_what_it_emitted_and_how_late_and_whether_the_state_answers(stage: Stage, /) -> None:
     points = Points()
     beat = await stage.start(points=points)
     assert beat.not_ready() is None
@@ -159,12 +157,12 @@ async def test_an_occurrence_knows_when_it_was_due(stage: Stage, /) -> None:
         (Envelope(task="t", enqueued=7, root="flow", meta={SCHEDULED_FOR: "5"}), 7),
     ],
 )
-def test_a_job_is_due_when_its_sender_or_its_schedule_said_so(envelope: Envelope, due: int | None) -> None:
+def test_a_job_is_due_when_its_sender_or_its_schedule_set_it(envelope: Envelope, due: int | None) -> None:
     assert due_instant(envelope) == due
 
 
 @run_by(_play)
-async def test_what_was_missed_as_no_beat_ran_is_emitted_once(stage: Stage, /) -> None:
+async def test_occurrences_missed_while_no_beat_ran_are_emitted_once(stage: Stage, /) -> None:
     def define(app: TaskMQ) -> None:
         _define(app, "1h")
 
@@ -185,7 +183,7 @@ async def test_what_was_missed_as_no_beat_ran_is_emitted_once(stage: Stage, /) -
 
 
 @run_by(_play)
-async def test_what_was_due_before_the_start_is_not_emitted(stage: Stage, /) -> None:
+async def test_occurrences_due_before_the_start_are_not_emitted(stage: Stage, /) -> None:
     await stage.advance(25)
     await stage.start()
     assert await stage.emitted() == []
@@ -196,7 +194,7 @@ async def test_what_was_due_before_the_start_is_not_emitted(stage: Stage, /) -> 
 
 
 @run_by(_play)
-async def test_a_replica_that_wakes_long_after_the_others_does_not_emit_again(stage: Stage, /) -> None:
+async def test_a_replica_that_wakes_late_does_not_emit_again(stage: Stage, /) -> None:
     def daily(app: TaskMQ) -> None:
         _define(app, "1d")
 
@@ -234,7 +232,7 @@ async def test_another_replica_completes_a_claim_whose_owner_died_before_publish
 
 
 @run_by(_play)
-async def test_a_job_knows_its_schedule_and_its_nominal_instant_however_late_it_runs(stage: Stage, /) -> None:
+async def test_a_late_job_still_knows_its_schedule_and_its_nominal_instant(stage: Stage, /) -> None:
     seen: list[Context] = []
     await stage.start()
     await stage.advance(10)
@@ -254,7 +252,7 @@ async def test_a_job_knows_its_schedule_and_its_nominal_instant_however_late_it_
 
 @pytest.mark.parametrize("fault", [Fault.REFUSED, Fault.UNKNOWN])
 @run_by(_play)
-async def test_a_send_that_fails_is_tried_again_within_the_lease(stage: Stage, /, fault: Fault) -> None:
+async def test_a_failed_send_is_retried_within_the_lease(stage: Stage, /, fault: Fault) -> None:
     # It reads, begins, claims, connects, declares, and then publishes.
     await stage.start(points=Points([Fault.NONE] * 5 + [fault] * 4))
     await stage.advance(10)
@@ -267,7 +265,7 @@ async def test_a_send_that_fails_is_tried_again_within_the_lease(stage: Stage, /
 
 
 @run_by(_play)
-async def test_a_state_that_is_away_for_a_moment_costs_no_occurrence(stage: Stage, /) -> None:
+async def test_a_short_outage_of_the_state_loses_no_occurrence(stage: Stage, /) -> None:
     away = [Fault.NONE] * 2 + [Fault.REFUSED] * 3
     await stage.start(points=Points(away))
     await stage.start(points=Points(away))
@@ -291,7 +289,7 @@ async def test_a_sent_occurrence_is_marked_even_if_the_state_answers_late(stage:
 
 
 @run_by(_play)
-async def test_a_claim_whose_answer_was_lost_is_made_again_after_the_lease(stage: Stage, /) -> None:
+async def test_a_claim_without_an_answer_is_repeated_after_the_lease(stage: Stage, /) -> None:
     await stage.start(points=Points([Fault.NONE, Fault.NONE, Fault.UNKNOWN]))
     await stage.advance(10)
     await stage.advance(0.5)
@@ -315,7 +313,7 @@ async def test_a_claim_whose_answer_was_lost_is_made_again_after_the_lease(stage
     ],
     ids=["claim", "send", "lease", "complete"],
 )
-def test_what_fails_is_said_loudly(points: Points, words: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_failures_are_logged_as_errors(points: Points, words: str, caplog: pytest.LogCaptureFixture) -> None:
     async def test(stage: Stage) -> None:
         await stage.start(points=points)
         await stage.advance(10)
@@ -328,7 +326,7 @@ def test_what_fails_is_said_loudly(points: Points, words: str, caplog: pytest.Lo
 
 
 @run_by(_play)
-async def test_another_replica_sends_what_one_could_not(stage: Stage, /) -> None:
+async def test_another_replica_sends_an_occurrence_that_one_could_not_send(stage: Stage, /) -> None:
     await stage.start(points=Points([Fault.NONE] * 3, rest=Fault.REFUSED))
     await stage.start()
     await stage.advance(10)
@@ -360,7 +358,7 @@ BUGS = pytest.mark.parametrize("bug", [LookupError, SystemExit, asyncio.Cancelle
 
 
 @BUGS
-def test_a_bug_of_the_apps_own_code_is_logged_and_does_not_stop_the_beat(
+def test_a_bug_in_the_code_of_the_app_is_logged_and_does_not_stop_the_beat(
     bug: type[BaseException], caplog: pytest.LogCaptureFixture
 ) -> None:
     async def main() -> None:
@@ -395,7 +393,7 @@ class _Tide:
 
 
 @BUGS
-def test_a_schedule_whose_rule_fails_holds_up_no_other(
+def test_a_failing_rule_does_not_delay_other_schedules(
     bug: type[BaseException], caplog: pytest.LogCaptureFixture
 ) -> None:
     async def test(stage: Stage) -> None:
@@ -415,7 +413,7 @@ def test_a_schedule_whose_rule_fails_holds_up_no_other(
     assert 2 <= len(complaints) <= 5
 
 
-def test_a_record_that_cannot_be_read_holds_up_no_other_schedule(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_unreadable_record_does_not_delay_other_schedules(caplog: pytest.LogCaptureFixture) -> None:
     async def test(stage: Stage) -> None:
         def define(app: TaskMQ) -> None:
             _define(app)
@@ -436,7 +434,7 @@ def test_a_record_that_cannot_be_read_holds_up_no_other_schedule(caplog: pytest.
 
 
 @run_by(_play)
-async def test_schedules_of_one_instant_are_all_emitted(stage: Stage, /) -> None:
+async def test_all_schedules_of_one_instant_are_emitted(stage: Stage, /) -> None:
     def define(app: TaskMQ) -> None:
         async def tick() -> None: ...
 
@@ -453,7 +451,7 @@ async def test_schedules_of_one_instant_are_all_emitted(stage: Stage, /) -> None
 
 
 @run_by(_play)
-async def test_a_beat_without_schedules_waits_for_its_end(stage: Stage, /) -> None:
+async def test_a_beat_without_schedules_waits_until_it_is_stopped(stage: Stage, /) -> None:
     beat = await stage.start(define=lambda _: None)
     await stage.advance(100)
 
@@ -462,7 +460,7 @@ async def test_a_beat_without_schedules_waits_for_its_end(stage: Stage, /) -> No
 
 
 @run_by(_play)
-async def test_a_beat_that_is_stopped_while_it_sleeps_ends_at_once(stage: Stage, /) -> None:
+async def test_a_sleeping_beat_stops_at_once(stage: Stage, /) -> None:
     beat = await stage.start()
     before = asyncio.get_running_loop().time()
 
@@ -474,7 +472,7 @@ async def test_a_beat_that_is_stopped_while_it_sleeps_ends_at_once(stage: Stage,
 
 
 @run_by(_play)
-async def test_a_beat_that_is_stopped_while_it_watches_anothers_lease_ends_at_once(stage: Stage, /) -> None:
+async def test_a_beat_that_waits_for_the_lease_of_another_one_stops_at_once(stage: Stage, /) -> None:
     await stage.start()
     watching = await stage.start()
     await stage.advance(10)
@@ -487,7 +485,7 @@ async def test_a_beat_that_is_stopped_while_it_watches_anothers_lease_ends_at_on
     assert stage.clock.sleepers == 2
 
 
-async def test_a_beat_that_is_stopped_waits_for_the_confirm_of_what_it_emits() -> None:
+async def test_a_stopping_beat_waits_for_pending_confirms() -> None:
     with staged() as app:
         _define(app)
         beat = Beat(app)
@@ -508,7 +506,7 @@ async def test_a_beat_that_is_stopped_waits_for_the_confirm_of_what_it_emits() -
         assert app.points.names[-1] == "swap"
 
 
-async def test_a_stopped_beat_does_not_wait_for_ever_for_what_never_answers() -> None:
+async def test_a_stopping_beat_does_not_wait_forever_for_a_missing_answer() -> None:
     with staged() as app:
         _define(app)
         app.points.rest = Fault.HANGS
@@ -525,7 +523,7 @@ async def test_a_stopped_beat_does_not_wait_for_ever_for_what_never_answers() ->
         assert asyncio.all_tasks() == {asyncio.current_task()}
 
 
-async def test_a_cancelled_beat_leaves_no_task_behind() -> None:
+async def test_a_cancelled_beat_leaves_no_task_running() -> None:
     with staged() as app:
         _define(app)
         beat = Beat(app)
@@ -554,7 +552,7 @@ def test_beat_refuses_an_app_with_a_job_store_and_says_what_to_do() -> None:
         Beat(app)
 
 
-def test_a_beat_beside_a_job_store_sees_what_reactions_wait_for_and_fires_nothing() -> None:
+def test_a_beat_beside_a_job_store_watches_conditions_and_fires_no_schedule() -> None:
     def define(app: TaskMQ) -> None:
         @app.task(name="load", queue="work")
         async def load(arrived: FileArrived) -> None: ...
@@ -578,7 +576,7 @@ def test_a_beat_beside_a_job_store_sees_what_reactions_wait_for_and_fires_nothin
     play(test, define)
 
 
-def test_a_beat_without_a_store_refuses_calls_that_are_for_a_store() -> None:
+def test_a_beat_without_a_store_refuses_calls_that_need_one() -> None:
     with staged() as app:
 
         @app.every("1s", name="tick")
@@ -598,7 +596,7 @@ def test_a_beat_without_a_store_refuses_calls_that_are_for_a_store() -> None:
 
 
 @pytest.mark.parametrize("options", [{"lane": "store"}, {"unique": True}])
-def test_a_kept_schedule_is_not_emitted_once_its_task_has_such_an_option(
+def test_a_stored_schedule_is_not_emitted_once_its_task_needs_a_store(
     options: dict[str, Any], caplog: pytest.LogCaptureFixture
 ) -> None:
     def define(app: TaskMQ, **options: Any) -> None:

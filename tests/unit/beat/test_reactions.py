@@ -67,7 +67,7 @@ async def _sent(app: StagedApp) -> list[Envelope]:
 
 
 @run_by(play, _define)
-async def test_a_job_and_a_time_are_one_call_from_any_number_of_replicas(stage: Stage, /) -> None:
+async def test_any_number_of_replicas_make_one_call_for_a_job_and_a_time(stage: Stage, /) -> None:
     for _ in range(3):
         await stage.start()
     await stage.advance(5)
@@ -90,7 +90,7 @@ async def test_a_job_and_a_time_are_one_call_from_any_number_of_replicas(stage: 
 
 
 @run_by(play, _define)
-async def test_a_replica_that_does_not_learn_of_its_confirm_is_followed_by_the_same_call(stage: Stage, /) -> None:
+async def test_a_replica_that_misses_its_confirm_is_followed_by_the_same_call(stage: Stage, /) -> None:
     points = Points()
     await stage.start(points=points)
     await _tell(stage.apps[0], "j1")
@@ -106,7 +106,7 @@ async def test_a_replica_that_does_not_learn_of_its_confirm_is_followed_by_the_s
 
 
 @run_by(play, _define)
-async def test_while_the_state_does_not_answer_nothing_fires_and_then_it_does(stage: Stage, /) -> None:
+async def test_calls_fire_once_the_state_answers_again(stage: Stage, /) -> None:
     points = Points()
     await stage.start(points=points)
     await _tell(stage.apps[0], "j1")
@@ -123,7 +123,7 @@ async def test_while_the_state_does_not_answer_nothing_fires_and_then_it_does(st
     assert len(await _sent(stage.app)) == 1
 
 
-def test_beyond_a_hundred_calls_that_wait_nothing_more_is_taken() -> None:
+def test_no_more_than_a_hundred_calls_may_wait() -> None:
     def define(app: TaskMQ) -> None:
         _define(app)
 
@@ -145,7 +145,7 @@ def test_beyond_a_hundred_calls_that_wait_nothing_more_is_taken() -> None:
     play(test, define)
 
 
-def test_a_beat_that_waits_for_messages_ends_on_a_broker_without_topic_exchanges() -> None:
+def test_a_beat_that_waits_for_messages_ends_if_the_broker_has_no_topic_exchanges() -> None:
     def define(app: TaskMQ) -> None:
         @app.on(message("orders.#"))
         @app.task(name="order", queue="work")
@@ -210,9 +210,7 @@ def _watching(memory: str, folder: Path, test: Callable[[Callable[[], Folder], _
     asyncio.run(main())
 
 
-def test_a_file_is_reported_once_by_all_replicas_and_again_when_it_is_written_anew(
-    memory: str, tmp_path: Path
-) -> None:
+def test_all_replicas_together_report_a_file_once_and_again_after_a_rewrite(memory: str, tmp_path: Path) -> None:
     async def test(replica: Callable[[], Folder], seen: _Seen) -> None:
         one, two = replica(), replica()
         (tmp_path / "a.csv").write_text("1")
@@ -234,7 +232,7 @@ def test_a_file_is_reported_once_by_all_replicas_and_again_when_it_is_written_an
     _watching(memory, tmp_path, test)
 
 
-def test_a_file_whose_call_fails_is_reported_by_the_next_look(memory: str, tmp_path: Path) -> None:
+def test_a_file_whose_call_failed_is_reported_by_the_next_poll(memory: str, tmp_path: Path) -> None:
     async def test(replica: Callable[[], Folder], seen: _Seen) -> None:
         one = replica()
         (tmp_path / "a.csv").write_text("1")
@@ -249,7 +247,7 @@ def test_a_file_whose_call_fails_is_reported_by_the_next_look(memory: str, tmp_p
     _watching(memory, tmp_path, test)
 
 
-def test_a_flag_that_is_older_than_its_file_says_nothing(tmp_path: Path) -> None:
+def test_a_flag_older_than_its_file_reports_nothing(tmp_path: Path) -> None:
     (tmp_path / "a").write_text("1")
     (tmp_path / "a.ok").touch()
     os.utime(tmp_path / "a.ok", (1, 1))
@@ -266,7 +264,7 @@ def test_a_flag_that_is_older_than_its_file_says_nothing(tmp_path: Path) -> None
     assert [each.path for each in scan(file(f"{tmp_path}/**/a", stable=1))] == [f"{tmp_path}/a"]
 
 
-def test_a_look_that_fails_is_an_error_where_it_is_awaited(memory: str, tmp_path: Path) -> None:
+def test_a_failed_poll_raises_where_it_is_awaited(memory: str, tmp_path: Path) -> None:
     def broken(condition: FileArrives) -> list[object]:
         raise ValueError(condition.pattern)
 
@@ -280,7 +278,7 @@ def test_a_look_that_fails_is_an_error_where_it_is_awaited(memory: str, tmp_path
     _watching(memory, tmp_path, test)
 
 
-def test_what_a_reaction_needs_is_known() -> None:
+def test_the_requirements_of_a_reaction_are_known() -> None:
     app = TaskMQ()
 
     @app.on(job("a"))
@@ -298,7 +296,7 @@ def test_what_a_reaction_needs_is_known() -> None:
     assert second.describe() == "when a job of a has succeeded or it is due every hour, and nothing more for 5 s"
 
 
-def test_a_debounced_condition_alone_gives_the_task_its_last_event() -> None:
+def test_a_debounced_condition_alone_passes_its_last_event_to_the_task() -> None:
     def define(app: TaskMQ) -> None:
         @app.on(job("load"), debounce="5s")
         @app.task(name="quiet", queue="work")

@@ -37,7 +37,7 @@ def _clock(server: _Server | None) -> ServerClock:
     return ServerClock(FakeClock(HOST), server, passed=server.passes if server else passed_ms)
 
 
-def test_the_servers_clock_counts_and_runs_on_by_the_time_that_passes(caplog: pytest.LogCaptureFixture) -> None:
+def test_the_server_clock_advances_with_elapsed_time(caplog: pytest.LogCaptureFixture) -> None:
     server = _Server(ahead=30_000)
     clock = _clock(server)
     assert clock.now_ms() == HOST
@@ -51,7 +51,7 @@ def test_the_servers_clock_counts_and_runs_on_by_the_time_that_passes(caplog: py
 
 
 @pytest.mark.parametrize("ahead", [-7_200_000, 3_600_000])
-def test_a_host_whose_clock_is_set_is_not_led_astray(ahead: int) -> None:
+def test_changing_the_clock_of_the_host_has_no_effect(ahead: int) -> None:
     server = _Server()
     host = FakeClock(HOST)
     clock = ServerClock(host, server, passed=server.passes)
@@ -77,7 +77,7 @@ def test_the_server_clock_allows_for_the_round_trip_and_distrusts_slow_answers()
     assert clock.now_ms() == pytest.approx(HOST + server.passed + 1_000, abs=1)
 
 
-def test_a_slow_answer_is_better_than_an_old_one() -> None:
+def test_a_slow_answer_is_better_than_an_outdated_one() -> None:
     server = _Server(ahead=1_000)
     clock = _clock(server)
     asyncio.run(clock.measure())
@@ -92,7 +92,7 @@ def test_a_slow_answer_is_better_than_an_old_one() -> None:
     assert clock.now_ms() == pytest.approx(HOST + server.passed + 5_000, abs=1)
 
 
-def test_a_server_that_does_not_answer_changes_nothing(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_failed_reading_of_the_server_clock_changes_nothing(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.WARNING)
     server = _Server(ahead=200)
     clock = _clock(server)
@@ -107,7 +107,7 @@ def test_a_server_that_does_not_answer_changes_nothing(caplog: pytest.LogCapture
 
 
 @pytest.mark.real_time
-async def test_without_a_server_the_hosts_clock_counts() -> None:
+async def test_the_host_clock_is_used_without_a_server() -> None:
     clock = _clock(None)
     await clock.measure()
     assert (clock.now_ms(), clock.offset) == (HOST, 0)
@@ -115,7 +115,7 @@ async def test_without_a_server_the_hosts_clock_counts() -> None:
 
 
 @pytest.mark.real_time
-async def test_sleeping_ends_at_the_servers_instant() -> None:
+async def test_sleeping_ends_at_the_instant_of_the_server_clock() -> None:
     server = _Server(ahead=10_000)
     clock = ServerClock(FakeClock(HOST), server, passed=passed_ms)
     await clock.measure()

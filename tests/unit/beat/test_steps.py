@@ -31,7 +31,7 @@ def _define(app: TaskMQ) -> None:
 
 
 @run_by(play, _define)
-async def test_these_are_the_steps(stage: Stage, /) -> None:
+async def test_the_list_of_steps_is_complete(stage: Stage, /) -> None:
     await stage.start()
     await stage.advance(10)
     await stage.advance(10)
@@ -40,7 +40,7 @@ async def test_these_are_the_steps(stage: Stage, /) -> None:
 
 
 @pytest.mark.parametrize("seed", range(DEATHS))
-def test_a_replica_that_dies_at_any_step_costs_no_occurrence_and_doubles_none(seed: int) -> None:
+def test_a_replica_that_dies_at_any_step_loses_and_doubles_no_occurrence(seed: int) -> None:
     dice = random.Random(seed)
     step = seed % len(_STEPS)
     # The last thing that it does has its effect or not; after that it is gone.

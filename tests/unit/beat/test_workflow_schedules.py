@@ -65,7 +65,7 @@ async def test_three_replicas_start_one_workflow_for_each_occurrence(stage: Stag
 
 
 @run_by(_play)
-async def test_an_occurrence_that_another_replica_starts_again_is_the_same_workflow(stage: Stage, /) -> None:
+async def test_an_occurrence_started_again_by_another_replica_is_the_same_workflow(stage: Stage, /) -> None:
     # The first one has started it, and could not say so: the second one takes the claim over.
     first, second = stage.twin(), stage.twin()
     load, shout = _steps(first)
@@ -105,7 +105,7 @@ async def test_a_scheduled_workflow_runs_to_its_end_and_its_steps_know_the_occur
 
 
 @run_by(_play)
-async def test_a_step_without_options_is_the_task_and_one_with_options_keeps_them(stage: Stage, /) -> None:
+async def test_a_step_with_options_keeps_them_and_one_without_is_the_task(stage: Stage, /) -> None:
     await stage.start()
     app = stage.apps[0]
     load, _ = _steps(app)
@@ -136,7 +136,7 @@ async def test_run_starts_a_workflow_at_once(stage: Stage, /) -> None:
 
 
 @run_by(_play)
-async def test_what_cannot_be_started_is_refused(stage: Stage, /) -> None:
+async def test_a_workflow_that_cannot_be_started_is_refused(stage: Stage, /) -> None:
     app = stage.twin()
     load, shout = _steps(app)
     other = TaskMQ("memory://other")
@@ -160,7 +160,7 @@ async def test_what_cannot_be_started_is_refused(stage: Stage, /) -> None:
 
 
 @run_by(_play)
-async def test_a_beat_without_the_tasks_of_a_workflow_leaves_it_to_others(stage: Stage, /) -> None:
+async def test_a_beat_without_the_tasks_of_a_workflow_leaves_it_to_other_beats(stage: Stage, /) -> None:
     app = stage.twin()
     load, shout = _steps(app)
     await app.schedules.aadd("nightly", load.s("a") | shout.s(), every("10s"))

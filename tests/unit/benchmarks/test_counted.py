@@ -11,11 +11,11 @@ class _Clock:
         return self.now
 
 
-def test_what_stands_there_is_counted_at_once() -> None:
+def test_existing_cells_are_counted_at_once() -> None:
     assert Counted([0, 3, 0, 4], _Clock()).total() == 7
 
 
-def test_a_cell_in_use_is_seen_at_every_look() -> None:
+def test_a_used_cell_is_seen_by_every_poll() -> None:
     cells = [0, 3]
     counted = Counted(cells, _Clock())
     counted.total()

@@ -29,24 +29,24 @@ def _answered(status: str) -> bool:
 
 
 @pytest.mark.parametrize(("status", "expected"), [("200 OK", True), ("502 Bad Gateway", False), ("503 Away", False)])
-def test_an_error_of_a_server_is_no_answer(status: str, expected: bool) -> None:
+def test_a_server_error_is_not_an_answer(status: str, expected: bool) -> None:
     assert _answered(status) is expected
 
 
-def test_a_request_that_is_refused_is_an_error_of_the_benchmark() -> None:
+def test_a_refused_request_is_an_error_of_the_benchmark() -> None:
     with pytest.raises(WebError, match="401"):
         _answered("401 Unauthorized")
 
 
 @pytest.mark.parametrize("error", [OSError, TimeoutError, asyncpg.InterfaceError, asyncpg.InternalClientError])
-def test_a_write_that_a_server_cannot_take_is_tried_again(error: Any) -> None:
+def test_a_rejected_write_is_retried(error: Any) -> None:
     async def fail() -> None:
         raise error("gone")
 
     assert asyncio.run(_try(fail)) is False
 
 
-def test_a_postgres_that_patroni_has_left_is_ended(tmp_path: Path) -> None:
+def test_a_postgres_process_left_behind_by_patroni_is_killed(tmp_path: Path) -> None:
     (tmp_path / "db1").mkdir()
     waits = "print('here', flush=True); input()"
     argv = [sys.executable, "-c", waits, str(tmp_path / "db1")]
@@ -62,7 +62,7 @@ def test_a_postgres_that_patroni_has_left_is_ended(tmp_path: Path) -> None:
         assert left.wait(40) == -9
 
 
-def test_a_process_that_has_the_number_of_an_ended_postgres_is_left_alone(tmp_path: Path) -> None:
+def test_a_process_that_reuses_the_pid_of_an_ended_postgres_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "db1").mkdir()
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as other:
         (tmp_path / "db1" / "postmaster.pid").write_text(f"{other.pid}\n")

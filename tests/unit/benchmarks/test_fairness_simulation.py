@@ -12,7 +12,7 @@ from benchmarks.fairness.simulation import Simulation, VirtualJob
 from benchmarks.fairness.traces import simulate_trace
 
 
-def test_worker_seconds_follow_the_weights_although_runs_differ_a_hundredfold() -> None:
+def test_worker_seconds_follow_the_weights_even_if_run_times_differ_a_hundredfold() -> None:
     found = scenarios.flood(jobs=2_000, slots=16, seconds=180.0)
 
     parts = {
@@ -25,7 +25,7 @@ def test_worker_seconds_follow_the_weights_although_runs_differ_a_hundredfold() 
     assert found["round robin of counts"].shares()["bronze"] > 0.8
 
 
-def test_a_quiet_tenant_waits_at_most_twice_as_long_beside_a_flood() -> None:
+def test_a_quiet_tenant_waits_at_most_twice_as_long_during_a_flood() -> None:
     found = scenarios.quiet(jobs=4_000, slots=64, seconds=120.0)
 
     p95 = {name: scenarios.percentile(responses, 0.95) for name, responses in found.items()}
@@ -40,13 +40,13 @@ def test_the_lowest_class_keeps_its_share_unless_classes_are_strict() -> None:
     assert found["strict"]["low"] == 0.0
 
 
-def test_every_tenant_of_many_is_served_in_its_turn() -> None:
+def test_each_of_many_tenants_is_served_in_turn() -> None:
     found = scenarios.decisions(300, count_of=1_000, batch=100)
 
     assert found.served == 300
 
 
-def test_a_minimum_is_taken_back_within_one_run_and_a_cap_holds() -> None:
+def test_a_minimum_is_restored_within_one_run_and_a_cap_holds() -> None:
     outcome = scenarios.lent(slots=16, seconds=90.0)
 
     counts = dict(outcome.running)
@@ -55,14 +55,14 @@ def test_a_minimum_is_taken_back_within_one_run_and_a_cap_holds() -> None:
     assert counts[34.0].get("owner", 0) >= 8
 
 
-def test_weights_hold_over_schedulers_that_know_only_what_runs() -> None:
+def test_weights_hold_across_schedulers_that_know_only_running_jobs() -> None:
     found = scenarios.killed(jobs=3_000, slots=32, seconds=240.0, every=80.0).shares(60.0)
 
     parts = {name: share * 10 / scenarios.WEIGHTS[name] for name, share in found.items()}
     assert parts == pytest.approx(dict.fromkeys(parts, 1.0), abs=0.1)
 
 
-def test_dominant_shares_come_out_alike() -> None:
+def test_dominant_shares_are_equal() -> None:
     found = scenarios.paper(seconds=200.0)
 
     assert scenarios.jain(found["taskmq fair"].values()) >= 0.95
@@ -70,7 +70,7 @@ def test_dominant_shares_come_out_alike() -> None:
     assert scenarios.jain(found["FIFO"].values()) < 0.8
 
 
-def test_policies_differ_in_what_they_are_for() -> None:
+def test_policies_differ_in_their_goals() -> None:
     found = scenarios.policies(seconds=120.0)
 
     waits = {
@@ -82,7 +82,7 @@ def test_policies_differ_in_what_they_are_for() -> None:
     assert waits["deadline"]["web"] < waits["weighted"]["web"] < waits["fair"]["web"] < waits["round_robin"]["web"]
 
 
-def test_tenants_of_a_small_cluster_like_those_of_the_traces_get_shares_alike() -> None:
+def test_tenants_of_a_small_cluster_modelled_on_traces_get_equal_shares() -> None:
     found = {order: simulate_trace(order, nodes=40, jobs=2_000, tenants=40) for order in ("taskmq fair", "FIFO")}
 
     ours, fifo = found["taskmq fair"], found["FIFO"]
@@ -93,7 +93,7 @@ def test_tenants_of_a_small_cluster_like_those_of_the_traces_get_shares_alike() 
     assert len(ours.shares) == ours.backlogged < 40
 
 
-def test_jobs_run_in_the_region_that_they_prefer_if_they_wait_for_it() -> None:
+def test_jobs_run_in_their_preferred_region_if_they_wait_for_it() -> None:
     anywhere = simulate_locality(patience=None, slots=8, jobs=600)
     preferring = simulate_locality(patience=3.0, slots=8, jobs=600)
 
@@ -102,7 +102,7 @@ def test_jobs_run_in_the_region_that_they_prefer_if_they_wait_for_it() -> None:
     assert 0 < preferring.wait - anywhere.wait <= 0.75
 
 
-def test_no_node_is_given_more_than_it_has_while_nodes_are_killed() -> None:
+def test_no_node_is_overcommitted_while_nodes_are_killed() -> None:
     found = simulate_nodes(4, 300, kills=3)
 
     assert found.over == 0
@@ -111,7 +111,7 @@ def test_no_node_is_given_more_than_it_has_while_nodes_are_killed() -> None:
 
 
 @pytest.mark.parametrize("turns", [Ours, Fifo, Counted, InstantFair, lambda: Drf({"cpu": 2.0})])
-def test_a_job_that_does_not_fit_waits_until_something_has_ended(turns: type[Fifo]) -> None:
+def test_a_job_that_does_not_fit_waits_for_another_to_end(turns: type[Fifo]) -> None:
     needs = {"slots": 1.0, "cpu": 2.0}
     jobs = [VirtualJob(number, "t", 5.0, needs=needs) for number in range(2)]
 
@@ -121,7 +121,7 @@ def test_a_job_that_does_not_fit_waits_until_something_has_ended(turns: type[Fif
     assert (outcome.ended, outcome.until) == (2, 10.0)
 
 
-def test_pictures_are_well_formed() -> None:
+def test_charts_are_well_formed() -> None:
     drawn = lines("a < b", {"one": {"x": [(0.0, 0.5), (1.0, 2.0)]}, "none": {}}, unit="u", top=1.0)
 
     for picture in (drawn, bars("a < b", {"taskmq": 1.0, "other": 0.0}, unit="s")):

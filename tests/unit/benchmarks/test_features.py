@@ -6,7 +6,7 @@ _BARE = {"runs_per_second": 9000.0, "worker_us": 10.0, "sender_us": 20.0, "redis
 _COUNTS = {"scripts": 0.0, "commands": 0.0}
 
 
-def test_each_row_is_its_cost_above_bare_tasks_that_ran_the_same_way() -> None:
+def test_each_row_is_the_cost_above_bare_tasks_of_the_same_mode() -> None:
     bare, live = Feature("nothing", "nothing"), Feature("nothing", "nothing, live", is_live=True)
     kept, chain = Feature("result", "a result"), Feature("chain", "a step", is_live=True)
 
@@ -27,5 +27,5 @@ def test_each_row_is_its_cost_above_bare_tasks_that_ran_the_same_way() -> None:
     ]
 
 
-def test_no_feature_is_there_twice() -> None:
+def test_no_feature_appears_twice() -> None:
     assert len({(feature.mode, feature.is_live) for feature in FEATURES}) == len(FEATURES)

@@ -29,13 +29,13 @@ def _says(goal: Goal, *cells: Cell) -> str:
     return verdict.met
 
 
-def test_a_ratio_is_taken_of_the_two_runs_of_one_round() -> None:
+def test_a_ratio_compares_two_runs_of_the_same_round() -> None:
     cells = [_rates_of("taskmq", 100.0, 30.0), _rates_of("celery", 10.0, 1.0)]
 
     assert ratio("drain, 1", "quorum", "celery")(cells) == [10.0, 30.0]
 
 
-def test_a_round_in_which_one_of_the_two_failed_has_no_ratio() -> None:
+def test_a_round_with_a_failed_run_has_no_ratio() -> None:
     cells = [_rates_of("taskmq", 100.0, None, 60.0), _rates_of("celery", 10.0, 1.0)]
 
     assert ratio("drain, 1", "quorum", "celery")(cells) == [10.0]
@@ -50,13 +50,13 @@ def test_the_median_decides() -> None:
     assert _says(_goal(12.9, at_least=False), ours, theirs) == "missed"
 
 
-def test_a_goal_whose_peer_did_not_run_is_neither_met_nor_missed() -> None:
+def test_a_goal_without_a_peer_run_is_neither_met_nor_missed() -> None:
     assert _says(_goal(1.0), _rates_of("taskmq", 100.0)) == "not measured"
     assert _says(_goal(1.0), _rates_of("taskmq", 100.0), _rates_of("celery", None)) == "not measured"
     assert _says(_goal(1.0), _rates_of("celery", 100.0)) == "not measured"
 
 
-def test_the_best_peer_is_that_of_each_round() -> None:
+def test_the_best_peer_is_chosen_in_each_round() -> None:
     cells = [_rates_of("taskmq", 8.0, 8.0), _rates_of("celery", 4.0, 1.0), _rates_of("taskiq", 1.0, 2.0)]
 
     most = best_ratio("drain, 1", "quorum", figure="tasks_per_second", less_is_better=False)
@@ -65,19 +65,19 @@ def test_the_best_peer_is_that_of_each_round() -> None:
     assert least(cells) == [8.0, 8.0]
 
 
-def test_a_floor_is_no_peer() -> None:
+def test_a_floor_is_not_a_peer() -> None:
     cells = [_rates_of("taskmq", 8.0), _rates_of("C", 100.0), _rates_of("aio-pika", 100.0), _rates_of("celery", 4.0)]
 
     assert best_ratio("drain, 1", "quorum", figure="tasks_per_second", less_is_better=False)(cells) == [2.0]
 
 
-def test_a_peer_of_another_kind_of_queue_is_not_compared() -> None:
+def test_peers_with_another_kind_of_queue_are_not_compared() -> None:
     cells = [_rates_of("taskmq", 8.0), Cell("drain, 1", "classic", "celery", "", runs=[{"tasks_per_second": 4.0}])]
 
     assert ratio("drain, 1", "quorum", "celery")(cells) == []
 
 
-def test_a_bound_of_our_own_needs_nobody_else() -> None:
+def test_a_goal_with_an_absolute_bound_needs_no_peer() -> None:
     cells = [_cell("taskmq", {"import_ms": 41.0}, {"import_ms": 43.0})]
 
     assert value("drain, 1", "quorum", "import_ms")(cells) == [41.0, 43.0]
@@ -93,18 +93,18 @@ def test_delayed_tasks_may_be_as_late_as_draining_them_takes() -> None:
 
 
 @given(st.lists(st.tuples(_rates, _rates), min_size=1, max_size=5))
-def test_whoever_is_quicker_in_each_round_is_not_behind(rounds: list[tuple[float, float]]) -> None:
+def test_a_contender_that_is_faster_in_each_round_is_not_behind(rounds: list[tuple[float, float]]) -> None:
     ours = _rates_of("taskmq", *(max(pair) for pair in rounds))
     theirs = _rates_of("celery", *(min(pair) for pair in rounds))
 
     assert _says(_goal(1.0), ours, theirs) == "met"
 
 
-def test_every_goal_is_told_apart_from_the_others() -> None:
+def test_every_goal_has_a_distinct_name() -> None:
     names = [(goal.work, goal.wanted) for goal in GOALS]
 
     assert len(set(names)) == len(names)
 
 
-def test_nothing_measured_meets_no_goal() -> None:
+def test_no_measurements_meet_no_goal() -> None:
     assert {verdict.met for verdict in judge([])} == {"not measured"}

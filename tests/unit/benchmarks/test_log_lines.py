@@ -3,7 +3,7 @@
 from benchmarks.log_lines import PLAIN, WAYS, Way, table
 
 
-def test_each_way_is_held_against_plain_logging_of_its_round() -> None:
+def test_each_method_is_compared_with_plain_logging_of_the_same_round() -> None:
     plain, kept = Way(PLAIN, level=None), Way("kept")
 
     rows = table({plain: [10.0, 20.0, 12.0], kept: [15.0, 40.0, 24.0]})
@@ -11,7 +11,7 @@ def test_each_way_is_held_against_plain_logging_of_its_round() -> None:
     assert rows[2:] == [f"| {PLAIN} | 12 (10-20) | 1 (1-1) |", "| kept | 24 (15-40) | 2 (1.5-2) |"]
 
 
-def test_no_way_of_logging_is_there_twice_and_one_is_plain() -> None:
+def test_no_logging_method_appears_twice_and_one_is_plain() -> None:
     names = [way.what for way in WAYS]
 
     assert len(set(names)) == len(names)

@@ -5,11 +5,11 @@ import pytest
 from benchmarks.pace import Pace, clock_text
 
 
-def test_nothing_is_foretold_before_the_first_run() -> None:
+def test_nothing_is_estimated_before_the_first_run() -> None:
     assert Pace().left([("a", "drain")]) is None
 
 
-def test_a_cell_that_was_run_takes_as_long_again() -> None:
+def test_a_repeated_cell_is_estimated_from_its_last_run() -> None:
     pace = Pace()
     pace.took("a", "drain", 10.0)
     pace.took("b", "drain", 2.0)
@@ -17,7 +17,7 @@ def test_a_cell_that_was_run_takes_as_long_again() -> None:
     assert pace.left([("a", "drain"), ("b", "drain")]) == 12.0
 
 
-def test_a_cell_that_was_not_takes_as_long_as_those_of_its_work() -> None:
+def test_a_new_cell_is_estimated_from_cells_of_the_same_workload() -> None:
     pace = Pace()
     pace.took("a", "drain", 10.0)
     pace.took("b", "drain", 20.0)
@@ -26,7 +26,7 @@ def test_a_cell_that_was_not_takes_as_long_as_those_of_its_work() -> None:
     assert pace.left([("d", "drain")]) == 15.0
 
 
-def test_a_work_that_nobody_has_done_takes_as_long_as_all() -> None:
+def test_a_new_workload_is_estimated_from_all_cells() -> None:
     pace = Pace()
     pace.took("a", "drain", 10.0)
     pace.took("c", "start", 2.0)
@@ -34,7 +34,7 @@ def test_a_work_that_nobody_has_done_takes_as_long_as_all() -> None:
     assert pace.left([("e", "memory")]) == 6.0
 
 
-def test_nothing_ahead_takes_no_time() -> None:
+def test_no_remaining_cells_take_no_time() -> None:
     pace = Pace()
     pace.took("a", "drain", 10.0)
 
@@ -45,5 +45,5 @@ def test_nothing_ahead_takes_no_time() -> None:
     ("seconds", "text"),
     [(None, "?"), (0.0, "0:00"), (59.4, "0:59"), (59.6, "1:00"), (3607.0, "60:07"), (-3.0, "0:00")],
 )
-def test_a_time_reads_as_minutes_and_seconds(seconds: float | None, text: str) -> None:
+def test_a_duration_is_formatted_as_minutes_and_seconds(seconds: float | None, text: str) -> None:
     assert clock_text(seconds) == text

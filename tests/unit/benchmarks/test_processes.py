@@ -9,14 +9,14 @@ _US = [os.getpid()]
 _NOBODY = [2**22 + 1]
 
 
-def test_a_page_that_is_shared_is_split_and_no_process_was_ever_smaller_than_it_is() -> None:
+def test_shared_pages_are_split_and_the_total_never_undercounts() -> None:
     assert 0 < proportional_mb(_US) <= resident_mb(_US) * 1.05
     assert peak_mb(_US) >= resident_mb(_US) * 0.95
 
 
-def test_a_process_that_is_gone_holds_nothing_and_has_used_nothing() -> None:
+def test_an_ended_process_uses_no_memory_and_no_cpu() -> None:
     assert resident_mb(_NOBODY) == proportional_mb(_NOBODY) == peak_mb(_NOBODY) == cpu_seconds(_NOBODY) == 0.0
 
 
-def test_a_tree_has_its_root() -> None:
+def test_a_process_tree_includes_its_root() -> None:
     assert set(_US) <= tree(_US)

@@ -23,43 +23,43 @@ def _page(folder: Path, cells: list[Cell], *, scale: float = 1.0) -> list[str]:
     return (folder / "results.md").read_text().splitlines()
 
 
-def test_each_contender_stands_beside_ours_by_the_ratio_within_a_round(tmp_path: Path) -> None:
+def test_each_contender_appears_beside_taskmq_with_its_ratio_per_round(tmp_path: Path) -> None:
     lines = _page(tmp_path, _cells())
 
     assert "| celery | 5,000 (5,000-5,000) | 11 (10-12) |" in lines
     assert "| taskmq | 55,000 (50,000-60,000) |  |" in lines
 
 
-def test_a_peer_on_redis_stands_beside_ours_on_quorum_queues(tmp_path: Path) -> None:
+def test_a_peer_on_redis_appears_beside_taskmq_on_quorum_queues(tmp_path: Path) -> None:
     assert "| arq | 2,500 (2,500-2,500) | 22 (20-24) |" in _page(tmp_path, _cells())
 
 
-def test_a_contender_that_failed_says_so_in_its_cell(tmp_path: Path) -> None:
+def test_a_failed_contender_says_so_in_its_cell(tmp_path: Path) -> None:
     lines = _page(tmp_path, _cells())
 
     assert "| taskiq | failed |  |" in lines
     assert "- taskiq failed: RunFailed: it stopped at 3 of 4" in lines
 
 
-def test_a_table_in_which_all_failed_is_there(tmp_path: Path) -> None:
+def test_a_table_of_failures_is_still_printed(tmp_path: Path) -> None:
     failed = Cell("fan-out and fan-in", "quorum", "celery", "", runs=[None], failures=["gone"])
 
     assert "| celery | failed |" in _page(tmp_path, [failed])
 
 
-def test_the_page_tells_each_goal_and_what_became_of_it(tmp_path: Path) -> None:
+def test_the_page_lists_each_goal_and_its_verdict(tmp_path: Path) -> None:
     lines = _page(tmp_path, _cells())
 
     assert "| drain, 1, quorum | >= 12 x celery | 11 (10-12) | missed |" in lines
     assert "| drain, 1, quorum | >= 12 x taskiq |  | not measured |" in lines
 
 
-def test_figures_below_full_size_are_called_meaningless(tmp_path: Path) -> None:
+def test_figures_below_full_size_are_marked_as_meaningless(tmp_path: Path) -> None:
     assert not any("mean nothing" in line for line in _page(tmp_path, _cells()))
     assert any("mean nothing" in line for line in _page(tmp_path, _cells(), scale=0.05))
 
 
-def test_all_runs_are_in_the_json(tmp_path: Path) -> None:
+def test_the_json_contains_all_runs(tmp_path: Path) -> None:
     write(_cells(), tmp_path, about={"scale": 1.0})
     results = json.loads((tmp_path / "results.json").read_text())
 
@@ -68,14 +68,14 @@ def test_all_runs_are_in_the_json(tmp_path: Path) -> None:
     assert results["goals"][0]["verdict"] == "missed"
 
 
-def test_there_is_a_picture_of_each_table(tmp_path: Path) -> None:
+def test_each_table_has_a_chart(tmp_path: Path) -> None:
     plot(_cells(), tmp_path)
 
     pictures = {path.name for path in tmp_path.glob("*.svg")}
     assert pictures == {"drain-1-quorum-tasks_per_second.svg", "drain-1-redis-tasks_per_second.svg"}
 
 
-def test_figures_are_median_and_extremes() -> None:
+def test_figures_are_the_median_and_the_extremes() -> None:
     assert spread_text([]) == ""
     assert spread_text([12.0]) == "12"
     assert spread_text([1.0, 3.0, 2.0]) == "2 (1-3)"

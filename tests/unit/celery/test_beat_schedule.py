@@ -36,7 +36,7 @@ class CeleryCrontab:
         ),
     ],
 )
-def test_a_crontab_is_the_same_expression(fields: Any, expression: str) -> None:
+def test_a_celery_crontab_becomes_the_same_expression(fields: Any, expression: str) -> None:
     expected = Cron(expression, "Europe/Paris", both_days=True)
 
     for kind in (crontab, CeleryCrontab):
@@ -44,7 +44,7 @@ def test_a_crontab_is_the_same_expression(fields: Any, expression: str) -> None:
         assert entry.trigger == expected
 
 
-def test_a_crontab_s_days_have_to_fit_both_fields() -> None:
+def test_the_day_fields_of_a_crontab_have_to_match_together() -> None:
     friday_13 = crontab(0, 0, day_of_week="fri", day_of_month=13).trigger("UTC")
 
     found = friday_13.next_after(int(datetime(2026, 4, 1, tzinfo=UTC).timestamp() * 1000))
@@ -54,20 +54,20 @@ def test_a_crontab_s_days_have_to_fit_both_fields() -> None:
 @pytest.mark.parametrize(
     "schedule", [30, 30.0, timedelta(seconds=30), SimpleNamespace(run_every=timedelta(seconds=30))]
 )
-def test_a_period_is_a_number_of_seconds_a_timedelta_or_celery_s_own(schedule: Any) -> None:
+def test_a_period_is_a_number_of_seconds_or_a_timedelta_or_a_celery_schedule(schedule: Any) -> None:
     (entry,) = read_beat_schedule({"a": {"task": "t", "schedule": schedule, "relative": True}})
 
     assert entry.trigger == Every(30_000)
 
 
-def test_a_rule_of_taskmq_s_own_is_taken_as_it_is() -> None:
+def test_a_taskmq_rule_is_accepted_unchanged() -> None:
     (entry,) = read_beat_schedule({"a": {"task": "t", "schedule": Cron("5 * * * *")}})
 
     assert entry.trigger == Cron("5 * * * *")
 
 
 @pytest.mark.parametrize("fields", [{"minute": 60}, {"day_of_month": 30, "month_of_year": 2}])
-def test_a_crontab_that_cannot_be_is_refused_where_it_is_written(fields: Any) -> None:
+def test_an_invalid_crontab_is_refused_at_its_line(fields: Any) -> None:
     with pytest.raises(InvalidOption, match=r"^cron '"):
         crontab(**fields)
 
@@ -84,7 +84,7 @@ def test_a_crontab_that_cannot_be_is_refused_where_it_is_written(fields: Any) ->
         ({"task": "t", "schedule": CeleryCrontab(minute=60)}, "cron '60 .*cannot be read"),
     ],
 )
-def test_what_cannot_be_taken_over_is_named(entry: Any, message: str) -> None:
+def test_entries_that_cannot_be_converted_are_named(entry: Any, message: str) -> None:
     with pytest.raises(InvalidOption, match=message):
         read_beat_schedule({"a": entry})
 
@@ -99,7 +99,7 @@ def _app() -> TaskMQ:
     return app
 
 
-def test_an_app_takes_over_a_whole_configuration() -> None:
+def test_an_app_imports_a_whole_celery_configuration() -> None:
     app = _app()
 
     import_beat_schedule(
@@ -135,7 +135,7 @@ def test_an_app_takes_over_a_whole_configuration() -> None:
         ({"task": "shop.add", "schedule": 5}, "schedule 'bad': the task must run without arguments"),
     ],
 )
-def test_one_that_cannot_be_is_refused(entry: Any, message: str) -> None:
+def test_an_invalid_celery_configuration_is_refused(entry: Any, message: str) -> None:
     app = _app()
 
     with pytest.raises(InvalidOption, match=message):

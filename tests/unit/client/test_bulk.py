@@ -57,7 +57,7 @@ def test_a_chunk_has_at_most_five_hundred_calls_and_names_each_queue_once(batche
     assert len(batches) == 0
 
 
-def test_who_makes_calls_slowly_does_not_wait_for_a_full_chunk() -> None:
+def test_a_slow_producer_of_calls_does_not_wait_for_a_full_chunk() -> None:
     with Batches(open_send=send_chain([]), message_of=message_of, linger=0.1) as batches:
         first, second = sendings(2)
         assert not batches.add(first)
@@ -67,7 +67,7 @@ def test_who_makes_calls_slowly_does_not_wait_for_a_full_chunk() -> None:
         batches.settle([None, None])
 
 
-def test_contexts_stay_open_until_their_outcome_is_known(batches: Batches, witness: Witness) -> None:
+def test_contexts_stay_open_until_the_outcome_of_their_call_is_known(batches: Batches, witness: Witness) -> None:
     with batches:
         for number, sending in enumerate(sendings(5)):
             batches.add(sending)
@@ -86,7 +86,7 @@ def test_contexts_stay_open_until_their_outcome_is_known(batches: Batches, witne
     assert witness.open == 0
 
 
-def test_a_message_that_cannot_be_made_ends_it_and_the_open_contexts_see_why(
+def test_an_invalid_message_ends_the_batch_and_open_contexts_see_the_reason(
     batches: Batches, witness: Witness
 ) -> None:
     def use() -> None:
@@ -101,7 +101,7 @@ def test_a_message_that_cannot_be_made_ends_it_and_the_open_contexts_see_why(
     assert witness.open == 0
 
 
-def test_an_error_is_seen_by_all_that_are_not_settled_and_by_no_other(batches: Batches, witness: Witness) -> None:
+def test_an_error_reaches_all_unsettled_contexts_and_no_others(batches: Batches, witness: Witness) -> None:
     def use() -> None:
         with batches:
             for sending in sendings(3):
@@ -118,7 +118,7 @@ def test_an_error_is_seen_by_all_that_are_not_settled_and_by_no_other(batches: B
     assert batches.take() is None
 
 
-def test_an_outcome_too_few_is_a_bug_and_not_passed_over(batches: Batches) -> None:
+def test_a_missing_outcome_is_reported_as_a_bug(batches: Batches) -> None:
     with batches:
         for sending in sendings(2):
             batches.add(sending)
@@ -142,7 +142,7 @@ def shop(url: str, **options: Any) -> TaskMQ:
 
 
 @pytest.mark.parametrize(("calls", "ids"), [(0, 0), (1, 1), (499, 499), (500, 500), (501, 501), (2500, 2500)])
-def test_all_calls_are_sent_in_their_order(calls: int, ids: int) -> None:
+def test_calls_are_sent_in_order(calls: int, ids: int) -> None:
     with shop(new_url()) as app:
         jobs = app.tasks["count"].send_many((number,) for number in range(calls))
 
@@ -151,7 +151,7 @@ def test_all_calls_are_sent_in_their_order(calls: int, ids: int) -> None:
             assert [each.message_id for each in messages(app)] == [job.id for job in jobs]
 
 
-def test_a_call_may_name_its_arguments() -> None:
+def test_a_call_may_use_keyword_arguments() -> None:
     with shop(new_url()) as app:
         app.tasks["count"].send_many([{"number": 1, "of": 2}, (3,), {}, [4]])
 
@@ -164,7 +164,7 @@ def test_a_call_may_name_its_arguments() -> None:
 
 
 @pytest.mark.parametrize("call", ["abc", b"abc", {"item": "hat"}, {"number": 1}, (1, 2, 3, 4)])
-def test_what_is_no_call_of_the_task_is_refused_and_chunks_before_it_are_sent(
+def test_an_invalid_call_is_refused_and_earlier_chunks_are_sent(
     call: Any,
 ) -> None:
     # However long this machine takes to make a chunk, five hundred calls are one.
@@ -177,7 +177,7 @@ def test_what_is_no_call_of_the_task_is_refused_and_chunks_before_it_are_sent(
         assert stats(app).ready == 1000
 
 
-def test_many_cannot_have_one_id() -> None:
+def test_a_batch_cannot_share_one_id() -> None:
     with shop(new_url()) as app:
         call = app.tasks["count"].options(job_id="one")
         for send in (call.send_many, call.send_stream):
@@ -198,7 +198,7 @@ async def asynchronous(count: int) -> AsyncGenerator[tuple[int], None]:
         yield (number,)
 
 
-def test_coroutines_may_make_the_calls() -> None:
+def test_an_async_iterator_may_produce_the_calls() -> None:
     app = shop(new_url())
 
     async def main() -> None:
@@ -212,7 +212,7 @@ def test_coroutines_may_make_the_calls() -> None:
     assert stats(app).ready == 3000
 
 
-def test_a_stream_gives_confirmed_handles_and_takes_at_most_three_chunks_ahead() -> None:
+def test_a_stream_yields_confirmed_handles_and_reads_at_most_three_chunks_ahead() -> None:
     taken = 0
 
     def endless() -> Generator[tuple[int], None, None]:
@@ -234,7 +234,7 @@ def test_a_stream_gives_confirmed_handles_and_takes_at_most_three_chunks_ahead()
         assert 3500 <= stats(app).ready <= 6000
 
 
-def test_a_stream_of_coroutines_ends_when_it_is_closed() -> None:
+def test_an_async_stream_ends_when_it_is_closed() -> None:
     app = shop(new_url(), middleware=(witness := Witness(),))
 
     async def endless() -> AsyncGenerator[dict[str, int], None]:
@@ -255,7 +255,7 @@ def test_a_stream_of_coroutines_ends_when_it_is_closed() -> None:
     assert witness.seen == [None] * stats(app).ready
 
 
-def test_a_slow_maker_s_calls_are_confirmed_meanwhile() -> None:
+def test_calls_of_a_slow_producer_are_confirmed_in_the_meantime() -> None:
     made: list[int] = []
     with shop(new_url()) as app:
 
@@ -277,7 +277,7 @@ def resident() -> int:
 
 @pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="needs /proc")
 @pytest.mark.parametrize("send", [lambda task, calls: task.send_stream(calls)])
-def test_a_hundred_thousand_calls_need_the_memory_of_a_chunk(
+def test_a_hundred_thousand_calls_need_the_memory_of_one_chunk(
     tmp_path: Path, send: Callable[[Any, Any], Iterator[Job[Any]]]
 ) -> None:
     with shop(f"local://{tmp_path}/queue") as app:

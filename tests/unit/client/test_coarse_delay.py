@@ -37,12 +37,12 @@ def test_a_longer_delay_never_ends_before_a_shorter_one(one: int, other: int) ->
 
 
 @given(st.integers(0, 7), st.integers(0, 30))
-def test_what_has_three_significant_bits_already_stays_as_it_is(bits: int, shift: int) -> None:
+def test_a_delay_with_three_significant_bits_is_unchanged(bits: int, shift: int) -> None:
     exact = (bits << shift) * 125
 
     assert coarse_delay(exact) == exact
 
 
 @given(st.integers(1, 10_000), st.integers(0, 2**30))
-def test_another_unit_scales_it(unit: int, units: int) -> None:
+def test_another_unit_scales_the_rounding(unit: int, units: int) -> None:
     assert coarse_delay(units * unit, unit=unit) == coarse_delay(units * 125) // 125 * unit

@@ -28,11 +28,11 @@ def lanes_of_tenant(tenant: str) -> set[str]:
     return {f"mail.lane{number:02d}" for number in lane_pair(tenant, 16)}
 
 
-def test_a_job_of_no_tenant_goes_to_the_queue_itself() -> None:
+def test_a_job_without_a_tenant_goes_to_the_queue_itself() -> None:
     assert LaneChoice(QUEUE).place(None, now=0) == "mail"
 
 
-def test_the_lanes_of_a_tenant_are_the_same_in_every_version() -> None:
+def test_the_lanes_of_a_tenant_never_change_between_versions() -> None:
     assert lane_pair("acme", 16) == (13, 5)
     assert lane_pair("", 2) in {(0, 1), (1, 0)}
 
@@ -45,7 +45,7 @@ def test_a_tenant_has_two_lanes(tenant: str, count: int) -> None:
     assert {first, second} <= set(range(count))
 
 
-def test_a_job_goes_to_the_emptier_of_its_two_lanes() -> None:
+def test_a_job_goes_to_the_shorter_of_its_two_lanes() -> None:
     choice = LaneChoice(QUEUE)
     first, second = sorted(lanes_of_tenant("acme"))
     looked(choice, {first: 5, second: 2}, now=0)
@@ -54,7 +54,7 @@ def test_a_job_goes_to_the_emptier_of_its_two_lanes() -> None:
     assert placed(choice, "acme", 4) == {first: 2, second: 2}
 
 
-def test_who_sends_little_is_not_noisy_however_little_waits() -> None:
+def test_a_tenant_that_sends_little_is_not_noisy_even_in_a_short_backlog() -> None:
     choice = LaneChoice(QUEUE)
     looked(choice, now=0)
 
@@ -62,7 +62,7 @@ def test_who_sends_little_is_not_noisy_however_little_waits() -> None:
     assert not is_noisy(choice, "acme")
 
 
-def test_who_has_a_tenth_of_what_waits_goes_to_the_slow_lane() -> None:
+def test_a_tenant_with_a_tenth_of_the_backlog_goes_to_the_slow_lane() -> None:
     choice = LaneChoice(QUEUE)
     looked(choice, now=0)
 
@@ -70,28 +70,28 @@ def test_who_has_a_tenth_of_what_waits_goes_to_the_slow_lane() -> None:
     assert is_noisy(choice, "acme")
 
 
-def test_who_has_less_than_a_tenth_of_what_waits_is_not_noisy() -> None:
+def test_a_tenant_with_less_than_a_tenth_of_the_backlog_is_not_noisy() -> None:
     choice = LaneChoice(QUEUE)
     looked(choice, dict.fromkeys(choice.watched, 100), now=0)
 
     assert SLOW not in placed(choice, "acme", 150)
 
 
-def test_what_waits_of_others_in_its_lanes_makes_nobody_noisy() -> None:
+def test_the_backlog_of_other_tenants_in_its_lanes_makes_no_tenant_noisy() -> None:
     choice = LaneChoice(QUEUE)
     looked(choice, dict.fromkeys(lanes_of_tenant("acme"), 50_000), now=0)
 
     assert SLOW not in placed(choice, "acme", 1_000)
 
 
-def test_what_has_run_meanwhile_makes_nobody_noisy() -> None:
+def test_jobs_that_have_already_run_make_no_tenant_noisy() -> None:
     choice = LaneChoice(QUEUE)
     for second in range(20):
         looked(choice, now=second)
         assert SLOW not in placed(choice, "acme", 20, now=second)
 
 
-def test_what_was_sent_long_ago_counts_less_and_less() -> None:
+def test_older_sends_count_less_and_less() -> None:
     choice = LaneChoice(QUEUE)
     busy = dict.fromkeys(lanes_of_tenant("acme"), 40)
     for second in range(0, 400, 10):
@@ -99,7 +99,7 @@ def test_what_was_sent_long_ago_counts_less_and_less() -> None:
         assert SLOW not in placed(choice, "acme", 14, now=second)
 
 
-def test_nobody_is_called_noisy_on_an_old_look() -> None:
+def test_an_outdated_sample_makes_no_tenant_noisy() -> None:
     choice = LaneChoice(QUEUE)
     assert SLOW not in placed(choice, "never looked", 100)
     looked(choice, now=0)
@@ -113,7 +113,7 @@ def is_noisy(choice: LaneChoice, tenant: str) -> bool:
 
 
 @pytest.mark.parametrize("last_look", [None, -5.1])
-def test_a_flood_that_begins_before_a_look_goes_to_the_slow_lane(last_look: float | None) -> None:
+def test_a_flood_that_begins_before_a_sample_goes_to_the_slow_lane(last_look: float | None) -> None:
     choice = LaneChoice(QUEUE)
     if last_look is not None:
         looked(choice, now=last_look)
@@ -122,14 +122,14 @@ def test_a_flood_that_begins_before_a_look_goes_to_the_slow_lane(last_look: floa
     assert is_noisy(choice, "acme")
 
 
-def test_without_a_look_a_burst_is_what_is_sent_within_a_second() -> None:
+def test_without_a_sample_the_sends_within_a_second_count_as_a_burst() -> None:
     choice = LaneChoice(QUEUE)
 
     for second in range(10):
         assert SLOW not in placed(choice, "acme", 499, now=second)
 
 
-def test_a_noisy_tenant_comes_back_once_the_slow_lane_was_seen_empty() -> None:
+def test_a_noisy_tenant_returns_once_the_slow_lane_was_empty() -> None:
     choice = LaneChoice(QUEUE)
     looked(choice, now=0)
     placed(choice, "acme", 100)
@@ -142,7 +142,7 @@ def test_a_noisy_tenant_comes_back_once_the_slow_lane_was_seen_empty() -> None:
     assert set(placed(choice, "acme", 4, now=3)) == lanes_of_tenant("acme")
 
 
-def test_a_look_that_began_before_it_was_noisy_clears_nobody() -> None:
+def test_a_sample_older_than_the_verdict_clears_no_tenant() -> None:
     choice = LaneChoice(QUEUE)
     looked(choice, now=0)
     placed(choice, "acme", 100, now=2)
@@ -153,7 +153,7 @@ def test_a_look_that_began_before_it_was_noisy_clears_nobody() -> None:
 
 
 @pytest.mark.parametrize("is_told", [True, False])
-def test_a_noisy_tenant_comes_back_after_five_quiet_minutes(*, is_told: bool) -> None:
+def test_a_noisy_tenant_returns_after_five_quiet_minutes(*, is_told: bool) -> None:
     choice = LaneChoice(QUEUE)
     looked(choice, now=0)
     placed(choice, "acme", 100)
@@ -169,7 +169,7 @@ def test_a_noisy_tenant_comes_back_after_five_quiet_minutes(*, is_told: bool) ->
     assert not is_noisy(choice, "acme")
 
 
-def test_delayed_jobs_make_nobody_noisy_and_go_where_the_others_go() -> None:
+def test_delayed_jobs_make_no_tenant_noisy_and_use_the_same_lanes() -> None:
     choice = LaneChoice(QUEUE)
     looked(choice, now=0)
 
@@ -180,7 +180,7 @@ def test_delayed_jobs_make_nobody_noisy_and_go_where_the_others_go() -> None:
     assert choice.place("acme", now=0, is_delayed=True) == SLOW
 
 
-def test_one_look_a_second_is_wanted() -> None:
+def test_one_sample_a_second_is_requested() -> None:
     choice = LaneChoice(QUEUE)
 
     assert choice.wants_look(now=0)
@@ -188,7 +188,7 @@ def test_one_look_a_second_is_wanted() -> None:
     assert choice.wants_look(now=1)
 
 
-def test_what_is_remembered_of_tenants_has_an_end() -> None:
+def test_the_memory_of_tenants_is_bounded() -> None:
     choice = LaneChoice(QUEUE)
     looked(choice, now=0)
     placed(choice, "noisy", 30)
@@ -209,7 +209,7 @@ def test_what_is_remembered_of_tenants_has_an_end() -> None:
         )
     )
 )
-def test_a_job_is_in_one_of_its_lanes_or_in_the_slow_one(steps: list[tuple[str, str | int, int]]) -> None:
+def test_a_job_is_in_one_of_its_lanes_or_in_the_slow_lane(steps: list[tuple[str, str | int, int]]) -> None:
     choice, again = LaneChoice(QUEUE), LaneChoice(QUEUE)
     now = 0.0
     for what, one, other in steps:

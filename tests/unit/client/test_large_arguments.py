@@ -59,7 +59,7 @@ async def envelopes(app: TaskMQ, queue: str) -> list[Envelope]:
 
 
 @pytest.mark.parametrize("content_type", ["json", "msgpack"])
-async def test_large_arguments_are_a_file_whose_message_refers_to_it_and_small_ones_travel(
+async def test_large_arguments_go_to_a_file_and_small_ones_stay_in_the_message(
     tmp_path: Path, content_type: str
 ) -> None:
     url = new_url()
@@ -81,7 +81,7 @@ async def test_large_arguments_are_a_file_whose_message_refers_to_it_and_small_o
     await other.app.aclose()
 
 
-async def test_of_many_each_has_its_own_file(tmp_path: Path) -> None:
+async def test_each_job_of_a_batch_has_its_own_file(tmp_path: Path) -> None:
     shop = Shop(new_url(), tmp_path)
     texts = [BIG, "small", BIG + "2"]
 
@@ -92,7 +92,7 @@ async def test_of_many_each_has_its_own_file(tmp_path: Path) -> None:
     await shop.app.aclose()
 
 
-def test_code_without_a_loop_sends_large_arguments_too(tmp_path: Path) -> None:
+def test_synchronous_code_sends_large_arguments_too(tmp_path: Path) -> None:
     shop = Shop(new_url(), tmp_path)
     job = shop.print.send(BIG)
 
@@ -102,7 +102,7 @@ def test_code_without_a_loop_sends_large_arguments_too(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("delay", ["broker", "state"])
-async def test_a_job_that_waits_has_its_arguments_for_as_long_again(tmp_path: Path, delay: str) -> None:
+async def test_a_waiting_job_keeps_its_arguments_for_the_same_time_again(tmp_path: Path, delay: str) -> None:
     clock = FakeClock()
     shop = Shop(new_url(), tmp_path, delay=delay, clock=clock, args_ttl="1d")
 
@@ -113,7 +113,7 @@ async def test_a_job_that_waits_has_its_arguments_for_as_long_again(tmp_path: Pa
     await shop.app.aclose()
 
 
-async def test_every_attempt_of_a_job_finds_its_arguments_and_so_does_a_key_made_of_them(tmp_path: Path) -> None:
+async def test_every_attempt_and_every_derived_key_can_read_the_large_arguments(tmp_path: Path) -> None:
     shop = Shop(new_url(), tmp_path)
     shop.failures = 2
 
@@ -128,7 +128,7 @@ async def test_every_attempt_of_a_job_finds_its_arguments_and_so_does_a_key_made
     await shop.app.aclose()
 
 
-async def test_a_dead_job_is_run_with_its_arguments_when_it_is_sent_again(tmp_path: Path) -> None:
+async def test_resending_a_dead_job_uses_its_stored_arguments(tmp_path: Path) -> None:
     shop = Shop(new_url(), tmp_path)
     shop.failures = 3
 
@@ -148,7 +148,7 @@ async def test_a_dead_job_is_run_with_its_arguments_when_it_is_sent_again(tmp_pa
     [("gone", r"are not in file://.* \(any more\)"), ("changed", "are not those that were sent")],
 )
 @pytest.mark.parametrize("task", ["print", "once"])
-async def test_a_job_whose_arguments_are_gone_or_others_is_dead_and_says_so(
+async def test_a_job_with_missing_or_changed_arguments_is_dead_and_says_so(
     tmp_path: Path, harm: str, why: str, task: str
 ) -> None:
     shop = Shop(new_url(), tmp_path)
@@ -169,7 +169,7 @@ async def test_a_job_whose_arguments_are_gone_or_others_is_dead_and_says_so(
     await shop.app.aclose()
 
 
-async def test_a_worker_without_the_place_does_not_run_the_job_and_says_what_it_needs(tmp_path: Path) -> None:
+async def test_a_worker_without_the_file_store_refuses_the_job_and_names_the_setting(tmp_path: Path) -> None:
     url = new_url()
     shop, other = Shop(url, tmp_path), Shop(url, None)
 
@@ -183,7 +183,7 @@ async def test_a_worker_without_the_place_does_not_run_the_job_and_says_what_it_
     await other.app.aclose()
 
 
-async def test_nothing_is_sent_while_the_place_is_out_of_reach_and_small_arguments_are(tmp_path: Path) -> None:
+async def test_only_small_arguments_are_sent_while_the_file_store_is_unreachable(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     shop = Shop(new_url(), tmp_path / "file" / "below")
 
@@ -197,7 +197,7 @@ async def test_nothing_is_sent_while_the_place_is_out_of_reach_and_small_argumen
     await shop.app.aclose()
 
 
-async def test_a_job_comes_again_while_the_place_of_its_arguments_is_out_of_reach(
+async def test_a_job_is_retried_while_the_store_of_its_arguments_is_unreachable(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(loading, "_PAUSES", (0.0,))
@@ -223,7 +223,7 @@ async def test_a_job_comes_again_while_the_place_of_its_arguments_is_out_of_reac
     await shop.app.aclose()
 
 
-def test_a_size_without_a_place_is_refused() -> None:
+def test_a_size_limit_without_a_file_store_is_refused() -> None:
     app = TaskMQ(new_url(), args_inline="1K")
     with pytest.raises(InvalidOption, match=r"args_inline= without a place .*: say results_at= as well"):
         app.task(name="t")(lambda: None).send()

@@ -55,7 +55,7 @@ async def work(app: TaskMQ) -> None:
     await Worker(app, WorkerConfig(burst=True)).run()
 
 
-async def test_a_large_result_goes_through_a_file_and_a_small_one_does_not(tmp_path: Path) -> None:
+async def test_a_large_result_goes_to_a_file_and_a_small_one_does_not(tmp_path: Path) -> None:
     url, place = new_url(), f"file://{tmp_path}/results"
     app = shop(url, place)
 
@@ -94,7 +94,7 @@ class Till:
         self.bill = bill
 
 
-async def test_a_key_and_its_result_refer_to_one_file_that_answers_every_duplicate(tmp_path: Path) -> None:
+async def test_a_key_and_its_result_share_one_file_that_answers_every_duplicate(tmp_path: Path) -> None:
     till = Till(new_url(), f"file://{tmp_path}")
 
     first = await till.bill.asend("7")
@@ -112,7 +112,7 @@ async def test_a_key_and_its_result_refer_to_one_file_that_answers_every_duplica
     await till.app.aclose()
 
 
-async def test_a_duplicate_whose_answer_is_gone_or_out_of_reach_is_dead_and_not_run(tmp_path: Path) -> None:
+async def test_a_duplicate_whose_stored_result_cannot_be_read_is_dead_and_not_run(tmp_path: Path) -> None:
     url = new_url()
     till, other = Till(url, f"file://{tmp_path}"), Till(url, None)
 
@@ -135,7 +135,7 @@ async def test_a_duplicate_whose_answer_is_gone_or_out_of_reach_is_dead_and_not_
     await other.app.aclose()
 
 
-async def test_a_value_is_put_again_for_who_keeps_it_longer_and_for_others(tmp_path: Path) -> None:
+async def test_a_value_is_stored_again_for_a_longer_lifetime_and_for_other_readers(tmp_path: Path) -> None:
     clock = FakeClock()
 
     blobs = open_file_blobs(f"file://{tmp_path}", BrokerOptions(clock=clock))
@@ -151,7 +151,7 @@ async def test_a_value_is_put_again_for_who_keeps_it_longer_and_for_others(tmp_p
     await blobs.aclose()
 
 
-async def test_without_the_place_the_caller_is_told_what_is_missing(tmp_path: Path) -> None:
+async def test_a_caller_without_the_file_store_is_told_which_setting_is_missing(tmp_path: Path) -> None:
     url = new_url()
     app = shop(url, None)
 
@@ -162,7 +162,7 @@ async def test_without_the_place_the_caller_is_told_what_is_missing(tmp_path: Pa
     await app.aclose()
 
 
-async def test_what_was_changed_or_lost_is_not_taken_for_the_result(tmp_path: Path) -> None:
+async def test_a_changed_or_lost_file_is_not_returned_as_the_result(tmp_path: Path) -> None:
     url, place = new_url(), f"file://{tmp_path}"
     app = shop(url, place)
 
@@ -181,7 +181,7 @@ async def test_what_was_changed_or_lost_is_not_taken_for_the_result(tmp_path: Pa
     await app.aclose()
 
 
-async def test_the_environment_says_where_results_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_environment_sets_where_results_are_stored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TASKMQ_RESULTS_AT", f"file://{tmp_path}")
     url = new_url()
     app = shop(url, None)
@@ -194,12 +194,12 @@ async def test_the_environment_says_where_results_are_kept(tmp_path: Path, monke
 
 
 @pytest.mark.parametrize("place", ["file://relative", "file:///x?y", "file://"])
-def test_a_place_that_is_no_absolute_path_is_refused(place: str) -> None:
+def test_a_relative_path_is_refused_as_file_store(place: str) -> None:
     with pytest.raises(InvalidSetting, match="names no absolute path"):
         open_file_blobs(place, BrokerOptions())
 
 
-def test_a_place_of_an_unknown_kind_and_a_size_that_is_none_are_refused() -> None:
+def test_an_unknown_kind_of_file_store_and_an_invalid_size_are_refused() -> None:
     async def main() -> None:
         with pytest.raises(
             InvalidSetting, match=r"no installed place for results serves ftp://; known: file://, s3://"
@@ -212,14 +212,14 @@ def test_a_place_of_an_unknown_kind_and_a_size_that_is_none_are_refused() -> Non
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
-async def test_a_directory_that_cannot_be_written_is_an_unavailable_state(tmp_path: Path) -> None:
+async def test_a_read_only_directory_is_an_unavailable_state(tmp_path: Path) -> None:
     tmp_path.chmod(0o500)
     blobs = open_file_blobs(f"file://{tmp_path}/results", BrokerOptions())
     with pytest.raises(StateUnavailable, match=r"a result of 3 bytes cannot be kept at file://"):
         await blobs.put("job", b"abc", ttl=1)
 
 
-async def test_a_place_that_is_a_file_is_an_unavailable_state(tmp_path: Path) -> None:
+async def test_a_file_in_place_of_the_directory_is_an_unavailable_state(tmp_path: Path) -> None:
     (tmp_path / "results").touch()
     blobs = open_file_blobs(f"file://{tmp_path}/results", BrokerOptions())
     state = open_memory_state(new_url(), BrokerOptions())
@@ -234,7 +234,7 @@ async def test_a_place_that_is_a_file_is_an_unavailable_state(tmp_path: Path) ->
     assert await results.get("job") == failed("job")
 
 
-async def test_files_go_hour_by_hour_once_their_time_is_over(tmp_path: Path) -> None:
+async def test_expired_files_are_deleted_hour_by_hour(tmp_path: Path) -> None:
     clock = FakeClock()
 
     blobs = open_file_blobs(f"file://{tmp_path}", BrokerOptions(clock=clock))
@@ -251,7 +251,7 @@ async def test_files_go_hour_by_hour_once_their_time_is_over(tmp_path: Path) -> 
     assert len(files(tmp_path)) == 2
 
 
-async def test_ids_and_names_cannot_leave_the_directory(tmp_path: Path) -> None:
+async def test_ids_and_names_cannot_escape_the_directory(tmp_path: Path) -> None:
     secret = tmp_path / "secret"
     secret.write_text("x")
     blobs = open_file_blobs(f"file://{tmp_path}/results", BrokerOptions())
@@ -262,7 +262,7 @@ async def test_ids_and_names_cannot_leave_the_directory(tmp_path: Path) -> None:
     assert {path.parent.parent for path in files(tmp_path) if path != secret} == {tmp_path / "results"}
 
 
-async def test_the_same_may_be_put_twice_and_by_many_at_once(tmp_path: Path) -> None:
+async def test_concurrent_writers_may_store_the_same_value_twice(tmp_path: Path) -> None:
     stores = [open_file_blobs(f"file://{tmp_path}", BrokerOptions()) for _ in range(3)]
     names = await asyncio.gather(*(store.put("job", b"x" * 100_000, ttl=60) for store in stores * 10))
     assert len(set(names)) == 1

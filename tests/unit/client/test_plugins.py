@@ -44,7 +44,7 @@ def _installed(monkeypatch: pytest.MonkeyPatch) -> None:
     ("open_it", "url"),
     [(open_broker, "here://"), (open_broker, "there://guest@a,b/"), (open_state, "kept://localhost:6379/0")],
 )
-def test_the_scheme_s_package_gets_the_whole_url_and_the_options(
+def test_the_package_of_the_scheme_gets_the_whole_url_and_the_options(
     open_it: Callable[[str, BrokerOptions], object], url: str
 ) -> None:
     options = BrokerOptions(name="a test")
@@ -56,22 +56,22 @@ def test_the_scheme_s_package_gets_the_whole_url_and_the_options(
     assert opened.options is options
 
 
-def test_an_unknown_scheme_is_named_with_the_known_ones() -> None:
+def test_an_unknown_scheme_is_reported_with_the_known_ones() -> None:
     with pytest.raises(InvalidSetting, match=r"kafka://.*known: here://, there://$"):
         open_broker("kafka://host/", BrokerOptions())
 
 
-def test_a_broker_s_scheme_is_no_state_s_scheme() -> None:
+def test_a_broker_scheme_is_not_a_state_scheme() -> None:
     with pytest.raises(InvalidSetting, match=r"no installed state serves there://; known: kept://$"):
         open_state("there://host/", BrokerOptions())
 
 
-def test_the_scheme_of_another_setting_is_said_to_be_that() -> None:
+def test_a_scheme_of_another_setting_is_reported_as_such() -> None:
     with pytest.raises(InvalidSetting, match=r"serves redis://; known: .*; redis:// is for state=$"):
         open_broker("redis://host/", BrokerOptions())
 
 
-def test_a_state_whose_client_is_missing_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_state_without_its_client_package_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in [name for name in sys.modules.copy() if name.partition(".")[0] in ("redis", "taskmq_redis")]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "redis", None)  # what an installation without the extra is like
@@ -84,7 +84,7 @@ def test_a_state_whose_client_is_missing_says_what_to_install(monkeypatch: pytes
 
 @pytest.mark.parametrize("open_it", _OPENERS)
 @pytest.mark.parametrize("url", ["", "localhost:5672", "amqp:", "amqp:/host", "://host", "/a/path"])
-def test_a_url_without_a_scheme_says_what_one_looks_like(
+def test_a_url_without_a_scheme_is_refused_with_an_example(
     open_it: Callable[[str, BrokerOptions], object], url: str
 ) -> None:
     with pytest.raises(InvalidSetting, match=r"has no scheme: it looks like amqp://host/ or local://PATH"):
@@ -104,7 +104,7 @@ def test_a_url_without_a_scheme_says_what_one_looks_like(
         "kafka://host/?password=hunter2",
     ],
 )
-def test_a_password_is_never_in_the_message(open_it: Callable[[str, BrokerOptions], object], url: str) -> None:
+def test_an_error_never_contains_the_password(open_it: Callable[[str, BrokerOptions], object], url: str) -> None:
     with pytest.raises(InvalidSetting) as caught:
         open_it(url, BrokerOptions())
 
@@ -123,20 +123,20 @@ _LACKING = EntryPoint("lacking", "no_such_client:exporter", "taskmq.metrics")
 _WORKING = EntryPoint("working", f"{__name__}:_exporter", "taskmq.metrics")
 
 
-def test_the_first_exporter_that_can_be_loaded_is_given_the_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_first_loadable_exporter_receives_the_metrics(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(_KNOWN, "taskmq.metrics", EntryPoints([_LACKING, _WORKING]))
 
     assert open_metrics(_snapshot)("text/html") == Page("text/plain", b"1.2.3 text/html")
 
 
-def test_an_exporter_whose_client_is_missing_is_named_with_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_exporter_without_its_client_package_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(_KNOWN, "taskmq.metrics", EntryPoints([_LACKING]))
 
     with pytest.raises(UnsupportedFeature, match=r"lacking metrics need no_such_client: pip install"):
         open_metrics(_snapshot)
 
 
-def test_without_any_exporter_what_to_install_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_exporter_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(_KNOWN, "taskmq.metrics", EntryPoints([]))
 
     with pytest.raises(UnsupportedFeature, match=r"no package .* pip install 'taskmq\[prometheus\]'"):

@@ -9,7 +9,7 @@ from taskmq.version import VERSION
 
 
 @pytest.mark.parametrize("group", ["taskmq.brokers", "taskmq.states", "taskmq.blobs", "taskmq.metrics"])
-def test_every_entry_point_of_ours_can_be_loaded(group: str) -> None:
+def test_every_entry_point_of_taskmq_can_be_loaded(group: str) -> None:
     ours = [point for point in entry_points(group=group) if point.dist and point.dist.name == "taskmq"]
 
     assert ours
@@ -17,7 +17,7 @@ def test_every_entry_point_of_ours_can_be_loaded(group: str) -> None:
 
 
 @pytest.mark.parametrize("group", ["taskmq.brokers", "taskmq.states", "taskmq.blobs"])
-def test_what_comes_with_taskmq_is_found_by_name_as_the_metadata_has_it(group: str) -> None:
+def test_builtin_plugins_match_the_entry_points_of_the_metadata(group: str) -> None:
     ours = {
         point.name: point.value for point in entry_points(group=group) if point.dist and point.dist.name == "taskmq"
     }

@@ -33,14 +33,14 @@ def test_a_process_has_one_portal() -> None:
     assert len(portals) == 1
 
 
-def test_a_call_runs_on_the_portal_s_own_thread_and_loop(portal: Portal) -> None:
+def test_a_call_runs_on_the_thread_and_loop_of_the_portal(portal: Portal) -> None:
     async def where() -> tuple[str, bool]:
         return threading.current_thread().name, asyncio.get_running_loop() is portal.loop
 
     assert portal.call(where) == ("taskmq-io", True)
 
 
-def test_a_call_may_give_a_future_or_any_other_awaitable(portal: Portal) -> None:
+def test_a_call_may_return_a_future_or_any_other_awaitable(portal: Portal) -> None:
     def done() -> "asyncio.Future[int]":
         future: asyncio.Future[int] = portal.loop.create_future()
         portal.loop.call_soon(future.set_result, 7)
@@ -56,7 +56,7 @@ def test_a_call_may_give_a_future_or_any_other_awaitable(portal: Portal) -> None
     assert portal.call(Awaitable) == "awaited"
 
 
-def test_what_a_call_raises_comes_through_as_it_is(portal: Portal) -> None:
+def test_an_exception_of_a_call_is_raised_unchanged(portal: Portal) -> None:
     error = LookupError("no")
 
     async def later() -> None:
@@ -72,7 +72,7 @@ def test_what_a_call_raises_comes_through_as_it_is(portal: Portal) -> None:
     assert portal.call(_thread_name) == "taskmq-io"
 
 
-def test_a_call_that_is_cancelled_inside_is_cancelled_for_its_caller(portal: Portal) -> None:
+def test_a_call_cancelled_inside_is_cancelled_for_its_caller(portal: Portal) -> None:
     async def main() -> None:
         raise asyncio.CancelledError
 
@@ -80,7 +80,7 @@ def test_a_call_that_is_cancelled_inside_is_cancelled_for_its_caller(portal: Por
         portal.call(main)
 
 
-def test_many_threads_share_the_loop_and_each_gets_its_own_answer(portal: Portal) -> None:
+def test_threads_share_the_loop_and_each_gets_its_own_answer(portal: Portal) -> None:
     start = threading.Barrier(16)
 
     async def double(number: int) -> int:
@@ -97,7 +97,7 @@ def test_many_threads_share_the_loop_and_each_gets_its_own_answer(portal: Portal
     assert answers == [[(number * 100 + i) * 2 for i in range(100)] for number in range(16)]
 
 
-def test_calls_overlap(portal: Portal) -> None:
+def test_calls_run_concurrently(portal: Portal) -> None:
     met = asyncio.Event()
 
     async def wait() -> str:
@@ -115,7 +115,7 @@ def test_calls_overlap(portal: Portal) -> None:
         assert waiting.result(timeout=30) == "met"
 
 
-def test_only_the_portal_s_own_thread_is_current(portal: Portal) -> None:
+def test_only_the_portal_thread_is_current(portal: Portal) -> None:
     async def is_current() -> bool:
         return portal.is_current
 
@@ -123,7 +123,7 @@ def test_only_the_portal_s_own_thread_is_current(portal: Portal) -> None:
     assert portal.call(is_current)
 
 
-def test_stopping_cancels_what_is_pending_and_may_be_done_twice() -> None:
+def test_stopping_cancels_pending_calls_and_may_be_repeated() -> None:
     portal = Portal()
     started = threading.Semaphore(0)
 
@@ -147,7 +147,7 @@ def test_stopping_cancels_what_is_pending_and_may_be_done_twice() -> None:
                 call.result(timeout=30)
 
 
-def test_a_call_that_waits_for_its_turn_when_the_portal_is_stopped_is_cancelled_too() -> None:
+def test_stopping_the_portal_cancels_a_queued_call_too() -> None:
     portal = Portal()
     is_busy, go_on = threading.Event(), threading.Event()
 
@@ -182,7 +182,7 @@ def test_a_stopped_portal_refuses_calls() -> None:
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no fork")
 @pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
-def test_a_forked_child_has_a_portal_of_its_own() -> None:
+def test_a_forked_child_has_its_own_portal() -> None:
     parents = current_portal()
     assert parents.call(_thread_name) == "taskmq-io"
 
@@ -213,7 +213,7 @@ class Gate:
         return "passed"
 
 
-def test_a_call_that_a_stuck_thread_has_not_begun_is_withdrawn(portal: Portal) -> None:
+def test_a_call_not_yet_begun_by_a_stuck_thread_is_withdrawn(portal: Portal) -> None:
     gate, begun = Gate(), threading.Event()
 
     async def begin() -> None:
@@ -231,7 +231,7 @@ def test_a_call_that_a_stuck_thread_has_not_begun_is_withdrawn(portal: Portal) -
     assert not begun.is_set()
 
 
-def test_a_call_in_which_the_thread_gets_stuck_has_an_unknown_outcome(portal: Portal) -> None:
+def test_a_call_in_which_the_thread_is_stuck_has_an_unknown_outcome(portal: Portal) -> None:
     gate = Gate()
 
     with pytest.raises(PublishUnknown, match=r"has not answered for 0.2 s"):
@@ -241,7 +241,7 @@ def test_a_call_in_which_the_thread_gets_stuck_has_an_unknown_outcome(portal: Po
     assert portal.call(_thread_name) == "taskmq-io"
 
 
-def test_a_call_may_take_longer_than_its_patience_while_the_loop_turns(portal: Portal) -> None:
+def test_a_call_may_exceed_its_patience_while_the_loop_still_runs(portal: Portal) -> None:
     async def take_long() -> str:
         end = portal.loop.time() + 0.3
         await until(lambda: portal.loop.time() > end, "three times the patience")
@@ -250,7 +250,7 @@ def test_a_call_may_take_longer_than_its_patience_while_the_loop_turns(portal: P
     assert portal.call(take_long, patience=0.1) == "done"
 
 
-def test_a_timeout_inside_a_call_is_the_call_s_own_error(portal: Portal) -> None:
+def test_a_timeout_inside_a_call_is_raised_as_an_error_of_the_call(portal: Portal) -> None:
     async def time_out() -> None:
         raise TimeoutError("mine")
 
@@ -259,7 +259,7 @@ def test_a_timeout_inside_a_call_is_the_call_s_own_error(portal: Portal) -> None
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit, RuntimeError], ids=lambda error: error.__name__)
-def test_a_callback_that_raises_does_not_end_the_thread(
+def test_a_raising_callback_does_not_end_the_thread(
     portal: Portal, error: type[BaseException], capfd: pytest.CaptureFixture[str]
 ) -> None:
     def fail() -> None:
@@ -270,9 +270,7 @@ def test_a_callback_that_raises_does_not_end_the_thread(
     assert portal.call(_thread_name) == "taskmq-io"
 
 
-def test_a_logging_handler_that_raises_does_not_end_the_thread(
-    portal: Portal, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_a_raising_log_handler_does_not_end_the_thread(portal: Portal, capfd: pytest.CaptureFixture[str]) -> None:
     class Chat(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
             raise ConnectionError("the chat is down")
@@ -290,7 +288,7 @@ def test_a_logging_handler_that_raises_does_not_end_the_thread(
     assert "the chat is down" in capfd.readouterr().err
 
 
-def test_code_in_the_portal_s_thread_has_a_spare_one() -> None:
+def test_blocking_code_in_the_portal_thread_gets_a_spare_portal() -> None:
     async def call_again() -> bool:
         spare = current_portal()
         return spare is not main and spare.call(_is_portal_thread) and current_portal() is spare
@@ -305,7 +303,7 @@ def test_code_in_the_portal_s_thread_has_a_spare_one() -> None:
     assert not is_portal_thread()
 
 
-def test_portals_that_wait_for_each_other_give_up_in_time() -> None:
+def test_portals_that_wait_for_each_other_time_out() -> None:
     async def call_back(depth: int) -> str:
         if depth == 0:
             return "answered"

@@ -33,7 +33,7 @@ def place(key: str) -> str:
     return f"orders.s{shard_of(key, 4):02d}"
 
 
-def test_a_queue_is_as_it_is_described_and_otherwise_as_usual() -> None:
+def test_a_described_queue_has_its_options_and_defaults_for_the_rest() -> None:
     described = WorkQueue("orders", "classic", max_length=10)
     app = app_with(described)
 
@@ -41,17 +41,17 @@ def test_a_queue_is_as_it_is_described_and_otherwise_as_usual() -> None:
     assert app.producer.queue("mails") == WorkQueue("mails")
 
 
-def test_a_queue_that_is_described_twice_is_refused() -> None:
+def test_a_queue_described_twice_is_refused() -> None:
     with pytest.raises(InvalidOption, match="'orders' is described twice"):
         app_with(WorkQueue("orders"), ORDERS)
 
 
-def test_a_name_that_no_queue_can_have_is_refused() -> None:
+def test_an_invalid_queue_name_is_refused() -> None:
     with pytest.raises(InvalidOption, match="queue name"):
         Queues(()).named("a.dlq")
 
 
-def test_an_app_has_the_queues_of_its_tasks_and_those_that_it_describes() -> None:
+def test_an_app_has_the_queues_of_its_tasks_and_its_described_queues() -> None:
     app = app_with(ORDERS, WorkQueue("reports", "classic"))
 
     @app.task(queue="mails")
@@ -79,7 +79,7 @@ def test_a_task_with_an_order_key_needs_an_ordered_queue() -> None:
         ({"order_key": "customer", "ack": "early"}, "ack='early'"),
     ],
 )
-def test_a_task_of_an_ordered_queue_needs_what_keeps_the_order(options: Any, complaint: str) -> None:
+def test_a_task_of_an_ordered_queue_needs_a_key_and_what_keeps_order(options: Any, complaint: str) -> None:
     app = app_with(ORDERS)
 
     with pytest.raises(InvalidOption, match="'orders' is ordered") as caught:
@@ -102,7 +102,7 @@ def test_the_default_queue_may_be_the_ordered_one() -> None:
     assert pay.queue == "orders"
 
 
-def test_a_task_that_is_included_is_looked_at_when_it_is() -> None:
+def test_an_included_task_is_checked_when_it_is_included() -> None:
     @task(queue="orders", order_key="customer", name="pay")
     def pay(customer: str) -> None: ...
 
@@ -117,7 +117,7 @@ def test_a_task_that_is_included_is_looked_at_when_it_is() -> None:
 
 
 @pytest.mark.parametrize("value", [7, None, b"x"])
-def test_an_order_key_that_is_neither_a_name_nor_a_function_is_refused(value: Any) -> None:
+def test_an_order_key_has_to_be_a_name_or_a_function(value: Any) -> None:
     with pytest.raises(InvalidOption, match="order_key="):
         task(queue="orders", order_key=value)(lambda: None)
 
@@ -139,7 +139,7 @@ def test_a_schedule_of_an_ordered_task_needs_a_key_without_arguments() -> None:
 # Order: what is sent
 
 
-def test_a_job_goes_to_the_shard_of_its_key_which_travels_along() -> None:
+def test_a_job_goes_to_the_shard_of_its_key_and_carries_the_key() -> None:
     app = app_with(ORDERS)
 
     @app.task(queue="orders", order_key="customer")
@@ -152,7 +152,7 @@ def test_a_job_goes_to_the_shard_of_its_key_which_travels_along() -> None:
     assert found.envelope.priority is None
 
 
-def test_a_call_s_own_key_comes_before_the_task_s() -> None:
+def test_the_key_of_a_call_overrides_the_key_of_the_task() -> None:
     app = app_with(ORDERS)
 
     @app.task(queue="orders", order_key="customer")
@@ -163,7 +163,7 @@ def test_a_call_s_own_key_comes_before_the_task_s() -> None:
     assert message(app, place("all")).envelope.order_key == "all"
 
 
-def test_many_jobs_of_a_key_are_sent_in_their_order() -> None:
+def test_jobs_with_one_key_are_sent_in_order() -> None:
     app = app_with(ORDERS)
 
     @app.task(queue="orders", order_key=lambda customer, _: customer)
@@ -180,7 +180,7 @@ def test_many_jobs_of_a_key_are_sent_in_their_order() -> None:
         assert amounts == list(range(number, 50, 5))
 
 
-def test_a_call_to_another_queue_has_to_fit_it() -> None:
+def test_a_call_to_another_queue_has_to_match_its_kind() -> None:
     app = app_with(ORDERS)
 
     @app.task(queue="orders", order_key="customer")
@@ -202,7 +202,7 @@ def test_a_call_to_another_queue_has_to_fit_it() -> None:
     assert message(app, place("ann")).envelope.task == mail.name
 
 
-def test_arguments_that_make_no_key_are_invalid_and_nothing_is_sent() -> None:
+def test_arguments_without_a_valid_key_are_refused_and_nothing_is_sent() -> None:
     app = app_with(ORDERS)
 
     @app.task(queue="orders", order_key="customer")
@@ -212,7 +212,7 @@ def test_arguments_that_make_no_key_are_invalid_and_nothing_is_sent() -> None:
         pay.send(None)
 
 
-def test_middleware_that_changes_the_queue_is_held_to_the_same() -> None:
+def test_middleware_that_changes_the_queue_obeys_the_same_rules() -> None:
     class Redirect(Middleware):
         def send(self, sending: Sending) -> None:
             sending.queue = "elsewhere"
@@ -272,7 +272,7 @@ def _app_with_lanes() -> tuple[TaskMQ, Any]:
 MAIL = WorkQueue("mail", lanes=16)
 
 
-def test_a_task_of_a_queue_with_lanes_has_no_priority_outside_of_the_store() -> None:
+def test_a_task_of_a_queue_with_lanes_has_priorities_only_in_the_store() -> None:
     app = app_with(MAIL)
 
     with pytest.raises(InvalidOption, match=r"post: its queue 'mail' has lanes, so it can have no priority="):
@@ -286,7 +286,7 @@ def test_a_task_of_a_queue_with_lanes_has_no_priority_outside_of_the_store() -> 
     assert "stored" in app.tasks
 
 
-def test_a_tenants_jobs_are_in_its_two_lanes_and_others_in_the_queue_itself() -> None:
+def test_jobs_of_a_tenant_use_its_two_lanes_and_other_jobs_the_queue_itself() -> None:
     app, post = _app_with_lanes()
     first, second = (f"mail.lane{number:02d}" for number in lane_pair("acme", 16))
 
@@ -297,7 +297,7 @@ def test_a_tenants_jobs_are_in_its_two_lanes_and_others_in_the_queue_itself() ->
     assert _waiting(app, MAIL) == {first: ["acme"] * 2, second: ["acme"] * 2, "mail": [None]}
 
 
-def test_a_job_of_a_queue_with_lanes_with_a_priority_is_refused() -> None:
+def test_a_priority_is_refused_for_a_job_of_a_queue_with_lanes() -> None:
     _, post = _app_with_lanes()
 
     with pytest.raises(InvalidOption, match="has lanes, so priority=9"):
@@ -325,7 +325,7 @@ def test_a_tenant_that_floods_goes_to_the_slow_lane() -> None:
     assert sum(ready.values()) == 29
 
 
-def test_a_broker_that_does_not_tell_leaves_a_tenant_in_its_two_lanes() -> None:
+def test_a_tenant_stays_in_its_two_lanes_if_the_broker_reports_no_lengths() -> None:
     app, post = _app_with_lanes()
 
     async def flood() -> dict[str, int]:

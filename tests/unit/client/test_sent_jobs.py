@@ -14,7 +14,7 @@ pytestmark = pytest.mark.real_time
     ("known", "cancelled", "revoked"),
     [(None, Cancellation.ENDED, []), (JobState.RUNNING, Cancellation.REQUESTED, ["7"])],
 )
-async def test_a_job_that_runs_again_is_cancelled_in_spite_of_an_earlier_end(
+async def test_a_job_that_runs_again_can_be_cancelled_after_an_earlier_end(
     known: JobState | None, cancelled: Cancellation, revoked: list[str]
 ) -> None:
     async with TaskMQ(new_url()) as app:

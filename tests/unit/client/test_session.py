@@ -90,7 +90,7 @@ async def test_a_send_to_a_missing_queue_that_may_not_be_declared_is_unroutable(
     assert broker.kinds() == []
 
 
-async def test_a_queue_that_was_declared_is_published_to_directly(url: str) -> None:
+async def test_a_declared_queue_is_published_to_directly(url: str) -> None:
     broker = FlakyBroker(open_memory_broker(url, BrokerOptions()))
     session = Session(broker, None, send_timeout=10)
     await session.declare_and_publish(_QUEUE, outgoing())
@@ -140,7 +140,7 @@ def test_a_declaration_beyond_the_send_timeout_is_an_unavailable_broker(url: str
         loop.close()
 
 
-async def test_what_happened_to_each_of_many_is_reported_in_their_order(url: str) -> None:
+async def test_the_outcomes_of_a_batch_keep_its_order(url: str) -> None:
     full = PublishRejected("full")
 
     broker = FlakyBroker(open_memory_broker(url, BrokerOptions()))
@@ -161,14 +161,14 @@ class BrokenBroker(FlakyBroker):
         return future
 
 
-async def test_a_bug_in_an_adapter_is_not_taken_for_a_refusal(url: str) -> None:
+async def test_a_bug_in_an_adapter_is_not_reported_as_a_refusal(url: str) -> None:
     session = Session(BrokenBroker(open_memory_broker(url, BrokerOptions())), None, send_timeout=10)
 
     with pytest.raises(ZeroDivisionError):
         await session.publish_all([_QUEUE], [outgoing()])
 
 
-async def test_closing_closes_broker_and_state_and_may_be_done_twice(url: str) -> None:
+async def test_closing_closes_broker_and_state_and_may_be_repeated(url: str) -> None:
     broker = open_memory_broker(url, BrokerOptions())
     state = open_memory_state(url, BrokerOptions())
     for session in (Session(broker, state, send_timeout=10), Session(broker, None, send_timeout=10)):

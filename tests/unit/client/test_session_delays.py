@@ -70,7 +70,7 @@ def play(
     asyncio.run(main())
 
 
-def test_each_way_to_send_has_what_is_delayed_wait_in_the_state(name: str) -> None:
+def test_every_way_to_send_stores_delayed_jobs_in_the_state(name: str) -> None:
     async def test(session: Session, delays: StubbornDelays, broker: FlakyBroker) -> None:
         await session.declare_and_publish(_QUEUE, outgoing("a"))
         await session.publish(outgoing("b"))
@@ -83,7 +83,7 @@ def test_each_way_to_send_has_what_is_delayed_wait_in_the_state(name: str) -> No
 
 
 @pytest.mark.parametrize("due", [None, 0, _NOW])
-def test_what_is_due_goes_to_the_broker(name: str, due: int | None) -> None:
+def test_due_jobs_go_to_the_broker(name: str, due: int | None) -> None:
     async def test(session: Session, delays: StubbornDelays, broker: FlakyBroker) -> None:
         await session.declare_and_publish(_QUEUE, outgoing(due=due))
 
@@ -93,7 +93,7 @@ def test_what_is_due_goes_to_the_broker(name: str, due: int | None) -> None:
     play(name, test)
 
 
-def test_messages_without_an_id_go_to_the_broker_where_none_replaces_another(name: str) -> None:
+def test_messages_without_an_id_go_to_the_broker_unless_another_store_replaces_it(name: str) -> None:
     async def test(session: Session, delays: StubbornDelays, broker: FlakyBroker) -> None:
         await session.declare_and_publish(_QUEUE, outgoing(""))
         await session.publish(outgoing(""))
@@ -104,7 +104,7 @@ def test_messages_without_an_id_go_to_the_broker_where_none_replaces_another(nam
     play(name, test)
 
 
-def test_a_state_that_cannot_be_reached_is_a_typed_error_and_never_a_way_round_it(name: str) -> None:
+def test_an_unreachable_state_raises_a_typed_error_and_the_broker_is_not_used(name: str) -> None:
     async def test(session: Session, delays: StubbornDelays, broker: FlakyBroker) -> None:
         delays.error = StateUnavailable("the state redis://host is gone")
         with pytest.raises(BrokerUnavailable, match=r"delay='state'\): the state redis://host is gone"):
@@ -121,7 +121,7 @@ def test_a_state_that_cannot_be_reached_is_a_typed_error_and_never_a_way_round_i
     play(name, test)
 
 
-def test_a_state_that_does_not_answer_is_an_unknown_outcome_at_the_deadline(name: str) -> None:
+def test_a_state_that_does_not_answer_in_time_has_an_unknown_outcome(name: str) -> None:
     async def test(session: Session, delays: StubbornDelays, broker: FlakyBroker) -> None:
         delays.hangs = True
 
@@ -133,7 +133,7 @@ def test_a_state_that_does_not_answer_is_an_unknown_outcome_at_the_deadline(name
     play(name, test, timeout=0.2)
 
 
-def test_a_bug_in_a_store_is_not_taken_for_a_refusal(name: str) -> None:
+def test_a_bug_in_a_store_is_not_reported_as_a_refusal(name: str) -> None:
     async def test(session: Session, delays: StubbornDelays, _: FlakyBroker) -> None:
         delays.error = ZeroDivisionError("a bug in the adapter")
 
@@ -143,7 +143,7 @@ def test_a_bug_in_a_store_is_not_taken_for_a_refusal(name: str) -> None:
     play(name, test)
 
 
-def test_what_the_broker_would_not_take_later_is_refused_at_once(name: str) -> None:
+def test_a_message_the_broker_would_refuse_later_is_refused_at_once(name: str) -> None:
     async def test(session: Session, delays: StubbornDelays, broker: FlakyBroker) -> None:
         large = replace(outgoing(), body=bytes(broker.max_message_bytes + 1))
 
@@ -156,7 +156,7 @@ def test_what_the_broker_would_not_take_later_is_refused_at_once(name: str) -> N
 
 
 @pytest.mark.real_time
-async def test_delayed_jobs_do_not_wait_in_the_state_beside_a_job_store() -> None:
+async def test_delayed_jobs_go_to_the_job_store_if_there_is_one() -> None:
     app = TaskMQ("memory://delays", store="sqlite:///jobs.db", delay="state")
 
     with pytest.raises(InvalidOption, match="delay='state' with a job store"):

@@ -36,7 +36,7 @@ def _pairs() -> list[tuple[Callable[..., Any], Callable[..., Any]]]:
 
 
 @pytest.mark.parametrize(("twin", "other"), _pairs(), ids=lambda function: function.__qualname__)
-def test_a_method_for_coroutines_has_a_twin_with_its_signature(
+def test_an_async_method_has_a_sync_twin_with_the_same_signature(
     twin: Callable[..., Any], other: Callable[..., Any]
 ) -> None:
     takes = [each.replace(annotation=object) for each in inspect.signature(twin).parameters.values()]
@@ -65,20 +65,20 @@ class _Louder(_Asker):
         return (await super().aask(question, times=times)).upper()
 
 
-def test_a_twin_returns_what_the_coroutine_does() -> None:
+def test_a_twin_returns_the_result_of_its_coroutine() -> None:
     assert _Asker(TaskMQ(new_url()).sessions).ask("why", times=2) == "whywhy"
 
 
-def test_a_twin_raises_what_the_coroutine_does() -> None:
+def test_a_twin_raises_the_error_of_its_coroutine() -> None:
     with pytest.raises(ScheduleNotFound, match="nightly"):
         TaskMQ(new_url()).schedules.remove("nightly")
 
 
-def test_a_twin_calls_the_coroutine_of_a_subclass() -> None:
+def test_a_twin_calls_the_overriding_coroutine_of_a_subclass() -> None:
     assert _Louder(TaskMQ(new_url()).sessions).ask("why") == "WHY"
 
 
-async def test_a_twin_in_a_running_loop_names_the_coroutine() -> None:
+async def test_a_twin_called_in_a_running_loop_names_the_coroutine() -> None:
     asker = _Asker(TaskMQ(new_url()).sessions)
 
     with pytest.warns(RuntimeWarning, match="use `aask`") as caught:
@@ -87,11 +87,11 @@ async def test_a_twin_in_a_running_loop_names_the_coroutine() -> None:
     assert caught[0].filename == __file__
 
 
-def test_a_call_that_does_not_fit_is_refused_before_anything_runs() -> None:
+def test_a_call_that_does_not_match_the_signature_is_refused_before_it_runs() -> None:
     with pytest.raises(TypeError, match="often"):
         _Asker(TaskMQ(new_url()).sessions).ask("why", often=2)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
 
 
-def test_a_twin_says_of_itself_what_it_is() -> None:
+def test_a_twin_has_its_own_documentation() -> None:
     assert _Asker.ask.__qualname__ == "_Asker.ask"
     assert _Asker.ask.__doc__ == "Ask."

@@ -15,7 +15,7 @@ def load(directory: Path, **environment: str) -> Settings:
     return load_settings(environment, directory)
 
 
-def test_without_anything_every_setting_has_its_default(tmp_path: Path) -> None:
+def test_every_setting_has_a_default(tmp_path: Path) -> None:
     settings = load(tmp_path)
 
     assert settings == Settings()
@@ -23,7 +23,7 @@ def test_without_anything_every_setting_has_its_default(tmp_path: Path) -> None:
     assert DEFAULT_URL == "local://.taskmq"
 
 
-def test_every_setting_is_read_from_the_environment(tmp_path: Path) -> None:
+def test_every_setting_can_be_set_by_environment_variable(tmp_path: Path) -> None:
     settings = load(
         tmp_path,
         TASKMQ_URL="amqp://host/",
@@ -42,7 +42,7 @@ def test_every_setting_is_read_from_the_environment(tmp_path: Path) -> None:
     assert settings.origin["concurrency"] == "$TASKMQ_CONCURRENCY"
 
 
-def test_every_setting_is_read_from_taskmq_toml(tmp_path: Path) -> None:
+def test_every_setting_can_be_set_in_taskmq_toml(tmp_path: Path) -> None:
     path = tmp_path / "taskmq.toml"
     path.write_text(
         'url = "amqp://host/"\nstate = "redis://host/"\napp = "shop:app"\n'
@@ -57,7 +57,7 @@ def test_every_setting_is_read_from_taskmq_toml(tmp_path: Path) -> None:
     assert set(settings.origin.values()) == {str(path)}
 
 
-def test_settings_may_stand_in_pyproject_toml(tmp_path: Path) -> None:
+def test_settings_may_be_in_pyproject_toml(tmp_path: Path) -> None:
     path = tmp_path / "pyproject.toml"
     path.write_text('[project]\nname = "shop"\n[tool.taskmq]\nurl = "amqp://host/"\n[tool.other]\nurl = "x"\n')
 
@@ -67,7 +67,7 @@ def test_settings_may_stand_in_pyproject_toml(tmp_path: Path) -> None:
     assert settings.origin == {"url": f"{path} [tool.taskmq]"}
 
 
-def test_a_file_is_found_from_a_folder_below_it(tmp_path: Path) -> None:
+def test_the_settings_file_is_found_from_a_folder_below_it(tmp_path: Path) -> None:
     (tmp_path / "taskmq.toml").write_text('url = "amqp://host/"')
     below = tmp_path / "a" / "b"
     below.mkdir(parents=True)
@@ -75,7 +75,7 @@ def test_a_file_is_found_from_a_folder_below_it(tmp_path: Path) -> None:
     assert load(below).url == "amqp://host/"
 
 
-def test_the_nearest_file_counts_and_taskmq_toml_before_pyproject_toml(tmp_path: Path) -> None:
+def test_the_nearest_file_wins_and_taskmq_toml_precedes_pyproject_toml(tmp_path: Path) -> None:
     below = tmp_path / "a"
     below.mkdir()
     (tmp_path / "taskmq.toml").write_text('url = "far"\ngrace = "1s"')
@@ -88,7 +88,7 @@ def test_the_nearest_file_counts_and_taskmq_toml_before_pyproject_toml(tmp_path:
 
 
 @pytest.mark.parametrize("content", ["", "[project]\n", "[tool.other]\n", "tool = 3\n", '[[tool]]\ntaskmq = "x"\n'])
-def test_a_pyproject_toml_that_says_nothing_about_taskmq_is_passed_by(tmp_path: Path, content: str) -> None:
+def test_a_pyproject_toml_without_a_taskmq_table_is_skipped(tmp_path: Path, content: str) -> None:
     below = tmp_path / "a"
     below.mkdir()
     (tmp_path / "taskmq.toml").write_text('url = "far"')
@@ -97,7 +97,7 @@ def test_a_pyproject_toml_that_says_nothing_about_taskmq_is_passed_by(tmp_path: 
     assert load(below).url == "far"
 
 
-def test_the_environment_comes_before_the_file_key_by_key(tmp_path: Path) -> None:
+def test_the_environment_overrides_the_file_key_by_key(tmp_path: Path) -> None:
     path = tmp_path / "taskmq.toml"
     path.write_text('url = "file"\ngrace = "1s"')
 
@@ -125,11 +125,11 @@ def test_an_unknown_variable_is_refused(tmp_path: Path, variable: str, said: str
         load(tmp_path, **{variable: "x"})
 
 
-def test_variables_of_the_test_suite_are_nobody_s_setting(tmp_path: Path) -> None:
+def test_variables_of_the_test_suite_are_not_settings(tmp_path: Path) -> None:
     assert load(tmp_path, TASKMQ_TEST_RABBITMQ="4.0", TASKMQ_HEALTH_PORT="9464") == Settings()
 
 
-def test_every_variable_that_pages_and_files_to_deploy_with_name_is_known(tmp_path: Path) -> None:
+def test_every_variable_named_in_documentation_and_deploy_files_is_known(tmp_path: Path) -> None:
     folders = [_ROOT / "docs", _ROOT / "contrib" / "deploy"]
     # The gate compiles contrib, too.
     pages = [path for each in folders for path in each.rglob("*") if path.is_file() and path.suffix != ".pyc"]
@@ -141,12 +141,12 @@ def test_every_variable_that_pages_and_files_to_deploy_with_name_is_known(tmp_pa
     load_settings(dict.fromkeys(found, "1"), tmp_path)
 
 
-def test_a_misspelt_variable_of_alerts_is_refused(tmp_path: Path) -> None:
+def test_a_misspelt_alert_variable_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InvalidSetting, match="webhook_secert"):
         load(tmp_path, TASKMQ_WEBHOOK_SECERT="x")
 
 
-def test_an_unknown_key_in_a_file_is_refused_with_its_place(tmp_path: Path) -> None:
+def test_an_unknown_key_in_a_file_is_refused_with_its_location(tmp_path: Path) -> None:
     path = tmp_path / "taskmq.toml"
     path.write_text('ulr = "x"')
     with pytest.raises(InvalidSetting, match=rf"^{path}: unknown setting 'ulr'; did you mean 'url'\?$"):
@@ -174,7 +174,7 @@ def test_an_unknown_key_in_a_file_is_refused_with_its_place(tmp_path: Path) -> N
         ("processes", '"8-1"', "number, or such as '1-8'"),
     ],
 )
-def test_a_value_of_another_kind_is_refused(tmp_path: Path, key: str, value: str, kind: str) -> None:
+def test_a_value_of_the_wrong_type_is_refused(tmp_path: Path, key: str, value: str, kind: str) -> None:
     path = tmp_path / "taskmq.toml"
     path.write_text(f"{key} = {value}")
 
@@ -182,14 +182,14 @@ def test_a_value_of_another_kind_is_refused(tmp_path: Path, key: str, value: str
         load(tmp_path)
 
 
-def test_a_number_in_the_environment_that_is_none_is_refused(tmp_path: Path) -> None:
+def test_an_invalid_number_in_the_environment_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InvalidSetting, match=r"^\$TASKMQ_CONCURRENCY: concurrency must be a int$"):
         load(tmp_path, TASKMQ_CONCURRENCY="many")
 
 
 @pytest.mark.parametrize("name", ["taskmq.toml", "pyproject.toml"])
 @pytest.mark.parametrize("content", [b"[", b'url = "amqp://u:hunter2@h', b"a = 1\na = 2", b"\xff\xfe"])
-def test_a_file_that_cannot_be_read_is_named(tmp_path: Path, name: str, content: bytes) -> None:
+def test_an_unreadable_file_is_named(tmp_path: Path, name: str, content: bytes) -> None:
     (tmp_path / name).write_bytes(content)
 
     with pytest.raises(InvalidSetting, match=rf"^{tmp_path / name} cannot be read: ") as caught:
@@ -198,7 +198,7 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path, name: str, content:
 
 
 @pytest.mark.parametrize("value", ["3", '"amqp://u:hunter2@h/"', "[1]"])
-def test_a_tool_table_that_is_no_table_is_refused(tmp_path: Path, value: str) -> None:
+def test_a_tool_table_that_is_not_a_table_is_refused(tmp_path: Path, value: str) -> None:
     (tmp_path / "pyproject.toml").write_text(f"[tool]\ntaskmq = {value}")
 
     with pytest.raises(InvalidSetting, match=r"pyproject.toml \[tool.taskmq\] must be a table$") as caught:
@@ -214,14 +214,14 @@ def test_a_tool_table_that_is_no_table_is_refused(tmp_path: Path, value: str) ->
         st.just("amqp://user:hunter2@host/") | st.sampled_from(["1", "x"]),
     )
 )
-def test_a_password_in_the_environment_is_never_in_an_error(environment: dict[str, str]) -> None:
+def test_an_error_never_contains_a_password_from_the_environment(environment: dict[str, str]) -> None:
     try:
         load_settings(environment, Path("/"))
     except InvalidSetting as error:
         assert "hunter2" not in f"{error!r} {error.__cause__!r} {error.__context__!r}"  # noqa: PT017
 
 
-def test_a_refused_value_is_not_in_the_chain_of_the_error_either(tmp_path: Path) -> None:
+def test_the_chained_error_does_not_contain_a_refused_value_either(tmp_path: Path) -> None:
     with pytest.raises(InvalidSetting) as caught:
         load(tmp_path, TASKMQ_CONCURRENCY="amqp://user:hunter2@host/")
 
@@ -229,7 +229,7 @@ def test_a_refused_value_is_not_in_the_chain_of_the_error_either(tmp_path: Path)
     assert caught.value.__context__ is None
 
 
-def test_an_empty_variable_is_an_unset_one(tmp_path: Path) -> None:
+def test_an_empty_variable_counts_as_unset(tmp_path: Path) -> None:
     settings = load_settings({"TASKMQ_STATE": "", "TASKMQ_CONCURRENCY": "", "TASKMQ_NONSENSE": ""}, tmp_path)
 
     assert settings == Settings()

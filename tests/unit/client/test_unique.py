@@ -84,7 +84,7 @@ async def _is_free(app: StagedApp, key: str) -> bool:
 
 
 @run_by(_play)
-async def test_a_second_job_of_a_key_is_refused_with_the_firsts_id_until_that_starts(
+async def test_a_second_job_of_a_key_is_refused_with_the_id_of_the_first_until_that_starts(
     app: StagedApp, desk: Desk, /
 ) -> None:
     first = await desk.task.asend("a", 1)
@@ -106,7 +106,7 @@ async def test_a_second_job_of_a_key_is_refused_with_the_firsts_id_until_that_st
 
 
 @run_by(_play)
-async def test_every_tenant_may_have_one_job_of_a_key(app: StagedApp, desk: Desk, /) -> None:
+async def test_every_tenant_may_have_one_job_per_key(app: StagedApp, desk: Desk, /) -> None:
     await desk.task.asend("a", 1)
     for tenant in ("north", "south"):
         await desk.task.options(tenant=tenant).asend("a", 2)
@@ -115,7 +115,7 @@ async def test_every_tenant_may_have_one_job_of_a_key(app: StagedApp, desk: Desk
 
 
 @run_by(_play, unique_policy="existing")
-async def test_the_existing_job_is_given_in_the_place_of_a_second_one(app: StagedApp, desk: Desk, /) -> None:
+async def test_the_existing_job_is_returned_instead_of_a_second_one(app: StagedApp, desk: Desk, /) -> None:
     first, second = await desk.task.asend("a", 1), await desk.task.asend("a", 2)
 
     assert first.id == second.id
@@ -123,7 +123,7 @@ async def test_the_existing_job_is_given_in_the_place_of_a_second_one(app: Stage
 
 
 @run_by(_play, unique_policy="replace")
-async def test_the_later_job_replaces_the_one_that_waits(app: StagedApp, desk: Desk, /) -> None:
+async def test_the_later_job_replaces_the_waiting_one(app: StagedApp, desk: Desk, /) -> None:
     jobs = [await desk.task.asend("a", number) for number in range(3)]
 
     async with working(app):
@@ -136,7 +136,7 @@ async def test_the_later_job_replaces_the_one_that_waits(app: StagedApp, desk: D
 
 
 @run_by(_play, unique_policy="debounce", delay="10s")
-async def test_debounced_calls_run_once_some_time_after_the_last_of_them(app: StagedApp, desk: Desk, /) -> None:
+async def test_debounced_calls_run_once_after_the_last_of_them(app: StagedApp, desk: Desk, /) -> None:
     async with working(app):
         for number in range(4):
             await desk.task.asend("a", number)
@@ -148,7 +148,7 @@ async def test_debounced_calls_run_once_some_time_after_the_last_of_them(app: St
 
 
 @run_by(_play, unique_policy="throttle", unique_ttl="1m")
-async def test_throttled_calls_run_once_in_their_time_whatever_becomes_of_the_first(
+async def test_throttled_calls_run_once_per_period_whatever_happens_to_the_first(
     app: StagedApp, desk: Desk, /
 ) -> None:
     async with working(app):
@@ -166,7 +166,7 @@ async def test_throttled_calls_run_once_in_their_time_whatever_becomes_of_the_fi
 
 
 @run_by(_play, unique_for="running")
-async def test_a_key_may_be_taken_until_its_job_has_ended_over_all_attempts(app: StagedApp, desk: Desk, /) -> None:
+async def test_a_key_may_stay_taken_until_its_job_has_ended_after_all_attempts(app: StagedApp, desk: Desk, /) -> None:
     desk.failures = 1
     desk.open.clear()
     job = await desk.task.asend("a", 1)
@@ -187,7 +187,7 @@ async def test_a_key_may_be_taken_until_its_job_has_ended_over_all_attempts(app:
 
 
 @run_by(_play, unique_for="running", unique_policy="replace")
-async def test_a_job_that_runs_is_not_replaced_and_one_that_waits_for_its_next_attempt_is(
+async def test_only_a_waiting_job_is_replaced_and_not_a_running_or_retrying_one(
     app: StagedApp, desk: Desk, /
 ) -> None:
     desk.failures = 1
@@ -208,7 +208,7 @@ async def test_a_job_that_runs_is_not_replaced_and_one_that_waits_for_its_next_a
 
 @pytest.mark.parametrize("end", ["dead", "cancelled", "expired", "crashed"])
 @pytest.mark.parametrize("until", ["waiting", "running"])
-def test_the_key_is_free_however_its_job_has_ended(end: str, until: str) -> None:
+def test_the_key_is_free_after_any_end_of_the_job(end: str, until: str) -> None:
     async def test(app: StagedApp, desk: Desk) -> None:
         options: dict[str, Any] = {"expires": "1s"} if end == "expired" else {}
         job = await desk.task.options(**options).asend("a", 1)
@@ -238,7 +238,9 @@ def test_the_key_is_free_however_its_job_has_ended(end: str, until: str) -> None
 
 
 @run_by(_play, unique_for="running", unique_ttl="10s")
-async def test_a_job_whose_key_another_one_has_meanwhile_runs_after_that(app: StagedApp, desk: Desk, /) -> None:
+async def test_a_job_whose_key_was_taken_in_the_meantime_runs_after_the_other_job(
+    app: StagedApp, desk: Desk, /
+) -> None:
     await desk.task.asend("a", 1)
     app.fake_clock.advance(11)
     desk.open.clear()
@@ -252,7 +254,7 @@ async def test_a_job_whose_key_another_one_has_meanwhile_runs_after_that(app: St
 
 
 @pytest.mark.real_time
-async def test_a_job_that_was_cancelled_in_the_state_frees_its_key_there_and_then() -> None:
+async def test_cancelling_a_job_in_the_state_frees_its_key_at_once() -> None:
     app = TaskMQ(new_url(), delay="state")
 
     @app.task(unique="shop", delay="1h")
@@ -267,7 +269,7 @@ async def test_a_job_that_was_cancelled_in_the_state_frees_its_key_there_and_the
 
 
 @pytest.mark.real_time
-async def test_a_job_that_is_replaced_where_it_waits_in_the_state_is_gone_at_once() -> None:
+async def test_replacing_a_job_that_waits_in_the_state_removes_it_at_once() -> None:
     app = TaskMQ(new_url(), delay="state")
 
     @app.task(unique="shop", unique_policy="debounce", delay="1h")
@@ -306,7 +308,7 @@ async def test_a_failed_publish_frees_the_key_and_an_unknown_one_after_a_short_t
 
 
 @run_by(_play)
-async def test_a_producer_that_dies_before_publishing_blocks_the_key_for_a_short_time(
+async def test_a_producer_that_dies_before_publishing_blocks_the_key_only_briefly(
     app: StagedApp, desk: Desk, /
 ) -> None:
     await app.sessions.current().declare([app.producer.queue("work")])
@@ -324,7 +326,7 @@ async def test_a_producer_that_dies_before_publishing_blocks_the_key_for_a_short
 
 
 @run_by(_play, unique_policy="existing")
-async def test_many_may_come_from_an_asynchronous_iterable(app: StagedApp, desk: Desk, /) -> None:
+async def test_a_batch_may_come_from_an_async_iterable(app: StagedApp, desk: Desk, /) -> None:
     async def calls() -> AsyncIterator[tuple[str, int]]:
         for number in range(1100):
             yield f"{number % 600}", number
@@ -336,7 +338,7 @@ async def test_many_may_come_from_an_asynchronous_iterable(app: StagedApp, desk:
 
 
 @run_by(_play)
-async def test_a_job_is_sent_although_its_key_could_not_be_confirmed(app: StagedApp, desk: Desk, /) -> None:
+async def test_a_job_is_sent_even_if_its_key_could_not_be_confirmed(app: StagedApp, desk: Desk, /) -> None:
     state = app.sessions.current().state
     assert state is not None
 
@@ -351,7 +353,7 @@ async def test_a_job_is_sent_although_its_key_could_not_be_confirmed(app: Staged
 
 @pytest.mark.parametrize("how", ["many", "stream"])
 @run_by(_play)
-async def test_one_of_many_is_sent_and_the_others_are_told(app: StagedApp, desk: Desk, /, how: str) -> None:
+async def test_one_job_of_a_batch_is_sent_and_the_others_are_refused(app: StagedApp, desk: Desk, /, how: str) -> None:
     calls = [("a", 1), ("b", 2), ("a", 3)]
     with pytest.raises(PartlySent) as caught:
         await _sent(desk.task, calls, how)
@@ -361,7 +363,7 @@ async def test_one_of_many_is_sent_and_the_others_are_told(app: StagedApp, desk:
     assert (await app.stats("work")).ready == 2
 
 
-def test_without_a_loop_it_is_the_same() -> None:
+def test_synchronous_code_behaves_the_same() -> None:
     app = TaskMQ(new_url())
 
     @app.task(unique=True, unique_policy="existing")
@@ -376,7 +378,7 @@ def test_without_a_loop_it_is_the_same() -> None:
 
 
 @run_by(_play)
-async def test_while_the_state_is_down_nothing_is_sent(app: StagedApp, desk: Desk, /) -> None:
+async def test_nothing_is_sent_while_the_state_is_down(app: StagedApp, desk: Desk, /) -> None:
     await app.sessions.current().declare([app.producer.queue("work")])
 
     async def fails(*_: object, **__: object) -> object:
@@ -392,12 +394,12 @@ async def test_while_the_state_is_down_nothing_is_sent(app: StagedApp, desk: Des
 
 
 @run_by(_play)
-async def test_arguments_that_make_no_key_are_refused(app: StagedApp, desk: Desk, /) -> None:
+async def test_arguments_without_a_valid_key_are_refused(app: StagedApp, desk: Desk, /) -> None:
     with pytest.raises(InvalidArguments, match="unique"):
         await desk.task.asend("")
 
 
-def test_without_a_state_it_is_refused_by_name() -> None:
+def test_uniqueness_without_a_state_is_refused_by_name() -> None:
     app = TaskMQ("amqp://nowhere.invalid")
 
     @app.task(name="sync", unique="shop")

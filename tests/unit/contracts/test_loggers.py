@@ -77,7 +77,7 @@ class Silent(Exception):
 
 
 @pytest.mark.parametrize("kind", [Silent, Unwritable])
-def test_a_line_about_an_error_without_words_is_written_with_the_rest(kind: type[Exception]) -> None:
+def test_a_log_record_with_an_unprintable_error_is_written_without_its_text(kind: type[Exception]) -> None:
     handler = Lines()
 
     with handled_by(handler):
@@ -89,7 +89,7 @@ def test_a_line_about_an_error_without_words_is_written_with_the_rest(kind: type
 
 @pytest.mark.parametrize("kind", [Silent, Unwritable])
 @pytest.mark.parametrize("shown", ["error", "tuple", "true"])
-def test_a_line_with_a_traceback_that_cannot_be_written_has_its_frames(kind: type[Exception], shown: str) -> None:
+def test_a_log_record_with_an_unprintable_traceback_keeps_its_frames(kind: type[Exception], shown: str) -> None:
     handler = Lines()
 
     with handled_by(handler):
@@ -101,11 +101,11 @@ def test_a_line_with_a_traceback_that_cannot_be_written_has_its_frames(kind: typ
 
     (line,) = handler.written
     assert line.startswith("schedule nightly is not fired\nTraceback (most recent call last):\n")
-    assert f"in {test_a_line_with_a_traceback_that_cannot_be_written_has_its_frames.__name__}\n" in line
+    assert f"in {test_a_log_record_with_an_unprintable_traceback_keeps_its_frames.__name__}\n" in line
     assert kind.__name__ in line
 
 
-def test_an_error_that_can_be_written_is_the_handler_s_to_see() -> None:
+def test_a_printable_error_reaches_the_handler_unchanged() -> None:
     class Seeing(logging.Handler):
         seen: ClassVar[list[logging.LogRecord]] = []
 
@@ -122,7 +122,7 @@ def test_an_error_that_can_be_written_is_the_handler_s_to_see() -> None:
 
 
 @pytest.mark.parametrize("failure", FAILURES)
-def test_what_a_handler_raises_does_not_reach_the_code_that_logs(failure: Callable[[], BaseException]) -> None:
+def test_an_exception_in_a_log_handler_does_not_reach_the_caller(failure: Callable[[], BaseException]) -> None:
     handler = Chat(failure)
 
     with handled_by(handler):
@@ -131,7 +131,7 @@ def test_what_a_handler_raises_does_not_reach_the_code_that_logs(failure: Callab
     assert handler.seen == ["a job failed"]
 
 
-def test_what_a_filter_raises_does_not_reach_the_code_that_logs() -> None:
+def test_an_exception_in_a_log_filter_does_not_reach_the_caller() -> None:
     seen: list[str] = []
 
     def fails(record: logging.LogRecord) -> bool:
@@ -147,7 +147,7 @@ def test_what_a_filter_raises_does_not_reach_the_code_that_logs() -> None:
     assert seen == ["a job failed"]
 
 
-def test_what_a_record_factory_raises_does_not_reach_the_code_that_logs() -> None:
+def test_an_exception_in_a_record_factory_does_not_reach_the_caller() -> None:
     made: list[object] = []
 
     def fails(*facts: object, **_: object) -> NoReturn:
@@ -182,7 +182,7 @@ log.warning("another one")
 """
 
 
-def test_a_handler_that_fails_is_said_once_and_without_the_error_s_words() -> None:
+def test_a_failing_handler_is_reported_once_and_without_the_text_of_the_error() -> None:
     said = subprocess.run([sys.executable, "-c", _FAILS_TWICE], capture_output=True, text=True, check=True).stderr
 
     assert said.count("taskmq: a log handler, filter or formatter of this program raised Unwritable at a ") == 1
@@ -190,7 +190,7 @@ def test_a_handler_that_fails_is_said_once_and_without_the_error_s_words() -> No
     assert "secret" not in said
 
 
-def test_a_handler_s_failure_is_borne_without_a_standard_error(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failing_handler_is_tolerated_without_standard_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stderr", None)
 
     handler = Chat(ValueError)
@@ -201,12 +201,12 @@ def test_a_handler_s_failure_is_borne_without_a_standard_error(monkeypatch: pyte
     assert handler.seen == ["a job failed"]
 
 
-def test_a_soft_timeout_goes_on_to_the_run_that_it_is_for() -> None:
+def test_a_soft_timeout_reaches_the_run_it_is_for() -> None:
     with handled_by(Chat(SoftTimeout)), pytest.raises(SoftTimeout):
         _log.warning("a job failed")
 
 
-def test_ctrl_c_in_a_log_call_of_the_main_thread_goes_on() -> None:
+def test_ctrl_c_in_a_log_call_of_the_main_thread_is_raised() -> None:
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         with handled_by(Chat(KeyboardInterrupt)), pytest.raises(KeyboardInterrupt):
@@ -215,7 +215,7 @@ def test_ctrl_c_in_a_log_call_of_the_main_thread_goes_on() -> None:
         signal.signal(signal.SIGINT, before)
 
 
-def test_a_keyboard_interrupt_that_no_keyboard_can_raise_is_contained() -> None:
+def test_a_keyboard_interrupt_outside_the_main_thread_is_contained() -> None:
     ended: list[str] = []
 
     def log() -> None:
@@ -236,7 +236,7 @@ def test_a_keyboard_interrupt_that_no_keyboard_can_raise_is_contained() -> None:
     assert ended == ["logged", "logged"]
 
 
-def test_a_record_says_where_the_code_is_that_logs() -> None:
+def test_a_log_record_has_the_location_of_its_caller() -> None:
     names: list[str] = []
 
     class Places(logging.Handler):
@@ -247,14 +247,14 @@ def test_a_record_says_where_the_code_is_that_logs() -> None:
         _log.warning("a job failed")
         log_for_the_caller()
 
-    assert names == ["test_a_record_says_where_the_code_is_that_logs"] * 2
+    assert names == ["test_a_log_record_has_the_location_of_its_caller"] * 2
 
 
 def log_for_the_caller() -> None:
     _log.warning("on behalf of the caller", stacklevel=2)
 
 
-def test_a_logger_keeps_the_class_that_the_program_gave_it() -> None:
+def test_a_logger_keeps_the_class_that_the_program_set() -> None:
     class Own(logging.Logger):
         def shout(self) -> str:
             return self.name.upper()
@@ -295,7 +295,7 @@ for name, logger in logging.Logger.manager.loggerDict.items():
 """
 
 
-def test_every_logger_of_ours_is_contained() -> None:
+def test_every_logger_of_taskmq_contains_errors() -> None:
     found = subprocess.run([sys.executable, "-c", _EVERY_LOGGER], capture_output=True, text=True, check=False)
 
     assert (found.stdout, found.returncode) == ("", 0), found.stderr

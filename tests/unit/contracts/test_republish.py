@@ -15,7 +15,7 @@ names = st.one_of(st.text(min_size=1), st.sampled_from([header.REPLAYED, header.
 
 
 @given(st.dictionaries(names, values))
-def test_only_texts_and_numbers_of_the_sender_are_copied(headers: dict[str, object]) -> None:
+def test_only_text_and_number_headers_of_the_sender_are_copied(headers: dict[str, object]) -> None:
     copied = copied_headers(headers, keeps=keeps_replays)
 
     assert all(type(value) in (str, int) for value in copied.values())
@@ -26,13 +26,13 @@ def test_only_texts_and_numbers_of_the_sender_are_copied(headers: dict[str, obje
             assert copied[name] == value
 
 
-def test_taskmq_s_own_headers_are_copied_as_they_are_asked_for() -> None:
+def test_headers_of_taskmq_are_copied_unchanged_on_request() -> None:
     headers = {header.LEASE: "lease", header.REPLAYED: 2, "mine": "x"}
 
     assert copied_headers(headers, keeps=lambda name: name == header.LEASE) == {header.LEASE: "lease", "mine": "x"}
 
 
-def test_a_message_that_nobody_understands_is_copied_as_it_came() -> None:
+def test_an_unreadable_message_is_copied_unchanged() -> None:
     delivery = FakeDelivery(b"?", headers={"mine": "x", "x-death": []}, content_type=None, message_id=None)
 
     copy = copy_message(delivery, queue="parking", headers={header.REASON: "why"})
@@ -41,7 +41,7 @@ def test_a_message_that_nobody_understands_is_copied_as_it_came() -> None:
     assert copy.headers == {"mine": "x", header.REASON: "why"}
 
 
-def test_a_copy_of_a_job_says_what_its_envelope_says() -> None:
+def test_a_copy_of_a_job_has_the_properties_of_its_envelope() -> None:
     delivery = FakeDelivery(b"old", queue="work")
     envelope = Envelope(task="resize", id="sent", enqueued=7, root="first")
 

@@ -9,7 +9,7 @@ _READER = UrlReader(
 _SECRET = "hunter2"
 
 
-def test_a_url_is_taken_apart_and_its_login_decoded() -> None:
+def test_a_url_is_parsed_and_its_login_decoded() -> None:
     url = _READER.read("shop://me:p%40ss@h1,[::1]:7/a%2Fb?a=1%20&cafile=")
 
     assert url == ServerUrl("shop", True, "me", "p@ss", "h1,[::1]:7", "/a%2Fb", {"a": "1 ", "cafile": ""})
@@ -18,11 +18,11 @@ def test_a_url_is_taken_apart_and_its_login_decoded() -> None:
     assert _READER.hosts(_READER.read("shop://"), 5) == (Host("localhost", 5),)
 
 
-def test_the_password_of_a_url_is_not_in_its_representation() -> None:
+def test_the_representation_of_a_url_hides_the_password() -> None:
     assert _SECRET not in repr(_READER.read(f"shop://me:{_SECRET}@h?a={_SECRET}"))
 
 
-def test_only_a_url_of_the_secure_scheme_has_files_for_tls() -> None:
+def test_only_secure_urls_have_tls_files() -> None:
     assert _READER.tls(_READER.read("shops://h?cafile=/ca"), "shops") == Tls("/ca")
     assert _READER.tls(_READER.read("shop://h"), "shops") is None
     with pytest.raises(InvalidSetting, match="cafile, certfile and keyfile need shops://"):
@@ -43,7 +43,7 @@ def test_only_a_url_of_the_secure_scheme_has_files_for_tls() -> None:
         ("shop://h?a=1&a=2", "each once at most"),
     ],
 )
-def test_a_url_that_cannot_be_read_is_refused_without_any_part_of_it(url: str, words: str) -> None:
+def test_an_unparsable_url_is_refused_without_quoting_it(url: str, words: str) -> None:
     with pytest.raises(InvalidSetting, match=words) as caught:
         _READER.read(url)
 
@@ -51,6 +51,6 @@ def test_a_url_that_cannot_be_read_is_refused_without_any_part_of_it(url: str, w
 
 
 @pytest.mark.parametrize("hosts", ["a:0", "a:99999", "a,,b", "a b", "[::1"])
-def test_a_host_that_cannot_be_read_is_refused(hosts: str) -> None:
+def test_an_unparsable_host_is_refused(hosts: str) -> None:
     with pytest.raises(InvalidSetting, match="a host or port cannot be read"):
         _READER.hosts(_READER.read(f"shop://{hosts}"), 5)

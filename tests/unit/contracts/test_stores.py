@@ -12,7 +12,7 @@ from taskmq_local import forget_memory, open_memory_state
 CAPABILITIES = [name for name, member in vars(Stores).items() if isinstance(member, property)]
 
 
-def test_a_state_serves_every_capability_and_without_one_nothing_is_served() -> None:
+def test_a_state_provides_every_capability_and_without_one_there_are_none() -> None:
     name = uuid.uuid4().hex
     state = open_memory_state(f"memory://{name}", BrokerOptions(name="test"))
     stores, none = Stores(state), Stores(None)
@@ -23,7 +23,7 @@ def test_a_state_serves_every_capability_and_without_one_nothing_is_served() -> 
     forget_memory(name)
 
 
-def test_what_is_named_takes_the_place_of_the_state_s() -> None:
+def test_a_named_store_overrides_the_state() -> None:
     name = uuid.uuid4().hex
     state = open_memory_state(f"memory://{name}", BrokerOptions(name="test"))
     other = open_memory_state(f"memory://{name}-other", BrokerOptions(name="test"))
@@ -36,6 +36,6 @@ def test_what_is_named_takes_the_place_of_the_state_s() -> None:
     forget_memory(f"{name}-other")
 
 
-def test_a_store_that_is_missing_is_asked_for_by_name() -> None:
+def test_a_missing_store_is_requested_by_name() -> None:
     with pytest.raises(UnsupportedFeature, match=r"^locks need a state: TaskMQ\(\.\.\., state='redis://\.\.\.'\)"):
         require_store(Stores(None).leases, "locks need")

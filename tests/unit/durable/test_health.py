@@ -74,7 +74,7 @@ async def _get(address: Address, path: str) -> tuple[int, dict[str, object]]:
     return int(head.split()[1]), json.loads(body)
 
 
-async def test_live_and_ready_say_why_not() -> None:
+async def test_live_and_ready_give_the_reason_for_a_failure() -> None:
     truth = Truth()
     async with _served(truth) as address:
         assert await _get(address, "/live") == (200, {"live": True})
@@ -85,7 +85,7 @@ async def test_live_and_ready_say_why_not() -> None:
         assert (await _get(address, "/status"))[1]["jobs"] == 3
 
 
-async def test_metrics_are_shown_as_the_installed_package_shows_them() -> None:
+async def test_metrics_come_from_the_installed_package() -> None:
     async with _served(Truth()) as address:
         answer = await _ask(address, b"GET /metrics HTTP/1.1\r\nAccept: text/plain\r\n\r\n")
         assert answer.startswith(b"HTTP/1.1 200 OK\r\nContent-Type: text/plain; version=0.0.4")
@@ -102,7 +102,7 @@ async def test_metrics_are_shown_as_the_installed_package_shows_them() -> None:
         (b"GET /" + b"x" * 100_000 + b"\r\n\r\n", b""),
     ],
 )
-async def test_other_requests_are_told_what_there_is_or_nothing(request_: bytes, answer: bytes) -> None:
+async def test_other_paths_list_the_endpoints_or_are_not_found(request_: bytes, answer: bytes) -> None:
     async with _served(Truth()) as address:
         try:
             assert (await _ask(address, request_)).partition(b"\r\n")[0] == answer
@@ -111,7 +111,7 @@ async def test_other_requests_are_told_what_there_is_or_nothing(request_: bytes,
         assert (await _get(address, "/live"))[0] == 200
 
 
-async def test_head_is_get_without_the_body() -> None:
+async def test_head_returns_get_without_the_body() -> None:
     async with _served(Truth()) as address:
         head, _, body = (await _ask(address, b"HEAD /ready HTTP/1.1\r\n\r\n")).partition(b"\r\n\r\n")
         assert b"HTTP/1.1 200 OK" in head
@@ -119,7 +119,7 @@ async def test_head_is_get_without_the_body() -> None:
         assert body == b""
 
 
-async def test_who_says_nothing_keeps_nobody_else_waiting() -> None:
+async def test_a_silent_client_does_not_delay_others() -> None:
     async with _served(Truth()) as address:
         silent = [await asyncio.open_connection(address.host, address.port) for _ in range(20)]
         assert (await _get(address, "/ready"))[0] == 200
@@ -129,7 +129,7 @@ async def test_who_says_nothing_keeps_nobody_else_waiting() -> None:
             writer.close()
 
 
-async def test_a_port_that_is_taken_is_refused_with_its_address() -> None:
+async def test_a_port_in_use_is_refused_with_its_address() -> None:
     async with _served(Truth()) as address:
         with pytest.raises(InvalidOption, match=f"health cannot be served at {address}"):
             async with serving(address, Truth().health()):

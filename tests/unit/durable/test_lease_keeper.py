@@ -29,7 +29,7 @@ class Renewals:
         self.keeper.watch()
 
 
-async def test_leases_are_renewed_three_times_in_their_time_until_none_is_held() -> None:
+async def test_leases_are_renewed_three_times_per_lifetime_until_none_is_held() -> None:
     renewals = Renewals(True, True, False)
     renewals.watch()
     renewals.keeper.watch()
@@ -41,7 +41,7 @@ async def test_leases_are_renewed_three_times_in_their_time_until_none_is_held()
     assert renewals.at == [10, 20, 30, 110]
 
 
-async def test_without_an_answer_renewals_are_tried_more_often_and_logged_once(
+async def test_failed_renewals_are_retried_faster_and_logged_once(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     away = StateUnavailable("away")
@@ -52,7 +52,7 @@ async def test_without_an_answer_renewals_are_tried_more_often_and_logged_once(
     assert [record.message for record in caplog.records] == ["places are not renewed for now: away"]
 
 
-async def test_an_error_of_an_adapter_does_not_end_the_renewals(caplog: pytest.LogCaptureFixture) -> None:
+async def test_an_adapter_error_does_not_stop_renewals(caplog: pytest.LogCaptureFixture) -> None:
     renewals = Renewals(ZeroDivisionError(), False)
     renewals.watch()
     await asyncio.sleep(100)
@@ -60,7 +60,7 @@ async def test_an_error_of_an_adapter_does_not_end_the_renewals(caplog: pytest.L
     assert [record.message for record in caplog.records] == ["places were not renewed"]
 
 
-async def test_an_urgent_renewal_is_made_at_once_also_behind_one_under_way() -> None:
+async def test_an_urgent_renewal_runs_at_once_after_one_in_progress() -> None:
     answer = asyncio.Event()
     seen: list[float] = []
     began = asyncio.get_running_loop().time()
@@ -82,7 +82,7 @@ async def test_an_urgent_renewal_is_made_at_once_also_behind_one_under_way() -> 
     assert seen == pytest.approx([0, 0, 10], abs=1e-6)
 
 
-async def test_once_closed_nothing_is_renewed_and_a_renewal_that_was_under_way_has_ended() -> None:
+async def test_closing_stops_renewals_and_waits_for_one_in_progress() -> None:
     ended: list[str] = []
 
     async def renew() -> bool:

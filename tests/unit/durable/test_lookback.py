@@ -10,7 +10,7 @@ def _look(looks: Lookback, now: int, entries: dict[str, int]) -> list[str]:
     return [] if looks.end(now) else found
 
 
-def test_the_first_look_reports_nothing_and_each_later_one_what_came_since() -> None:
+def test_the_first_poll_reports_nothing_and_later_ones_report_new_entries() -> None:
     looks, entries = Lookback(), {"a": 9_000}
 
     assert _look(looks, 10_000, entries) == []
@@ -19,7 +19,7 @@ def test_the_first_look_reports_nothing_and_each_later_one_what_came_since() -> 
     assert _look(looks, 12_000, entries) == []
 
 
-def test_what_is_committed_late_is_reported_once() -> None:
+def test_a_late_commit_is_reported_once() -> None:
     looks = Lookback()
     _look(looks, 10_000, {})
     _look(looks, 11_000, {"b": 10_900})
@@ -30,7 +30,7 @@ def test_what_is_committed_late_is_reported_once() -> None:
     assert [_look(looks, now, late) for now in range(12_000, 20_000, 500)] == [[]] * 16
 
 
-def test_a_look_that_could_not_be_made_is_made_up_for_by_the_next() -> None:
+def test_the_next_poll_makes_up_for_a_failed_one() -> None:
     looks = Lookback()
     _look(looks, 10_000, {})
     assert looks.since(60_000) == 7_000

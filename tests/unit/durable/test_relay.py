@@ -172,7 +172,7 @@ async def test_a_message_is_moved_when_it_is_due_and_not_before(stage: Stage, /)
 
 
 @run_by(play)
-async def test_a_relay_that_sleeps_is_woken_for_an_earlier_message(stage: Stage, /) -> None:
+async def test_an_earlier_message_wakes_a_sleeping_relay(stage: Stage, /) -> None:
     await stage.put("late", delay=3600)
     async with stage.relaying():
         await stage.put("early", delay=0.1)
@@ -183,7 +183,7 @@ async def test_a_relay_that_sleeps_is_woken_for_an_earlier_message(stage: Stage,
         assert await stage.ready() == ["early"]
 
 
-def test_messages_keep_all_that_they_were_sent_with() -> None:
+def test_messages_keep_all_their_properties() -> None:
     full = Outgoing(
         queue="work",
         body=b"body",
@@ -211,7 +211,7 @@ def test_messages_keep_all_that_they_were_sent_with() -> None:
 
 
 @run_by(play)
-async def test_many_relays_share_the_work_and_move_each_message_once(stage: Stage, /) -> None:
+async def test_several_relays_share_the_work_and_move_each_message_once(stage: Stage, /) -> None:
     jobs = [f"job {number}" for number in range(1_000)]
 
     await stage.put(*jobs)
@@ -221,7 +221,7 @@ async def test_many_relays_share_the_work_and_move_each_message_once(stage: Stag
     assert sorted(await stage.ready()) == sorted(jobs)
 
 
-def test_while_the_broker_is_down_messages_stay_and_go_on_once_it_is_back(caplog: pytest.LogCaptureFixture) -> None:
+def test_messages_stay_while_the_broker_is_down_and_move_once_it_is_back(caplog: pytest.LogCaptureFixture) -> None:
     async def test(stage: Stage) -> None:
         stage.broker.fail_publishes(16, BrokerUnavailable("no broker (test)"))
         await stage.put("a", "b")
@@ -244,7 +244,7 @@ def test_while_the_broker_is_down_messages_stay_and_go_on_once_it_is_back(caplog
 
 
 @run_by(play)
-async def test_what_was_published_is_not_published_again_because_its_neighbour_was_not(stage: Stage, /) -> None:
+async def test_a_published_message_is_not_published_again_because_its_neighbour_failed(stage: Stage, /) -> None:
     await stage.put("a", delay=1)
     await stage.put("b", delay=1.5)
     stage.broker.fail_publishes(1, BrokerUnavailable("no broker (test)"))
@@ -256,7 +256,7 @@ async def test_what_was_published_is_not_published_again_because_its_neighbour_w
 
 
 @pytest.mark.parametrize("has_effect", [False, True])
-def test_while_the_state_is_down_the_relay_waits_and_then_goes_on(*, has_effect: bool) -> None:
+def test_the_relay_waits_while_the_state_is_down_and_then_continues(*, has_effect: bool) -> None:
     async def test(stage: Stage) -> None:
         await stage.put("a", "b")
         stage.delays.failing["take"] = 3
@@ -273,7 +273,7 @@ def test_while_the_state_is_down_the_relay_waits_and_then_goes_on(*, has_effect:
 
 
 @run_by(play)
-async def test_a_state_that_cannot_be_told_what_was_published_is_told_again(stage: Stage, /) -> None:
+async def test_publications_are_reported_again_to_a_state_that_did_not_answer(stage: Stage, /) -> None:
     await stage.put("a")
     stage.delays.failing["done"] = 5
     async with stage.relaying():
@@ -284,7 +284,7 @@ async def test_a_state_that_cannot_be_told_what_was_published_is_told_again(stag
 
 
 @run_by(play)
-async def test_a_message_that_moved_untold_comes_twice_rather_than_never(stage: Stage, /) -> None:
+async def test_a_message_moved_without_a_report_is_repeated_rather_than_lost(stage: Stage, /) -> None:
     await stage.put("a")
     stage.delays.failing["done"] = 200
     async with stage.relaying():
@@ -301,7 +301,7 @@ async def test_a_message_that_moved_untold_comes_twice_rather_than_never(stage: 
 
 
 @run_by(play)
-async def test_what_has_no_queue_any_more_goes_where_people_find_it(stage: Stage, /) -> None:
+async def test_a_message_without_a_queue_goes_to_the_dead_letters(stage: Stage, /) -> None:
     await stage.put("a", "c")
     await stage.put("b", queue="gone")
     async with stage.relaying():
@@ -313,7 +313,7 @@ async def test_what_has_no_queue_any_more_goes_where_people_find_it(stage: Stage
     assert await stage.delays.count() == 0
 
 
-def test_a_message_that_is_refused_does_not_hold_up_those_behind_it() -> None:
+def test_a_refused_message_does_not_delay_those_behind_it() -> None:
     refusal: SendError = PublishRejected("the queue is full (test)")
 
     async def test(stage: Stage) -> None:
@@ -332,7 +332,7 @@ def test_a_message_that_is_refused_does_not_hold_up_those_behind_it() -> None:
     play(test)
 
 
-def test_a_bug_in_an_adapter_does_not_end_the_relay(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_bug_in_an_adapter_does_not_stop_the_relay(caplog: pytest.LogCaptureFixture) -> None:
     async def test(stage: Stage) -> None:
         await stage.put("a")
         stage.delays.failing["next_due"] = 2
@@ -346,7 +346,7 @@ def test_a_bug_in_an_adapter_does_not_end_the_relay(caplog: pytest.LogCaptureFix
 
 
 @run_by(play)
-async def test_a_relay_that_is_stopped_ends_the_batch_that_is_under_way(stage: Stage, /) -> None:
+async def test_a_stopping_relay_finishes_the_current_batch(stage: Stage, /) -> None:
     await stage.put("a")
     stage.broker.hang_publishes()
     relay = stage.relay()
@@ -377,7 +377,7 @@ async def test_a_relay_that_waits_for_a_broker_stops_at_once(stage: Stage, /) ->
     assert asyncio.get_running_loop().time() - before < 0.1
 
 
-def test_a_relay_that_dies_at_any_moment_loses_nothing() -> None:
+def test_a_relay_that_dies_at_any_moment_loses_no_message() -> None:
     jobs = {f"job {number}" for number in range(3)}
     moments: list[int] = []
 

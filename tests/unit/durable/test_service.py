@@ -54,7 +54,7 @@ def on_service(name: str, test: Callable[[Service], Coroutine[Any, Any, None]]) 
 
 @pytest.mark.parametrize("name", WORKER_SERVICES)
 class TestEveryService:
-    def test_runs_until_it_is_stopped_and_may_be_stopped_twice(self, name: str) -> None:
+    def test_a_service_runs_until_it_is_stopped_and_may_be_stopped_twice(self, name: str) -> None:
         async def test(service: Service) -> None:
             running = asyncio.create_task(service.run())
             await asyncio.sleep(100)
@@ -66,14 +66,14 @@ class TestEveryService:
 
         on_service(name, test)
 
-    def test_that_was_stopped_before_returns_at_once(self, name: str) -> None:
+    def test_a_service_stopped_before_its_start_returns_at_once(self, name: str) -> None:
         async def test(service: Service) -> None:
             service.stop()
             await asyncio.wait_for(service.run(), 0.001)
 
         on_service(name, test)
 
-    def test_ends_where_it_is_cancelled(self, name: str) -> None:
+    def test_a_cancelled_service_ends(self, name: str) -> None:
         async def test(service: Service) -> None:
             running = asyncio.create_task(service.run())
             await asyncio.sleep(1)
@@ -85,7 +85,7 @@ class TestEveryService:
 
     @settings(max_examples=20, deadline=None)
     @given(st.lists(st.tuples(st.sampled_from(["run", "stop", "cancel"]), st.sampled_from([0, 0.001, 0.7, 30]))))
-    def test_leaves_nothing_behind_however_it_is_started_and_stopped(
+    def test_a_service_leaves_nothing_behind_however_it_is_started_and_stopped(
         self, name: str, steps: list[tuple[str, float]]
     ) -> None:
         async def test(service: Service) -> None:
@@ -151,7 +151,7 @@ class Part:
             raise
 
 
-async def test_services_are_stopped_one_by_one_the_last_one_first() -> None:
+async def test_services_are_stopped_one_by_one_in_reverse_order() -> None:
     story: list[str] = []
     async with ServiceGroup() as services:
         await services.start(Part("a", story), "a")
@@ -161,7 +161,7 @@ async def test_services_are_stopped_one_by_one_the_last_one_first() -> None:
     assert story == ["run a", "run b", "body", "stop b", "end b", "stop a", "end a"]
 
 
-async def test_a_service_that_does_not_end_in_its_time_is_cancelled() -> None:
+async def test_a_service_that_does_not_stop_in_time_is_cancelled() -> None:
     story: list[str] = []
     loop = asyncio.get_running_loop()
     async with ServiceGroup() as services:
@@ -172,7 +172,7 @@ async def test_a_service_that_does_not_end_in_its_time_is_cancelled() -> None:
     assert loop.time() - began == pytest.approx(3)
 
 
-async def test_services_that_are_hurried_have_no_more_than_that_time_each() -> None:
+async def test_services_in_a_hurry_share_no_more_than_the_given_time_each() -> None:
     story: list[str] = []
     loop = asyncio.get_running_loop()
     async with ServiceGroup() as services:
@@ -185,7 +185,7 @@ async def test_services_that_are_hurried_have_no_more_than_that_time_each() -> N
     assert loop.time() - began == pytest.approx(3)
 
 
-async def test_a_service_that_waits_for_what_others_cancel_runs_again() -> None:
+async def test_a_service_interrupted_by_a_foreign_cancellation_runs_again() -> None:
     class Waiting(Part):
         answer: asyncio.Future[None] | None = None
 
@@ -207,7 +207,7 @@ async def test_a_service_that_waits_for_what_others_cancel_runs_again() -> None:
     assert story == ["run a", "stop a", "end a"]
 
 
-async def test_a_service_that_fails_is_logged_and_runs_again_after_a_pause(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_failed_service_is_logged_and_restarted_after_a_pause(caplog: pytest.LogCaptureFixture) -> None:
     story: list[str] = []
     async with ServiceGroup() as services:
         await services.start(Part("a", story, failures=2), "the part")
@@ -225,7 +225,7 @@ async def test_a_service_that_fails_is_logged_and_runs_again_after_a_pause(caplo
     ]
 
 
-async def test_a_service_that_exits_runs_again_and_ends_no_other(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_service_that_exits_is_restarted_and_ends_no_other(caplog: pytest.LogCaptureFixture) -> None:
     story: list[str] = []
     async with ServiceGroup() as services:
         await services.start(Part("a", story, failures=1, error=SystemExit(3)), "the part")
@@ -237,7 +237,7 @@ async def test_a_service_that_exits_runs_again_and_ends_no_other(caplog: pytest.
     assert [record.getMessage() for record in caplog.records] == ["the part failed; restarting it in 1 s"]
 
 
-async def test_pauses_begin_again_where_a_service_has_run_for_long_before_it_failed(
+async def test_pauses_start_over_after_a_long_run(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     class Tired:
@@ -253,7 +253,7 @@ async def test_pauses_begin_again_where_a_service_has_run_for_long_before_it_fai
     assert [record.getMessage() for record in caplog.records] == ["the part failed; restarting it in 1 s"] * 3
 
 
-async def test_a_service_that_waits_to_run_again_is_not_waited_for() -> None:
+async def test_a_service_waiting_for_its_restart_does_not_delay_shutdown() -> None:
     story: list[str] = []
     loop = asyncio.get_running_loop()
     async with ServiceGroup() as services:
@@ -264,7 +264,7 @@ async def test_a_service_that_waits_to_run_again_is_not_waited_for() -> None:
     assert loop.time() - began < 0.01
 
 
-async def test_what_the_block_raises_goes_on_as_it_is_once_the_services_have_ended() -> None:
+async def test_an_error_of_the_block_is_raised_once_the_services_have_ended() -> None:
     story: list[str] = []
     with pytest.raises(KeyError):  # noqa: PT012 - what the block raises is what this is about
         async with ServiceGroup() as services:
@@ -274,7 +274,7 @@ async def test_what_the_block_raises_goes_on_as_it_is_once_the_services_have_end
     assert story == ["run a", "stop a", "end a"]
 
 
-async def test_a_block_that_is_cancelled_while_it_stops_cancels_its_services() -> None:
+async def test_cancelling_a_block_that_is_stopping_cancels_its_services() -> None:
     story: list[str] = []
 
     async def body() -> None:
@@ -291,7 +291,7 @@ async def test_a_block_that_is_cancelled_while_it_stops_cancels_its_services() -
     assert sorted(story) == ["cancelled a", "cancelled b", "run a", "run b", "stop b"]
 
 
-async def test_a_pause_ends_early_where_it_is_stopped() -> None:
+async def test_stopping_ends_a_pause_early() -> None:
     stop = asyncio.Event()
     assert not await pause(stop, 5)
     asyncio.get_running_loop().call_later(1, stop.set)
@@ -299,7 +299,7 @@ async def test_a_pause_ends_early_where_it_is_stopped() -> None:
     assert await pause(stop, 5)
 
 
-def test_a_call_is_made_unless_an_event_is_set_first_or_its_time_is_over() -> None:
+def test_a_call_runs_unless_an_event_is_set_first_or_its_time_is_over() -> None:
     async def later(story: list[str]) -> str:
         try:
             await asyncio.sleep(5)
@@ -318,7 +318,7 @@ def test_a_call_is_made_unless_an_event_is_set_first_or_its_time_is_over() -> No
     run(main())
 
 
-async def test_what_the_call_raises_is_raised() -> None:
+async def test_an_error_of_the_call_is_raised() -> None:
     async def broken() -> None:
         raise KeyError
 

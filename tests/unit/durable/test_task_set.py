@@ -16,7 +16,7 @@ async def work(seconds: float, story: list[str]) -> None:
         raise
 
 
-async def test_what_goes_on_has_a_grace_and_is_cancelled_after_it() -> None:
+async def test_running_tasks_have_a_grace_period_and_are_then_cancelled() -> None:
     tasks, story = TaskSet("works", failure="no work"), list[str]()
     for seconds in (1, 2, 30):
         tasks.start(work(seconds, story))
@@ -27,7 +27,7 @@ async def test_what_goes_on_has_a_grace_and_is_cancelled_after_it() -> None:
     await tasks.aclose(grace=5)
 
 
-async def test_without_a_grace_all_is_cancelled_at_once() -> None:
+async def test_all_tasks_are_cancelled_at_once_without_a_grace_period() -> None:
     tasks, story = TaskSet("works", failure="no work"), list[str]()
     tasks.start(work(1, story))
     await asyncio.sleep(0.5)
@@ -35,7 +35,7 @@ async def test_without_a_grace_all_is_cancelled_at_once() -> None:
     assert story == ["1 cancelled"]
 
 
-async def test_one_that_fails_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_failed_task_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     async def fail() -> None:
         raise ValueError
 

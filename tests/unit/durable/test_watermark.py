@@ -62,7 +62,7 @@ async def expect_kept(mark: Watermark, times: int = 3) -> None:
         await asyncio.sleep(1)
 
 
-async def test_a_store_that_goes_on_is_never_refused(leases: Copied) -> None:
+async def test_a_store_that_advances_is_never_refused(leases: Copied) -> None:
     # Longer than a clock may be late in the end.
     await expect_kept(marked(leases), 10_000)
 
@@ -79,7 +79,7 @@ async def test_a_store_without_the_last_mark_is_refused_with_a_remedy(leases: Co
         await mark.keep()
 
 
-async def test_a_store_of_before_the_first_mark_is_refused(leases: Copied) -> None:
+async def test_a_store_older_than_the_first_mark_is_refused(leases: Copied) -> None:
     mark, backup = marked(leases), leases.backup()
     await expect_kept(mark)
 
@@ -89,7 +89,7 @@ async def test_a_store_of_before_the_first_mark_is_refused(leases: Copied) -> No
         await mark.keep()
 
 
-async def test_a_mark_whose_confirm_was_lost_may_be_there_or_not(leases: Copied) -> None:
+async def test_a_mark_with_a_lost_confirm_may_exist_or_not(leases: Copied) -> None:
     for is_there in (True, False):
         mark = marked(leases)
         await expect_kept(mark)
@@ -103,7 +103,7 @@ async def test_a_mark_whose_confirm_was_lost_may_be_there_or_not(leases: Copied)
         await mark.end()
 
 
-async def test_a_first_mark_whose_confirm_was_lost_is_found_again(leases: Copied) -> None:
+async def test_a_first_mark_with_a_lost_confirm_is_found_again(leases: Copied) -> None:
     mark = marked(leases)
     leases.loses = 1
     with pytest.raises(StateUnavailable):
@@ -122,7 +122,7 @@ async def test_a_store_whose_clock_was_set_back_is_refused(leases: Copied) -> No
         await mark.keep()
 
 
-async def test_a_clock_that_leaps_an_hour_ahead_is_no_loss_and_back_again_is_named(leases: Copied) -> None:
+async def test_a_clock_that_jumps_ahead_loses_nothing_and_a_jump_back_is_reported(leases: Copied) -> None:
     mark = marked(leases)
     await expect_kept(mark)
     leases.behind = -3605
@@ -135,7 +135,7 @@ async def test_a_clock_that_leaps_an_hour_ahead_is_no_loss_and_back_again_is_nam
     await expect_kept(Watermark(leases, address="db", me="another"))
 
 
-async def test_after_a_day_without_an_answer_nothing_can_be_said(leases: Copied) -> None:
+async def test_a_day_without_answers_allows_no_conclusion(leases: Copied) -> None:
     mark = marked(leases)
     backup = leases.backup()
     await expect_kept(mark)
@@ -145,7 +145,7 @@ async def test_after_a_day_without_an_answer_nothing_can_be_said(leases: Copied)
     await expect_kept(mark)
 
 
-async def test_after_a_day_in_which_the_machine_was_suspended_nothing_can_be_said() -> None:
+async def test_a_day_of_suspended_sleep_allows_no_conclusion() -> None:
     # The loop's clock stands still meanwhile, and that of the store does not.
     suspended = 0.0
     loop = asyncio.get_running_loop()
@@ -161,7 +161,7 @@ async def test_after_a_day_in_which_the_machine_was_suspended_nothing_can_be_sai
     assert found.note == "2"
 
 
-async def test_whoever_ends_leaves_no_mark(leases: Copied) -> None:
+async def test_a_closing_process_leaves_no_mark(leases: Copied) -> None:
     mark = marked(leases)
     await mark.end()
     await expect_kept(mark)

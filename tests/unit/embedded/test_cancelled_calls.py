@@ -35,7 +35,7 @@ def _seven(transaction: Transaction) -> object:
 
 @pytest.mark.real_time
 @pytest.mark.parametrize("mates", [0, 3])
-async def test_a_read_that_is_cancelled_is_interrupted_and_no_other_one(tmp_path: Path, mates: int) -> None:
+async def test_a_cancelled_read_is_interrupted_and_no_other_read_is(tmp_path: Path, mates: int) -> None:
     async with _thread(tmp_path / "jobs.db") as thread, asyncio.timeout(20):
         first = [asyncio.create_task(thread.call(_seven, care=Care.READ)) for _ in range(mates)]
         begun = asyncio.Event()
@@ -57,7 +57,7 @@ async def test_a_read_that_is_cancelled_is_interrupted_and_no_other_one(tmp_path
 
 
 @pytest.mark.real_time
-async def test_a_write_whose_caller_has_gone_is_carried_out(tmp_path: Path) -> None:
+async def test_a_write_completes_even_if_its_caller_is_gone(tmp_path: Path) -> None:
     async with _thread(tmp_path / "jobs.db") as thread, asyncio.timeout(20):
         begun = asyncio.Event()
         loop = asyncio.get_running_loop()

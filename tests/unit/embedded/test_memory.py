@@ -18,7 +18,7 @@ def _opened(name: str) -> MemoryThread[sqlite3.Connection]:
     return MemoryThread(Path(MEMORY + name), NOTES, nullcontext[sqlite3.Connection])
 
 
-async def test_those_of_one_name_share_what_is_in_memory_until_the_last_is_gone() -> None:
+async def test_stores_of_one_name_share_memory_until_the_last_one_closes() -> None:
     first, second, other = _opened("one"), _opened("one"), _opened("other")
     await first.call(partial(add_note, text="here"), care=Care.DURABLE)
     assert await second.call(count_notes, care=Care.READ) == 1
@@ -29,7 +29,7 @@ async def test_those_of_one_name_share_what_is_in_memory_until_the_last_is_gone(
     assert await _opened("one").call(count_notes, care=Care.READ) == 0
 
 
-async def test_what_fails_in_memory_changes_nothing_and_is_its_callers_error() -> None:
+async def test_an_error_in_memory_changes_nothing_and_reaches_only_its_caller() -> None:
     thread = _opened("failing")
     await thread.call(partial(add_note, text="a"), care=Care.DURABLE)
 
@@ -45,7 +45,7 @@ async def test_what_fails_in_memory_changes_nothing_and_is_its_callers_error() -
     assert await thread.add(add_two, ["b", "c"], care=Care.DURABLE) == ["b", "c"]
 
 
-async def test_memory_is_closed_for_one_and_open_for_the_others() -> None:
+async def test_closing_one_user_leaves_memory_open_for_the_others() -> None:
     first, second = _opened("closing"), _opened("closing")
     await first.aclose()
     await first.aclose()
@@ -55,7 +55,7 @@ async def test_memory_is_closed_for_one_and_open_for_the_others() -> None:
     assert await second.call(count_notes, care=Care.READ) == 0
 
 
-async def test_memory_is_refused_to_a_second_process(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_second_process_cannot_open_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     thread = _opened("forked")
     await thread.call(count_notes, care=Care.READ)
     parent = os.getpid()

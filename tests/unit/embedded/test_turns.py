@@ -20,7 +20,7 @@ from tests.unit.embedded.kit import add_note, count_notes, thread_on
 pytestmark = pytest.mark.real_time
 
 
-async def test_works_of_one_hand_over_are_committed_turn_by_turn(tmp_path: Path) -> None:
+async def test_queued_works_are_committed_turn_by_turn(tmp_path: Path) -> None:
     path = tmp_path / "notes.db"
     # Each work is longer than the turn.
     thread = thread_on(path, turn=0)
@@ -37,7 +37,7 @@ async def test_works_of_one_hand_over_are_committed_turn_by_turn(tmp_path: Path)
     await thread.aclose()
 
 
-async def test_an_answer_comes_with_its_own_transaction(tmp_path: Path) -> None:
+async def test_an_answer_follows_its_own_transaction(tmp_path: Path) -> None:
     thread = thread_on(tmp_path / "notes.db", turn=0)
     heard = asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -57,7 +57,7 @@ async def test_an_answer_comes_with_its_own_transaction(tmp_path: Path) -> None:
     await thread.aclose()
 
 
-async def test_a_work_that_fails_takes_none_of_its_turn_or_of_the_next_with_it(tmp_path: Path) -> None:
+async def test_a_failing_work_does_not_affect_its_turn_or_the_next_one(tmp_path: Path) -> None:
     for turn in (0.0, 20.0):
         thread = thread_on(tmp_path / f"{turn}.db", turn=turn)
         texts = ["a", "b", "a", "c", "d"]
@@ -76,7 +76,7 @@ async def test_a_work_that_fails_takes_none_of_its_turn_or_of_the_next_with_it(t
         await thread.aclose()
 
 
-async def test_a_set_is_one_call_for_many_callers_up_to_some_hundred_items(tmp_path: Path) -> None:
+async def test_a_set_is_one_call_for_some_hundred_items(tmp_path: Path) -> None:
     thread = thread_on(tmp_path / "notes.db", turn=20)
     sizes: list[int] = []
 
@@ -93,7 +93,7 @@ async def test_a_set_is_one_call_for_many_callers_up_to_some_hundred_items(tmp_p
     await thread.aclose()
 
 
-async def test_a_lease_is_renewed_beside_a_bulk_of_another_process(tmp_path: Path) -> None:
+async def test_a_lease_is_renewed_during_a_bulk_write_of_another_process(tmp_path: Path) -> None:
     """The bulk never leaves the file alone of its own accord: it begins anew until the lease was renewed."""
     url = f"sqlite:///{tmp_path}/jobs.db"
     holder, sender = (open_job_store(url, BrokerOptions(name=name)) for name in ("holder", "sender"))

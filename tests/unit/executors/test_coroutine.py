@@ -13,7 +13,7 @@ async def _for_ever() -> None:
     await asyncio.get_running_loop().create_future()
 
 
-async def test_a_coroutine_gets_its_arguments_and_its_value_comes_back() -> None:
+async def test_a_coroutine_receives_its_arguments_and_its_value_is_returned() -> None:
     async def add(a: int, b: int) -> int:
         return a + b
 
@@ -22,7 +22,7 @@ async def test_a_coroutine_gets_its_arguments_and_its_value_comes_back() -> None
 
 
 @pytest.mark.parametrize("timeout", [None, 5])
-async def test_an_error_comes_through_as_it_is(timeout: float | None) -> None:
+async def test_an_error_is_raised_unchanged(timeout: float | None) -> None:
     error = ValueError("no")
 
     async def fail() -> None:
@@ -33,7 +33,7 @@ async def test_an_error_comes_through_as_it_is(timeout: float | None) -> None:
     assert caught.value is error
 
 
-async def test_a_run_beyond_its_timeout_is_cancelled_and_says_so() -> None:
+async def test_a_run_beyond_its_timeout_is_cancelled_and_reported() -> None:
     cleaned_up = False
 
     async def long() -> None:
@@ -51,7 +51,7 @@ async def test_a_run_beyond_its_timeout_is_cancelled_and_says_so() -> None:
     assert it.context.cancelled
 
 
-async def test_a_timeout_error_of_the_functions_own_is_not_the_tasks_timeout() -> None:
+async def test_a_timeout_error_of_the_function_is_not_a_timeout_of_the_task() -> None:
     async def impatient() -> None:
         async with asyncio.timeout(0.001):
             await _for_ever()
@@ -64,7 +64,7 @@ async def test_a_timeout_error_of_the_functions_own_is_not_the_tasks_timeout() -
     assert not it.context.cancelled
 
 
-async def test_a_coroutine_that_makes_a_value_of_its_timeout_has_a_value() -> None:
+async def test_a_coroutine_that_turns_its_timeout_into_a_value_has_a_value() -> None:
     async def stubborn() -> str:
         try:
             await _for_ever()
@@ -75,7 +75,7 @@ async def test_a_coroutine_that_makes_a_value_of_its_timeout_has_a_value() -> No
     assert await CoroutineExecutor().run(execution(stubborn, timeout=0.01)) == "partial"
 
 
-async def test_a_cancellation_from_outside_is_no_timeout() -> None:
+async def test_a_cancellation_from_outside_is_not_a_timeout() -> None:
     running = asyncio.ensure_future(CoroutineExecutor().run(execution(_for_ever, timeout=20)))
     await asyncio.sleep(0)
 

@@ -23,7 +23,7 @@ answers = st.builds(
 
 
 @given(st.lists(answers, max_size=8), st.lists(st.integers(0, 2000), max_size=12))
-def test_frames_are_put_together_from_any_pieces(said: list[RunAnswer], places: list[int]) -> None:
+def test_frames_are_assembled_from_any_chunks(said: list[RunAnswer], places: list[int]) -> None:
     stream = b"".join(part for each in said for part in frame(each))
     assembly = Assembly()
     ends = sorted({min(place, len(stream)) for place in places} | {len(stream)})
@@ -35,7 +35,7 @@ def test_frames_are_put_together_from_any_pieces(said: list[RunAnswer], places: 
     assert [decode_from_process(content) for content in heard] == said
 
 
-def test_a_large_frame_passes_a_pipe_and_the_next_one_after_it() -> None:
+def test_a_large_frame_passes_a_pipe_and_so_does_the_next() -> None:
     reading, writing = os.pipe()
     reader = PipeReader(reading)
     large = Request("t", b"x" * 40_000, b"{}", "application/json", "1", 1, 3, "q", False, None, None, None, None)

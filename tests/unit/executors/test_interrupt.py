@@ -23,7 +23,7 @@ async def _for_ever() -> None:
 
 
 @pytest.mark.parametrize("timeout", [None, 20])
-async def test_a_coroutine_gets_it_where_it_waits_and_may_end_in_its_own_way(timeout: float | None) -> None:
+async def test_an_interrupt_is_raised_where_the_coroutine_waits_and_can_be_handled(timeout: float | None) -> None:
     async def long() -> str:
         try:
             await _for_ever()
@@ -40,7 +40,7 @@ async def test_a_coroutine_gets_it_where_it_waits_and_may_end_in_its_own_way(tim
 
 
 @pytest.mark.real_time
-async def test_a_coroutine_that_does_not_catch_it_ends_with_it() -> None:
+async def test_a_coroutine_that_does_not_catch_the_interrupt_ends_with_it() -> None:
     with pytest.raises(SoftTimeout, match=r"soft_timeout of 0\.01 s") as caught:
         await CoroutineExecutor().run(execution(_for_ever, soft_timeout=0.01))
 
@@ -48,7 +48,7 @@ async def test_a_coroutine_that_does_not_catch_it_ends_with_it() -> None:
     assert type(caught.value) is SoftTimeout
 
 
-async def test_one_that_swallows_it_goes_on_to_its_hard_timeout() -> None:
+async def test_a_coroutine_that_swallows_the_interrupt_runs_until_its_hard_timeout() -> None:
     seen: list[str] = []
 
     async def stubborn() -> None:
@@ -69,7 +69,7 @@ async def test_one_that_swallows_it_goes_on_to_its_hard_timeout() -> None:
 
 
 @pytest.mark.real_time
-async def test_task_groups_and_timeouts_inside_clean_up_as_for_a_cancellation() -> None:
+async def test_task_groups_and_timeouts_clean_up_as_for_a_cancellation() -> None:
     ended: list[str] = []
 
     async def child(name: str) -> None:
@@ -97,7 +97,7 @@ async def test_task_groups_and_timeouts_inside_clean_up_as_for_a_cancellation() 
     assert sorted(ended) == ["a", "b", "c", "d", "e"]
 
 
-async def test_a_task_that_it_waits_for_may_keep_it_and_the_hard_timeout_stays_one() -> None:
+async def test_an_awaited_task_may_swallow_the_interrupt_until_the_hard_timeout() -> None:
     async def keeps() -> None:
         try:
             await _for_ever()
@@ -114,7 +114,7 @@ async def test_a_task_that_it_waits_for_may_keep_it_and_the_hard_timeout_stays_o
 
 
 @pytest.mark.real_time
-async def test_a_real_cancellation_in_the_same_turn_goes_first() -> None:
+async def test_a_real_cancellation_in_the_same_iteration_takes_precedence() -> None:
     running = asyncio.ensure_future(CoroutineExecutor().run(execution(_for_ever, soft_timeout=0.02)))
     await asyncio.sleep(0)
     time.sleep(0.03)
@@ -126,7 +126,7 @@ async def test_a_real_cancellation_in_the_same_turn_goes_first() -> None:
     assert not isinstance(caught.value, SoftTimeout)
 
 
-async def test_a_coroutine_in_time_sees_nothing_of_it() -> None:
+async def test_a_coroutine_that_ends_in_time_is_not_interrupted() -> None:
     async def quick() -> int:
         await asyncio.sleep(0)
         return 1
@@ -143,7 +143,7 @@ async def test_a_coroutine_in_time_sees_nothing_of_it() -> None:
 
 @pytest.mark.parametrize("loop_factory", LOOPS)
 @pytest.mark.parametrize("timeout", [None, 20])
-def test_a_thread_gets_it_between_two_instructions(
+def test_a_thread_is_interrupted_between_two_instructions(
     loop_factory: Callable[[], asyncio.AbstractEventLoop], timeout: float | None
 ) -> None:
     async def main() -> None:
@@ -170,7 +170,9 @@ def test_a_thread_gets_it_between_two_instructions(
 
 
 @pytest.mark.real_time
-async def test_a_thread_that_swallows_it_is_abandoned_at_its_hard_timeout(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_thread_that_swallows_the_interrupt_is_abandoned_at_its_hard_timeout(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     release = threading.Event()
 
     executor = ThreadExecutor()
@@ -191,7 +193,7 @@ async def test_a_thread_that_swallows_it_is_abandoned_at_its_hard_timeout(caplog
     assert "in stubborn" in caplog.text
 
 
-def test_it_waits_until_the_thread_has_left_a_lock_of_the_standard_library() -> None:
+def test_the_interrupt_waits_until_the_thread_leaves_a_lock_of_the_standard_library() -> None:
     call, go = ThreadInterrupt(), threading.Event()
     ended: list[tuple[object, BaseException | None]] = []
 
@@ -233,14 +235,14 @@ print("went on")
 """
 
 
-def test_a_call_that_was_not_interrupted_leaves_the_interpreter_as_it_was() -> None:
+def test_a_call_without_interrupt_leaves_the_interpreter_unchanged() -> None:
     # What is taken back is looked for by CPython 3.11 for ever, and under a tracer nothing else is done any more.
     done = subprocess.run([sys.executable, "-c", _TRACED], capture_output=True, text=True, timeout=20, check=True)
 
     assert done.stdout == "went on\n"
 
 
-def test_a_run_that_waits_for_the_interpreter_gets_its_interrupt_when_it_has_begun() -> None:
+def test_a_run_that_waits_for_the_interpreter_is_interrupted_once_it_starts() -> None:
     call = ThreadInterrupt()
 
     assert call.interrupt() == "later"

@@ -177,7 +177,7 @@ def _play(test: Callable[[ProcessExecutor, Shelf], Any]) -> None:
 
 
 @run_by(_play)
-async def test_progress_is_heard_while_the_task_runs_and_its_last_word_before_the_end(
+async def test_progress_arrives_while_the_task_runs_and_the_last_update_before_its_end(
     executor: ProcessExecutor, writer: Shelf, /, tmp_path: Path
 ) -> None:
     running = asyncio.create_task(executor.run(_execution("tells", writer)))
@@ -193,7 +193,7 @@ async def test_progress_is_heard_while_the_task_runs_and_its_last_word_before_th
 
 
 @run_by(_play)
-async def test_steps_and_checkpoints_are_saved_by_the_worker_and_read_by_the_next_run(
+async def test_the_worker_saves_steps_and_checkpoints_and_the_next_run_reads_them(
     executor: ProcessExecutor, writer: Shelf, /
 ) -> None:
     assert await executor.run(_execution("saves", writer)) == (None, 7, 5, {"a": 5})
@@ -204,14 +204,14 @@ async def test_steps_and_checkpoints_are_saved_by_the_worker_and_read_by_the_nex
 
 
 @run_by(_play)
-async def test_threads_of_a_task_may_save_at_the_same_time(executor: ProcessExecutor, writer: Shelf, /) -> None:
+async def test_threads_of_a_task_may_save_concurrently(executor: ProcessExecutor, writer: Shelf, /) -> None:
     assert await executor.run(_execution("from_many_threads", writer)) == {n: n for n in range(10)}
     assert len(writer.values) == 10
 
 
 @pytest.mark.parametrize("error", [StateUnavailable("down", is_certain=False), RunSuperseded("another one")])
 @run_by(_play)
-async def test_what_cannot_be_saved_is_the_tasks_error_over_there(
+async def test_an_unsavable_value_is_an_error_of_the_task_in_its_process(
     executor: ProcessExecutor, writer: Shelf, /, error: Exception
 ) -> None:
     writer.error = error
@@ -224,7 +224,7 @@ async def test_what_cannot_be_saved_is_the_tasks_error_over_there(
 
 
 @run_by(_play)
-async def test_a_soft_timeout_during_a_wait_for_the_state_leaves_no_reply_to_the_next_run(
+async def test_a_soft_timeout_while_waiting_for_the_state_leaves_no_reply_for_the_next_run(
     executor: ProcessExecutor, writer: Shelf, /, tmp_path: Path
 ) -> None:
     writer.gate.clear()
@@ -239,7 +239,7 @@ async def test_a_soft_timeout_during_a_wait_for_the_state_leaves_no_reply_to_the
 
 
 @run_by(_play)
-async def test_what_a_task_has_left_running_is_not_heard_and_told_so(
+async def test_code_left_running_after_its_task_is_ignored_and_told_so(
     executor: ProcessExecutor, writer: Shelf, /
 ) -> None:
     await executor.run(_execution("leaves_a_thread", writer))
@@ -253,7 +253,7 @@ async def test_what_a_task_has_left_running_is_not_heard_and_told_so(
 
 @pytest.mark.parametrize("begun", [b"[false]", b"[true]"])
 @run_by(_play)
-async def test_a_fork_of_a_task_is_refused_to_save_and_the_task_saves_on(
+async def test_a_fork_of_a_task_cannot_save_and_the_task_still_can(
     executor: ProcessExecutor, writer: Shelf, /, begun: bytes
 ) -> None:
     words = await executor.run(_execution("forks", writer, args=begun))
@@ -265,7 +265,7 @@ async def test_a_fork_of_a_task_is_refused_to_save_and_the_task_saves_on(
 
 
 @pytest.mark.real_time
-async def test_dependencies_are_resolved_over_there_and_the_workers_end_with_the_process(tmp_path: Path) -> None:
+async def test_dependencies_resolve_in_the_task_process_and_worker_scoped_ones_end_with_it(tmp_path: Path) -> None:
     # Each process runs one task, so that it is let go after it.
     executor = ProcessExecutor("telling_tasks:app", size=1, url="memory://given", state=None, max_tasks=1)
     try:

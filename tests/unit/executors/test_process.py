@@ -208,7 +208,7 @@ Loop = Callable[[], asyncio.AbstractEventLoop]
 
 
 @BOTH_LOOPS
-def test_a_function_runs_in_a_process_that_is_used_again(loop_factory: Loop) -> None:
+def test_functions_run_in_a_reused_process(loop_factory: Loop) -> None:
     async def test(executor: ProcessExecutor) -> None:
         pids = {await executor.run(_execution("pid")) for _ in range(5)}
 
@@ -221,7 +221,7 @@ def test_a_function_runs_in_a_process_that_is_used_again(loop_factory: Loop) -> 
 
 @pytest.mark.parametrize("content_type", [JSON, MSGPACK])
 @run_by(_in_loop)
-async def test_arguments_travel_in_the_messages_own_encoding_and_values_as_they_are(
+async def test_arguments_use_the_encoding_of_the_message_and_values_need_none(
     executor: ProcessExecutor, /, content_type: str
 ) -> None:
     when = datetime(2026, 11, 21, tzinfo=UTC)
@@ -232,14 +232,14 @@ async def test_arguments_travel_in_the_messages_own_encoding_and_values_as_they_
 
 
 @pytest.mark.real_time
-async def test_the_app_may_be_an_attribute_of_something_in_the_module() -> None:
+async def test_the_app_may_be_an_attribute_of_an_object_in_the_module() -> None:
     executor = _executor(target="process_tasks:holder.app")
     assert await executor.run(_execution("add", 1)) == 2
     await executor.aclose()
 
 
 @run_by(_in_loop)
-async def test_the_context_over_there_is_the_one_over_here(executor: ProcessExecutor, /) -> None:
+async def test_the_context_in_the_process_equals_that_of_the_worker(executor: ProcessExecutor, /) -> None:
     meta = {"a": "b", "taskmq.schedule": "nightly", "taskmq.scheduled_for": "1700000000000"}
     it = _execution("look", attempt=3, tenant="acme", root="root-1", meta=meta)
 
@@ -250,7 +250,7 @@ async def test_the_context_over_there_is_the_one_over_here(executor: ProcessExec
 
 
 @run_by(_in_loop)
-async def test_a_task_over_there_sends_to_the_broker_that_the_worker_was_given(executor: ProcessExecutor, /) -> None:
+async def test_a_task_in_a_process_sends_to_the_broker_of_the_worker(executor: ProcessExecutor, /) -> None:
     assert await executor.run(_execution("urls")) == ("memory://given", "memory://given-state")
 
 
@@ -267,7 +267,7 @@ async def test_a_task_over_there_sends_to_the_broker_that_the_worker_was_given(e
     ],
 )
 @run_by(_in_loop)
-async def test_an_error_comes_through_with_its_traceback_and_the_process_lives_on(
+async def test_an_error_keeps_its_traceback_and_the_process_survives(
     executor: ProcessExecutor, /, task: str, kind: type[BaseException], words: str
 ) -> None:
     before = await executor.run(_execution("pid"))
@@ -282,13 +282,13 @@ async def test_an_error_comes_through_with_its_traceback_and_the_process_lives_o
 
 
 @run_by(_in_loop)
-async def test_arguments_that_do_not_fit_over_there_are_refused_there(executor: ProcessExecutor, /) -> None:
+async def test_the_process_refuses_arguments_that_do_not_match(executor: ProcessExecutor, /) -> None:
     with pytest.raises(InvalidArguments):
         await executor.run(_execution("add", "x"))
 
 
 @run_by(_in_loop)
-async def test_an_exit_in_a_task_is_the_tasks_failure(executor: ProcessExecutor, /) -> None:
+async def test_an_exit_in_a_task_fails_the_task(executor: ProcessExecutor, /) -> None:
     before = await executor.run(_execution("pid"))
 
     with pytest.raises(SystemExit) as caught:
@@ -299,14 +299,14 @@ async def test_an_exit_in_a_task_is_the_tasks_failure(executor: ProcessExecutor,
 
 
 @run_by(_in_loop)
-async def test_a_value_that_cannot_cross_is_the_tasks_failure(executor: ProcessExecutor, /) -> None:
+async def test_an_unpicklable_value_fails_the_task(executor: ProcessExecutor, /) -> None:
     with pytest.raises(Exception, match="lambda"):
         await executor.run(_execution("unpicklable"))
 
     assert await executor.run(_execution("add", 1)) == 2
 
 
-def test_what_a_task_prints_and_reads_does_not_get_between_the_frames(capfd: pytest.CaptureFixture[str]) -> None:
+def test_printing_and_reading_in_a_task_do_not_disturb_the_frames(capfd: pytest.CaptureFixture[str]) -> None:
     async def test(executor: ProcessExecutor) -> None:
         assert await executor.run(_execution("noisy")) == ""
         assert await executor.run(_execution("add", 1)) == 2
@@ -322,7 +322,7 @@ def test_what_a_task_prints_and_reads_does_not_get_between_the_frames(capfd: pyt
 @pytest.mark.parametrize(
     ("task", "args", "words"), [("kill_myself", (), "killed by SIGKILL"), ("drop_dead", (7,), "exit code 7")]
 )
-def test_a_process_that_dies_takes_only_the_task_with_it_that_it_was_running(
+def test_a_dying_process_fails_only_its_own_task(
     task: str, args: tuple[int, ...], words: str, loop_factory: Loop
 ) -> None:
     async def test(executor: ProcessExecutor) -> None:
@@ -338,7 +338,7 @@ def test_a_process_that_dies_takes_only_the_task_with_it_that_it_was_running(
 
 
 @BOTH_LOOPS
-def test_a_process_that_died_while_it_was_idle_is_charged_to_nobody(loop_factory: Loop) -> None:
+def test_the_death_of_an_idle_process_fails_no_task(loop_factory: Loop) -> None:
     async def test(executor: ProcessExecutor) -> None:
         pid = await executor.run(_execution("pid"))
         assert isinstance(pid, int)
@@ -352,7 +352,7 @@ def test_a_process_that_died_while_it_was_idle_is_charged_to_nobody(loop_factory
 
 @BOTH_LOOPS
 @pytest.mark.parametrize("leaves", [False, True], ids=["in its session", "that has left its session"])
-def test_a_death_is_noticed_although_a_fork_of_the_process_keeps_its_pipes_open(
+def test_a_death_is_noticed_even_if_a_fork_keeps_the_pipes_open(
     tmp_path: Path, loop_factory: Loop, leaves: bool
 ) -> None:
     started = tmp_path / "started"
@@ -371,7 +371,7 @@ def test_a_death_is_noticed_although_a_fork_of_the_process_keeps_its_pipes_open(
 
 
 @BOTH_LOOPS
-def test_a_run_beyond_its_timeout_is_killed_with_all_that_it_has_started(tmp_path: Path, loop_factory: Loop) -> None:
+def test_a_run_beyond_its_timeout_is_killed_with_its_child_processes(tmp_path: Path, loop_factory: Loop) -> None:
     started = tmp_path / "started"
 
     async def test(executor: ProcessExecutor) -> None:
@@ -408,7 +408,7 @@ def test_a_cancelled_run_is_killed(tmp_path: Path, loop_factory: Loop) -> None:
 
 
 @BOTH_LOOPS
-def test_a_run_may_be_cancelled_at_any_moment_of_its_start_and_no_process_is_left(loop_factory: Loop) -> None:
+def test_cancelling_a_run_at_any_moment_of_its_start_leaves_no_process(loop_factory: Loop) -> None:
     async def test(executor: ProcessExecutor) -> None:
         for point in CancelPoint.ALL:
             running = asyncio.ensure_future(executor.run(_execution("sleep", 60)))
@@ -424,7 +424,7 @@ def test_a_run_may_be_cancelled_at_any_moment_of_its_start_and_no_process_is_lef
 
 
 @run_by(_in_loop)
-async def test_no_more_processes_run_than_there_are_slots(executor: ProcessExecutor, /) -> None:
+async def test_at_most_one_process_per_slot_runs(executor: ProcessExecutor, /) -> None:
     runs = [asyncio.ensure_future(executor.run(_execution("sleep", 0.05))) for _ in range(6)]
 
     def are_over() -> bool:
@@ -436,7 +436,7 @@ async def test_no_more_processes_run_than_there_are_slots(executor: ProcessExecu
 
 
 @BOTH_LOOPS
-def test_closing_kills_what_runs_what_starts_and_what_waits(tmp_path: Path, loop_factory: Loop) -> None:
+def test_closing_kills_running_starting_and_waiting_runs(tmp_path: Path, loop_factory: Loop) -> None:
     started = tmp_path / "started"
 
     async def main() -> None:
@@ -462,7 +462,7 @@ def test_closing_kills_what_runs_what_starts_and_what_waits(tmp_path: Path, loop
 
 
 @pytest.mark.real_time
-async def test_a_module_that_the_process_cannot_import_loses_the_run_and_not_the_worker() -> None:
+async def test_a_module_that_the_process_cannot_import_fails_the_run_and_not_the_worker() -> None:
     executor = _executor(target="no_such_module:app")
     for _ in range(2):
         with pytest.raises(WorkerLost, match="exit code 1"):
@@ -470,7 +470,7 @@ async def test_a_module_that_the_process_cannot_import_loses_the_run_and_not_the
     await executor.aclose()
 
 
-def test_processes_end_with_the_worker_that_has_started_them(tmp_path: Path) -> None:
+def test_processes_end_with_their_worker(tmp_path: Path) -> None:
     started = tmp_path / "started"
     worker = tmp_path / "worker.py"
     worker.write_text(
@@ -502,7 +502,7 @@ def test_processes_end_with_the_worker_that_has_started_them(tmp_path: Path) -> 
     asyncio.run(until(lambda: not any(_is_alive(pid) for pid in pids)))
 
 
-def test_the_module_of_the_tasks_above_is_an_app(tmp_path: Path) -> None:
+def test_the_module_of_these_tasks_is_an_app(tmp_path: Path) -> None:
     """So that a mistake in it is not taken for one of the executor."""
     shown = subprocess.run(
         [sys.executable, "-c", "import json, process_tasks as m; print(json.dumps(sorted(m.app.tasks)))"],

@@ -42,9 +42,7 @@ def _with_one_process(test: Callable[[ProcessExecutor], Awaitable[None]]) -> Non
 
 @pytest.mark.parametrize("how", sorted(FORKS))
 @run_by(_with_one_process)
-async def test_each_run_has_its_own_value_whatever_a_fork_of_the_process_does(
-    executor: ProcessExecutor, /, how: str
-) -> None:
+async def test_each_run_gets_its_own_value_even_if_its_process_forked(executor: ProcessExecutor, /, how: str) -> None:
     before = await executor.run(_execution("pid"))
 
     found = [await executor.run(_execution("fork", how))]
@@ -56,13 +54,13 @@ async def test_each_run_has_its_own_value_whatever_a_fork_of_the_process_does(
 
 @pytest.mark.parametrize(("how", "code"), [("returns", 0), ("leaves", 7), ("raises", 1)])
 @run_by(_with_one_process)
-async def test_a_fork_ends_with_the_code_that_it_asked_for(executor: ProcessExecutor, /, how: str, code: int) -> None:
+async def test_a_fork_ends_after_the_code_that_created_it(executor: ProcessExecutor, /, how: str, code: int) -> None:
     assert await executor.run(_execution("exit_code", how)) == code
 
 
 @pytest.mark.parametrize("replaced", [False, True])
 @run_by(_with_one_process)
-async def test_a_task_that_closes_the_pipes_of_its_process_costs_the_process_alone(
+async def test_a_task_that_closes_the_pipes_of_its_process_loses_only_the_process(
     executor: ProcessExecutor, /, *, replaced: bool
 ) -> None:
     with pytest.raises(WorkerLost):

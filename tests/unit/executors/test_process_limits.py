@@ -168,7 +168,7 @@ def _in_loop(test: Callable[[ProcessExecutor], Any], **options: Any) -> None:
     ],
 )
 @run_by(_in_loop)
-async def test_what_cannot_be_written_or_read_back_is_an_error(
+async def test_an_unencodable_or_undecodable_value_is_an_error(
     executor: ProcessExecutor, /, task: str, kind: type[Exception], words: str
 ) -> None:
     before = await executor.run(_limited("pid"))
@@ -178,14 +178,14 @@ async def test_what_cannot_be_written_or_read_back_is_an_error(
 
 
 @run_by(_in_loop)
-async def test_a_huge_value_crosses(executor: ProcessExecutor, /) -> None:
+async def test_a_huge_value_is_transferred(executor: ProcessExecutor, /) -> None:
     value = await executor.run(_limited("huge", 200_000_000))
     assert isinstance(value, bytes)
     assert len(value) == 200_000_000
 
 
 @run_by(_in_loop)
-async def test_a_value_beyond_the_limit_is_refused_over_there(executor: ProcessExecutor, /) -> None:
+async def test_the_process_refuses_a_value_beyond_the_limit(executor: ProcessExecutor, /) -> None:
     executor._setup.answer_limit = 1000
     with pytest.raises(ResultTooLarge, match=r"the result of task huge has 1,0.. bytes, the limit is 1,000"):
         await executor.run(_limited("huge", 1000))
@@ -193,9 +193,7 @@ async def test_a_value_beyond_the_limit_is_refused_over_there(executor: ProcessE
 
 
 @run_by(_in_loop)
-async def test_a_soft_timeout_is_raised_in_the_main_thread_also_in_a_system_call(
-    executor: ProcessExecutor, /
-) -> None:
+async def test_a_soft_timeout_interrupts_the_main_thread_even_in_a_system_call(executor: ProcessExecutor, /) -> None:
     await executor.run(_limited("pid"))
     words = await executor.run(_limited("softly", soft=0.1, timeout=20))
     assert words == "task softly ran longer than its soft_timeout of 0.1 s"
@@ -209,7 +207,7 @@ async def test_a_soft_timeout_is_raised_in_the_main_thread_also_in_a_system_call
 
 
 @run_by(_in_loop)
-async def test_many_runs_that_end_right_at_their_soft_timeout_leave_no_alarm_behind(
+async def test_runs_that_end_exactly_at_their_soft_timeout_leave_no_alarm_behind(
     executor: ProcessExecutor, /
 ) -> None:
     before = await executor.run(_limited("pid"))
@@ -223,7 +221,7 @@ async def test_many_runs_that_end_right_at_their_soft_timeout_leave_no_alarm_beh
 
 
 @run_by(_in_loop)
-async def test_a_run_is_asked_to_stop_over_there_and_may_end_by_itself(
+async def test_a_run_in_a_process_is_asked_to_stop_and_may_end_by_itself(
     executor: ProcessExecutor, /, tmp_path: Path
 ) -> None:
     started = tmp_path / "started"
@@ -238,7 +236,7 @@ async def test_a_run_is_asked_to_stop_over_there_and_may_end_by_itself(
 
 
 @run_by(_in_loop)
-async def test_a_run_hears_over_there_that_it_is_to_give_way(executor: ProcessExecutor, /, tmp_path: Path) -> None:
+async def test_a_run_in_a_process_is_told_of_its_preemption(executor: ProcessExecutor, /, tmp_path: Path) -> None:
     started = tmp_path / "started"
 
     it = _limited("yields", str(started))
@@ -250,7 +248,7 @@ async def test_a_run_hears_over_there_that_it_is_to_give_way(executor: ProcessEx
 
 
 @run_by(_in_loop)
-async def test_a_run_that_gave_way_is_not_asked_again_when_it_comes_back(
+async def test_a_preempted_run_starts_again_without_a_pending_request(
     executor: ProcessExecutor, /, tmp_path: Path
 ) -> None:
     started = tmp_path / "yielding"
@@ -265,13 +263,13 @@ async def test_a_run_that_gave_way_is_not_asked_again_when_it_comes_back(
 
 
 @run_by(_in_loop)
-async def test_a_task_that_closes_everything_loses_its_own_run_only(executor: ProcessExecutor, /) -> None:
+async def test_a_task_that_closes_all_descriptors_loses_only_its_own_run(executor: ProcessExecutor, /) -> None:
     with pytest.raises(WorkerLost):
         await executor.run(_limited("closes"))
     assert await executor.run(_limited("add", 1)) == 2
 
 
-def test_processes_log_as_the_worker_does_and_what_they_print_is_on_standard_error(
+def test_processes_log_like_the_worker_and_print_to_standard_error(
     capfd: pytest.CaptureFixture[str],
 ) -> None:
     async def test(executor: ProcessExecutor) -> None:
@@ -285,7 +283,7 @@ def test_processes_log_as_the_worker_does_and_what_they_print_is_on_standard_err
     assert "printed" in error
 
 
-def test_the_time_that_a_process_takes_to_import_the_app_is_not_the_tasks(tmp_path: Path) -> None:
+def test_the_time_to_import_the_app_does_not_count_as_run_time(tmp_path: Path) -> None:
     (tmp_path / "limited_tasks.py").write_text(f"import time; time.sleep(1)\n{TASKS}")
 
     async def test(executor: ProcessExecutor) -> None:
@@ -295,7 +293,7 @@ def test_the_time_that_a_process_takes_to_import_the_app_is_not_the_tasks(tmp_pa
 
 
 @run_by(_in_loop)
-async def test_a_process_is_started_ahead_and_one_that_has_ended_is_replaced(executor: ProcessExecutor, /) -> None:
+async def test_a_process_is_started_ahead_and_replaced_after_its_end(executor: ProcessExecutor, /) -> None:
     executor.warm()
     await until(lambda: len(_children()) == 1)
     (spare,) = _children()
@@ -309,7 +307,7 @@ async def test_a_process_is_started_ahead_and_one_that_has_ended_is_replaced(exe
 
 
 @run_by(_in_loop, max_tasks=2)
-async def test_a_process_is_replaced_after_so_many_runs(executor: ProcessExecutor, /) -> None:
+async def test_a_process_is_replaced_after_a_number_of_runs(executor: ProcessExecutor, /) -> None:
     pids = [await executor.run(_limited("pid")) for _ in range(6)]
     assert [pids.count(pid) for pid in dict.fromkeys(pids)] == [2, 2, 2]
 
@@ -342,7 +340,7 @@ def _leave(group: MemoryGroup) -> None:
 
 @pytest.mark.usefixtures("memory_kept_by")
 @run_by(_in_loop)
-async def test_a_run_that_takes_more_than_its_memory_is_killed_and_says_so(executor: ProcessExecutor, /) -> None:
+async def test_a_run_beyond_its_memory_limit_is_killed_and_reported(executor: ProcessExecutor, /) -> None:
     grant = Grant({"memory": 128 * 2**20})
     assert await executor.run(_limited("grow", 2**20, grant=grant)) == 2**20
     with pytest.raises(MemoryExceeded, match="task grow took more than its memory of 128M") as caught:
@@ -353,7 +351,7 @@ async def test_a_run_that_takes_more_than_its_memory_is_killed_and_says_so(execu
     assert await executor.run(_limited("grow", 2**20, grant=grant)) == 2**20
 
 
-def test_the_groups_of_a_worker_that_was_killed_are_removed_by_the_next_one() -> None:
+def test_the_next_worker_removes_the_control_groups_of_a_killed_one() -> None:
     group = MemoryGroup.around(os.getpid())
     if group is None:
         pytest.skip("no control groups for memory here")
@@ -370,7 +368,7 @@ def test_the_groups_of_a_worker_that_was_killed_are_removed_by_the_next_one() ->
 
 @pytest.mark.usefixtures("memory_kept_by")
 @run_by(_in_loop)
-async def test_a_run_is_not_killed_for_what_an_earlier_one_has_kept(executor: ProcessExecutor, /) -> None:
+async def test_a_run_is_not_killed_for_memory_kept_by_an_earlier_one(executor: ProcessExecutor, /) -> None:
     first = await executor.run(_limited("keep", 150 * 2**20))
     grant = Grant({"memory": 128 * 2**20})
     assert await executor.run(_limited("grow", 2**20, grant=grant)) == 2**20
@@ -378,9 +376,7 @@ async def test_a_run_is_not_killed_for_what_an_earlier_one_has_kept(executor: Pr
 
 
 @run_by(_in_loop)
-async def test_a_run_sees_its_devices_and_processors_and_no_process_changes_its_devices(
-    executor: ProcessExecutor, /
-) -> None:
+async def test_a_run_sees_its_devices_and_processors_and_processes_keep_theirs(executor: ProcessExecutor, /) -> None:
     grant = Grant({"gpu": 2, "cpu": 2.5}, ("0", "2"))
     assert await executor.run(_limited("environment")) == [os.environ.get("CUDA_VISIBLE_DEVICES"), None]
     assert await executor.run(_limited("environment", grant=grant)) == ["0,2", "2"]

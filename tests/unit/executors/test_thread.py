@@ -37,7 +37,7 @@ async def _closed(executor: ThreadExecutor) -> None:
 
 @pytest.mark.parametrize("loop_factory", LOOPS)
 @pytest.mark.parametrize("timeout", [None, 20])
-def test_a_function_runs_in_another_thread_and_its_value_comes_back(
+def test_a_function_runs_in_another_thread_and_returns_its_value(
     timeout: float | None, loop_factory: Callable[[], asyncio.AbstractEventLoop]
 ) -> None:
     async def main() -> None:
@@ -56,7 +56,7 @@ def test_a_function_runs_in_another_thread_and_its_value_comes_back(
     run(main(), loop_factory=loop_factory)
 
 
-async def test_runs_one_after_the_other_use_one_thread() -> None:
+async def test_consecutive_runs_use_one_thread() -> None:
     executor = ThreadExecutor()
 
     idents = {await executor.run(execution(threading.get_ident)) for _ in range(200)}
@@ -65,7 +65,7 @@ async def test_runs_one_after_the_other_use_one_thread() -> None:
     await _closed(executor)
 
 
-async def test_runs_at_the_same_time_have_a_thread_each_and_no_more_threads_are_made() -> None:
+async def test_concurrent_runs_have_one_thread_each_and_no_more_are_created() -> None:
     executor = ThreadExecutor()
     together = threading.Barrier(8)
 
@@ -98,7 +98,7 @@ async def test_a_thread_sees_the_context_variables_of_its_caller_and_keeps_its_o
     [ValueError("no"), SystemExit(3), KeyboardInterrupt(), GeneratorExit(), asyncio.CancelledError("own")],
     ids=repr,
 )
-async def test_what_a_function_raises_comes_through_and_the_thread_lives_on(
+async def test_an_error_of_a_function_is_raised_and_its_thread_survives(
     error: BaseException, timeout: float | None
 ) -> None:
     executor = ThreadExecutor()
@@ -127,7 +127,7 @@ async def test_a_stop_iteration_becomes_an_error_that_a_coroutine_can_raise() ->
     await _closed(executor)
 
 
-async def test_a_run_beyond_its_timeout_is_left_to_itself_and_its_slot_is_free() -> None:
+async def test_a_run_beyond_its_timeout_is_abandoned_and_its_slot_is_free() -> None:
     executor = ThreadExecutor()
     release, told = threading.Event(), threading.Event()
 
@@ -151,7 +151,7 @@ async def test_a_run_beyond_its_timeout_is_left_to_itself_and_its_slot_is_free()
 
 
 @pytest.mark.parametrize("timeout", [None, 20])
-async def test_a_cancelled_run_is_left_to_itself_in_the_same_way(timeout: float | None) -> None:
+async def test_a_cancelled_run_is_abandoned_in_the_same_way(timeout: float | None) -> None:
     executor = ThreadExecutor()
     started, release = threading.Event(), threading.Event()
 
@@ -173,7 +173,7 @@ async def test_a_cancelled_run_is_left_to_itself_in_the_same_way(timeout: float 
     await _closed(executor)
 
 
-async def test_an_error_that_comes_after_the_timeout_is_dropped_in_silence() -> None:
+async def test_an_error_after_the_timeout_is_dropped_silently() -> None:
     executor = ThreadExecutor()
     release = threading.Event()
 
@@ -192,7 +192,7 @@ async def test_an_error_that_comes_after_the_timeout_is_dropped_in_silence() -> 
     await _closed(executor)
 
 
-async def test_a_thread_that_waits_holds_on_to_nothing() -> None:
+async def test_a_waiting_thread_keeps_no_references() -> None:
     executor = ThreadExecutor()
 
     class Large:
@@ -216,7 +216,7 @@ async def test_a_thread_that_waits_holds_on_to_nothing() -> None:
     await _closed(executor)
 
 
-async def test_a_thread_without_work_ends_after_its_idle_time() -> None:
+async def test_an_idle_thread_ends_after_its_idle_time() -> None:
     executor = ThreadExecutor(idle=0.02)
     await asyncio.gather(*(executor.run(execution(threading.get_ident)) for _ in range(4)))
 
@@ -226,7 +226,7 @@ async def test_a_thread_without_work_ends_after_its_idle_time() -> None:
     await _closed(executor)
 
 
-async def test_no_run_is_stranded_between_threads_that_come_and_go() -> None:
+async def test_no_run_is_stranded_while_threads_start_and_end() -> None:
     """The count of idle threads against the queue: threads end all the time, right when runs are put."""
 
     executor = ThreadExecutor(idle=0.0005)
@@ -242,7 +242,7 @@ async def test_no_run_is_stranded_between_threads_that_come_and_go() -> None:
     await executor.aclose()
 
 
-async def test_closing_ends_idle_threads_and_leaves_running_ones_to_themselves() -> None:
+async def test_closing_ends_idle_threads_and_abandons_running_ones() -> None:
     executor = ThreadExecutor()
     started, release = threading.Event(), threading.Event()
 
@@ -272,7 +272,7 @@ async def test_nothing_runs_after_closing() -> None:
         await executor.run(execution(lambda: None))
 
 
-def test_a_thread_that_outlives_the_loop_ends_in_silence() -> None:
+def test_a_thread_that_outlives_the_loop_ends_silently() -> None:
     release = threading.Event()
 
     async def main() -> None:

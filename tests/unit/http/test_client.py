@@ -82,7 +82,7 @@ _WITHOUT_METHOD = {
 
 
 @pytest.mark.parametrize("calls", [JobCalls, AsyncJobCalls])
-def test_a_submission_takes_every_field_that_its_body_has(calls: type[JobCalls | AsyncJobCalls]) -> None:
+def test_a_submission_accepts_every_field_of_its_body(calls: type[JobCalls | AsyncJobCalls]) -> None:
     # These are given as the task and its arguments, or by another name; the owner is who calls.
     other = {"job_type", "task", "payload", "kwargs", "args", "schedule_time", "expires_at", "expires_in", "owner"}
     options = {
@@ -94,7 +94,7 @@ def test_a_submission_takes_every_field_that_its_body_has(calls: type[JobCalls |
     assert options == {*SubmitBody.__struct_fields__} - other | {"at", "expires"}
 
 
-def test_every_call_of_the_api_has_a_method_or_a_reason_for_none(site: Served) -> None:
+def test_every_api_call_has_a_method_or_a_reason_for_having_none(site: Served) -> None:
     described = {
         operation["operationId"]: (method.upper(), path)
         for path, operations in site.client.openapi()["paths"].items()
@@ -140,7 +140,7 @@ def _succeed_with_large_value(served: Served) -> str:
         return portal.call(succeed)
 
 
-def test_a_result_that_the_server_cannot_reach_is_an_error_and_its_job_is_not(site: Served) -> None:
+def test_an_unreachable_result_is_an_error_and_its_job_is_not(site: Served) -> None:
     job = _succeed_with_large_value(site)
 
     found = site.client.jobs.get(job, expand=["result"])
@@ -153,7 +153,7 @@ def test_a_result_that_the_server_cannot_reach_is_an_error_and_its_job_is_not(si
 
 
 @pytest.mark.parametrize(("code", "kind"), [("result_expired", ResultExpired), ("result_damaged", ResultDamaged)])
-def test_a_result_that_is_gone_is_the_error_that_it_is_in_python(code: str, kind: type[TaskMQError]) -> None:
+def test_an_expired_result_raises_the_same_error_as_in_python(code: str, kind: type[TaskMQError]) -> None:
     problem = ResultProblem(code=code, detail="it is gone")
     shown = msgspec.convert({**EXAMPLES["getJob"].answers[200], "state": "succeeded"}, JobDetails)
 
@@ -343,7 +343,7 @@ def _use_accounts(site: Served) -> None:
         client.account.me()
 
 
-def test_lists_of_jobs_go_through_all_pages(site: Served) -> None:
+def test_job_lists_span_all_pages(site: Served) -> None:
     ids = [site.client.jobs.submit("report", at=LATER).id for _ in range(7)]
 
     listed = [job.id for job in site.client.jobs.list("status:scheduled", page_size=3)]
@@ -353,7 +353,7 @@ def test_lists_of_jobs_go_through_all_pages(site: Served) -> None:
     assert (len(page.items), page.next is not None) == (5, True)
 
 
-def test_of_many_jobs_each_is_kept_or_refused_for_itself(site: Served) -> None:
+def test_each_job_of_a_batch_is_accepted_or_refused_separately(site: Served) -> None:
     bodies = [SubmitBody(task="report"), SubmitBody(task="nowhere"), SubmitBody(task="report", job_id="mine")]
 
     first, second, third = site.client.jobs.submit_many(bodies)
@@ -365,7 +365,7 @@ def test_of_many_jobs_each_is_kept_or_refused_for_itself(site: Served) -> None:
     assert third.job_id == "mine"
 
 
-def test_a_job_that_does_not_end_is_waited_for_no_longer_than_said(site: Served) -> None:
+def test_waiting_for_a_job_ends_at_the_timeout(site: Served) -> None:
     site.client.jobs.submit("report", at=LATER, job_id="late")
 
     with pytest.raises(ResultTimeout, match="late has not ended within 0 s"):
@@ -398,7 +398,7 @@ _ERRORS: list[tuple[type[Exception], Any]] = [
 @pytest.mark.parametrize(
     ("kind", "ask"), _ERRORS, ids=[f"{number}-{kind.__name__}" for number, (kind, _) in enumerate(_ERRORS)]
 )
-def test_what_is_refused_is_the_error_that_it_is_in_python(site: Served, kind: type[Exception], ask: Any) -> None:
+def test_a_refusal_raises_the_same_error_as_in_python(site: Served, kind: type[Exception], ask: Any) -> None:
     with pytest.raises(kind) as found:
         ask(site.client)
 
@@ -406,7 +406,7 @@ def test_what_is_refused_is_the_error_that_it_is_in_python(site: Served, kind: t
     assert str(found.value)
 
 
-def test_a_conflict_says_state_and_version_of_the_job(site: Served) -> None:
+def test_a_conflict_reports_state_and_version_of_the_job(site: Served) -> None:
     site.client.jobs.submit("report", at=LATER, job_id="one")
 
     with pytest.raises(JobConflict) as other_version:
@@ -431,7 +431,7 @@ def test_a_conflict_says_state_and_version_of_the_job(site: Served) -> None:
     assert other_content.value.version == 1
 
 
-def test_a_field_that_cannot_be_is_named_with_what_can(site: Served) -> None:
+def test_an_invalid_field_is_reported_with_the_valid_ones(site: Served) -> None:
     with pytest.raises(InvalidOption, match="priority: "):
         site.client.jobs.submit("report", priority=12)
     with pytest.raises(InvalidFilter) as found:
@@ -440,7 +440,7 @@ def test_a_field_that_cannot_be_is_named_with_what_can(site: Served) -> None:
     assert found.value.column == 15
 
 
-def test_a_client_for_a_tenant_asks_for_the_tenants_things(site: Served) -> None:
+def test_a_client_for_a_tenant_requests_only_its_objects(site: Served) -> None:
     acme = site.client.for_tenant("acme")
     acme.jobs.submit("report", at=LATER, job_id="same")
     site.client.for_tenant("other").jobs.submit("report", at=LATER, job_id="same", priority=9)
@@ -454,14 +454,14 @@ def test_a_client_for_a_tenant_asks_for_the_tenants_things(site: Served) -> None
 @pytest.mark.parametrize(
     "url", ["", "localhost:8787", "ftp://host", "http://", "http://ann:secret@host", "http://h?x=1"]
 )
-def test_a_url_that_is_none_of_a_server_is_refused(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_url_that_is_not_http_is_refused(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("TASKMQ_SERVER", raising=False)
 
     with pytest.raises(InvalidSetting, match=r"(?i)server"):
         Client(url)
 
 
-def test_certificates_are_read_for_an_https_address_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_certificates_are_read_only_for_https(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "missing.pem"))
 
     with Client("http://jobs.example.com") as client:
@@ -483,7 +483,7 @@ def test_server_and_token_come_from_the_environment(site: Served, monkeypatch: p
 
 
 @pytest.mark.parametrize("client", [Client, AsyncClient])
-def test_a_token_goes_to_another_machine_over_tls_alone(
+def test_a_token_is_sent_to_another_machine_only_over_tls(
     client: type[Client] | type[AsyncClient], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("TASKMQ_INSECURE", raising=False)
@@ -505,7 +505,7 @@ def test_a_token_goes_to_another_machine_over_tls_alone(
         client("http://jobs.example.com", insecure=False)
 
 
-def test_a_password_goes_to_another_machine_over_tls_alone(site: Served) -> None:
+def test_a_password_is_sent_to_another_machine_only_over_tls(site: Served) -> None:
     with Client(site.url, token="", http=site.http, retries=NO_WAIT) as client:
         with pytest.raises(InvalidSetting, match="the password could be read on the way"):
             client.account.login("root", PASSWORD)
@@ -526,7 +526,7 @@ async def _use_coroutines(client: AsyncClient) -> list[str]:
         return [job.task async for job in client.jobs.list(page_size=2)]
 
 
-def test_the_client_for_coroutines_does_the_same(tmp_path: Any) -> None:
+def test_the_async_client_behaves_the_same(tmp_path: Any) -> None:
     import asyncio
 
     app = TaskMQ(new_url(), store=f"sqlite:///{tmp_path}/jobs.db")

@@ -69,7 +69,7 @@ _CALLS: list[tuple[str, Callable[[Client], Any], bool]] = [
 
 
 @pytest.mark.parametrize(("ask", "repeats"), [call[1:] for call in _CALLS], ids=[call[0] for call in _CALLS])
-def test_a_call_is_sent_again_only_where_twice_is_the_same_as_once(ask: Any, repeats: bool) -> None:
+def test_only_idempotent_calls_are_sent_again(ask: Any, repeats: bool) -> None:
     server = _Server(*[_GONE] * 4)
 
     with pytest.raises(ServerUnavailable) as found:
@@ -81,7 +81,7 @@ def test_a_call_is_sent_again_only_where_twice_is_the_same_as_once(ask: Any, rep
 
 
 @pytest.mark.parametrize("ask", [call[1] for call in _CALLS], ids=[call[0] for call in _CALLS])
-def test_a_call_that_was_certainly_not_done_is_sent_again(ask: Any) -> None:
+def test_a_call_that_was_certainly_not_executed_is_sent_again(ask: Any) -> None:
     server = _Server(_NOT_THERE, _problem(429, "too_many_requests", **{"Retry-After": "0"}), *[_NOT_THERE] * 2)
 
     with pytest.raises(ServerUnavailable, match="no server answers at http://server") as found:
@@ -92,7 +92,7 @@ def test_a_call_that_was_certainly_not_done_is_sent_again(ask: Any) -> None:
     assert isinstance(found.value.__cause__, httpx.ConnectError)
 
 
-def test_all_attempts_of_a_submission_have_the_same_key() -> None:
+def test_all_attempts_of_a_submission_share_one_idempotency_key() -> None:
     server = _Server(_GONE, _problem(503, "store_unavailable"), httpx.Response(201, json=_JOB))
 
     assert server.client().jobs.submit("report").id == "i"
@@ -102,7 +102,7 @@ def test_all_attempts_of_a_submission_have_the_same_key() -> None:
     assert len({request.content for request in server.requests}) == 1
 
 
-def test_a_server_that_wants_to_be_left_alone_for_long_is_not_waited_for() -> None:
+def test_a_long_retry_after_header_ends_the_attempts() -> None:
     server = _Server(_problem(429, "login_throttled", "wait", **{"Retry-After": "60"}))
 
     with pytest.raises(LoginThrottled):
@@ -111,7 +111,7 @@ def test_a_server_that_wants_to_be_left_alone_for_long_is_not_waited_for() -> No
     assert len(server.requests) == 1
 
 
-def test_no_call_is_repeated_where_one_attempt_is_all() -> None:
+def test_calls_are_not_repeated_if_one_attempt_is_the_limit() -> None:
     server = _Server(
         _problem(503, "store_unavailable", "the job store could not be reached; it may have been changed")
     )
@@ -132,7 +132,7 @@ def test_no_call_is_repeated_where_one_attempt_is_all() -> None:
         (400, b"\xff\xfe", RequestRefused),
     ],
 )
-def test_an_answer_of_something_else_is_an_error_too(status: int, content: bytes, kind: type[TaskMQError]) -> None:
+def test_an_unexpected_answer_is_an_error_too(status: int, content: bytes, kind: type[TaskMQError]) -> None:
     error = error_of(status, content, operation="getJob", server="http://server")
 
     assert type(error) is kind
@@ -140,14 +140,14 @@ def test_an_answer_of_something_else_is_an_error_too(status: int, content: bytes
         assert error.status == status
 
 
-def test_an_answer_that_cannot_be_read_says_so() -> None:
+def test_an_unreadable_answer_is_an_error() -> None:
     server = _Server(httpx.Response(200, text="hello"))
 
     with pytest.raises(ServerUnavailable, match="something else than a taskmq server"):
         server.client().jobs.get("j")
 
 
-def test_a_server_that_is_not_there_is_neither_live_nor_ready() -> None:
+def test_an_unreachable_server_is_neither_live_nor_ready() -> None:
     client = _Server(*[_NOT_THERE] * 8).client()
 
     assert not client.is_live()
@@ -155,12 +155,12 @@ def test_a_server_that_is_not_there_is_neither_live_nor_ready() -> None:
 
 
 @pytest.mark.parametrize("options", [{"attempts": 0}, {"base": -1}, {"cap": -1}])
-def test_retries_that_cannot_be_are_refused(options: dict[str, Any]) -> None:
+def test_invalid_retry_settings_are_refused(options: dict[str, Any]) -> None:
     with pytest.raises(InvalidOption, match="retries"):
         Retries(**options)
 
 
-def test_waits_grow_up_to_the_cap_and_do_not_go_below_what_is_asked() -> None:
+def test_waits_grow_up_to_the_cap_and_respect_retry_after() -> None:
     retries = Retries(attempts=9, base=1.0, cap=4.0)
 
     waits = [retries.wait(attempt, retry_after=None) for attempt in range(1, 9)]
@@ -182,7 +182,7 @@ def test_lines_of_a_stream_become_events() -> None:
     assert found == [LiveEvent(id="h-1", kind="job", data={"a": 1}), LiveEvent(id="", kind="gap", data={})]
 
 
-def test_a_stream_that_breaks_off_is_gone_on_with_where_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupted_stream_resumes_at_its_position(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("time.sleep", lambda _: None)
     first, second = (f'id: h-{number}\nevent: job\ndata: {{"n": {number}}}\n\n' for number in (1, 2))
     server = _Server(
@@ -197,7 +197,7 @@ def test_a_stream_that_breaks_off_is_gone_on_with_where_it_was(monkeypatch: pyte
     assert [request.headers.get("last-event-id") for request in server.requests] == [None, "h-1", "h-1", "h-2"]
 
 
-def test_a_stream_ends_with_the_servers_where_it_is_not_to_be_gone_on_with() -> None:
+def test_a_stream_that_cannot_resume_ends_with_the_server() -> None:
     server = _Server(httpx.Response(200, text='event: job\ndata: {"n": 1}\n\n'), _GONE)
     client = server.client()
 
@@ -213,7 +213,7 @@ def test_a_stream_ends_with_the_servers_where_it_is_not_to_be_gone_on_with() -> 
 @example("a/../b")
 @example("%2F")
 @example("?#")
-def test_every_name_is_one_segment_of_a_path_and_comes_back_as_it_was(name: str) -> None:
+def test_every_name_survives_as_one_path_segment(name: str) -> None:
     """As httpx sends it, uvicorn reads it, and the server's edge and router take it apart."""
     request = prepared(
         "getJobHistory", path={"job_id": name}, query={}, body=None, tenant=None, version=None, key=None, headers={}

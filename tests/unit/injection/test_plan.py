@@ -38,13 +38,13 @@ def labels(function: Callable[..., Any]) -> list[str]:
     return [] if plan is None else [node.label for node in plan.nodes]
 
 
-def test_each_provider_is_called_once_and_after_all_that_it_takes() -> None:
+def test_each_provider_is_called_once_and_after_its_own_dependencies() -> None:
     def sell(a: int, log: str = Depends(audit), db: str = Depends(session)) -> None: ...
 
     assert labels(sell) == ["settings", "engine", "session", "audit"]
 
 
-def test_a_function_without_dependencies_has_no_plan_and_its_task_calls_it_directly() -> None:
+def test_a_function_without_dependencies_has_no_plan_and_is_called_directly() -> None:
     @app().task(name="plain")
     def plain(ctx: Context, a: int, b: int = 2) -> None: ...
 
@@ -53,7 +53,7 @@ def test_a_function_without_dependencies_has_no_plan_and_its_task_calls_it_direc
 
 
 @given(st.lists(st.sets(st.integers(0, 14), max_size=4), min_size=1, max_size=15))
-def test_whatever_depends_on_whatever_every_value_is_there_when_it_is_asked_for(wanted: list[set[int]]) -> None:
+def test_every_dependency_is_ready_before_its_dependent_in_any_graph(wanted: list[set[int]]) -> None:
     providers: list[Callable[..., Any]] = []
     for number, others in enumerate(wanted):
         # Only on earlier ones: no circle.
@@ -86,7 +86,7 @@ def _provider(number: int, takes: list[Callable[..., Any]]) -> Callable[..., Any
 
 
 @given(st.integers(0, 3), st.integers(0, 3), st.integers(0, 3), st.booleans())
-def test_wherever_dependencies_stand_the_arguments_that_travel_keep_their_places(
+def test_travelling_arguments_keep_their_positions_around_dependencies(
     before: int,
     between: int,
     behind: int,
@@ -129,7 +129,7 @@ def test_wherever_dependencies_stand_the_arguments_that_travel_keep_their_places
     assert bytes(raw).decode() == str(list(range(len(travels)))).replace(" ", "")
 
 
-def test_a_provider_may_be_a_class_a_partial_or_an_object_that_is_called() -> None:
+def test_a_provider_may_be_a_class_a_partial_or_a_callable_object() -> None:
     class Clock:
         def __init__(self, given: dict[str, str] = Depends(settings)) -> None:
             self.given = given
@@ -155,7 +155,7 @@ def test_a_provider_may_be_a_class_a_partial_or_an_object_that_is_called() -> No
     assert look() == [{}, "Clock", 5, [], {}]
 
 
-def test_dependencies_do_not_travel_and_nobody_may_send_them() -> None:
+def test_dependencies_are_not_sent_and_callers_may_not_pass_them() -> None:
     @app().task(name="sell")
     def sell(item: str, count: int = 1, *, db: str = Depends(session)) -> None: ...
 
@@ -168,7 +168,7 @@ def test_dependencies_do_not_travel_and_nobody_may_send_them() -> None:
         sell.signature.encode(("hat", 1, "mine"), {}, "application/json")
 
 
-def test_a_message_that_brings_a_dependency_is_refused() -> None:
+def test_a_message_that_contains_a_dependency_is_refused() -> None:
     @app().task(name="sell")
     def sell(db: str = Depends(session), **rest: int) -> None: ...
 
@@ -176,7 +176,7 @@ def test_a_message_that_brings_a_dependency_is_refused() -> None:
         sell.signature.decode(b"[]", b'{"db":1}', "application/json")  # type: ignore[arg-type]
 
 
-def test_a_type_that_cannot_travel_is_no_matter_for_a_dependency() -> None:
+def test_a_dependency_may_have_a_type_that_cannot_be_encoded() -> None:
     class Connection: ...
 
     @app().task(name="sell")
@@ -186,7 +186,7 @@ def test_a_type_that_cannot_travel_is_no_matter_for_a_dependency() -> None:
     assert sell()
 
 
-def test_the_key_of_an_order_is_made_of_what_travels() -> None:
+def test_an_order_key_uses_only_travelling_arguments() -> None:
     ordered = TaskMQ("memory://dependencies", queues=[WorkQueue("default", ordered=2)])
 
     @ordered.task(name="sell", order_key="account")
@@ -238,7 +238,7 @@ def loop_b(a: "Annotated[str, Depends(loop_a)]") -> str:
         (engine, "worker", "engine -> given: a dependency of the worker cannot depend on one of a task"),
     ],
 )
-def test_a_provider_that_cannot_be_called_is_refused_at_definition_with_the_chain(
+def test_an_uncallable_provider_is_refused_at_definition_with_its_chain(
     provider: Callable[..., str], scope: Any, message: str
 ) -> None:
     with pytest.raises(InvalidOption, match=message):
@@ -247,7 +247,7 @@ def test_a_provider_that_cannot_be_called_is_refused_at_definition_with_the_chai
         def task(given: str = Depends(provider, scope=scope)) -> None: ...
 
 
-def test_a_provider_may_have_parameters_with_defaults_and_variadic_ones() -> None:
+def test_a_provider_may_have_defaults_and_variadic_parameters() -> None:
     @app().task(name="t")
     def task(given: str = Depends(takes_any)) -> str:
         return given
@@ -262,14 +262,14 @@ def test_a_default_before_a_travelling_argument_is_refused() -> None:
         def task(item: str, db: str = Depends(session), count: int = 1) -> None: ...
 
 
-def test_a_dependency_that_can_only_be_given_by_position_is_refused() -> None:
+def test_a_positional_only_dependency_is_refused() -> None:
     with pytest.raises(InvalidOption, match="task t -> db: a dependency needs a parameter that can be given by name"):
 
         @app().task(name="t")
         def task(db: str = Depends(session), /) -> None: ...
 
 
-def test_a_task_in_a_process_cannot_wait_for_an_asynchronous_provider() -> None:
+def test_a_task_in_a_process_cannot_use_an_async_provider() -> None:
     with pytest.raises(
         InvalidOption, match="its dependency audit is asynchronous, and a task with executor='process'"
     ):
@@ -278,7 +278,7 @@ def test_a_task_in_a_process_cannot_wait_for_an_asynchronous_provider() -> None:
         def task(log: str = Depends(audit)) -> None: ...
 
 
-def test_depends_wants_something_to_call_and_a_scope_that_there_is() -> None:
+def test_depends_needs_a_callable_and_a_valid_scope() -> None:
     with pytest.raises(InvalidOption, match="cannot be called"):
         Depends(7)  # type: ignore[call-overload]
     with pytest.raises(InvalidOption, match="'task' or 'worker'"):
@@ -288,7 +288,7 @@ def test_depends_wants_something_to_call_and_a_scope_that_there_is() -> None:
 # Names that come later
 
 
-def test_annotations_that_are_defined_later_are_looked_at_on_first_use() -> None:
+def test_postponed_annotations_are_resolved_on_first_use() -> None:
     @app().task(name="t")
     def task(given: "Annotated[str, Depends(later)]") -> str:  # noqa: F821
         return given
@@ -303,7 +303,7 @@ def test_annotations_that_are_defined_later_are_looked_at_on_first_use() -> None
         del globals()["later"]
 
 
-def test_a_provider_may_name_what_is_defined_later_as_well() -> None:
+def test_a_provider_may_use_names_that_are_defined_later() -> None:
     def provider(given: "Annotated[str, Depends(even_later)]") -> str:  # noqa: F821
         return given
 

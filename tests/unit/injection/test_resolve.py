@@ -84,7 +84,7 @@ def play(app: TaskMQ, test: Callable[[], Coroutine[Any, Any, None]], **config: A
     asyncio.run(main())
 
 
-def test_a_plain_call_is_given_everything_and_ends_it_last_first(app: TaskMQ, log: Log) -> None:
+def test_a_plain_call_resolves_everything_and_closes_it_in_reverse_order(app: TaskMQ, log: Log) -> None:
     a, b = log.provider("a"), log.aprovider("b")
 
     @app.task(name="sync")
@@ -100,7 +100,7 @@ def test_a_plain_call_is_given_everything_and_ends_it_last_first(app: TaskMQ, lo
     assert log.words == ["open a", "1 a", "close a", "open a", "open b", "2 a b", "close b", "close a"]
 
 
-def test_what_a_caller_gives_itself_is_not_provided_nor_what_only_that_would_need(app: TaskMQ, log: Log) -> None:
+def test_an_argument_of_the_caller_replaces_a_provider_and_its_own_dependencies(app: TaskMQ, log: Log) -> None:
     def both(a: str = Depends(log.provider("a"))) -> str:
         return log(f"both {a}")
 
@@ -116,7 +116,7 @@ def test_what_a_caller_gives_itself_is_not_provided_nor_what_only_that_would_nee
     assert log.words == ["open y", "close y", "open a", "both a", "close a"]
 
 
-def test_a_plain_function_cannot_await_an_asynchronous_provider_without_a_worker(app: TaskMQ, log: Log) -> None:
+def test_a_plain_function_without_a_worker_cannot_await_an_async_provider(app: TaskMQ, log: Log) -> None:
     @app.task(name="t")
     def task(b: str = Depends(log.aprovider("b"))) -> None: ...
 
@@ -130,7 +130,7 @@ def test_a_plain_function_cannot_await_an_asynchronous_provider_without_a_worker
     play(app, inside)
 
 
-def test_outside_of_a_worker_the_scope_of_the_worker_is_the_call(app: TaskMQ, log: Log) -> None:
+def test_outside_a_worker_the_worker_scope_is_the_call(app: TaskMQ, log: Log) -> None:
     @app.task(name="t")
     def task(a: str = Depends(log.provider("a"), scope="worker")) -> None: ...
 
@@ -140,7 +140,7 @@ def test_outside_of_a_worker_the_scope_of_the_worker_is_the_call(app: TaskMQ, lo
     assert log.words == ["open a", "close a"] * 2
 
 
-def test_a_task_that_no_app_has_yet_can_be_called(log: Log) -> None:
+def test_a_task_without_an_app_can_be_called(log: Log) -> None:
     from taskmq import task as make
 
     @make(name="t")
@@ -150,7 +150,7 @@ def test_a_task_that_no_app_has_yet_can_be_called(log: Log) -> None:
     assert task() == "a"
 
 
-def test_providers_see_the_tasks_error_and_cannot_make_a_success_of_it(app: TaskMQ, log: Log) -> None:
+def test_providers_see_the_error_of_the_task_and_cannot_suppress_it(app: TaskMQ, log: Log) -> None:
     def swallows() -> Iterator[str]:
         try:
             yield "x"
@@ -174,7 +174,7 @@ def test_providers_see_the_tasks_error_and_cannot_make_a_success_of_it(app: Task
     assert log.words == ["open a", "a saw ValueError", "close a", "swallowed too", "swallowed"]
 
 
-def test_a_provider_that_fails_ends_those_before_it_and_the_function_is_not_called(app: TaskMQ, log: Log) -> None:
+def test_a_failing_provider_closes_earlier_ones_and_the_function_is_not_called(app: TaskMQ, log: Log) -> None:
     def fails(a: str = Depends(log.provider("a"))) -> str:
         raise ConnectionError("no database")
 
@@ -187,7 +187,7 @@ def test_a_provider_that_fails_ends_those_before_it_and_the_function_is_not_call
     assert log.words == ["open a", "a saw ConnectionError", "close a"]
 
 
-def test_an_end_that_fails_is_the_tasks_error_and_keeps_no_other_from_its_end(app: TaskMQ, log: Log) -> None:
+def test_a_failing_close_fails_the_task_and_does_not_prevent_other_closes(app: TaskMQ, log: Log) -> None:
     @app.task(name="t")
     def task(a: str = Depends(log.provider("a")), b: str = Depends(log.provider("b", error=True))) -> None: ...
 
@@ -196,7 +196,7 @@ def test_an_end_that_fails_is_the_tasks_error_and_keeps_no_other_from_its_end(ap
     assert log.words == ["open a", "open b", "close b", "a saw RuntimeError", "close a"]
 
 
-def test_threads_open_and_end_providers_themselves_and_asynchronous_ones_on_the_loop(app: TaskMQ, log: Log) -> None:
+def test_threads_open_and_close_sync_providers_and_the_loop_handles_async_ones(app: TaskMQ, log: Log) -> None:
     def above(b: str = Depends(log.aprovider("b"))) -> Iterator[str]:
         log("open above")
         yield b
@@ -224,7 +224,7 @@ def test_threads_open_and_end_providers_themselves_and_asynchronous_ones_on_the_
     play(app, test)
 
 
-def test_a_timeout_and_a_cancellation_end_what_was_opened(app: TaskMQ, log: Log) -> None:
+def test_a_timeout_or_a_cancellation_closes_open_dependencies(app: TaskMQ, log: Log) -> None:
     @app.task(name="slow", timeout=0.05, retry=None)
     async def slow(a: str = Depends(log.provider("a")), b: str = Depends(log.aprovider("b"))) -> None:
         await asyncio.sleep(600)
@@ -237,7 +237,7 @@ def test_a_timeout_and_a_cancellation_end_what_was_opened(app: TaskMQ, log: Log)
     play(app, test)
 
 
-def test_what_has_the_scope_of_the_worker_is_made_once_and_ended_when_it_has_drained(app: TaskMQ, log: Log) -> None:
+def test_a_worker_scoped_dependency_is_created_once_and_closed_after_the_drain(app: TaskMQ, log: Log) -> None:
     opened = asyncio.Event()
 
     async def pool() -> AsyncIterator[str]:
@@ -276,7 +276,7 @@ def test_what_has_the_scope_of_the_worker_is_made_once_and_ended_when_it_has_dra
 
 
 @pytest.mark.parametrize("kind", ["coroutine", "thread"])
-def test_what_a_provider_begins_for_the_whole_worker_belongs_to_no_job(app: TaskMQ, kind: str) -> None:
+def test_a_worker_scoped_provider_belongs_to_no_job(app: TaskMQ, kind: str) -> None:
     """Neither log lines nor the tenant and the descent of what it sends are the first job's."""
     seen: list[Context | None] = []
 
@@ -306,7 +306,7 @@ def test_what_a_provider_begins_for_the_whole_worker_belongs_to_no_job(app: Task
     assert seen == [None]
 
 
-def test_a_failure_is_not_kept_and_those_who_waited_ask_again(app: TaskMQ, log: Log) -> None:
+def test_a_failure_is_not_cached_and_waiting_runs_try_again(app: TaskMQ, log: Log) -> None:
     tries: list[int] = []
 
     async def pool() -> str:
@@ -330,7 +330,7 @@ def test_a_failure_is_not_kept_and_those_who_waited_ask_again(app: TaskMQ, log: 
     assert len(tries) == 3
 
 
-def test_a_replacement_counts_where_it_is_entered_and_the_innermost_one_counts(app: TaskMQ) -> None:
+def test_an_override_applies_inside_its_block_and_the_innermost_wins(app: TaskMQ) -> None:
     def real() -> str:
         return "real"
 
@@ -353,7 +353,7 @@ def test_a_replacement_counts_where_it_is_entered_and_the_innermost_one_counts(a
     assert task() == "deep real"  # type: ignore[call-arg]
 
 
-def test_a_replacement_counts_in_a_worker_and_for_what_has_its_scope(app: TaskMQ) -> None:
+def test_an_override_applies_in_a_worker_and_to_worker_scoped_dependencies(app: TaskMQ) -> None:
     def real() -> str:
         return "real"
 
@@ -374,7 +374,7 @@ def test_a_replacement_counts_in_a_worker_and_for_what_has_its_scope(app: TaskMQ
 
 
 @pytest.mark.real_time
-async def test_workers_of_one_loop_share_and_the_last_one_ends(log: Log) -> None:
+async def test_workers_of_one_loop_share_dependencies_and_the_last_one_closes_them(log: Log) -> None:
     known = Dependencies()
     async with known.working():
         first = known.pool
@@ -384,7 +384,7 @@ async def test_workers_of_one_loop_share_and_the_last_one_ends(log: Log) -> None
     assert known.pool is None
 
 
-def test_a_process_without_a_loop_keeps_and_ends_what_is_its_own(app: TaskMQ, log: Log) -> None:
+def test_a_process_without_a_loop_keeps_and_closes_its_own_dependencies(app: TaskMQ, log: Log) -> None:
     @app.task(name="t")
     def task(a: str = Depends(log.provider("a"), scope="worker")) -> None: ...
 

@@ -63,7 +63,7 @@ def shop(url: str, **options: Any) -> TaskMQ:
     return app
 
 
-async def test_jobs_come_as_they_end_with_their_outcomes() -> None:
+async def test_jobs_are_yielded_as_they_end_with_their_outcomes() -> None:
     url = new_url()
     app = shop(url)
 
@@ -90,7 +90,7 @@ async def test_jobs_come_as_they_end_with_their_outcomes() -> None:
     await app.aclose()
 
 
-async def test_they_come_one_by_one_not_all_at_the_end() -> None:
+async def test_jobs_are_yielded_one_by_one_and_not_at_the_end() -> None:
     url = new_url()
     app = shop(url)
 
@@ -107,7 +107,7 @@ async def test_they_come_one_by_one_not_all_at_the_end() -> None:
     await app.aclose()
 
 
-def test_code_without_a_loop_iterates_too() -> None:
+def test_synchronous_code_iterates_too() -> None:
     url = new_url()
     with shop(url) as app:
         jobs = app.tasks["double"].send_many([(number,) for number in range(5)])
@@ -124,7 +124,7 @@ def test_code_without_a_loop_iterates_too() -> None:
             as_completed(jobs, timeout="soon")
 
 
-def test_who_waits_for_a_task_that_keeps_no_results_is_told_at_once() -> None:
+def test_waiting_for_a_task_without_results_is_refused_at_once() -> None:
     with shop(new_url()) as app:
         job = app.tasks["mute"].send()
 
@@ -133,7 +133,7 @@ def test_who_waits_for_a_task_that_keeps_no_results_is_told_at_once() -> None:
                 wait()
 
 
-async def test_a_result_is_kept_as_long_as_its_task_says_and_then_is_known_to_be_gone() -> None:
+async def test_a_result_lives_as_long_as_its_task_says_and_is_then_reported_as_gone() -> None:
     url, clock = new_url(), FakeClock()
     app = shop(url, clock=clock)
 
@@ -156,7 +156,7 @@ async def test_a_result_is_kept_as_long_as_its_task_says_and_then_is_known_to_be
     await app.aclose()
 
 
-async def test_a_cancelled_job_s_outcome_has_the_times_of_no_run() -> None:
+async def test_a_cancelled_job_has_no_run_times_in_its_outcome() -> None:
     url, clock = new_url(), FakeClock()
     app = shop(url, clock=clock)
 
@@ -168,7 +168,7 @@ async def test_a_cancelled_job_s_outcome_has_the_times_of_no_run() -> None:
     await app.aclose()
 
 
-async def test_a_thousand_jobs_are_awaited_over_one_connection() -> None:
+async def test_one_connection_waits_for_a_thousand_jobs() -> None:
     url = new_url()
     app = shop(url)
 

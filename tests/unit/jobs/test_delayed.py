@@ -54,7 +54,7 @@ def run(main: Callable[[], Coroutine[Any, Any, None]]) -> None:
     asyncio.run(bounded())
 
 
-def test_a_waiting_message_has_every_field_that_a_message_has() -> None:
+def test_a_waiting_message_has_every_field_of_a_message() -> None:
     assert {field.name for field in fields(Outgoing)} == set(WaitingMessage.__struct_fields__)
 
 
@@ -88,7 +88,7 @@ def test_a_message_survives_its_wait(message: Outgoing) -> None:
         (None, datetime(1960, 1, 1, tzinfo=UTC), 0),
     ],
 )
-def test_when_is_a_delay_from_now_or_an_instant(delay: Duration | None, eta: datetime | None, due: int) -> None:
+def test_a_time_is_a_delay_from_now_or_an_instant(delay: Duration | None, eta: datetime | None, due: int) -> None:
     assert due_instant(delay=delay, eta=eta, now=_NOW) == due
 
 
@@ -101,7 +101,7 @@ def test_when_is_a_delay_from_now_or_an_instant(delay: Duration | None, eta: dat
         (-1, None, "delay=-1 is not a duration"),
     ],
 )
-def test_when_has_to_be_clear(delay: Duration | None, eta: datetime | None, words: str) -> None:
+def test_an_ambiguous_time_is_refused(delay: Duration | None, eta: datetime | None, words: str) -> None:
     with pytest.raises(InvalidOption, match=words):
         due_instant(delay=delay, eta=eta, now=_NOW)
 
@@ -123,7 +123,7 @@ def test_delayed_jobs_wait_in_the_state_and_others_go_to_the_broker(url: str) ->
     assert _ready(app, "images") == ["now", "past"]
 
 
-def test_jobs_sent_in_bulk_wait_in_the_state_too(url: str) -> None:
+def test_delayed_jobs_of_a_batch_wait_in_the_state_too(url: str) -> None:
     app = shop(url)
 
     with app:
@@ -154,7 +154,7 @@ def test_waiting_jobs_are_listed_by_task_queue_and_number(url: str) -> None:
             listed(queue="images.dlq")
 
 
-def test_a_cancelled_job_is_gone_and_whoever_awaits_it_is_told(url: str) -> None:
+def test_a_cancelled_job_is_removed_and_its_waiters_are_notified(url: str) -> None:
     app = shop(url)
 
     with app:
@@ -170,7 +170,7 @@ def test_a_cancelled_job_is_gone_and_whoever_awaits_it_is_told(url: str) -> None
             job.result(timeout=10)
 
 
-def test_a_cancelled_job_whose_task_keeps_no_results_leaves_none(url: str) -> None:
+def test_a_cancelled_job_of_a_task_without_results_leaves_no_result(url: str) -> None:
     app = shop(url)
 
     with app:
@@ -181,7 +181,7 @@ def test_a_cancelled_job_whose_task_keeps_no_results_leaves_none(url: str) -> No
             app.job(job.id).result(timeout=0)
 
 
-def test_a_job_that_does_not_wait_in_the_state_is_not_rescheduled(url: str) -> None:
+def test_a_job_outside_the_state_cannot_be_rescheduled(url: str) -> None:
     app = shop(url)
 
     with app:
@@ -193,7 +193,7 @@ def test_a_job_that_does_not_wait_in_the_state_is_not_rescheduled(url: str) -> N
     assert _ready(app, "images") == [job.id]
 
 
-def test_a_rescheduled_job_runs_at_its_new_time_also_by_its_own_body(url: str) -> None:
+def test_a_rescheduled_job_runs_at_its_new_time_with_its_own_body(url: str) -> None:
     app = shop(url)
 
     with app:
@@ -221,7 +221,7 @@ def test_a_rescheduled_job_runs_at_its_new_time_also_by_its_own_body(url: str) -
     run(look)
 
 
-def test_a_job_that_is_put_anew_while_it_is_rescheduled_keeps_what_was_put(url: str) -> None:
+def test_a_job_replaced_during_its_rescheduling_keeps_the_replacement(url: str) -> None:
     class Interfering:
         """Somebody else puts the job anew between the look and the change, once."""
 
@@ -257,13 +257,13 @@ def test_a_job_that_is_put_anew_while_it_is_rescheduled_keeps_what_was_put(url: 
     run(main)
 
 
-def test_delay_is_broker_or_state() -> None:
+def test_the_delay_option_is_broker_or_state() -> None:
     with pytest.raises(InvalidOption, match="delay='redis': 'broker' or 'state'"):
         TaskMQ("memory://", delay="redis")  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("delay", ["broker", "state"])
-def test_waiting_in_the_state_needs_one(delay: Any) -> None:
+def test_delays_in_the_state_need_a_state(delay: Any) -> None:
     app = TaskMQ("amqp://localhost", delay=delay)
 
     @app.task

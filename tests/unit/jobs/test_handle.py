@@ -96,20 +96,20 @@ def job(backend: Records, returns: Any = int) -> Job[Any]:
 
 
 @pytest.mark.parametrize("content_type", [JSON, MSGPACK])
-def test_the_result_is_what_the_task_returned_in_its_type(content_type: str) -> None:
+def test_the_result_has_the_type_that_the_task_returned(content_type: str) -> None:
     backend = Records(record(JobState.SUCCEEDED, value=encode_value((1, 2), content_type), content_type=content_type))
 
     assert job(backend, tuple[int, int]).result() == (1, 2)
     assert asyncio.run(job(backend, tuple[int, int]).aresult()) == (1, 2)
 
 
-def test_a_result_that_does_not_fit_any_more_is_an_encode_error() -> None:
+def test_a_result_that_no_longer_matches_the_type_is_an_encode_error() -> None:
     with pytest.raises(EncodeError, match=r"does not fit the task's return type"):
         job(Records(record(JobState.SUCCEEDED, value=b'"x"', content_type=JSON))).result()
 
 
 @pytest.mark.parametrize(("timeout", "seconds"), [(None, None), (0, 0.0), (2, 2.0), ("1m", 60.0)])
-def test_one_waits_as_long_as_asked(timeout: Any, seconds: float | None) -> None:
+def test_waiting_ends_after_the_given_time(timeout: Any, seconds: float | None) -> None:
     backend = Records(record(JobState.SUCCEEDED, value=b"1", content_type=JSON))
 
     assert job(backend).result(timeout) == 1
@@ -117,18 +117,18 @@ def test_one_waits_as_long_as_asked(timeout: Any, seconds: float | None) -> None
 
 
 @pytest.mark.parametrize("timeout", [-1, "soon"])
-def test_a_timeout_that_cannot_be_is_refused(timeout: Any) -> None:
+def test_an_invalid_timeout_is_refused(timeout: Any) -> None:
     with pytest.raises(InvalidOption, match=r"^timeout="):
         job(Records()).result(timeout)
 
 
 @pytest.mark.parametrize(("timeout", "shown"), [(3, "3 s"), (0, "0 s"), ("90s", "90 s")])
-def test_a_job_that_does_not_end_in_time_goes_on(timeout: Any, shown: str) -> None:
+def test_a_job_continues_after_a_wait_timed_out(timeout: Any, shown: str) -> None:
     with pytest.raises(ResultTimeout, match=rf"^job 7 has not ended within {shown}; it goes on$"):
         job(Records()).result(timeout)
 
 
-def test_a_dead_job_is_its_task_s_error_as_data() -> None:
+def test_a_dead_job_returns_the_error_of_its_task_as_data() -> None:
     error = ErrorRecord(type_name="ValueError", message="no", traceback="Traceback ...")
 
     with pytest.raises(TaskFailed, match=r"job 7 failed after 3 attempt\(s\): ValueError: no") as caught:
@@ -144,12 +144,12 @@ def test_a_dead_job_is_its_task_s_error_as_data() -> None:
     )
 
 
-def test_a_dead_job_whose_error_was_not_kept_is_still_a_failure() -> None:
+def test_a_dead_job_without_a_stored_error_is_still_a_failure() -> None:
     with pytest.raises(TaskFailed, match=r"job 7 failed after 3"):
         job(Records(record(JobState.FAILED))).result()
 
 
-def test_a_cancelled_job_says_why() -> None:
+def test_a_cancelled_job_gives_its_reason() -> None:
     error = ErrorRecord(type_name="", message="expired before it started", traceback="")
 
     with pytest.raises(JobCancelled, match=r"^job 7 was cancelled: expired before it started$"):
@@ -159,23 +159,23 @@ def test_a_cancelled_job_says_why() -> None:
 
 
 @pytest.mark.parametrize("state", [JobState.SUCCEEDED, JobState.FAILED, JobState.CANCELLED])
-def test_the_state_is_the_record_s(state: JobState) -> None:
+def test_the_state_comes_from_the_record(state: JobState) -> None:
     assert job(Records(record(state))).state() is state
     assert asyncio.run(job(Records(record(state))).astate()) is state
 
 
-def test_a_job_that_was_sent_and_not_heard_of_is_queued_as_far_as_one_knows() -> None:
+def test_a_sent_job_without_a_record_counts_as_queued() -> None:
     assert job(Records()).state() is JobState.QUEUED
 
 
-def test_an_id_that_nobody_knows_is_unknown() -> None:
+def test_an_unknown_id_is_reported_as_unknown() -> None:
     handle: Job[Any] = Job("7", task="", jobs=Records(), returns=ReturnType(Any), was_sent=False)
 
     assert handle.state() is JobState.UNKNOWN
 
 
 @pytest.mark.parametrize(("attempt", "state"), [(1, JobState.SCHEDULED), (2, JobState.RETRYING)])
-def test_a_job_that_waits_for_its_time_in_the_state_is_scheduled_or_retrying(attempt: int, state: JobState) -> None:
+def test_a_job_that_waits_in_the_state_is_scheduled_or_retrying(attempt: int, state: JobState) -> None:
     backend = Records()
     body = b'{"task":"shop.sell","attempt":%d}' % attempt
     backend.waiting["7"] = WaitingMessage(
@@ -186,7 +186,7 @@ def test_a_job_that_waits_for_its_time_in_the_state_is_scheduled_or_retrying(att
 
 
 @pytest.mark.parametrize("state", [JobState.RUNNING, JobState.RETRYING, JobState.FAILED])
-def test_a_job_whose_task_tells_its_progress_is_as_that_says(state: JobState) -> None:
+def test_a_job_with_progress_is_running(state: JobState) -> None:
     backend = Records()
     told = ProgressRecord(job_id="7", attempt=2, done=3, started=1, updated=1_500, state=state)
     backend.told["7"] = progress_of(told)
@@ -194,7 +194,7 @@ def test_a_job_whose_task_tells_its_progress_is_as_that_says(state: JobState) ->
     assert job(backend).state() is state
 
 
-def test_a_call_that_blocks_names_its_twin() -> None:
+def test_a_blocking_call_names_its_async_twin() -> None:
     backend = Records(record(JobState.SUCCEEDED, value=b"1", content_type=JSON))
 
     job(backend).result()
@@ -203,7 +203,7 @@ def test_a_call_that_blocks_names_its_twin() -> None:
     assert backend.twins == ["aresult", "astate"]
 
 
-def test_what_the_backend_refuses_comes_through() -> None:
+def test_an_error_of_the_backend_is_raised_unchanged() -> None:
     class Without(Records):
         async def find_result(self, job_id: str) -> ResultRecord | None:
             raise UnsupportedFeature("results need a state")
@@ -216,7 +216,7 @@ def test_a_job_shows_its_task_and_id() -> None:
     assert repr(job(Records())) == "<Job shop.sell 7>"
 
 
-def test_progress_is_what_the_task_has_told_last() -> None:
+def test_progress_is_the_latest_update_of_the_task() -> None:
     backend = Records()
     assert job(backend).progress() is None
     told = ProgressRecord(job_id="7", attempt=2, done=3, total=4, note="half", started=1, updated=1_500)
@@ -234,9 +234,7 @@ def test_progress_is_what_the_task_has_told_last() -> None:
 @pytest.mark.parametrize(
     ("done", "total", "fraction"), [(1, None, None), (1, 0, None), (1, -1, None), (5, 4, 1.0), (-1, 4, 0.0)]
 )
-def test_the_fraction_is_from_0_to_1_where_there_is_one(
-    done: float, total: float | None, fraction: float | None
-) -> None:
+def test_a_fraction_is_between_0_and_1_or_absent(done: float, total: float | None, fraction: float | None) -> None:
     record = ProgressRecord(job_id="7", attempt=1, done=done, total=total, started=1, updated=1)
 
     assert progress_of(record).fraction == fraction

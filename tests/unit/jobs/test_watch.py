@@ -79,7 +79,7 @@ def play(test: Callable[[Shop], Coroutine[Any, Any, None]]) -> None:
 
 
 @run_by(play)
-async def test_a_result_is_there_or_is_none_and_a_failure_is_raised(shop: Shop, /) -> None:
+async def test_a_result_is_returned_or_absent_and_a_failure_is_raised(shop: Shop, /) -> None:
     job, broken = await shop.count.asend(2), await shop.fail.asend()
     assert await job.aresult_or_none() is None
 
@@ -95,7 +95,7 @@ async def test_a_result_is_there_or_is_none_and_a_failure_is_raised(shop: Shop, 
         await (await shop.forget.asend()).aresult_or_none()
 
 
-def test_without_a_loop_there_is_one_too() -> None:
+def test_synchronous_code_gets_a_result_too() -> None:
     with TaskMQ(new_url()) as app:
 
         @app.task(name="add")
@@ -126,7 +126,7 @@ async def test_a_job_is_watched_to_its_end(shop: Shop, /) -> None:
 
 
 @run_by(play)
-async def test_one_that_has_ended_has_its_end_as_its_only_news(shop: Shop, /) -> None:
+async def test_an_ended_job_has_its_end_as_its_only_event(shop: Shop, /) -> None:
     job = await shop.fail.asend()
     async with shop.working():
         await job.aoutcome(10)
@@ -139,7 +139,7 @@ async def test_one_that_has_ended_has_its_end_as_its_only_news(shop: Shop, /) ->
 
 
 @run_by(play)
-async def test_who_stops_watching_leaves_nothing_behind(shop: Shop, /) -> None:
+async def test_a_cancelled_watcher_leaves_nothing_behind(shop: Shop, /) -> None:
     job = await shop.count.asend(3)
     watching = job.watch(every="1h")
     assert await anext(watching) == StateNews(JobState.QUEUED)
@@ -168,14 +168,14 @@ def _ended(state: JobState | None, error: Any = None, value: bytes = b"", conten
     )
 
 
-def test_a_result_without_a_form_as_json_is_no_event() -> None:
+def test_a_result_without_a_json_form_is_not_an_event() -> None:
     ended = _ended(JobState.SUCCEEDED, value=msgspec.msgpack.encode({"a": float("nan")}), content_type=MSGPACK)
 
     with pytest.raises(EncodeError, match="JSON has no NaN"):
         sse_text(ended)
 
 
-def test_news_are_server_sent_events() -> None:
+def test_events_are_sent_as_server_sent_events() -> None:
     progress = JobProgress(1, 4, "a\nb", 2, datetime.now(UTC))
     failed = TaskFailed("7", type_name="ValueError", message="no", traceback="secret", attempts=2)
 

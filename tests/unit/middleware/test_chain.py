@@ -55,7 +55,7 @@ async def call(given: Execution) -> object:
     return given.function(*given.args, **given.kwargs)
 
 
-def test_the_first_middleware_is_the_outermost_of_a_sending() -> None:
+def test_the_first_middleware_is_the_outermost_around_a_send() -> None:
     log: list[str] = []
 
     with send_chain([Named("outer", log), Named("inner", log)])(sending()):
@@ -72,7 +72,7 @@ def test_the_first_middleware_is_the_outermost_of_a_sending() -> None:
     ]
 
 
-def test_a_failed_sending_is_seen_from_the_inside_out() -> None:
+def test_a_failed_send_is_seen_from_the_inside_out() -> None:
     log: list[str] = []
     chain = send_chain([Named("outer", log), Named("inner", log)])
 
@@ -86,7 +86,7 @@ def test_a_failed_sending_is_seen_from_the_inside_out() -> None:
     assert log[-2:] == ["inner saw LookupError()", "outer saw LookupError()"]
 
 
-def test_without_middleware_a_sending_has_nothing_around_it() -> None:
+def test_a_send_without_middleware_is_not_wrapped() -> None:
     chain = send_chain([])
 
     assert chain(sending()) is chain(sending())
@@ -94,7 +94,7 @@ def test_without_middleware_a_sending_has_nothing_around_it() -> None:
         pass
 
 
-def test_middleware_that_does_not_override_send_is_not_asked() -> None:
+def test_middleware_that_does_not_override_send_is_not_called() -> None:
     class ExecuteOnly(Middleware):
         async def execute(self, execution: Execution, proceed: Proceed) -> object:
             return await proceed(execution)
@@ -103,7 +103,7 @@ def test_middleware_that_does_not_override_send_is_not_asked() -> None:
     assert Middleware().send(sending()) is None
 
 
-def test_middleware_need_not_return_a_context() -> None:
+def test_middleware_may_omit_its_context() -> None:
     class Silent(Middleware):
         def send(self, sending: Sending) -> None:
             sending.queue = "changed"
@@ -125,7 +125,7 @@ class Swallowing(Middleware):
         return suppress(LookupError)
 
 
-def test_middleware_that_refuses_a_sending_ends_it_and_those_outside_of_it_see_that() -> None:
+def test_a_refusal_by_middleware_ends_the_send_and_outer_middleware_sees_it() -> None:
     log: list[str] = []
 
     with pytest.raises(LookupError, match=r"^refused$"):
@@ -134,7 +134,7 @@ def test_middleware_that_refuses_a_sending_ends_it_and_those_outside_of_it_see_t
     assert log == ["outer called", "outer entered", "outer saw LookupError('refused')"]
 
 
-def test_a_refusal_cannot_be_swallowed_because_nothing_would_be_sent() -> None:
+def test_a_swallowed_refusal_is_an_error_because_nothing_would_be_sent() -> None:
     with pytest.raises(LookupError, match=r"^refused$"):
         send_chain([Swallowing(), Refusing()])(sending())
 
@@ -167,7 +167,7 @@ def _sends(app: TaskMQ) -> list[Callable[[], object]]:
 
 
 @pytest.mark.parametrize("way", range(4))
-def test_what_middleware_changes_is_what_is_sent_in_every_way_of_sending(way: int) -> None:
+def test_changes_by_middleware_are_sent_in_every_way_of_sending(way: int) -> None:
     with TaskMQ(new_url(), middleware=[Stamping()]) as app:
         _sends(app)[way]()
 
@@ -177,7 +177,7 @@ def test_what_middleware_changes_is_what_is_sent_in_every_way_of_sending(way: in
     assert found.headers == {"x-stamp": 1, "x-taskmq-job-priority": 9}
 
 
-def test_headers_of_one_sending_are_not_those_of_the_next() -> None:
+def test_headers_of_one_send_do_not_leak_into_the_next() -> None:
     class Counting(Middleware):
         def send(self, sending: Sending) -> None:
             assert "x-count" not in sending.headers
@@ -189,7 +189,7 @@ def test_headers_of_one_sending_are_not_those_of_the_next() -> None:
         defined.send()
 
 
-def test_the_first_middleware_is_the_outermost_of_a_run() -> None:
+def test_the_first_middleware_is_the_outermost_around_a_run() -> None:
     log: list[str] = []
     chain = execute_chain([Named("outer", log), Named("inner", log)], call)
 
@@ -203,7 +203,7 @@ async def _await(chain: Proceed, given: Execution) -> object:
     return await chain(given)
 
 
-def test_without_middleware_around_runs_the_chain_is_the_executor_itself() -> None:
+def test_without_middleware_the_chain_is_the_executor_itself() -> None:
     class SendOnly(Middleware):
         def send(self, sending: Sending) -> None: ...
 
@@ -211,7 +211,7 @@ def test_without_middleware_around_runs_the_chain_is_the_executor_itself() -> No
     assert execute_chain([SendOnly(), Middleware()], call) is call
 
 
-def test_middleware_as_it_stands_passes_a_run_through() -> None:
+def test_the_default_middleware_passes_a_run_through() -> None:
     assert asyncio.run(_await(lambda given: Middleware().execute(given, call), execution(7))) == (7,)
 
 
@@ -223,7 +223,7 @@ def test_middleware_may_replace_arguments_and_result() -> None:
     assert asyncio.run(_await(execute_chain([Doubling()], call), execution(7))) == [(7, "more")]
 
 
-def test_an_error_of_middleware_or_task_goes_outward() -> None:
+def test_an_error_of_middleware_or_task_propagates_outward() -> None:
     log: list[str] = []
 
     class Failing(Middleware):
@@ -260,7 +260,7 @@ class Attaching(Middleware):
             self.log.append(f"{self.name} left")
 
 
-def test_what_is_carried_reaches_every_middleware_around_the_function() -> None:
+def test_carried_values_reach_every_middleware_around_the_function() -> None:
     log: list[str] = []
 
     with attached([Attaching("a", log), Middleware(), Attaching("b", log)], {"a": "1", "b": "2"}):
@@ -269,7 +269,7 @@ def test_what_is_carried_reaches_every_middleware_around_the_function() -> None:
     assert log == ["a has 1", "b has 2", "function", "b left", "a left"]
 
 
-def test_where_nothing_is_carried_nobody_is_asked() -> None:
+def test_without_carried_values_no_middleware_is_called() -> None:
     log: list[str] = []
 
     for nothing in (None, dict[str, str]()):
@@ -279,7 +279,7 @@ def test_where_nothing_is_carried_nobody_is_asked() -> None:
     assert log == []
 
 
-def test_middleware_that_refuses_what_is_carried_leaves_nothing_open() -> None:
+def test_middleware_that_refuses_a_carried_value_leaves_nothing_open() -> None:
     log: list[str] = []
 
     with pytest.raises(RuntimeError, match="b"):

@@ -9,7 +9,7 @@ seconds = st.floats(0.001, 1000)
 
 
 @given(st.integers(1, 10_000), seconds, seconds, st.floats(1, 4))
-def test_no_pause_is_shorter_than_the_one_before_or_longer_than_the_longest(
+def test_no_pause_is_shorter_than_the_previous_one_or_longer_than_the_maximum(
     failures: int, first: float, longest: float, growth: float
 ) -> None:
     pause = backoff_pause(failures, first=first, longest=longest, growth=growth)
@@ -25,7 +25,7 @@ def test_pauses_double_until_the_longest() -> None:
     assert backoff.failures == 5
 
 
-def test_after_a_success_they_begin_again() -> None:
+def test_pauses_start_over_after_a_success() -> None:
     backoff = Backoff(1, 8, growth=3)
     backoff.next()
     backoff.next()
@@ -36,7 +36,7 @@ def test_after_a_success_they_begin_again() -> None:
     assert backoff.next() == 1
 
 
-def test_a_pause_is_drawn_from_the_one_that_is_due() -> None:
+def test_a_pause_is_drawn_up_to_the_current_bound() -> None:
     backoff = Backoff(2, 8, draw=lambda pause: pause / 2)
 
     assert [backoff.next() for _ in range(4)] == [1, 2, 4, 4]

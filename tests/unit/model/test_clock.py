@@ -27,7 +27,7 @@ def _run(test: Callable[[], Coroutine[Any, Any, None]]) -> None:
 
 
 @pytest.mark.parametrize("clock", [SystemClock(), FakeClock()], ids=lambda clock: type(clock).__name__)
-async def test_both_clocks_keep_the_contract(clock: Clock) -> None:
+async def test_both_clocks_meet_the_contract(clock: Clock) -> None:
     now = clock.now_ms()
     await clock.sleep_until(now)
     await clock.sleep_until(now - 10_000)
@@ -35,7 +35,7 @@ async def test_both_clocks_keep_the_contract(clock: Clock) -> None:
     assert now <= clock.now_ms() < now + 5_000
 
 
-def test_the_system_clock_tells_the_machine_s_time() -> None:
+def test_the_system_clock_returns_the_time_of_the_machine() -> None:
     before = time.time()
     now = SystemClock().now_ms()
     after = time.time()
@@ -43,7 +43,7 @@ def test_the_system_clock_tells_the_machine_s_time() -> None:
     assert int(before * 1000) - 1 <= now <= int(after * 1000) + 1
 
 
-async def test_the_system_clock_sleeps_until_the_instant_and_not_less() -> None:
+async def test_the_system_clock_sleeps_at_least_until_the_instant() -> None:
     clock = SystemClock()
     instant = clock.now_ms() + 30
     await clock.sleep_until(instant)
@@ -107,7 +107,7 @@ async def _settle() -> None:
         await asyncio.sleep(0)
 
 
-async def test_a_sleeper_wakes_when_its_instant_has_come_and_not_before() -> None:
+async def test_a_sleeper_wakes_at_its_instant_and_not_before() -> None:
     clock = FakeClock(0)
     sleeper = asyncio.create_task(clock.sleep_until(100))
     await clock.wait_for_sleepers()
@@ -121,7 +121,7 @@ async def test_a_sleeper_wakes_when_its_instant_has_come_and_not_before() -> Non
     assert (clock.sleepers, clock.next_instant) == (0, None)
 
 
-async def test_sleepers_wake_in_the_order_of_their_instants_and_of_their_coming() -> None:
+async def test_sleepers_wake_in_the_order_of_their_instants_and_then_of_their_calls() -> None:
     clock, woken = FakeClock(0), list[str]()
 
     async def sleep(name: str, instant: int) -> None:
@@ -152,7 +152,7 @@ async def test_a_cancelled_sleeper_is_forgotten() -> None:
     await asyncio.gather(sleepers[0], sleepers[2])
 
 
-async def test_a_sleeper_that_is_cancelled_while_it_is_woken_stays_cancelled() -> None:
+async def test_a_sleeper_cancelled_while_it_wakes_stays_cancelled() -> None:
     clock = FakeClock(0)
     sleeper = asyncio.create_task(clock.sleep_until(5))
     await clock.wait_for_sleepers()
@@ -165,7 +165,7 @@ async def test_a_sleeper_that_is_cancelled_while_it_is_woken_stays_cancelled() -
     assert clock.sleepers == 0
 
 
-def test_sleepers_on_several_loops_are_woken_from_another_thread() -> None:
+def test_another_thread_can_wake_sleepers_on_several_loops() -> None:
     clock = FakeClock(0)
     woken: list[int] = []
 
@@ -188,7 +188,7 @@ def test_sleepers_on_several_loops_are_woken_from_another_thread() -> None:
     assert sorted(woken) == [0, 1, 2, 3]
 
 
-def test_a_sleeper_whose_loop_was_closed_does_not_stop_the_others() -> None:
+def test_a_sleeper_with_a_closed_loop_does_not_stop_the_others() -> None:
     clock = FakeClock(0)
     forgotten = asyncio.new_event_loop()
     sleeping = forgotten.create_task(clock.sleep_until(5))
@@ -207,12 +207,12 @@ def test_a_sleeper_whose_loop_was_closed_does_not_stop_the_others() -> None:
     sleeping._log_destroy_pending = False  # type: ignore[attr-defined]
 
 
-async def test_waiting_for_sleepers_that_never_come_ends() -> None:
+async def test_waiting_for_absent_sleepers_times_out() -> None:
     with pytest.raises(TimeoutError):
         await FakeClock().wait_for_sleepers(timeout=0.01)
 
 
-def test_a_test_may_give_any_clock_where_a_clock_is_asked_for() -> None:
+def test_a_test_may_pass_any_clock_that_meets_the_contract() -> None:
     sleep: Callable[[int], Awaitable[None]] = FakeClock().sleep_until
     clocks: list[Clock] = [FakeClock(), SystemClock()]
 

@@ -183,7 +183,7 @@ _VALUES: list[tuple[Any, Any]] = [
 
 @_both
 @pytest.mark.parametrize(("kind", "value"), _VALUES, ids=str)
-def test_a_value_of_an_annotated_type_arrives_as_it_left(content_type: str, kind: Any, value: Any) -> None:
+def test_a_value_of_an_annotated_type_survives_the_round_trip(content_type: str, kind: Any, value: Any) -> None:
     by_position = round_trip(content_type, taking(kind), value)
     by_name = round_trip(content_type, taking(kind), value=value)
 
@@ -194,7 +194,7 @@ def test_a_value_of_an_annotated_type_arrives_as_it_left(content_type: str, kind
 
 @_both
 @pytest.mark.parametrize(("kind", "value"), _VALUES, ids=str)
-def test_a_result_of_an_annotated_type_arrives_as_it_left(content_type: str, kind: Any, value: Any) -> None:
+def test_a_result_of_an_annotated_type_survives_the_round_trip(content_type: str, kind: Any, value: Any) -> None:
     returns = signature(returning(kind)).return_type()
 
     assert returns.decode(encode_value(value, content_type), content_type) == value
@@ -203,14 +203,14 @@ def test_a_result_of_an_annotated_type_arrives_as_it_left(content_type: str, kin
 
 
 @_both
-def test_what_is_not_annotated_travels_as_plain_data(content_type: str) -> None:
+def test_values_without_annotation_travel_as_plain_data(content_type: str) -> None:
     def function(first, *rest, **more): ...  # type: ignore[no-untyped-def]
 
     assert round_trip(content_type, function, {"a": 1}, [2], key=None) == (({"a": 1}, [2]), {"key": None})
 
 
 @_both
-def test_an_argument_that_is_left_out_is_left_to_the_function_s_default(content_type: str) -> None:
+def test_an_omitted_argument_keeps_the_default_of_the_function(content_type: str) -> None:
     def function(a: int, b: Point = Point(1), *, c: datetime | None = None) -> None: ...
 
     assert round_trip(content_type, function, 1) == ((1,), {})
@@ -219,7 +219,7 @@ def test_an_argument_that_is_left_out_is_left_to_the_function_s_default(content_
 
 
 @_both
-def test_a_default_need_not_be_of_the_annotated_type(content_type: str) -> None:
+def test_a_default_may_differ_from_the_annotated_type(content_type: str) -> None:
     missing = object()
 
     def function(a: int = missing) -> None: ...  # type: ignore[assignment]
@@ -228,7 +228,7 @@ def test_a_default_need_not_be_of_the_annotated_type(content_type: str) -> None:
 
 
 @_both
-def test_positional_only_and_keyword_only_parameters_stay_what_they_are(content_type: str) -> None:
+def test_positional_only_and_keyword_only_parameters_keep_their_kind(content_type: str) -> None:
     def function(a: int, b: int = 0, /, c: int = 0, *, d: int, e: int = 0) -> None: ...
 
     assert round_trip(content_type, function, 1, 2, 3, d=4, e=5) == ((1, 2, 3), {"d": 4, "e": 5})
@@ -237,7 +237,7 @@ def test_positional_only_and_keyword_only_parameters_stay_what_they_are(content_
 
 
 @_both
-def test_rest_arguments_have_the_annotated_type_each(content_type: str) -> None:
+def test_variadic_arguments_each_have_the_annotated_type(content_type: str) -> None:
     def function(first: str, *rest: Point, last: Level = Level.LOW, **more: UUID) -> None: ...
 
     points = Point(1), Point(2)
@@ -249,21 +249,21 @@ def test_rest_arguments_have_the_annotated_type_each(content_type: str) -> None:
 
 
 @_both
-def test_a_rest_argument_may_be_called_as_a_positional_only_parameter(content_type: str) -> None:
+def test_a_variadic_keyword_may_share_the_name_of_a_positional_only_parameter(content_type: str) -> None:
     def function(a: int, /, **more: str) -> None: ...
 
     assert round_trip(content_type, function, 1, a="x") == ((1,), {"a": "x"})
 
 
 @_both
-def test_a_call_without_arguments_is_as_empty_as_it_looks(content_type: str) -> None:
+def test_a_call_without_arguments_is_an_empty_object(content_type: str) -> None:
     def function() -> None: ...
 
     assert round_trip(content_type, function) == ((), {})
 
 
 @_both
-def test_what_is_encoded_fits_into_an_envelope_of_the_same_content_type(content_type: str) -> None:
+def test_encoded_arguments_fit_an_envelope_of_the_same_content_type(content_type: str) -> None:
     def function(a: int = 0, **more: int) -> None: ...
 
     typed = signature(function)
@@ -276,7 +276,7 @@ def test_what_is_encoded_fits_into_an_envelope_of_the_same_content_type(content_
         assert typed.decode(envelope.args, envelope.kwargs, content_type) == call
 
 
-def test_an_envelope_of_another_language_may_leave_args_and_kwargs_out() -> None:
+def test_an_envelope_of_another_language_may_omit_args_and_kwargs() -> None:
     def function(a: int = 0, *, b: int = 0) -> None: ...
 
     typed = signature(function)
@@ -286,20 +286,20 @@ def test_an_envelope_of_another_language_may_leave_args_and_kwargs_out() -> None
         assert typed.decode(envelope.args, envelope.kwargs, content_type) == ((), {})
 
 
-def test_a_content_type_that_is_not_given_or_has_parameters_is_json() -> None:
+def test_a_missing_content_type_or_one_with_parameters_is_json() -> None:
     def function(a: int) -> None: ...
 
     for content_type in (None, "", "application/json; charset=utf-8"):
         assert signature(function).decode(Raw(b"[1]"), Raw(b"{}"), content_type) == ((1,), {})
 
 
-def test_a_number_in_another_form_becomes_the_annotated_one() -> None:
+def test_a_number_of_another_numeric_type_becomes_the_annotated_one() -> None:
     args, _ = signature(taking(float)).decode(Raw(b"[1]"), Raw(b"{}"), JSON)
 
     assert type(args[0]) is float
 
 
-def test_a_whole_number_of_any_size_travels_as_json() -> None:
+def test_an_integer_of_any_size_travels_as_json() -> None:
     assert round_trip(JSON, taking(int), -(2**200)) == ((-(2**200),), {})
 
 
@@ -344,7 +344,7 @@ _PLACES: list[Callable[..., Any]] = [_first, _middle, _last, _named, _optional, 
 
 @_both
 @pytest.mark.parametrize("function", _PLACES)
-def test_the_context_is_filled_in_wherever_it_stands(content_type: str, function: Callable[..., Any]) -> None:
+def test_the_context_is_passed_at_any_position(content_type: str, function: Callable[..., Any]) -> None:
     context = Context.detached("shop.sell")
     typed = signature(function)
     for sent in ((1,), (1, 2)):
@@ -355,7 +355,7 @@ def test_the_context_is_filled_in_wherever_it_stands(content_type: str, function
 
 
 @pytest.mark.parametrize("function", [_first, _middle, _last, _named, _optional, _subclass])
-def test_the_context_is_filled_in_beside_arguments_by_name(function: Callable[..., Any]) -> None:
+def test_the_context_is_passed_beside_keyword_arguments(function: Callable[..., Any]) -> None:
     context = Context.detached("shop.sell")
 
     args, kwargs = signature(function).with_context(round_trip(JSON, function, a=1, b=2), context)
@@ -363,7 +363,7 @@ def test_the_context_is_filled_in_beside_arguments_by_name(function: Callable[..
     assert function(*args, **kwargs) == (context, 1, 2)
 
 
-def test_without_such_a_parameter_nothing_is_filled_in() -> None:
+def test_a_function_without_a_context_parameter_gets_none() -> None:
     typed = signature(taking(int))
 
     assert not typed.takes_context
@@ -371,7 +371,7 @@ def test_without_such_a_parameter_nothing_is_filled_in() -> None:
 
 
 @pytest.mark.parametrize("function", [_last, _named, _before_rest])
-def test_a_sender_cannot_give_the_context(function: Callable[..., Any]) -> None:
+def test_a_sender_cannot_pass_the_context(function: Callable[..., Any]) -> None:
     def open_ended(a: int, ctx: Context, **more: Any) -> None: ...
 
     with pytest.raises(EncodeError, match=r"shop.sell"):
@@ -382,14 +382,14 @@ def test_a_sender_cannot_give_the_context(function: Callable[..., Any]) -> None:
         signature(open_ended).decode(Raw(b"[1]"), Raw(b'{"ctx": {}}'), JSON)
 
 
-def test_a_function_has_one_context_at_most() -> None:
+def test_a_function_has_at_most_one_context() -> None:
     def function(one: Context, two: Context) -> None: ...
 
     with pytest.raises(InvalidOption, match=r"shop.sell: only one parameter can be a Context"):
         signature(function)
 
 
-def test_many_contexts_cannot_be_asked_for() -> None:
+def test_variadic_contexts_are_refused() -> None:
     def by_position(*contexts: Context) -> None: ...
     def by_name(**contexts: Context) -> None: ...
 
@@ -399,7 +399,7 @@ def test_many_contexts_cannot_be_asked_for() -> None:
         signature(by_name)
 
 
-def test_a_context_that_could_not_be_filled_in_by_position_is_refused() -> None:
+def test_a_context_that_cannot_be_passed_by_position_is_refused() -> None:
     def function(a: int = 0, ctx: Context | None = None, /) -> None: ...
 
     with pytest.raises(InvalidOption, match=r"shop.sell: 'ctx' is passed by position"):
@@ -458,7 +458,7 @@ _MISFITS: list[tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any], str]] 
 
 @_both
 @pytest.mark.parametrize(("function", "args", "kwargs", "said"), _MISFITS)
-def test_a_call_that_does_not_fit_is_refused_before_it_is_sent_and_says_where(
+def test_a_call_that_does_not_match_is_refused_before_it_is_sent_and_says_where(
     content_type: str, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], said: str
 ) -> None:
     with pytest.raises(InvalidArguments, match=said) as caught:
@@ -468,7 +468,7 @@ def test_a_call_that_does_not_fit_is_refused_before_it_is_sent_and_says_where(
 
 
 @_both
-def test_a_call_that_does_not_fit_is_refused_in_the_same_words_after_one_that_did(content_type: str) -> None:
+def test_a_mismatch_is_reported_the_same_way_after_a_valid_call(content_type: str) -> None:
     ours = signature(taking(int))
     args, kwargs = ours.encode((7,), {}, content_type)
     assert ours.decode(args, kwargs, content_type) == ((7,), {})
@@ -481,7 +481,7 @@ def test_a_call_that_does_not_fit_is_refused_in_the_same_words_after_one_that_di
 
 @_both
 @pytest.mark.parametrize(("function", "args", "kwargs", "said"), _MISFITS)
-def test_a_message_that_does_not_fit_is_refused_in_the_same_words(
+def test_a_message_that_does_not_match_is_refused_with_the_same_error(
     content_type: str, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], said: str
 ) -> None:
     raw_args = Raw(encode_value(args, content_type))
@@ -505,9 +505,7 @@ def test_a_value_with_too_many_members_is_not_reported_as_too_many_arguments() -
     ("args", "kwargs"), [(b"[", b"{}"), (b"{}{}", b"{}"), (b"3", b"{}"), (b"[1]", b"3"), (b"[1]", b"{1}")]
 )
 @pytest.mark.parametrize("function", [_sell, _sell_all], ids=["closed", "open"])
-def test_arguments_that_are_no_list_or_no_object_are_refused(
-    function: Callable[..., Any], args: bytes, kwargs: bytes
-) -> None:
+def test_arguments_have_to_be_a_list_and_an_object(function: Callable[..., Any], args: bytes, kwargs: bytes) -> None:
     with pytest.raises(InvalidArguments, match=r"shop.sell"):
         signature(function).decode(Raw(args), Raw(kwargs), JSON)
 
@@ -535,9 +533,7 @@ class _Reciprocal:
 
 @_both
 @pytest.mark.parametrize("args", [((_Reciprocal(1), {"of": 0})), ((_Reciprocal(1),) * 2 + ({"of": 0},))])
-def test_whatever_a_type_raises_when_it_is_made_is_an_argument_that_does_not_fit(
-    content_type: str, args: tuple[Any, ...]
-) -> None:
+def test_any_error_while_constructing_a_type_is_an_argument_error(content_type: str, args: tuple[Any, ...]) -> None:
     def closed(a: _Reciprocal, b: _Reciprocal, c: _Reciprocal | None = None) -> None: ...
     def open_ended(a: _Reciprocal, *b: _Reciprocal) -> None: ...
 
@@ -546,19 +542,19 @@ def test_whatever_a_type_raises_when_it_is_made_is_an_argument_that_does_not_fit
             signature(function).encode(args, {}, content_type)
 
 
-def test_a_set_of_what_cannot_be_in_a_set_does_not_fit() -> None:
+def test_a_set_of_unhashable_values_does_not_match() -> None:
     with pytest.raises(InvalidArguments, match=r"shop.sell: TypeError: .*unhashable type: 'list'"):
         signature(taking(set[Any])).decode(Raw(b"[[[]]]"), Raw(b"{}"), JSON)
 
 
-def test_a_model_s_validator_may_raise_anything_too_and_say_anything() -> None:
+def test_a_model_validator_may_raise_any_error_with_any_text() -> None:
     raw = Raw(b'[{"fuse": 1}]')
 
     with pytest.raises(InvalidArguments, match=r"shop.sell: LookupError: boom - at `\$\[99\]` 1"):
         signature(taking(_Explosive)).decode(raw, Raw(b"{}"), JSON)
 
 
-def test_a_quoted_value_is_not_taken_for_the_place_of_the_error() -> None:
+def test_a_quoted_value_is_not_mistaken_for_the_location_of_the_error() -> None:
     args = Raw(encode_value([{"name": ["x - at `$[99].y`"]}], JSON))
 
     with pytest.raises(InvalidArguments, match=r"- at `value`$"):
@@ -577,7 +573,7 @@ def _circle() -> list[Any]:
     [object(), 3j, print, (n for n in "ab"), "\ud800", msgspec.UNSET, _circle(), {(1,): {1, 2j}}],
     ids=lambda value: type(value).__name__,
 )
-def test_what_has_no_form_on_the_wire_is_an_encode_error_that_names_the_task(content_type: str, value: Any) -> None:
+def test_an_unencodable_value_is_an_encode_error_that_names_the_task(content_type: str, value: Any) -> None:
     for args, kwargs in (((value,), {}), ((), {"value": value})):
         with pytest.raises(EncodeError, match=r"^task shop.sell: ") as caught:
             signature(taking(Any)).encode(args, kwargs, content_type)
@@ -586,17 +582,17 @@ def test_what_has_no_form_on_the_wire_is_an_encode_error_that_names_the_task(con
         assert caught.value.__cause__ is not None
 
 
-def test_messagepack_holds_no_number_of_more_than_64_bits() -> None:
+def test_messagepack_integers_have_at_most_64_bits() -> None:
     with pytest.raises(EncodeError, match=r"^task shop.sell: argument 'value': can't serialize ints"):
         signature(taking(int)).encode((2**64,), {}, MSGPACK)
 
 
-def test_a_model_that_cannot_be_dumped_is_an_encode_error() -> None:
+def test_an_undumpable_model_is_an_encode_error() -> None:
     with pytest.raises(EncodeError, match=r"boom"):
         encode_value(_Explosive.model_construct(fuse=1), JSON)
 
 
-def test_a_result_without_a_form_on_the_wire_names_its_type() -> None:
+def test_an_unencodable_result_names_its_type() -> None:
     class Odd:
         pass
 
@@ -604,7 +600,7 @@ def test_a_result_without_a_form_on_the_wire_names_its_type() -> None:
         encode_value([Odd()], MSGPACK)
 
 
-def test_an_argument_without_a_form_is_named_unless_it_is_one_of_any_number() -> None:
+def test_an_unencodable_argument_is_named_unless_it_is_variadic() -> None:
     def sell(first: Any, *rest: Any) -> None: ...
 
     with pytest.raises(
@@ -616,13 +612,13 @@ def test_an_argument_without_a_form_is_named_unless_it_is_one_of_any_number() ->
 
 
 @_both
-def test_a_value_is_decoded_as_plain_data_where_no_type_is_known(content_type: str) -> None:
+def test_a_value_without_a_known_type_is_decoded_as_plain_data(content_type: str) -> None:
     value = {"a": [1, 2.5, None, {"b": True}]}
 
     assert decode_value(encode_value(value, content_type), content_type) == value
 
 
-def test_a_result_that_does_not_fit_any_more_is_an_encode_error() -> None:
+def test_a_result_that_no_longer_matches_its_type_is_an_encode_error() -> None:
     with pytest.raises(EncodeError, match=r"the stored result does not fit the task's return type: Expected `int`"):
         ReturnType(int).decode(b'"x"', JSON)
     with pytest.raises(EncodeError, match=r"division by zero"):
@@ -630,7 +626,7 @@ def test_a_result_that_does_not_fit_any_more_is_an_encode_error() -> None:
 
 
 @pytest.mark.parametrize("kind", [None, inspect.Parameter.empty, Any, object])
-def test_a_result_of_no_declared_type_is_plain_data(kind: Any) -> None:
+def test_a_result_without_a_declared_type_is_plain_data(kind: Any) -> None:
     assert ReturnType(kind).decode(b'{"a": [1]}', JSON) == {"a": [1]}
 
 
@@ -657,14 +653,14 @@ class Plain:
     ],
     ids=str,
 )
-def test_a_type_that_no_message_can_hold_is_refused_with_its_task_and_parameter(kind: Any, said: str) -> None:
+def test_an_unencodable_type_is_refused_with_its_task_and_parameter(kind: Any, said: str) -> None:
     with pytest.raises(InvalidOption, match=rf"^task shop.sell: parameter 'value' .*{said}"):
         signature(taking(kind))
     with pytest.raises(InvalidOption, match=rf"^task shop.sell: the return type .*{said}.*result=False$"):
         signature(returning(kind)).return_type()
 
 
-def test_such_a_type_is_found_in_rest_arguments_and_inside_other_types_too() -> None:
+def test_an_unencodable_type_is_found_in_variadic_arguments_and_nested_types() -> None:
     @dataclass
     class Holder:
         plain: list[Plain]
@@ -678,7 +674,7 @@ def test_such_a_type_is_found_in_rest_arguments_and_inside_other_types_too() -> 
             signature(function)
 
 
-def test_a_type_that_holds_itself_is_looked_at_once() -> None:
+def test_a_recursive_type_is_checked_once() -> None:
     assert signature(taking(Path2D)).is_resolved
 
 
@@ -702,7 +698,7 @@ class Later(msgspec.Struct):
 
 
 @_both
-def test_a_type_that_is_defined_further_down_is_found_on_first_use(content_type: str) -> None:
+def test_a_type_defined_later_is_resolved_on_first_use(content_type: str) -> None:
     typed = signature(_takes_later)
 
     assert not _was_resolved
@@ -721,9 +717,7 @@ _USES: list[Callable[[Signature], object]] = [
 
 @pytest.mark.parametrize("use", _USES)
 @pytest.mark.parametrize("annotation", ["Nowhere", "datetime.Nowhere", "inspect.Nowhere"])
-def test_a_type_that_is_never_defined_is_told_on_first_use(
-    annotation: str, use: Callable[[Signature], object]
-) -> None:
+def test_an_undefined_type_is_reported_on_first_use(annotation: str, use: Callable[[Signature], object]) -> None:
     typed = signature(taking(annotation))
 
     with pytest.raises(InvalidOption, match=r"shop.sell: an annotation cannot be resolved .*Nowhere.*import"):
@@ -731,13 +725,13 @@ def test_a_type_that_is_never_defined_is_told_on_first_use(
 
 
 @pytest.mark.parametrize("annotation", ["int |", "1 + None"])
-def test_an_annotation_that_is_no_type_expression_is_refused_at_definition(annotation: str) -> None:
+def test_an_invalid_annotation_is_refused_at_definition(annotation: str) -> None:
     with pytest.raises(InvalidOption, match=r"shop.sell: an annotation cannot be read"):
         signature(taking(annotation))
 
 
 @_both
-def test_a_callable_object_travels_by_its_call(content_type: str) -> None:
+def test_a_callable_object_travels_by_its_call_signature(content_type: str) -> None:
     class Seller:
         def __call__(self, count: int, ctx: Context) -> int:
             return count
@@ -773,7 +767,7 @@ class _Deeper(Point):
     ],
     ids=str,
 )
-def test_an_argument_that_would_arrive_as_another_one_is_refused_by_name(kind: Any, value: Any, words: str) -> None:
+def test_an_argument_that_would_change_on_the_wire_is_refused_by_name(kind: Any, value: Any, words: str) -> None:
     typed = signature(taking(kind))
 
     for _ in range(2):
@@ -782,7 +776,7 @@ def test_an_argument_that_would_arrive_as_another_one_is_refused_by_name(kind: A
                 typed.encode(args, kwargs, JSON)
 
 
-def test_each_of_many_arguments_is_refused_by_its_place() -> None:
+def test_each_variadic_argument_is_refused_by_its_position() -> None:
     def sell(*rest: float | None, **more: float | None) -> None: ...
 
     with pytest.raises(EncodeError, match=r"argument 'rest\[1\]': it would change"):
@@ -795,7 +789,7 @@ def test_each_of_many_arguments_is_refused_by_its_place() -> None:
         signature(taking(int)).encode((1, 2), {}, JSON)
 
 
-def test_a_result_that_its_caller_could_not_read_has_no_form() -> None:
+def test_a_result_that_its_caller_cannot_read_is_unencodable() -> None:
     with pytest.raises(EncodeError, match=r"^it does not fit the annotated type: Expected `int`, got `str`$"):
         ReturnType(int).encode("x", JSON)
     with pytest.raises(EncodeError, match=r"^it does not fit the annotated type: .*`int`, got `str` - at `\[0\]`$"):
@@ -817,14 +811,14 @@ class _Failing:
 
 
 @_both
-def test_a_result_that_can_be_read_is_written(content_type: str) -> None:
+def test_a_readable_result_is_encoded(content_type: str) -> None:
     for kind, value in [*_VALUES, (int, 3), (Any, None), (None, {"a": 1}), (inspect.Parameter.empty, "x")]:
         returns = ReturnType(kind)
 
         assert returns.decode(returns.encode(value, content_type), content_type) == value
 
 
-def test_a_part_of_a_call_is_checked_against_the_parameters_that_it_is_for() -> None:
+def test_part_of_a_call_is_checked_against_its_parameters() -> None:
     def sell(first: str, count: int, share: float | None = None) -> None: ...
 
     typed = signature(sell)
@@ -862,7 +856,7 @@ def test_a_call_has_one_canonical_form_however_it_was_written() -> None:
 
 
 @_both
-def test_the_context_may_be_annotated_further(content_type: str) -> None:
+def test_the_context_may_have_further_annotations(content_type: str) -> None:
     def first(ctx: Annotated[Context, "x"], a: int) -> Any:
         return ctx, a
 

@@ -482,7 +482,7 @@ _JSON_PLACES = (_as_step, *_PLAIN_PLACES)
 
 
 @given(st.data(), st.sampled_from(_CASES), st.sampled_from(_PLACES), st.sampled_from([JSON, MSGPACK]))
-def test_what_is_accepted_arrives_equal_or_is_refused_with_a_reason(
+def test_every_accepted_value_arrives_equal_or_is_refused_with_a_reason(
     data: st.DataObject, case: tuple[Any, st.SearchStrategy[Any]], place: Callable[..., Any], content_type: str
 ) -> None:
     kind, values = case

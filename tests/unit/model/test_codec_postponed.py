@@ -53,7 +53,7 @@ def test_postponed_annotations_are_types_like_any_others(content_type: str) -> N
     )
 
 
-def test_a_postponed_context_is_filled_in() -> None:
+def test_a_postponed_context_is_passed() -> None:
     context = Context.detached("shop.order")
     signature = _order()
 
@@ -61,12 +61,12 @@ def test_a_postponed_context_is_filled_in() -> None:
     assert signature.with_context((([],), {}), context) == (([], context), {})
 
 
-def test_what_does_not_fit_a_postponed_type_is_refused() -> None:
+def test_a_value_that_does_not_match_a_postponed_type_is_refused() -> None:
     with pytest.raises(InvalidArguments, match=r"at `lines"):
         _order().encode(([{"item": 3}],), {}, JSON)
 
 
-def test_a_local_class_cannot_be_resolved_and_the_error_says_what_to_do() -> None:
+def test_a_local_class_cannot_be_resolved_and_the_error_suggests_a_remedy() -> None:
     class Local:
         pass
 

@@ -187,7 +187,7 @@ def calls(draw: st.DrawFn, function: Callable[..., Any]) -> Arguments:
 
 
 @given(st.data(), st.sampled_from(_FUNCTIONS), _content_types)
-def test_every_call_that_fits_arrives_as_it_was_made(
+def test_every_valid_call_survives_the_round_trip(
     data: st.DataObject, function: Callable[..., Any], content_type: str
 ) -> None:
     args, kwargs = data.draw(calls(function))
@@ -199,7 +199,7 @@ def test_every_call_that_fits_arrives_as_it_was_made(
 
 
 @given(st.data(), st.sampled_from([with_context, context_first, context_last]))
-def test_the_context_takes_its_own_place_in_every_call_and_nobody_else_s(
+def test_the_context_takes_only_its_own_position_in_every_call(
     data: st.DataObject, function: Callable[..., Any]
 ) -> None:
     context = Context.detached("t")
@@ -225,14 +225,14 @@ def _expect_only_invalid_arguments(
 
 
 @given(st.sampled_from(_FUNCTIONS), st.binary(max_size=60), st.binary(max_size=60), _content_types | st.none())
-def test_bytes_that_are_no_call_are_invalid_arguments_and_nothing_else(
+def test_bytes_that_are_not_a_call_are_invalid_arguments(
     function: Callable[..., Any], args: bytes, kwargs: bytes, content_type: str | None
 ) -> None:
     _expect_only_invalid_arguments(_SIGNATURES[function], args, kwargs, content_type)
 
 
 @given(st.sampled_from(_FUNCTIONS), _plain, _plain, _content_types)
-def test_values_that_are_no_call_are_invalid_arguments_and_nothing_else(
+def test_values_that_are_not_a_call_are_invalid_arguments(
     function: Callable[..., Any], args: object, kwargs: object, content_type: str
 ) -> None:
     raw_args, raw_kwargs = encode_value(args, content_type), encode_value(kwargs, content_type)
@@ -241,7 +241,7 @@ def test_values_that_are_no_call_are_invalid_arguments_and_nothing_else(
 
 
 @given(st.data(), st.sampled_from(_FUNCTIONS), _content_types)
-def test_a_call_that_was_damaged_on_the_way_is_invalid_arguments_at_worst(
+def test_a_damaged_call_is_at_worst_invalid_arguments(
     data: st.DataObject, function: Callable[..., Any], content_type: str
 ) -> None:
     args, kwargs = (bytearray(bytes(raw)) for raw in
@@ -256,7 +256,7 @@ def test_a_call_that_was_damaged_on_the_way_is_invalid_arguments_at_worst(
 
 @pytest.mark.parametrize("opening", [b"[", b'{"a":', b"\x91", b"\x81\xa1a"])
 @pytest.mark.parametrize("function", _FUNCTIONS)
-def test_a_bottomless_value_is_invalid_arguments(function: Callable[..., Any], opening: bytes) -> None:
+def test_an_infinitely_nested_value_is_invalid_arguments(function: Callable[..., Any], opening: bytes) -> None:
     deep = opening * 100_000
     content_type = JSON if opening[0] < 0x80 else MSGPACK
 
@@ -266,21 +266,19 @@ def test_a_bottomless_value_is_invalid_arguments(function: Callable[..., Any], o
 
 
 @given(_plain, _content_types)
-def test_plain_data_arrives_as_it_left(value: object, content_type: str) -> None:
+def test_plain_data_survives_the_round_trip(value: object, content_type: str) -> None:
     assert decode_value(encode_value(value, content_type), content_type) == value
 
 
 @given(st.data(), st.sampled_from(_KINDS), _content_types)
-def test_a_result_of_any_type_arrives_as_it_left(data: st.DataObject, kind: Any, content_type: str) -> None:
+def test_a_result_of_any_type_survives_the_round_trip(data: st.DataObject, kind: Any, content_type: str) -> None:
     value = data.draw(_of(kind))
 
     assert ReturnType(kind).decode(encode_value(value, content_type), content_type) == value
 
 
 @given(st.sampled_from(_KINDS), st.binary(max_size=60), _content_types)
-def test_bytes_that_are_no_result_are_an_encode_error_and_nothing_else(
-    kind: Any, data: bytes, content_type: str
-) -> None:
+def test_bytes_that_are_not_a_result_are_an_encode_error(kind: Any, data: bytes, content_type: str) -> None:
     try:
         ReturnType(kind).decode(data, content_type)
     except EncodeError as error:

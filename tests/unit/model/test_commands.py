@@ -30,17 +30,17 @@ from tests.unit.model.telemetry.test_events import STATUS, names
         job_id=st.none() | names,
     )
 )
-def test_a_command_comes_back_as_it_was(command: Command) -> None:
+def test_a_command_survives_the_round_trip(command: Command) -> None:
     assert decode_command(encode_command(command)) == command
 
 
-def test_an_answer_comes_back_as_it_was() -> None:
+def test_an_answer_survives_the_round_trip() -> None:
     answer = CommandAnswer(id="1", verdict="refused", worker="web-1:7", status=STATUS, detail="no", text="thread")
 
     assert decode_answer(encode_answer(answer)) == answer
 
 
-def test_a_command_says_its_version_and_only_what_it_needs() -> None:
+def test_a_command_contains_its_version_and_only_the_needed_fields() -> None:
     assert encode_command(Command(id="1", name="ping")) == b'{"v":1,"id":"1","name":"ping"}'
 
 
@@ -57,23 +57,23 @@ def test_a_command_says_its_version_and_only_what_it_needs() -> None:
         ((), False),
     ],
 )
-def test_a_command_is_for_all_for_a_host_or_for_a_worker(to: tuple[str, ...], is_meant: bool) -> None:
+def test_a_command_addresses_all_workers_or_a_host_or_one_worker(to: tuple[str, ...], is_meant: bool) -> None:
     assert is_for(Command(id="1", name="ping", to=to), worker="web-1:7", host="web-1") is is_meant
 
 
 @pytest.mark.parametrize("body", [b"", b"[]", b"\xff", b"{}", b'{"id":"1"}', b"[" * 100_000])
-def test_what_is_neither_command_nor_answer_is_refused(body: bytes) -> None:
+def test_anything_but_a_command_or_an_answer_is_refused(body: bytes) -> None:
     with pytest.raises(MalformedMessage):
         decode_command(body)
     with pytest.raises(MalformedMessage):
         decode_answer(body)
 
 
-def test_a_later_version_s_command_can_be_read_and_be_answered_as_unknown() -> None:
+def test_a_command_of_a_later_version_can_be_read_and_answered_as_unknown() -> None:
     command = decode_command(b'{"v":2,"id":"1","name":"dance","steps":["left"],"reply":"worker.answer.1"}')
 
     assert (command.name, command.reply) == ("dance", "worker.answer.1")
 
 
-def test_topics_of_commands_and_answers_are_not_those_of_events() -> None:
+def test_topics_of_commands_and_answers_differ_from_those_of_events() -> None:
     assert command_topic("drain").count(".") == answer_topic("1").count(".") == 2

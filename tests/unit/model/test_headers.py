@@ -16,13 +16,13 @@ from taskmq.model.headers import labels_of
         ("n" * 1000, None, {"x-taskmq-tenant": "n" * 128}),
     ],
 )
-def test_only_what_tells_jobs_apart_is_a_label(
+def test_only_fields_that_distinguish_jobs_are_labels(
     tenant: str | None, priority: int | None, labels: dict[str, str | int]
 ) -> None:
     assert labels_of(tenant, priority) == labels
 
 
-def test_an_owner_is_a_label_of_no_more_than_128_characters() -> None:
+def test_an_owner_is_a_label_of_at_most_128_characters() -> None:
     assert labels_of("north", 4, "ann") == {"x-taskmq-tenant": "north", "x-taskmq-owner": "ann"}
     assert labels_of(None, None, "a" * 255) == {"x-taskmq-owner": "a" * 128}
     assert labels_of(None, None, "") == {}

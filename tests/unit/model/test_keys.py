@@ -34,11 +34,11 @@ _KEYS = st.text(st.characters(codec="utf-8"), max_size=6)
         (keys.member_key("importers", "a:1"), "members:importers:a:1"),
     ],
 )
-def test_a_name_without_a_tenant_is_what_it_was_before_there_were_any(found: str, wanted: str) -> None:
+def test_a_name_without_a_tenant_keeps_its_old_form(found: str, wanted: str) -> None:
     assert found == wanted
 
 
-def test_the_group_is_known_from_the_key_of_a_member_and_of_no_other() -> None:
+def test_the_group_of_a_key_is_found_only_from_its_members() -> None:
     assert keys.group_of(keys.member_key("importers", "a:1")) == "importers"
     assert keys.group_of("members:importers") is None
     assert keys.group_of("lock:importers:a") is None
@@ -52,14 +52,14 @@ def test_the_tenant_comes_first() -> None:
 
 
 @given(_TENANTS, _KEYS)
-def test_a_tenants_key_is_distinguished_again(tenant: str | None, key: str) -> None:
+def test_a_tenant_key_is_qualified_again(tenant: str | None, key: str) -> None:
     if tenant is None and key.startswith("@"):
         return  # It reads like a tenant's.
     assert keys.split_tenant_key(keys.tenant_key(tenant, key)) == (tenant or "", key)
 
 
 @pytest.mark.parametrize("key", ["order-17", "a:b", "@acme"])
-def test_what_names_no_tenant_is_the_key_alone(key: str) -> None:
+def test_a_key_without_a_tenant_is_unchanged(key: str) -> None:
     assert keys.split_tenant_key(key) == ("", key)
 
 
@@ -68,13 +68,13 @@ def test_a_limit_without_a_key_is_shared_by_tenants() -> None:
 
 
 @given(_TENANTS, _TENANTS, _KEYS, _KEYS)
-def test_no_two_tenants_have_a_key_in_common(one: str | None, other: str | None, key: str, second: str) -> None:
+def test_no_two_tenants_share_a_key(one: str | None, other: str | None, key: str, second: str) -> None:
     if one != other:
         assert keys.once_key("t", key, tenant=one) != keys.once_key("t", second, tenant=other)
         assert keys.unique_key("t", key, tenant=one) != keys.unique_key("t", second, tenant=other)
 
 
-def test_what_is_too_long_to_be_kept_is_kept_by_its_hash_which_knows_the_tenant() -> None:
+def test_an_overlong_key_is_stored_as_a_hash_that_includes_the_tenant() -> None:
     found = {keys.once_key("t", "k" * 600, tenant=tenant) for tenant in (None, "a", "b")}
 
     assert len(found) == 3
@@ -92,7 +92,7 @@ def test_what_is_too_long_to_be_kept_is_kept_by_its_hash_which_knows_the_tenant(
         (keys.flow_end_id("@acme:f", 1), "@acme:taskmq:flow:f~1"),
     ],
 )
-def test_what_is_derived_is_recognised_behind_its_tenant(found: str, wanted: str) -> None:
+def test_a_derived_key_is_recognised_behind_its_tenant(found: str, wanted: str) -> None:
     assert found == wanted
     assert keys.is_derived_id(keys.split_tenant_key(found)[1])
 
@@ -109,7 +109,7 @@ _DERIVED = st.one_of(
 
 
 @given(_TENANTS, _TENANTS, _DERIVED, _KEYS, st.data())
-def test_no_id_that_is_chosen_is_ever_one_that_is_derived(
+def test_no_chosen_id_equals_a_derived_id(
     mine: str | None, theirs: str | None, derived: str, key: str, data: st.DataObject
 ) -> None:
     wanted = keys.tenant_key(theirs, derived)
@@ -122,7 +122,7 @@ def test_no_id_that_is_chosen_is_ever_one_that_is_derived(
 
 
 @given(_FLOWS, _FLOWS, _FLOWS, _FLOWS, st.integers(0, 3), st.integers(0, 3))
-def test_no_two_steps_of_workflows_have_an_id_in_common(
+def test_no_two_workflow_steps_share_an_id(
     flow: str, other: str, node: str, second: str, run: int, again: int
 ) -> None:
     assume((flow, node, run) != (other, second, again))
@@ -139,7 +139,7 @@ def test_no_two_steps_of_workflows_have_an_id_in_common(
         ("@acme:taskmq:event:shop:1", None, "has no tenant"),
     ],
 )
-def test_an_id_that_is_not_the_callers_to_give_is_refused(job_id: str, tenant: str | None, words: str) -> None:
+def test_a_reserved_id_is_refused(job_id: str, tenant: str | None, words: str) -> None:
     with pytest.raises(InvalidOption, match=words):
         keys.check_chosen_id(job_id, tenant=tenant, what="job_id")
 
@@ -147,7 +147,7 @@ def test_an_id_that_is_not_the_callers_to_give_is_refused(job_id: str, tenant: s
 @pytest.mark.parametrize(
     ("job_id", "tenant"), [("order-17", None), ("event:shop:1", "acme"), ("@other:1", "acme"), ("taskmq", None)]
 )
-def test_an_id_of_the_callers_own_is_taken_as_it_is(job_id: str, tenant: str | None) -> None:
+def test_an_id_of_the_caller_is_used_unchanged(job_id: str, tenant: str | None) -> None:
     assert keys.check_chosen_id(job_id, tenant=tenant, what="job_id") == job_id
 
 
@@ -160,7 +160,7 @@ def test_an_event_of_a_reaction_has_one_job() -> None:
 
 
 @given(st.text(st.characters(codec="utf-8"), max_size=4), st.text(st.characters(codec="utf-8"), max_size=4), _KEYS)
-def test_what_begins_with_a_tenant_are_its_keys_and_no_other_tenant_s(tenant: str, other: str, key: str) -> None:
+def test_the_prefix_of_a_tenant_matches_only_its_keys(tenant: str, other: str, key: str) -> None:
     begin = keys.tenant_key(tenant, "")
     end = keys.text_after(begin)
 
@@ -173,14 +173,14 @@ def test_what_begins_with_a_tenant_are_its_keys_and_no_other_tenant_s(tenant: st
 @example("a\U0010ffff", "b")
 @example("\U0010ffff", "\U0010ffff")
 @example("\ud7ff", "\ue000")
-def test_texts_that_begin_with_another_are_those_from_it_up_to_the_one_after(prefix: str, text: str) -> None:
+def test_texts_with_a_prefix_lie_between_it_and_its_successor(prefix: str, text: str) -> None:
     end = keys.text_after(prefix)
 
     assert (prefix <= text and (not end or text < end)) == text.startswith(prefix)
 
 
 @pytest.mark.parametrize("name", [".", "..", "explain"])
-def test_a_name_that_no_path_can_have_is_refused(name: str) -> None:
+def test_a_name_that_no_path_can_contain_is_refused(name: str) -> None:
     with pytest.raises(InvalidOption, match=r"^schedule '.*': in a path that name stands for something else"):
         check_reachable(name, what="schedule", reserved=frozenset({"explain"}))
 
@@ -191,7 +191,7 @@ def test_any_other_name_can_be_in_a_path(name: str) -> None:
 
 
 @pytest.mark.parametrize("chosen", ["@:order-17", "@:taskmq:event:shop:1", "@acme:order-17"])
-def test_an_id_without_a_tenant_is_none_that_some_tenant_could_have(chosen: str) -> None:
+def test_an_id_without_a_tenant_belongs_to_no_tenant(chosen: str) -> None:
     with pytest.raises(InvalidOption, match="and this one has no tenant"):
         keys.check_chosen_id(chosen, tenant=None, what="job_id")
     assert keys.check_chosen_id(chosen, tenant="acme", what="job_id") == chosen

@@ -25,9 +25,7 @@ def _unpack(content_type: str | None, data: bytes) -> Any:
 @pytest.mark.parametrize(
     "call", [{"args": [1, "ä"], "kwargs": {"k": None}}, {"args": [1]}, {"kwargs": {"k": 1.5}}, {}]
 )
-def test_what_was_taken_out_of_a_body_comes_back_to_the_letter(
-    content_type: str | None, call: dict[str, Any]
-) -> None:
+def test_removed_arguments_are_restored_byte_for_byte(content_type: str | None, call: dict[str, Any]) -> None:
     body = _pack(content_type, {"v": 1, "id": "j", "task": "t", "unknown": [7], **call})
 
     light = refer(body, content_type, _BLOB)
@@ -43,14 +41,14 @@ def test_what_was_taken_out_of_a_body_comes_back_to_the_letter(
 
 
 @pytest.mark.parametrize("content_type", _TYPES)
-def test_a_body_that_is_no_object_has_no_arguments(content_type: str | None) -> None:
+def test_a_body_that_is_not_an_object_has_no_arguments(content_type: str | None) -> None:
     with pytest.raises(MalformedMessage, match="the body is not a task"):
         arguments_in(_pack(content_type, [1]), content_type)
 
 
 @pytest.mark.parametrize("content_type", _TYPES)
 @pytest.mark.parametrize("kept", [b"", b"{", b"[[]]"])
-def test_something_else_than_arguments_is_refused_with_the_jobs_name(content_type: str | None, kept: bytes) -> None:
+def test_anything_but_arguments_is_refused_with_the_name_of_the_job(content_type: str | None, kept: bytes) -> None:
     envelope = decode_envelope(
         refer(_pack(content_type, {"id": "j", "task": "t"}), content_type, _BLOB), content_type
     )

@@ -55,11 +55,11 @@ def test_outcomes_of_different_kinds_are_never_equal() -> None:
         assert [other for other in _ALL if other == one] == [one]
 
 
-def test_a_parked_message_waits_for_people_unless_a_delay_is_given() -> None:
+def test_a_parked_message_waits_for_an_operator_unless_it_has_a_delay() -> None:
     assert Parked("unknown task").delay is None
 
 
-def test_an_outcome_without_an_error_travels_between_processes() -> None:
+def test_an_outcome_without_an_error_can_be_pickled() -> None:
     for outcome in (Succeeded({"a": 1}), Snoozed(timedelta(1)), Cancelled("x"), Interrupted(), Parked("x")):
         assert pickle.loads(pickle.dumps(outcome)) == outcome
 
@@ -109,7 +109,7 @@ def _closed() -> Exception:
         (_closed, "(an error without a name)", "(its message cannot be read: KeyError)"),
     ],
 )
-def test_an_error_has_a_name_and_words_whatever_its_class_does(
+def test_an_error_has_a_name_and_a_message_for_any_class(
     make: Callable[[], Exception], name: str, message: str
 ) -> None:
     error = make()
@@ -117,11 +117,11 @@ def test_an_error_has_a_name_and_words_whatever_its_class_does(
     assert (type_name(error), message_of(error)) == (name, message)
 
 
-def test_the_frames_of_an_error_are_those_of_the_interpreter() -> None:
+def test_the_frames_of_an_error_match_the_interpreter() -> None:
     try:
         raise _closed()
     except Exception as error:
         frames = frames_of(error)
 
     assert frames is not None
-    assert frames.tb_frame.f_code.co_name == "test_the_frames_of_an_error_are_those_of_the_interpreter"
+    assert frames.tb_frame.f_code.co_name == "test_the_frames_of_an_error_match_the_interpreter"

@@ -6,7 +6,7 @@ from taskmq.errors import InvalidOption
 from taskmq.model.resources import amounts_text, parse_amounts, read_amounts
 
 
-def test_amounts_are_read_as_code_has_them() -> None:
+def test_amounts_are_read_from_code() -> None:
     assert read_amounts({"cpu": 0.5, "memory": "1G", "gpu": 1, "licence.x": 2}, what="resources") == {
         "cpu": 0.5,
         "memory": 1024.0**3,
@@ -15,7 +15,7 @@ def test_amounts_are_read_as_code_has_them() -> None:
     }
 
 
-def test_amounts_are_read_as_a_command_line_has_them() -> None:
+def test_amounts_are_read_from_a_command_line() -> None:
     assert parse_amounts(" cpu=8, memory=16G ,gpu=0,memory-bus=1.5", what="--resources") == {
         "cpu": 8.0,
         "memory": 16 * 1024.0**3,
@@ -39,17 +39,17 @@ def test_amounts_are_read_as_a_command_line_has_them() -> None:
         ({"memory": "lots"}, "memory='lots'"),
     ],
 )
-def test_what_cannot_be_an_amount_is_refused_by_name(given: Any, complaint: str) -> None:
+def test_an_invalid_amount_is_refused_by_name(given: Any, complaint: str) -> None:
     with pytest.raises(InvalidOption, match=complaint):
         read_amounts(given, what="resources")
 
 
 @pytest.mark.parametrize("text", ["cpu", "cpu=1,cpu=2", "cpu=many", "=1", "cpu=-1"])
-def test_a_command_line_that_cannot_be_read_is_refused(text: str) -> None:
+def test_an_invalid_command_line_is_refused(text: str) -> None:
     with pytest.raises(InvalidOption, match="--resources"):
         parse_amounts(text, what="--resources")
 
 
-def test_amounts_are_written_for_people() -> None:
+def test_amounts_are_formatted_for_people() -> None:
     assert amounts_text({"cpu": 2, "memory": 1536 * 1024**2, "gpu": 0}) == "cpu=2, memory=1.5G, gpu=0"
     assert amounts_text({"memory": 0}) == "memory=0"

@@ -50,7 +50,7 @@ def test_without_jitter_the_delay_is_the_ceiling_whatever_is_drawn(policy: Retry
 
 
 @given(_policies, _attempts)
-def test_with_jitter_the_whole_range_can_be_drawn(policy: RetryPolicy, attempt: int) -> None:
+def test_jitter_draws_from_the_whole_range(policy: RetryPolicy, attempt: int) -> None:
     jittered = dataclasses.replace(policy, jitter=True)
 
     assert jittered.delay(attempt, fraction=0) == timedelta(0)
@@ -76,7 +76,7 @@ def test_a_base_above_the_cap_is_cut_from_the_start() -> None:
         assert RetryPolicy(backoff=backoff, base=10, cap=3).ceiling(1) == timedelta(seconds=3)
 
 
-def test_a_tiny_cap_is_never_passed_by_rounding() -> None:
+def test_rounding_never_exceeds_a_tiny_cap() -> None:
     policy = RetryPolicy(
         backoff="linear", base=timedelta(microseconds=2), cap=timedelta(microseconds=5), jitter=False
     )
@@ -112,13 +112,13 @@ def test_a_single_attempt_is_never_retried() -> None:
     ],
     ids=repr,
 )
-def test_on_and_never_decide_by_class_and_never_wins(error: BaseException, *, is_retried: bool) -> None:
+def test_on_and_never_match_by_class_and_never_wins(error: BaseException, *, is_retried: bool) -> None:
     policy = RetryPolicy(on=(OSError,), never=(FileNotFoundError,))
 
     assert policy.retries(error, attempt=1) is is_retried
 
 
-def test_by_default_whatever_a_task_raises_is_retried() -> None:
+def test_every_error_of_a_task_is_retried_by_default() -> None:
     policy = RetryPolicy()
 
     assert policy.retries(ZeroDivisionError(), attempt=1)
@@ -150,7 +150,7 @@ def test_by_default_whatever_a_task_raises_is_retried() -> None:
     ],
     ids=repr,
 )
-def test_a_value_that_cannot_be_is_refused_at_definition_by_its_name(options: dict[str, Any], named: str) -> None:
+def test_an_invalid_value_is_refused_at_definition_by_its_name(options: dict[str, Any], named: str) -> None:
     with pytest.raises(InvalidOption, match=f"^{named}="):
         RetryPolicy(**options)
 
@@ -178,7 +178,7 @@ def test_a_coarse_delay_is_never_shorter_and_at_most_a_quarter_longer(millisecon
 
 
 @given(st.integers(0, 2**40))
-def test_a_coarse_delay_is_not_made_coarser_again(milliseconds: int) -> None:
+def test_a_coarse_delay_is_not_rounded_again(milliseconds: int) -> None:
     coarse = coarse_delay(milliseconds)
 
     assert coarse_delay(coarse) == coarse

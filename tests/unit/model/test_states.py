@@ -4,12 +4,12 @@ _STARTS = {JobState.WAITING, JobState.HELD, JobState.SCHEDULED, JobState.QUEUED}
 _OF_JOBS = set(JobState) - {JobState.UNKNOWN}
 
 
-def test_the_table_has_a_row_for_every_state_and_names_only_states() -> None:
+def test_the_table_has_a_row_for_every_state_and_no_others() -> None:
     assert set(TRANSITIONS) == set(JobState)
     assert set().union(*TRANSITIONS.values()) <= set(JobState)
 
 
-def test_every_state_is_reached_from_a_start() -> None:
+def test_every_state_is_reachable_from_a_start() -> None:
     reached, found = set[JobState](), set(_STARTS)
     while found - reached:
         reached |= found
@@ -41,7 +41,7 @@ def test_can_follow_reads_the_table() -> None:
     assert {before: {each for each in JobState if can_follow(before, each)} for before in JobState} == TRANSITIONS
 
 
-def test_a_job_runs_only_from_the_queue_and_is_retried_only_from_a_run() -> None:
+def test_a_job_runs_only_from_the_queue_and_is_retried_only_after_a_run() -> None:
     underway = [JobState.DISPATCHED, JobState.RUNNING]
 
     assert [state for state in JobState if can_follow(state, JobState.DISPATCHED)] == [JobState.QUEUED]
@@ -53,25 +53,25 @@ def test_a_job_runs_only_from_the_queue_and_is_retried_only_from_a_run() -> None
     assert [state for state in JobState if can_follow(state, JobState.SUCCEEDED)] == underway
 
 
-def test_what_no_worker_has_can_be_given_up_and_what_has_ended_can_not() -> None:
+def test_a_waiting_job_can_be_cancelled_and_an_ended_one_cannot() -> None:
     assert {state for state in _OF_JOBS if can_follow(state, JobState.CANCELLED)} == CHANGEABLE | UNDERWAY
     assert CHANGEABLE | UNDERWAY | TERMINAL == _OF_JOBS
     assert not CHANGEABLE & UNDERWAY
 
 
-def test_the_values_are_the_words_people_see() -> None:
+def test_the_values_are_the_words_that_people_see() -> None:
     assert [str(state) for state in JobState] == [state.name.lower() for state in JobState]
 
 
-def test_a_job_ends_in_the_terminal_states_and_in_no_other() -> None:
+def test_a_job_ends_only_in_a_terminal_state() -> None:
     assert {state for state in JobState if state.is_final} == TERMINAL
 
 
-def test_of_jobs_that_were_sent_only_a_success_is_followed_by_nothing() -> None:
+def test_among_sent_jobs_only_a_success_is_final() -> None:
     of_the_store = {JobState.EXPIRED, JobState.SKIPPED, JobState.UPSTREAM_FAILED}
 
     assert {state for state in JobState if state.is_sticky} - of_the_store == {JobState.SUCCEEDED}
 
 
-def test_a_cancellation_is_true_where_the_job_will_not_be_done() -> None:
+def test_a_cancellation_is_true_if_the_job_will_not_run() -> None:
     assert [each for each in Cancellation if each] == [Cancellation.CANCELLED, Cancellation.REQUESTED]

@@ -67,23 +67,23 @@ _names = st.text(min_size=1, max_size=60).filter(_is_name) | st.sampled_from(
 _ways = st.sampled_from([{}, {"priorities": "native"}, {"ordered": 1}, {"ordered": 100}, {"lanes": 2}, {"lanes": 64}])
 
 
-def test_a_queue_has_three_classes_the_highest_first_and_one_for_jobs_of_the_store() -> None:
+def test_a_queue_has_three_priority_classes_and_one_for_stored_jobs() -> None:
     assert WorkQueue("images").physical == ("images.p.high", "images", "images.p.low", "images.jobs")
     assert WorkQueue("images").kind == "quorum"
 
 
-def test_the_default_queue_has_a_name_that_a_queue_may_have() -> None:
+def test_the_default_queue_has_a_valid_name() -> None:
     assert check_queue_name(DEFAULT_QUEUE) == DEFAULT_QUEUE
 
 
 @pytest.mark.parametrize("shared", [PARKING, UNROUTABLE])
-def test_nobody_can_name_a_queue_like_a_shared_one(shared: str) -> None:
+def test_a_queue_cannot_have_the_name_of_a_shared_one(shared: str) -> None:
     with pytest.raises(InvalidOption):
         check_queue_name(shared)
 
 
 @given(_names, _ways)
-def test_every_physical_queue_leads_back_to_the_name(name: str, way: dict[str, Any]) -> None:
+def test_every_physical_queue_maps_back_to_its_name(name: str, way: dict[str, Any]) -> None:
     for physical in (*WorkQueue(name, **way).physical, dead_letter_queue(name)):
         assert logical_queue(physical) == name
         assert dead_letter_queue(physical) == f"{name}.dlq"
@@ -100,14 +100,14 @@ def test_queues_of_different_names_share_no_physical_queue(
 
 
 @given(_names)
-def test_every_physical_name_fits_an_amqp_short_string_with_a_delay_in_front(name: str) -> None:
+def test_every_physical_name_fits_an_amqp_short_string_with_a_delay_prefix(name: str) -> None:
     longest = max(len(physical.encode()) for physical in (*WorkQueue(name).physical, dead_letter_queue(name)))
 
     assert longest + 56 <= 255
 
 
 @given(_names, st.none() | st.integers(0, 9))
-def test_the_class_queue_of_a_priority_is_one_of_the_physical_ones(name: str, priority: int | None) -> None:
+def test_the_class_queue_of_a_priority_is_a_physical_queue(name: str, priority: int | None) -> None:
     assert class_queue(name, priority) == WorkQueue(name).physical[CLASSES.index(class_of(priority))]
 
 
@@ -120,7 +120,7 @@ def test_the_class_queue_of_a_priority_is_one_of_the_physical_ones(name: str, pr
         *((priority, "high") for priority in (7, 8, 9)),
     ],
 )
-def test_the_class_of_a_priority(priority: int | None, expected: PriorityClass) -> None:
+def test_each_priority_has_a_class(priority: int | None, expected: PriorityClass) -> None:
     assert class_of(priority) == expected
 
 
@@ -131,7 +131,7 @@ def test_a_priority_outside_0_to_9_is_refused(priority: int) -> None:
 
 
 @pytest.mark.parametrize("name", ["a", "a" * 192, "ä" * 96, "shop.images", "größe", "two words", "p.high", "taskmqs"])
-def test_a_good_name_comes_back_unchanged(name: str) -> None:
+def test_a_valid_name_is_unchanged(name: str) -> None:
     assert check_queue_name(name) == name
 
 
@@ -145,7 +145,7 @@ def test_a_good_name_comes_back_unchanged(name: str) -> None:
     ],
     ids=ascii,
 )
-def test_a_name_that_no_queue_can_have_is_refused(name: str) -> None:
+def test_an_invalid_queue_name_is_refused(name: str) -> None:
     with pytest.raises(InvalidOption, match="queue name"):
         check_queue_name(name)
 
@@ -159,7 +159,7 @@ def test_any_text_is_a_name_or_a_typed_error(text: str) -> None:
     assert 1 <= len(text.encode()) <= 192
 
 
-def test_a_physical_queue_and_its_dead_letter_queue_lead_to_the_same_one() -> None:
+def test_a_physical_queue_and_its_dead_letter_queue_map_to_the_same_name() -> None:
     for name in ("a", "a.p.high", "a.p.low", "a.dlq"):
         assert dead_letter_queue(name) == "a.dlq"
 
@@ -171,12 +171,12 @@ def test_a_queue_with_native_priorities_is_one_queue_beside_that_of_the_store() 
     assert WorkQueue("a", "classic", priorities="native").physical == ("a", "a.jobs")
 
 
-def test_an_ordered_queue_is_its_shards() -> None:
+def test_an_ordered_queue_consists_of_its_shards() -> None:
     assert WorkQueue("a", ordered=3).physical == ("a.s00", "a.s01", "a.s02")
     assert len(set(WorkQueue("a", ordered=100).physical)) == 100
 
 
-def test_of_a_queue_with_classes_only_the_medium_one_is_there_from_the_start() -> None:
+def test_only_the_medium_class_of_a_queue_exists_from_the_start() -> None:
     assert WorkQueue("q").always == ("q",)
     assert WorkQueue("q", "classic", priorities="native").always == ("q",)
     assert WorkQueue("q", ordered=2).always == ("q.s00", "q.s01")
@@ -212,7 +212,7 @@ def test_only_shards_are_shards(name: str) -> None:
         ({"ordered": 2, "priorities": "native"}, "exclude each other"),
     ],
 )
-def test_what_a_queue_cannot_be_is_refused_with_its_name(options: dict[str, Any], complaint: str) -> None:
+def test_an_invalid_queue_description_is_refused_with_its_name(options: dict[str, Any], complaint: str) -> None:
     with pytest.raises(InvalidOption) as caught:
         WorkQueue("orders", **options)
 
@@ -220,14 +220,14 @@ def test_what_a_queue_cannot_be_is_refused_with_its_name(options: dict[str, Any]
     assert complaint in str(caught.value)
 
 
-def test_a_queue_with_a_name_that_no_queue_can_have_is_refused() -> None:
+def test_a_queue_description_with_an_invalid_name_is_refused() -> None:
     with pytest.raises(InvalidOption, match="queue name"):
         WorkQueue("orders.s01")
     with pytest.raises(InvalidOption, match="queue name"):
         WorkQueue("orders.lane01")
 
 
-def test_a_queue_with_lanes_has_them_and_a_slow_one_from_the_start() -> None:
+def test_the_lanes_of_a_queue_and_a_slow_one_exist_from_the_start() -> None:
     queue = WorkQueue("orders", lanes=2)
 
     assert queue.physical == ("orders.lane00", "orders.lane01", "orders", "orders.p.low", "orders.jobs")
@@ -247,7 +247,7 @@ def test_a_queue_is_limited_by_either_limit() -> None:
 
 
 @given(_names, st.none() | st.integers(0, 9))
-def test_the_place_in_a_queue_with_classes_is_that_of_the_priority(name: str, priority: int | None) -> None:
+def test_priority_selects_the_class_queue(name: str, priority: int | None) -> None:
     queue = WorkQueue(name)
 
     assert queue.place(priority=priority, order_key=None) == class_queue(name, priority)
@@ -255,7 +255,7 @@ def test_the_place_in_a_queue_with_classes_is_that_of_the_priority(name: str, pr
 
 
 @given(_names, st.text(min_size=1), st.integers(1, 100))
-def test_the_place_in_an_ordered_queue_is_that_of_the_key(name: str, key: str, count: int) -> None:
+def test_the_key_selects_the_shard_of_an_ordered_queue(name: str, key: str, count: int) -> None:
     queue = WorkQueue(name, ordered=count)
 
     place = queue.place(priority=None, order_key=key)
@@ -291,7 +291,7 @@ def test_keys_spread_evenly_over_the_shards() -> None:
         ({"priorities": "native"}, 10, None, "priority=10"),
     ],
 )
-def test_a_message_that_has_no_place_in_a_queue_is_refused(
+def test_a_message_without_a_suitable_queue_is_refused(
     options: dict[str, Any], priority: int | None, key: str | None, complaint: str
 ) -> None:
     with pytest.raises(InvalidOption, match=complaint):
@@ -309,7 +309,7 @@ def test_native_priorities_keep_the_order_of_the_numbers(kind: Any, one: int, ot
     assert 0 <= lower <= higher <= (4 if kind == "classic" else 9)
 
 
-def test_a_native_priority_that_nobody_gave_is_in_the_middle() -> None:
+def test_a_missing_native_priority_is_in_the_middle() -> None:
     assert WorkQueue("a", "quorum", priorities="native").native_priority(None) == 4
     assert WorkQueue("a", "classic", priorities="native").native_priority(None) == 2
     assert [WorkQueue("a", "classic", priorities="native").native_priority(n) for n in range(10)] == [
@@ -318,37 +318,37 @@ def test_a_native_priority_that_nobody_gave_is_in_the_middle() -> None:
 
 
 @pytest.mark.parametrize("key", ["", "k" * 256, "ä" * 128, None, 7, b"k"])
-def test_what_is_no_key_is_refused(key: object) -> None:
+def test_an_invalid_key_is_refused(key: object) -> None:
     with pytest.raises(InvalidOption, match="order_key"):
         check_order_key(key)
 
 
-def test_a_key_comes_back_unchanged() -> None:
+def test_a_valid_key_is_unchanged() -> None:
     assert check_order_key("ä" * 127) == "ä" * 127
 
 
-def test_a_queue_whose_jobs_are_placed_on_nodes_has_no_order() -> None:
+def test_a_queue_with_placement_on_nodes_has_no_order() -> None:
     with pytest.raises(InvalidOption, match="ordered and placed exclude each other"):
         WorkQueue("q", ordered=2, placed=True)
 
 
 @pytest.mark.parametrize("queue", ["orders", "orders.p.low", "orders.s03", "orders.lane01", "taskmq.node.gpu"])
-def test_a_queue_of_jobs_is_known_by_its_name(queue: str) -> None:
+def test_a_job_queue_is_recognised_by_its_name(queue: str) -> None:
     assert is_work_queue(queue)
 
 
 @pytest.mark.parametrize(
     "queue", ["orders.dlq", "taskmq.node.gpu.dlq", "taskmq.parking", "taskmq.reports.shop.0", "amq.gen-x", ""]
 )
-def test_a_queue_of_anything_else_is_none_of_jobs(queue: str) -> None:
+def test_any_other_queue_is_not_a_job_queue(queue: str) -> None:
     assert not is_work_queue(queue)
 
 
-def test_the_queue_of_a_partitions_reports_is_known_by_its_name() -> None:
+def test_the_reports_queue_of_a_partition_is_recognised_by_its_name() -> None:
     assert is_reports_queue(reports_queue("shop", 7))
     assert not is_reports_queue("shop.7")
 
 
-def test_the_queues_of_a_node_are_known_by_their_names() -> None:
+def test_the_queues_of_a_node_are_recognised_by_their_names() -> None:
     assert all(map(is_node_queue, (node_queue("gpu-1"), jobs_queue(node_queue("gpu-1")))))
     assert not is_node_queue("gpu-1.jobs")

@@ -52,7 +52,7 @@ _durations = st.timedeltas(min_value=timedelta(0), max_value=timedelta(days=36_5
         (timedelta(0), timedelta(0)),
     ],
 )
-def test_a_duration_is_read_as_people_write_it(written: Duration, meant: timedelta) -> None:
+def test_a_duration_is_parsed_as_people_write_it(written: Duration, meant: timedelta) -> None:
     assert parse_duration(written) == meant
 
 
@@ -67,7 +67,7 @@ def test_a_duration_is_read_as_people_write_it(written: Duration, meant: timedel
     ],
     ids=lambda written: repr(written)[:20],
 )
-def test_what_is_no_duration_is_refused_with_the_option_s_name(written: object) -> None:
+def test_an_invalid_duration_is_refused_with_the_name_of_the_option(written: object) -> None:
     with pytest.raises(InvalidOption, match=r"^timeout=.* is not a duration: use "):
         parse_duration(cast("Duration", written), what="timeout")
 
@@ -78,7 +78,7 @@ def test_a_number_with_its_unit_is_that_many_of_them(number: int, unit: str) -> 
 
 
 @given(_durations)
-def test_a_timedelta_stays_what_it_is_and_its_text_means_the_same(value: timedelta) -> None:
+def test_a_timedelta_is_unchanged_and_its_text_means_the_same(value: timedelta) -> None:
     whole_ms = left = value // timedelta(milliseconds=1)
     text = ""
     for unit, size in reversed(_UNITS.items()):
@@ -90,7 +90,7 @@ def test_a_timedelta_stays_what_it_is_and_its_text_means_the_same(value: timedel
 
 
 @given(_durations)
-def test_seconds_as_a_number_mean_the_same_as_the_timedelta(value: timedelta) -> None:
+def test_a_number_of_seconds_means_the_same_as_the_timedelta(value: timedelta) -> None:
     assert abs(parse_duration(value.total_seconds()) - value) <= timedelta(microseconds=1)
 
 
@@ -113,7 +113,7 @@ def test_any_number_is_a_duration_or_a_typed_error(number: Duration) -> None:
 
 
 @given(_durations | st.timedeltas(min_value=timedelta(0)))
-def test_to_ms_rounds_up_and_never_by_a_whole_millisecond(value: timedelta) -> None:
+def test_to_ms_rounds_up_by_less_than_a_millisecond(value: timedelta) -> None:
     milliseconds = to_ms(value)
 
     assert milliseconds * 1_000 >= value // timedelta(microseconds=1) > (milliseconds - 1) * 1_000
@@ -147,24 +147,24 @@ def test_to_ms_at_its_edges(value: timedelta, milliseconds: int) -> None:
         (" 3 tb ", 3 * 1024**4),
     ],
 )
-def test_a_size_is_read_as_people_write_it(written: object, meant: int) -> None:
+def test_a_size_is_parsed_as_people_write_it(written: object, meant: int) -> None:
     assert parse_size(written, what="memory") == meant
 
 
 @pytest.mark.parametrize(
     "written", [0, -1, True, 1.5, None, "", "0", "0M", "0.0001", "M", "1X", "-1M", "1M1K", "1e3"]
 )
-def test_what_is_no_size_is_refused_by_name(written: object) -> None:
+def test_an_invalid_size_is_refused_by_name(written: object) -> None:
     with pytest.raises(InvalidOption, match="--max-memory="):
         parse_size(written, what="--max-memory")
 
 
 @given(st.integers(1, 1024**5))
-def test_what_is_written_is_nearly_what_is_read(size: int) -> None:
+def test_a_formatted_size_is_nearly_the_parsed_one(size: int) -> None:
     assert parse_size(size_text(size), what="size") == pytest.approx(size, rel=1e-3, abs=1)
 
 
-def test_sizes_are_written_with_the_largest_unit_that_fits() -> None:
+def test_sizes_use_the_largest_unit_that_fits() -> None:
     sizes = (1, 1023, 1024, 3 * 512 * 1024**2, 1024**4)
     assert [size_text(size) for size in sizes] == ["1B", "1023B", "1K", "1.5G", "1T"]
 
@@ -176,7 +176,7 @@ def test_processes_are_a_number_or_a_range() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "0", "-1", "1-", "-8", "8-1", "0-4", "many", "1-8-9"])
-def test_what_is_no_number_of_processes_is_refused(text: str) -> None:
+def test_an_invalid_number_of_processes_is_refused(text: str) -> None:
     with pytest.raises(InvalidOption, match="such as '1-8'"):
         parse_processes(text)
 
@@ -194,18 +194,18 @@ def test_what_is_no_number_of_processes_is_refused(text: str) -> None:
         ("", None),
     ],
 )
-def test_a_setting_that_is_a_text_is_a_number_of_seconds_or_a_duration(text: str, seconds: float | None) -> None:
+def test_a_text_setting_is_a_number_of_seconds_or_a_duration(text: str, seconds: float | None) -> None:
     assert seconds_in(text) == seconds
 
 
-def test_a_duration_in_seconds_names_its_option_where_it_is_none() -> None:
+def test_an_invalid_duration_in_seconds_names_its_option() -> None:
     assert [parse_seconds(value, what="x") for value in ("1m", 2, timedelta(seconds=3))] == [60, 2, 3]
     with pytest.raises(InvalidOption, match="timeout='soon' is not a duration"):
         parse_seconds("soon", what="timeout")
 
 
 @given(st.integers())
-def test_every_number_of_milliseconds_is_shown_as_some_datetime(milliseconds: int) -> None:
+def test_every_number_of_milliseconds_has_a_datetime(milliseconds: int) -> None:
     moment = to_datetime(milliseconds)
 
     if 0 <= milliseconds <= LAST_INSTANT:
@@ -214,14 +214,14 @@ def test_every_number_of_milliseconds_is_shown_as_some_datetime(milliseconds: in
 
 
 @given(st.integers(0, LAST_INSTANT))
-def test_an_instant_that_was_written_for_people_is_read_again(milliseconds: int) -> None:
+def test_a_formatted_instant_can_be_parsed(milliseconds: int) -> None:
     assert milliseconds_in(instant_text(milliseconds)) == milliseconds
 
 
 @pytest.mark.parametrize("text", ["", "then", "2026-11-29", "2026-13-01T00:00:00.000Z", "2026-11-29T00:00:00+01:00"])
-def test_what_is_no_instant_of_ours_is_none(text: str) -> None:
+def test_an_invalid_instant_is_not_parsed(text: str) -> None:
     assert milliseconds_in(text) is None
 
 
-def test_an_instant_is_written_to_the_millisecond_and_in_utc() -> None:
+def test_an_instant_is_written_to_the_millisecond_in_utc() -> None:
     assert instant_text(1_796_000_000_125) == "2026-11-30T00:53:20.125Z"

@@ -12,7 +12,7 @@ def job(event: str, task: str = "pay", *, seconds: float | None = None, waited: 
     )
 
 
-def test_each_end_counts_as_what_it_is() -> None:
+def test_each_end_is_counted_by_its_kind() -> None:
     activity = Activity(now=100.0)
     ends = ("succeeded", "answered", "dead", "retried", "cancelled")
     for end in ends:
@@ -24,7 +24,7 @@ def test_each_end_counts_as_what_it_is() -> None:
 
 
 @pytest.mark.parametrize("event", ["started", "snoozed", "interrupted", "parked"])
-def test_what_is_no_end_is_counted_as_none(event: str) -> None:
+def test_other_events_are_not_counted_as_ends(event: str) -> None:
     activity = Activity(now=0.0)
     activity.note(job(event), now=1.0)
 
@@ -45,7 +45,7 @@ def test_waits_and_runs_are_averaged_by_task() -> None:
     assert (mail.task, mail.mean_wait, mail.mean_run) == ("mail", None, 9.0)
 
 
-def test_a_minute_later_it_is_forgotten() -> None:
+def test_activity_is_forgotten_after_a_minute() -> None:
     activity = Activity(now=0.0)
     activity.note(job("succeeded"), now=10.2)
     activity.note(job("succeeded"), now=40.0)
@@ -55,7 +55,7 @@ def test_a_minute_later_it_is_forgotten() -> None:
     assert activity.tasks(now=100.0) == []
 
 
-def test_of_what_was_looked_at_for_less_than_a_second_no_rate_is_made_up() -> None:
+def test_less_than_a_second_of_activity_has_no_rate() -> None:
     activity = Activity(now=0.0)
     activity.note(job("succeeded"), now=0.1)
 

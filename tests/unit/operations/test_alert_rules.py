@@ -10,7 +10,7 @@ from taskmq.operations.history.alerts import read_rules
 _RULE = {"name": "charges-fail", "metric": "failure_rate", "threshold": 0.1}
 
 
-def test_the_rules_of_a_file_are_read_in_its_order() -> None:
+def test_the_rules_of_a_file_are_read_in_order() -> None:
     rules = read_rules([_RULE, _RULE | {"name": "no-workers", "metric": "workers", "below": True}])
 
     assert [(rule.name, rule.metric, rule.below) for rule in rules] == [
@@ -28,7 +28,7 @@ def test_the_rules_of_a_file_are_read_in_its_order() -> None:
         ("charges-fail", "Expected `object`, got `str`"),
     ],
 )
-def test_a_rule_that_cannot_be_read_is_named_with_what_may_have_been_meant(value: Any, words: str) -> None:
+def test_an_invalid_rule_is_named_with_a_suggestion(value: Any, words: str) -> None:
     with pytest.raises(InvalidOption) as caught:
         read_rules([_RULE, value])
 

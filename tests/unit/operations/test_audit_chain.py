@@ -44,7 +44,7 @@ async def _fault(audit: AuditStore) -> str:
 
 
 @pytest.mark.real_time
-async def test_what_an_erasure_has_emptied_is_no_fault_sealed_or_not(tmp_path: Path) -> None:
+async def test_entries_cleared_by_an_erasure_are_not_a_fault_with_or_without_a_seal(tmp_path: Path) -> None:
     async with _opened(tmp_path) as store:
         await store.identity.accounts.erase_user("u-ann", by=_BY)
 
@@ -65,7 +65,7 @@ async def test_what_an_erasure_has_emptied_is_no_fault_sealed_or_not(tmp_path: P
         ("update audit set who = null, what = null", 6, 1),
     ],
 )
-async def test_what_was_emptied_without_an_erasure_is_a_fault(
+async def test_entries_cleared_without_an_erasure_are_a_fault(
     tmp_path: Path, statement: str, count: int, position: int
 ) -> None:
     async with _opened(tmp_path) as store:
@@ -78,7 +78,7 @@ async def test_what_was_emptied_without_an_erasure_is_a_fault(
 
 
 @pytest.mark.real_time
-async def test_an_entry_that_is_gone_from_under_its_seal_is_missed(tmp_path: Path) -> None:
+async def test_an_entry_missing_below_its_seal_is_reported(tmp_path: Path) -> None:
     async with _opened(tmp_path) as store:
         _by_hand(tmp_path, "delete from audit where number = (select max(number) from audit)")
 

@@ -103,7 +103,7 @@ class Stalled(StagedStore):
 
 
 @run_by(play)
-async def test_a_bulk_is_done_to_all_that_fit_and_the_audit_says_when_it_began_and_ended(stage: Stage, /) -> None:
+async def test_a_bulk_applies_to_all_matches_and_the_audit_records_its_begin_and_end(stage: Stage, /) -> None:
     ids = await _jobs(stage, 50)
     others = await _jobs(stage, 3, queue="other")
     bulk = await _bulks(stage).begin(BulkOrder("hold", "queue:work", note="inventory"))
@@ -128,7 +128,7 @@ async def test_a_bulk_is_done_to_all_that_fit_and_the_audit_says_when_it_began_a
 @pytest.mark.parametrize("changes", [1, 2, 19, 20, 21, 30])
 @pytest.mark.parametrize("action", ["hold", "change", "retry"])
 @run_by(play)
-async def test_who_is_killed_leaves_it_to_the_next_and_each_job_is_done_to_once(
+async def test_a_killed_runner_is_succeeded_and_each_job_is_changed_once(
     stage: Stage, /, action: str, changes: int
 ) -> None:
     ids = await _jobs(stage, 45)
@@ -154,7 +154,7 @@ async def test_who_is_killed_leaves_it_to_the_next_and_each_job_is_done_to_once(
 
 
 @run_by(play)
-async def test_what_was_retried_is_not_retried_by_a_second_bulk_unless_that_says_so(stage: Stage, /) -> None:
+async def test_a_second_bulk_retries_an_already_retried_job_only_on_request(stage: Stage, /) -> None:
     ids = await _jobs(stage, 3)
     bulks = _bulks(stage)
     ended: list[Bulk] = []
@@ -175,7 +175,7 @@ async def test_what_was_retried_is_not_retried_by_a_second_bulk_unless_that_says
 
 
 @run_by(play)
-async def test_only_a_retry_is_done_again_and_has_a_mode(stage: Stage, /) -> None:
+async def test_only_a_retry_can_be_repeated_and_has_a_mode(stage: Stage, /) -> None:
     for order in (BulkOrder("cancel", "", again=True), BulkOrder("cancel", "", mode="new")):
         with pytest.raises(InvalidOption, match="only a retry has a mode, and is done again"):
             await _bulks(stage).begin(order)
@@ -183,9 +183,7 @@ async def test_only_a_retry_is_done_again_and_has_a_mode(stage: Stage, /) -> Non
 
 @pytest.mark.parametrize("mode", ["new", "resume"])
 @run_by(play)
-async def test_a_failed_graph_is_retried_in_the_order_in_which_its_jobs_wait(
-    stage: Stage, /, mode: RetryMode
-) -> None:
+async def test_a_failed_graph_is_retried_in_dependency_order(stage: Stage, /, mode: RetryMode) -> None:
     (first,) = await _jobs(stage, 1)
     upstream, ids = first, [first]
     for _ in range(30):
@@ -217,7 +215,7 @@ async def test_a_failed_graph_is_retried_in_the_order_in_which_its_jobs_wait(
 
 
 @run_by(play)
-async def test_one_who_was_taken_for_dead_does_nothing_to_what_the_next_has_done_it_to(stage: Stage, /) -> None:
+async def test_a_runner_presumed_dead_changes_nothing_after_its_successor(stage: Stage, /) -> None:
     Stalled.go = asyncio.Event()
     ids = await _jobs(stage, 10)
     bulk = await _bulks(stage).begin(BulkOrder("change", "", priority=7))
@@ -235,7 +233,7 @@ async def test_one_who_was_taken_for_dead_does_nothing_to_what_the_next_has_done
 
 
 @run_by(play)
-async def test_of_two_who_carry_it_out_each_job_is_done_to_once(stage: Stage, /) -> None:
+async def test_two_concurrent_runners_change_each_job_once(stage: Stage, /) -> None:
     ids = await _jobs(stage, 60)
     bulks = [await _bulks(stage).begin(BulkOrder("change", "", priority=number)) for number in (3, 4)]
 
@@ -251,7 +249,7 @@ async def test_of_two_who_carry_it_out_each_job_is_done_to_once(stage: Stage, /)
 
 
 @run_by(play)
-async def test_a_runner_for_one_bulk_finds_it_behind_any_number_of_others(stage: Stage, /) -> None:
+async def test_a_runner_finds_its_bulk_behind_any_number_of_others(stage: Stage, /) -> None:
     ids = await _jobs(stage, 3)
     others = [await _bulks(stage).begin(BulkOrder("cancel", "")) for _ in range(51)]
     await stage.pass_by(1)
@@ -266,7 +264,7 @@ async def test_a_runner_for_one_bulk_finds_it_behind_any_number_of_others(stage:
 
 
 @run_by(play)
-async def test_it_goes_no_faster_than_its_rate_and_stops_when_it_is_aborted(stage: Stage, /) -> None:
+async def test_a_bulk_respects_its_rate_and_stops_when_it_is_aborted(stage: Stage, /) -> None:
     ids = await _jobs(stage, 40)
     bulks = _bulks(stage)
     bulk = await bulks.begin(BulkOrder("hold", "", rate=2.0))
@@ -286,7 +284,7 @@ async def test_it_goes_no_faster_than_its_rate_and_stops_when_it_is_aborted(stag
 
 
 @run_by(play)
-async def test_jobs_under_way_at_the_abort_are_counted_when_they_are_done(stage: Stage, /) -> None:
+async def test_jobs_in_progress_at_the_abort_are_counted_when_they_are_done(stage: Stage, /) -> None:
     Stalled.go = asyncio.Event()
     ids = await _jobs(stage, 50)
     bulks = _bulks(stage)
@@ -306,7 +304,7 @@ async def test_jobs_under_way_at_the_abort_are_counted_when_they_are_done(stage:
 
 
 @run_by(play)
-async def test_one_that_is_given_up_counts_the_jobs_that_it_was_done_to(stage: Stage, /) -> None:
+async def test_an_abandoned_bulk_counts_the_jobs_that_it_changed(stage: Stage, /) -> None:
     class Broken(StagedStore):
         """Fails for the job that is to change third."""
 
@@ -332,7 +330,7 @@ async def test_one_that_is_given_up_counts_the_jobs_that_it_was_done_to(stage: S
 
 
 @run_by(play)
-async def test_it_goes_as_fast_as_its_rate_says_also_beyond_a_piece_a_second(stage: Stage, /) -> None:
+async def test_a_rate_above_one_batch_a_second_is_reached(stage: Stage, /) -> None:
     await _jobs(stage, 200)
     bulk = await _bulks(stage).begin(BulkOrder("hold", "", rate=100.0))
 
@@ -347,7 +345,7 @@ async def test_it_goes_as_fast_as_its_rate_says_also_beyond_a_piece_a_second(sta
 
 
 @run_by(play)
-async def test_a_change_to_a_time_beyond_all_is_one_to_the_last_instant(stage: Stage, /) -> None:
+async def test_a_change_to_an_infinite_time_is_one_to_the_last_instant(stage: Stage, /) -> None:
     (job_id,) = await _jobs(stage, 1)
     bulk = await _bulks(stage).begin(BulkOrder("change", "", delay="999999999d"))
 
@@ -358,7 +356,7 @@ async def test_a_change_to_a_time_beyond_all_is_one_to_the_last_instant(stage: S
     assert stage.job(job_id).due == LAST_INSTANT
 
 
-def test_one_that_cannot_be_carried_out_says_why_and_holds_up_no_others(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_failing_bulk_gives_the_reason_and_does_not_delay_others(caplog: pytest.LogCaptureFixture) -> None:
     async def test(stage: Stage) -> None:
         await _jobs(stage, 30)
         broken = Bulk(id="0", tenant=None, action="hold", filter="stats:held", began=0, user_id="u1")
@@ -380,7 +378,7 @@ def test_one_that_cannot_be_carried_out_says_why_and_holds_up_no_others(caplog: 
 
 
 @run_by(play)
-async def test_a_bulk_is_done_to_its_tenants_jobs_and_seen_by_its_tenant_alone(stage: Stage, /) -> None:
+async def test_a_bulk_changes_only_jobs_of_its_tenant_and_only_that_tenant_sees_it(stage: Stage, /) -> None:
     own, foreign = await _jobs(stage, 3, tenant="acme"), await _jobs(stage, 3, tenant="other")
     acme = _bulks(stage, "acme")
     bulk = await acme.begin(BulkOrder("cancel", ""))
@@ -399,7 +397,7 @@ async def test_a_bulk_is_done_to_its_tenants_jobs_and_seen_by_its_tenant_alone(s
 
 
 @run_by(play)
-async def test_tasks_that_who_began_it_may_not_call_stay_as_they_are_and_it_says_why(stage: Stage, /) -> None:
+async def test_a_bulk_skips_tasks_its_user_may_not_call_and_gives_the_reason(stage: Stage, /) -> None:
     await _jobs(stage, 2, task="billing.charge", held=True)
     (refused,) = await _jobs(stage, 1, task="report", held=True)
     bulk = await _bulks(stage).begin(BulkOrder("release", "", tasks=(("*",), ("billing.*",))))
@@ -412,7 +410,7 @@ async def test_tasks_that_who_began_it_may_not_call_stay_as_they_are_and_it_says
     assert [(one.job_id, one.error) for one in ended.refusals] == [(refused, "NotPermitted")]
 
 
-def test_a_store_that_is_away_is_asked_again_and_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_unavailable_store_is_polled_again_and_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     lines: list[int] = []
 
     async def test(stage: Stage) -> None:
@@ -437,7 +435,7 @@ def test_a_store_that_is_away_is_asked_again_and_logged_once(caplog: pytest.LogC
 
 
 @run_by(play)
-async def test_a_scheduler_carries_bulks_out(stage: Stage, /) -> None:
+async def test_a_scheduler_carries_out_bulks(stage: Stage, /) -> None:
     await _jobs(stage, 5)
     bulk = await _bulks(stage).begin(BulkOrder("cancel", ""))
     stage.start()
@@ -461,7 +459,7 @@ async def test_a_scheduler_carries_bulks_out(stage: Stage, /) -> None:
     ],
 )
 @run_by(play)
-async def test_what_cannot_be_done_is_not_begun(stage: Stage, /, order: BulkOrder, error: type[Exception]) -> None:
+async def test_an_impossible_bulk_is_not_started(stage: Stage, /, order: BulkOrder, error: type[Exception]) -> None:
     with pytest.raises(error):
         await _bulks(stage).begin(order)
     assert await stage.store.bulks.page(None) == []

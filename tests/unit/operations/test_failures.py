@@ -99,7 +99,7 @@ async def _all(failures: TenantFailures, which: FailureChoice, *, limit: int) ->
             return found
 
 
-async def test_failures_of_all_lanes_are_one_list_the_last_one_first(tmp_path: Path) -> None:
+async def test_failures_of_all_lanes_are_one_list_with_the_latest_first(tmp_path: Path) -> None:
     async with _app(tmp_path) as app:
         now = app.sessions.clock.now_ms()
         await app.tasks["fail"].s().asend(flow_id="close", tenant="acme")
@@ -128,7 +128,7 @@ async def test_failures_of_all_lanes_are_one_list_the_last_one_first(tmp_path: P
     assert by_id["reported"].is_handled is True
 
 
-async def test_a_reported_job_and_its_letter_are_one_line_that_can_be_replayed(tmp_path: Path) -> None:
+async def test_a_reported_job_and_its_letter_are_one_replayable_line(tmp_path: Path) -> None:
     async with _app(tmp_path) as app:
         now = app.sessions.clock.now_ms()
         await _reported(app, now - 2_000, "both")
@@ -142,7 +142,7 @@ async def test_a_reported_job_and_its_letter_are_one_line_that_can_be_replayed(t
     )  # fmt: skip
 
 
-async def test_a_job_that_was_retried_since_is_marked_and_names_its_repetition(tmp_path: Path) -> None:
+async def test_a_retried_job_is_marked_and_names_its_successor(tmp_path: Path) -> None:
     async with _app(tmp_path) as app:
         now = app.sessions.clock.now_ms()
         for key in ("retried", "left"):
@@ -157,7 +157,7 @@ async def test_a_job_that_was_retried_since_is_marked_and_names_its_repetition(t
     }
 
 
-async def test_a_letter_of_a_job_of_the_store_is_no_line_of_its_own(tmp_path: Path) -> None:
+async def test_a_letter_of_a_stored_job_is_not_listed_separately(tmp_path: Path) -> None:
     async with _app(tmp_path) as app:
         await _bury(app, app.sessions.clock.now_ms(), "01890000-0000-7000-8000-000000000000", stored=True)
 
@@ -167,7 +167,7 @@ async def test_a_letter_of_a_job_of_the_store_is_no_line_of_its_own(tmp_path: Pa
 
 
 @pytest.mark.parametrize("limit", [1, 2, 3, 7, 50])
-async def test_pages_have_each_failure_once_whatever_comes_meanwhile(tmp_path: Path, limit: int) -> None:
+async def test_pages_list_each_failure_once_even_as_new_ones_arrive(tmp_path: Path, limit: int) -> None:
     async with _app(tmp_path) as app:
         now = app.sessions.clock.now_ms()
         # Several of one instant, of many days, and of no time at all.
@@ -194,7 +194,7 @@ async def test_pages_have_each_failure_once_whatever_comes_meanwhile(tmp_path: P
     assert (whole[-1].id, whole[-1].at) == ("timeless", None)
 
 
-async def test_more_failures_of_one_time_than_a_window_has_are_all_found(
+async def test_all_failures_of_one_instant_are_found_beyond_the_size_of_a_window(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("taskmq.operations.history.failures._MOST", 3)
@@ -227,7 +227,7 @@ async def test_more_failures_of_one_time_than_a_window_has_are_all_found(
     ],
     ids=["store", "broker", "workflow", "task", "queue", "other queue", "error", "another error", "job", "letter"],
 )
-async def test_a_choice_holds_in_every_source(tmp_path: Path, which: FailureChoice, wanted: set[str]) -> None:
+async def test_a_filter_applies_to_every_source(tmp_path: Path, which: FailureChoice, wanted: set[str]) -> None:
     async with _app(tmp_path) as app:
         now = app.sessions.clock.now_ms()
         await app.tasks["fail"].s().asend(flow_id="close", tenant="acme")
@@ -247,7 +247,7 @@ async def test_a_choice_holds_in_every_source(tmp_path: Path, which: FailureChoi
     assert {line.tenant for line in page.lines} <= {"acme"}
 
 
-async def test_failures_of_a_time_are_those_from_its_first_instant_to_before_its_last(tmp_path: Path) -> None:
+async def test_a_period_includes_its_first_instant_and_excludes_its_last(tmp_path: Path) -> None:
     async with _app(tmp_path) as app:
         now = app.sessions.clock.now_ms() - 100_000
         for offset in range(4):
@@ -261,7 +261,7 @@ async def test_failures_of_a_time_are_those_from_its_first_instant_to_before_its
     assert len(page.lines) == 6
 
 
-async def test_what_a_caller_may_not_see_is_said_and_not_shown(tmp_path: Path) -> None:
+async def test_hidden_failures_are_mentioned_and_not_shown(tmp_path: Path) -> None:
     async with _app(tmp_path) as app:
         now = app.sessions.clock.now_ms()
         await _stored(app, now, key="s0")
@@ -286,7 +286,7 @@ async def test_an_app_without_a_store_lists_its_dead_letters_and_says_what_is_mi
     assert all("store" in gap.why for gap in page.gaps)
 
 
-async def test_a_source_that_cannot_be_reached_leaves_the_others(
+async def test_an_unreachable_source_does_not_affect_the_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with _app(tmp_path) as app:
@@ -309,7 +309,7 @@ async def test_a_source_that_cannot_be_reached_leaves_the_others(
     assert (_ids(no_store.lines), no_store.gaps[0].why) == (["b0"], "the store is away")
 
 
-async def test_a_long_queue_of_letters_is_looked_at_in_part_which_is_said(tmp_path: Path) -> None:
+async def test_only_part_of_a_long_letter_queue_is_read_and_reported_as_such(tmp_path: Path) -> None:
     async with _app(tmp_path) as app:
         now = app.sessions.clock.now_ms()
         for number in range(4):
@@ -327,7 +327,7 @@ async def test_a_long_queue_of_letters_is_looked_at_in_part_which_is_said(tmp_pa
 
 
 @pytest.mark.parametrize("cursor", ["", "1", "x.y", f"{10**16}.{0:027x}", f"1.{'A' * 27}", "1.01234"])
-async def test_a_cursor_that_is_no_place_in_the_list_is_refused(tmp_path: Path, cursor: str) -> None:
+async def test_an_invalid_cursor_is_refused(tmp_path: Path, cursor: str) -> None:
     async with _app(tmp_path) as app:
         failures = TenantFailures(app, None)
         if cursor:
@@ -337,7 +337,7 @@ async def test_a_cursor_that_is_no_place_in_the_list_is_refused(tmp_path: Path, 
             assert (await failures.page(FailureChoice(), after=cursor)).lines == []
 
 
-async def test_a_look_at_letters_leaves_them_where_they_are(tmp_path: Path) -> None:
+async def test_reading_letters_does_not_move_them(tmp_path: Path) -> None:
     async with _app(tmp_path) as app:
         for name in ("a", "b"):
             await _bury(app, None, name)

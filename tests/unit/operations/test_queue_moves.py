@@ -75,7 +75,7 @@ def test_messages_keep_their_class_and_their_order(app: TaskMQ) -> None:
     _run(app, test)
 
 
-def test_so_many_are_moved_and_only_those_of_a_task(app: TaskMQ) -> None:
+def test_a_limited_number_of_messages_of_one_task_is_moved(app: TaskMQ) -> None:
     async def test() -> None:
         for number in range(4):
             await app.tasks["resize"].asend(number)
@@ -90,7 +90,7 @@ def test_so_many_are_moved_and_only_those_of_a_task(app: TaskMQ) -> None:
     _run(app, test)
 
 
-def test_messages_of_lanes_go_to_the_lanes_of_their_tenants_and_come_back(app: TaskMQ) -> None:
+def test_messages_of_lanes_go_to_the_lanes_of_their_tenants_and_back(app: TaskMQ) -> None:
     async def test() -> None:
         for tenant in ("north", "south", "east"):
             await app.tasks["resize"].options(queue="lanes", tenant=tenant).asend(1)
@@ -105,7 +105,7 @@ def test_messages_of_lanes_go_to_the_lanes_of_their_tenants_and_come_back(app: T
     _run(app, test)
 
 
-def test_what_the_other_queue_cannot_take_stays_where_it_is(app: TaskMQ) -> None:
+def test_messages_that_the_other_queue_cannot_take_stay_in_place(app: TaskMQ) -> None:
     async def test() -> None:
         await app.tasks["resize"].asend(1)
         await app.tasks["resize"].options(queue="ordered", order_key="a").asend(2)
@@ -120,7 +120,7 @@ def test_what_the_other_queue_cannot_take_stays_where_it_is(app: TaskMQ) -> None
     _run(app, test)
 
 
-def test_jobs_of_the_store_stay(app: TaskMQ) -> None:
+def test_jobs_of_the_store_are_not_moved(app: TaskMQ) -> None:
     async def test() -> None:
         session = app.sessions.current()
         invitation = Outgoing(queue=jobs_queue("images"), body=b"{}", content_type=JSON, job_id="1", task="resize")
@@ -133,7 +133,7 @@ def test_jobs_of_the_store_stay(app: TaskMQ) -> None:
     _run(app, test)
 
 
-def test_queues_that_are_not_there_and_the_same_queue_are_refused(app: TaskMQ) -> None:
+def test_missing_queues_and_the_same_queue_are_refused(app: TaskMQ) -> None:
     async def test() -> None:
         await app.tasks["resize"].asend(1)
         with pytest.raises(InvalidOption, match="to itself"):
@@ -147,7 +147,7 @@ def test_queues_that_are_not_there_and_the_same_queue_are_refused(app: TaskMQ) -
     _run(app, test)
 
 
-def test_what_the_broker_does_not_take_stays_in_its_place(app: TaskMQ) -> None:
+def test_a_message_the_broker_refuses_keeps_its_position(app: TaskMQ) -> None:
     async def test() -> None:
         for number in range(5):
             await app.tasks["resize"].asend(number)
@@ -170,7 +170,7 @@ def test_what_the_broker_does_not_take_stays_in_its_place(app: TaskMQ) -> None:
 
 @pytest.mark.real_time
 @pytest.mark.parametrize("lanes", [None, 2])
-async def test_lanes_that_a_queue_had_before_are_listed_moved_and_purged(lanes: int | None) -> None:
+async def test_former_lanes_of_a_queue_are_listed_moved_and_purged(lanes: int | None) -> None:
     url = new_url()
     before = TaskMQ(url, queues=[WorkQueue("mail", lanes=8), WorkQueue("other")])
     after = TaskMQ(url, queues=[WorkQueue("mail", lanes=lanes), WorkQueue("other")])

@@ -27,7 +27,7 @@ def app() -> TaskMQ:
     return app
 
 
-async def test_the_queues_of_an_app_are_listed_with_their_dead_letters_and_what_is_lost(app: TaskMQ) -> None:
+async def test_queues_are_listed_with_their_dead_letters_and_unroutable_messages(app: TaskMQ) -> None:
     async with app:
         await app.sessions.current().declare(app.tasks.queues)
         await app.tasks["resize"].options(priority=9).asend(1)
@@ -52,7 +52,7 @@ class _Reticent:
         return [replace(each, delayed=None) for each in await self._broker.stats(queues)]
 
 
-async def test_what_is_delayed_is_unknown_where_the_broker_does_not_tell(app: TaskMQ) -> None:
+async def test_the_number_of_delayed_messages_is_unknown_if_the_broker_hides_it(app: TaskMQ) -> None:
     broker: Any = _Reticent(open_memory_broker(new_url(), BrokerOptions(name="reticent")))
     use_session(app, lambda: Session(broker, None, send_timeout=5.0))
 
@@ -62,12 +62,12 @@ async def test_what_is_delayed_is_unknown_where_the_broker_does_not_tell(app: Ta
         assert (await list_queues(app)).delayed is None
 
 
-def test_without_any_queue_the_caller_is_asked_which() -> None:
+def test_a_call_without_a_queue_asks_for_one() -> None:
     with pytest.raises(InvalidOption, match="which queues"):
         asyncio.run(list_queues(TaskMQ(new_url())))
 
 
-async def test_invitations_to_jobs_of_the_store_are_not_purged(app: TaskMQ) -> None:
+async def test_invitations_to_stored_jobs_are_not_purged(app: TaskMQ) -> None:
     async with app:
         await app.tasks["resize"].asend(1)
         session = app.sessions.current()
@@ -80,7 +80,7 @@ async def test_invitations_to_jobs_of_the_store_are_not_purged(app: TaskMQ) -> N
         assert left.ready == 1
 
 
-async def test_a_queue_is_emptied_in_all_its_classes(app: TaskMQ) -> None:
+async def test_purging_empties_all_classes_of_a_queue(app: TaskMQ) -> None:
     async with app:
         for priority in (0, 5, 9):
             await app.tasks["resize"].options(priority=priority).asend(1)
@@ -90,6 +90,6 @@ async def test_a_queue_is_emptied_in_all_its_classes(app: TaskMQ) -> None:
             await purge_queue(app, "imags")
 
 
-def test_a_queue_that_the_app_has_is_not_suggested_in_its_own_place(app: TaskMQ) -> None:
+def test_a_queue_of_the_app_is_not_suggested_instead_of_itself(app: TaskMQ) -> None:
     assert missing_queue(app, "images").hint == "the app has it, and its first worker or message declares it"
     assert missing_queue(app, "imagse").hint == "did you mean 'images'?"

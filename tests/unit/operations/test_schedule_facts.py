@@ -45,13 +45,13 @@ def _entry(trigger: Trigger, **options: Any) -> ScheduleEntry:
         (_Never(), {}),
     ],
 )
-def test_a_rule_is_shown_as_it_is_said(trigger: Trigger, rule: dict[str, Any]) -> None:
+def test_a_rule_is_shown_in_its_own_syntax(trigger: Trigger, rule: dict[str, Any]) -> None:
     facts = schedule_facts(_entry(trigger))
 
     assert {key: facts[key] for key in ("cron", "every", "at", "start", "end") if facts[key] is not None} == rule
 
 
-def test_policy_and_arguments_are_plain_data_whatever_they_are_in_the_code() -> None:
+def test_policy_and_arguments_are_plain_data() -> None:
     policy = SchedulePolicy(catchup="all", late_after=5_000, jitter=90_000, overlap="skip")
 
     facts = schedule_facts(_entry(every("1h"), policy=policy))
@@ -61,7 +61,7 @@ def test_policy_and_arguments_are_plain_data_whatever_they_are_in_the_code() -> 
     assert (facts["catchup"], facts["late_after"], facts["jitter"], facts["overlap"]) == ("all", 5.0, 90.0, "skip")
 
 
-def test_a_workflow_has_neither_a_task_nor_arguments_to_show() -> None:
+def test_a_workflow_has_no_task_and_no_arguments_to_show() -> None:
     app = TaskMQ("memory://")
     app.task(name="tick")(lambda: None)
     tick = app.tasks["tick"]
@@ -72,7 +72,7 @@ def test_a_workflow_has_neither_a_task_nor_arguments_to_show() -> None:
     assert (facts["task"], facts["args"], facts["kwargs"]) == (None, None, None)
 
 
-def test_another_expression_goes_by_the_same_clocks_and_within_the_same_limits() -> None:
+def test_a_new_expression_keeps_the_time_zone_and_the_limits() -> None:
     present = cron("30 2 * * *", tz="Europe/Berlin", dst_gap="skip", end=_MOMENT)
 
     changed = changed_trigger(present, expression="45 2 * * *")
@@ -83,7 +83,7 @@ def test_another_expression_goes_by_the_same_clocks_and_within_the_same_limits()
     assert moved == cron("30 2 * * *", tz="Europe/Paris", dst_gap="skip", end=_MOMENT)
 
 
-def test_a_rule_of_another_kind_takes_the_place_of_the_first() -> None:
+def test_a_rule_of_another_kind_replaces_the_first() -> None:
     assert changed_trigger(every("1h"), expression="0 3 * * *", tz="Europe/Berlin") == Cron(
         "0 3 * * *", "Europe/Berlin"
     )
@@ -93,11 +93,11 @@ def test_a_rule_of_another_kind_takes_the_place_of_the_first() -> None:
 
 
 @pytest.mark.parametrize("present", [every("1h"), every("1h", end=datetime(2999, 1, 1, tzinfo=UTC))])
-def test_without_another_rule_it_is_the_same_one(present: Trigger) -> None:
+def test_a_change_without_a_rule_keeps_it(present: Trigger) -> None:
     assert changed_trigger(present) is present
 
 
-def test_what_is_no_rule_is_refused() -> None:
+def test_an_invalid_rule_is_refused() -> None:
     with pytest.raises(InvalidOption, match="Say one of cron, every and at"):
         changed_trigger(every("1h"), expression="0 3 * * *", period="1h")
     with pytest.raises(InvalidOption, match="a time zone is one of a cron expression"):

@@ -46,7 +46,7 @@ def _send(app: TaskMQ, task: str, args: bytes = b"[]", **options: Any) -> SentCa
     return asyncio.run(main())
 
 
-def test_a_known_task_has_its_own_queue_priority_key_and_tenant(app: TaskMQ) -> None:
+def test_a_known_task_uses_its_own_queue_priority_key_and_tenant(app: TaskMQ) -> None:
     sent = _send(app, "shop.bill", b'["2026-03-01"]')
 
     (message,) = messages(app, "bills.p.high")
@@ -56,21 +56,21 @@ def test_a_known_task_has_its_own_queue_priority_key_and_tenant(app: TaskMQ) -> 
     assert message.envelope.key == app.tasks["shop.bill"].sending(date(2026, 3, 1)).envelope.key
 
 
-def test_arguments_that_a_known_task_does_not_take_are_refused(app: TaskMQ) -> None:
+def test_arguments_that_do_not_match_a_known_task_are_refused(app: TaskMQ) -> None:
     with pytest.raises(InvalidArguments):
         _send(app, "shop.bill", b'["someday"]')
 
     assert messages(app, "bills") == []
 
 
-def test_a_unique_task_is_unique_under_its_name_as_well(app: TaskMQ) -> None:
+def test_a_unique_task_is_unique_when_sent_by_name_too(app: TaskMQ) -> None:
     _send(app, "shop.tidy", b"[1]")
 
     with pytest.raises(DuplicateJob):
         _send(app, "shop.tidy", b"[1]")
 
 
-def test_an_unknown_task_has_what_is_said_of_it(app: TaskMQ) -> None:
+def test_an_unknown_task_uses_the_given_options(app: TaskMQ) -> None:
     _send(app, "else.run", b"[1, {}]", queue="bills", priority=2, idempotency_key="k", tenant="south", force=True)
 
     (message,) = messages(app, "bills.p.low")
@@ -80,13 +80,13 @@ def test_an_unknown_task_has_what_is_said_of_it(app: TaskMQ) -> None:
     assert (envelope.priority, envelope.key, envelope.tenant) == (2, "k", "south")
 
 
-def test_a_queue_that_does_not_exist_is_not_made(app: TaskMQ) -> None:
+def test_a_missing_queue_is_not_created(app: TaskMQ) -> None:
     for task, args in (("shop.tidy", b"[1]"), ("else.run", b"[]")):
         with pytest.raises(Unroutable, match="bils"):
             _send(app, task, args, queue="bils", force=True)
 
 
-def test_a_task_that_the_app_does_not_have_is_refused_unless_the_app_has_none(app: TaskMQ) -> None:
+def test_an_unknown_task_is_refused_unless_the_app_has_no_tasks(app: TaskMQ) -> None:
     with pytest.raises(UnknownTask, match=r"no task 'shop\.bil': did you mean 'shop\.bill'\? \(--force"):
         _send(app, "shop.bil")
 
@@ -94,6 +94,6 @@ def test_a_task_that_the_app_does_not_have_is_refused_unless_the_app_has_none(ap
 
 
 @pytest.mark.parametrize("task", ["", "no such name"])
-def test_what_is_no_name_is_refused(app: TaskMQ, task: str) -> None:
+def test_an_invalid_name_is_refused(app: TaskMQ, task: str) -> None:
     with pytest.raises(InvalidOption, match="task name"):
         _send(app, task)

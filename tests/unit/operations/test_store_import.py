@@ -216,7 +216,7 @@ def _run(test: Callable[[World], Coroutine[Any, Any, None]]) -> None:
 
 
 @run_by(_run)
-async def test_schedules_and_waiting_jobs_move_and_are_said_before(world: World, /) -> None:
+async def test_schedules_and_waiting_jobs_move_and_are_listed_before(world: World, /) -> None:
     app, _ = world.app()
     planned = await import_state(app, dry_run=True)
     assert world.database.jobs == {}
@@ -239,7 +239,7 @@ def _by_name(each: Imported) -> tuple[str, str]:
 
 
 @run_by(_run)
-async def test_an_import_that_is_killed_at_any_step_and_begun_again_moves_all_once(world: World, /) -> None:
+async def test_an_import_killed_at_any_step_and_restarted_moves_everything_once(world: World, /) -> None:
     app, counter = world.app()
     await import_state(app, dry_run=False)
     steps = counter.steps
@@ -261,7 +261,7 @@ async def test_an_import_that_is_killed_at_any_step_and_begun_again_moves_all_on
 
 
 @run_by(_run)
-async def test_nothing_is_imported_while_a_beat_is_at_work(world: World, /) -> None:
+async def test_nothing_is_imported_while_a_beat_runs(world: World, /) -> None:
     app, _ = world.app()
 
     def claim(record: ScheduleRecord) -> None:
@@ -273,7 +273,7 @@ async def test_nothing_is_imported_while_a_beat_is_at_work(world: World, /) -> N
 
 
 @run_by(_run)
-async def test_what_a_scheduler_has_begun_with_is_left_as_it_is(world: World, /) -> None:
+async def test_schedules_already_started_by_a_scheduler_are_unchanged(world: World, /) -> None:
     app, _ = world.app()
     await app.schedules.aadd("made", app.tasks["tick"], every("1s"))
     store = StagedStore(world.database, clock=world.clock)
@@ -292,7 +292,7 @@ async def test_what_a_scheduler_has_begun_with_is_left_as_it_is(world: World, /)
 
 
 @run_by(_run)
-async def test_a_delayed_job_that_the_store_refuses_stays_in_the_state(world: World, /) -> None:
+async def test_a_delayed_job_refused_by_the_store_stays_in_the_state(world: World, /) -> None:
     app, _ = world.app()
     # Another job has its id in the store, and tenant acme may have none today.
     await app.jobs.asubmit("tick", 8, job_id="order-17", delay="1h")
@@ -309,7 +309,7 @@ async def test_a_delayed_job_that_the_store_refuses_stays_in_the_state(world: Wo
 
 
 @run_by(_run)
-async def test_a_delayed_job_whose_arguments_have_no_form_as_json_stays_in_the_state(world: World, /) -> None:
+async def test_a_delayed_job_without_a_json_form_stays_in_the_state(world: World, /) -> None:
     args = msgspec.Raw(msgspec.msgpack.encode([float("nan")]))
     envelope = Envelope(id="odd", task="tick", args=args, enqueued=START - 9_000)
     body = encode_envelope(envelope, MSGPACK)
@@ -325,7 +325,7 @@ async def test_a_delayed_job_whose_arguments_have_no_form_as_json_stays_in_the_s
 
 
 @run_by(_run)
-async def test_an_import_that_takes_long_names_each_job_that_stays_once(world: World, /) -> None:
+async def test_a_long_import_names_each_remaining_job_once(world: World, /) -> None:
     app, _ = world.app()
     await app.pools.aset_quota("acme", a_day=0)
 
@@ -340,7 +340,7 @@ async def test_an_import_that_takes_long_names_each_job_that_stays_once(world: W
 
 
 @run_by(_run)
-async def test_the_pause_of_a_schedule_that_no_beat_has_seen_moves(world: World, /) -> None:
+async def test_the_pause_of_a_schedule_unknown_to_any_beat_moves(world: World, /) -> None:
     app, _ = world.app()
 
     def pause(record: ScheduleRecord) -> None:
@@ -355,7 +355,7 @@ async def test_the_pause_of_a_schedule_that_no_beat_has_seen_moves(world: World,
     assert status.paused is not None
 
 
-def test_what_a_beat_may_have_sent_keeps_the_id_and_key_that_workers_know() -> None:
+def test_possibly_sent_jobs_keep_the_id_and_key_that_workers_know() -> None:
     def define(app: TaskMQ) -> None:
         @app.task(name="tick", queue="work")
         async def tick(number: int = 0) -> None: ...
@@ -380,7 +380,7 @@ def test_what_a_beat_may_have_sent_keeps_the_id_and_key_that_workers_know() -> N
 
 
 @run_by(_run)
-async def test_triggers_of_every_kind_are_the_same_to_beat_and_scheduler(world: World, /) -> None:
+async def test_triggers_of_every_kind_are_the_same_for_beat_and_scheduler(world: World, /) -> None:
     app, _ = world.app()
     triggers = [
         every("90s", phase="5s"),

@@ -10,7 +10,7 @@ _STEPS = [
 ]
 
 
-def test_a_graph_for_markdown_names_steps_states_and_what_comes_before() -> None:
+def test_a_markdown_graph_lists_steps_with_states_and_dependencies() -> None:
     assert graph_text(_STEPS, "mermaid").splitlines() == [
         "flowchart LR",
         '  s0["load<br>shop.load<br>succeeded"]',
@@ -27,7 +27,7 @@ def test_a_graph_for_markdown_names_steps_states_and_what_comes_before() -> None
     ]
 
 
-def test_a_graph_for_graphviz_quotes_what_names_hold() -> None:
+def test_a_graphviz_graph_quotes_names() -> None:
     lines = graph_text(_STEPS, "dot").splitlines()
 
     assert (lines[0], lines[-1]) == ("digraph workflow {", "}")

@@ -53,7 +53,7 @@ def office() -> Iterator[Office]:
         yield found
 
 
-def test_workflows_are_listed_the_newest_first_with_their_names_and_how_far_they_are(office: Office) -> None:
+def test_workflows_are_listed_newest_first_with_their_names_and_progress(office: Office) -> None:
     sent = office.send("one")
     office.send("two", name="copies")
     office.app.flow("two").cancel("not needed")
@@ -94,7 +94,7 @@ def test_workflows_are_found_by_name_state_tenant_and_time_on_pages_of_any_size(
     assert ids(since=noon, until=late) == ["@acme:c", "@acme:b"]
 
 
-def test_of_many_that_do_not_fit_a_bounded_number_is_looked_at_for_a_page(office: Office) -> None:
+def test_a_page_searches_a_bounded_number_of_workflows(office: Office) -> None:
     workflows = Workflows(office.app.tasks["office.copy"].services, looked_at=4)
     for number in range(6):
         office.send(str(number), name="wanted" if number == 0 else "other")
@@ -107,23 +107,23 @@ def test_of_many_that_do_not_fit_a_bounded_number_is_looked_at_for_a_page(office
 
 
 @pytest.mark.parametrize("cursor", ["1", ".a", "1.", "-1.a", "x.a", "\u0661.a", "9" * 16 + ".a", "1.\0"])
-def test_what_is_no_place_in_the_list_is_refused(office: Office, cursor: str) -> None:
+def test_an_invalid_cursor_is_refused(office: Office, cursor: str) -> None:
     with pytest.raises(InvalidOption, match="no place in the list"):
         office.app.workflows.list(after=cursor)
 
 
-def test_a_state_that_workflows_do_not_have_is_refused(office: Office) -> None:
+def test_an_invalid_workflow_state_is_refused(office: Office) -> None:
     for refused in (lambda: read_states("failed,done"), lambda: office.app.workflows.list(states=["done"])):  # type: ignore[list-item]
         with pytest.raises(InvalidOption, match="there is no state 'done' of workflows"):
             refused()
 
 
-def test_an_unknown_part_of_a_filter_is_refused_with_those_that_there_are(office: Office) -> None:
+def test_an_unknown_filter_field_is_refused_with_the_valid_ones(office: Office) -> None:
     with pytest.raises(InvalidOption, match=r"state= is no part of a workflow filter: .*states"):
         office.app.workflows.list(state="failed")  # type: ignore[call-arg]
 
 
-def test_times_have_a_zone_and_pages_have_lines(office: Office) -> None:
+def test_times_need_a_zone_and_pages_need_rows(office: Office) -> None:
     naive = datetime(2027, 1, 31)  # noqa: DTZ001 - that is what is refused
     wrong: list[dict[str, Any]] = [{"since": naive}, {"until": naive}, {"limit": 0}]
     for refused in wrong:
@@ -131,7 +131,7 @@ def test_times_have_a_zone_and_pages_have_lines(office: Office) -> None:
             office.app.workflows.list(**refused)
 
 
-def test_coroutines_list_them_too(office: Office) -> None:
+def test_coroutines_list_workflows_too(office: Office) -> None:
     office.send("one")
 
     async def ids() -> list[str]:

@@ -72,7 +72,7 @@ def test_a_template_reads_attributes_and_items() -> None:
         (datetime(2026, 1, 2, 3, tzinfo=UTC), "k-2026-01-02T03:00:00+00:00"),
     ],
 )
-def test_what_has_one_way_to_be_written_may_stand_in_a_key(value: object, key: str) -> None:
+def test_values_with_one_text_form_may_be_in_a_key(value: object, key: str) -> None:
     assert key_of("k-{value}", of_anything, value) == key
     assert key_of("value", of_anything, value) == key.removeprefix("k-")
 
@@ -80,7 +80,7 @@ def test_what_has_one_way_to_be_written_may_stand_in_a_key(value: object, key: s
 @pytest.mark.parametrize(
     "value", [None, True, 1.5, b"ann", ["ann"], object(), Shop(1), "x" * 256], ids=lambda value: type(value).__name__
 )
-def test_what_has_not_is_refused(value: object) -> None:
+def test_values_with_several_text_forms_are_refused(value: object) -> None:
     with pytest.raises(InvalidArguments, match="task pay: idempotency_key"):
         key_of("k{value}", of_anything, value)
 
@@ -97,12 +97,12 @@ def test_what_has_not_is_refused(value: object) -> None:
         ("}}", "the same for all calls"),
     ],
 )
-def test_a_template_that_fits_no_call_is_refused_at_definition(maker: str, words: str) -> None:
+def test_a_template_that_matches_no_call_is_refused_at_definition(maker: str, words: str) -> None:
     with pytest.raises(InvalidOption, match=words):
         key_of(maker, pay, "7")
 
 
-def test_all_arguments_are_a_key_however_they_are_given() -> None:
+def test_all_arguments_make_a_key_however_they_are_passed() -> None:
     assert key_of(True, pay, "7") == key_of(True, pay, order="7", amount=1)
     assert key_of(True, pay, "7") != key_of(True, pay, "7", 2)
     with pytest.raises(InvalidArguments):
@@ -123,7 +123,7 @@ def plain_key_of(maker: Any, function: Callable[..., Any], *args: Any, **kwargs:
         ("{order}/{amount}", ["7"], {}, "7/1"),
     ],
 )
-def test_a_key_of_texts_and_whole_numbers_is_known_before_arguments_are_decoded(
+def test_a_key_of_texts_and_integers_is_known_before_arguments_are_decoded(
     maker: str, args: list[Any], kwargs: dict[str, Any], key: str
 ) -> None:
     assert plain_key_of(maker, pay, *args, **kwargs) == key == key_of(maker, pay, *args, **kwargs)
@@ -144,11 +144,11 @@ def test_a_key_of_texts_and_whole_numbers_is_known_before_arguments_are_decoded(
         ("order", pay, ["7", 1, 2]),
     ],
 )
-def test_any_other_key_is_left_to_who_decodes_them(maker: Any, function: Callable[..., Any], args: list[Any]) -> None:
+def test_any_other_key_requires_decoded_arguments(maker: Any, function: Callable[..., Any], args: list[Any]) -> None:
     assert plain_key_of(maker, function, *args) is None
 
 
-def test_a_key_of_a_type_that_is_not_known_yet_is_left_as_well() -> None:
+def test_a_key_of_a_not_yet_known_type_requires_decoded_arguments_too() -> None:
     def later(order: "Later") -> None: ...  # type: ignore[name-defined]  # noqa: F821 # pyright: ignore[reportUndefinedVariable, reportUnknownParameterType]
 
     assert plain_key_of("order", later, "7") is None  # pyright: ignore[reportUnknownArgumentType]
@@ -160,7 +160,7 @@ def test_different_arguments_have_different_keys(one: str, amount: int, other: s
     assert (key_of(True, pay, one, amount) == key_of(True, pay, other, another)) is is_same
 
 
-def test_what_is_provided_is_no_argument() -> None:
+def test_a_provided_value_is_not_an_argument() -> None:
     def region() -> str:
         return "north"
 
@@ -191,7 +191,7 @@ def test_the_key_is_made_at_send_and_travels_in_the_envelope() -> None:
     assert keys == ["order:1", "order:2", "order:3", "mine", "mine", None]
 
 
-def test_arguments_without_a_key_are_refused_at_send() -> None:
+def test_arguments_without_a_valid_key_are_refused_at_send() -> None:
     app = TaskMQ(new_url())
 
     @app.task(idempotency_key=lambda order: "")
@@ -203,7 +203,7 @@ def test_arguments_without_a_key_are_refused_at_send() -> None:
         buy.options(idempotency_key="")
 
 
-def test_a_key_of_the_name_space_of_derived_ids_is_refused_at_send() -> None:
+def test_a_key_in_the_namespace_of_derived_ids_is_refused_at_send() -> None:
     app = TaskMQ(new_url())
 
     @app.task(idempotency_key="order")

@@ -29,7 +29,7 @@ def demands(*args: Any, **options: Any) -> list[Any]:
         ("100000/s", 0.00001),
     ],
 )
-def test_rates_are_so_many_in_a_time(rate: str, interval: float) -> None:
+def test_a_rate_is_a_number_per_period(rate: str, interval: float) -> None:
     (demand,) = demands("ann", rate_limit=rate)
 
     assert demand.key == "rate:pay"
@@ -79,7 +79,7 @@ def test_impossible_limits_are_refused(make: Any) -> None:
         make()
 
 
-def test_a_limit_is_one_for_all_calls_unless_it_has_a_key() -> None:
+def test_a_limit_is_shared_by_all_calls_unless_it_has_a_key() -> None:
     assert demands("ann", concurrency=3) == [PlaceDemand(key="places:pay", places=3)]
     assert demands("ann", concurrency=Concurrency(3, key="account")) == [PlaceDemand(key="places:pay:ann", places=3)]
     assert demands("ann", rate_limit=RateLimit("1/s", key="{account}:{region}", burst=7)) == [
@@ -89,12 +89,12 @@ def test_a_limit_is_one_for_all_calls_unless_it_has_a_key() -> None:
     assert demands("ann", "south", concurrency=by_function) == [PlaceDemand(key="places:pay:SOUTH", places=1)]
 
 
-def test_a_key_of_no_parameter_is_refused_at_definition() -> None:
+def test_a_key_without_a_matching_parameter_is_refused_at_definition() -> None:
     with pytest.raises(InvalidOption, match="concurrency: key='acount' is none of its parameters"):
         demands("ann", concurrency=Concurrency(1, key="acount"))
 
 
-def test_arguments_that_make_no_key_are_told() -> None:
+def test_arguments_without_a_valid_key_are_reported() -> None:
     with pytest.raises(InvalidArguments, match="concurrency: key"):
         demands("", concurrency=Concurrency(1, key="account"))
 
@@ -107,13 +107,13 @@ def test_a_task_may_have_several_limits() -> None:
     assert [demand.key for demand in several] == ["rate:pay", "rate:pay#2:ann", "places:pay", "places:pay#2:ann"]
 
 
-def test_a_limit_that_is_shared_goes_by_its_name() -> None:
+def test_a_shared_limit_is_identified_by_its_name() -> None:
     assert demands("ann", rate_limit=RateLimit("1/s", name="stripe"))[0].key == "rate:stripe"
     with pytest.raises(InvalidOption, match="two limits of one task are called 'stripe'"):
         demands("ann", rate_limit=[RateLimit("1/s", name="stripe"), RateLimit("9/m", name="stripe")])
 
 
-def test_what_a_call_demands_is_known_as_it_travels_where_its_key_is_plain() -> None:
+def test_the_demands_of_a_call_with_a_plain_key_are_known_while_it_travels() -> None:
     limits = [
         Concurrency(2, key="account"),
         Concurrency(3, name="all"),
@@ -129,7 +129,7 @@ def test_what_a_call_demands_is_known_as_it_travels_where_its_key_is_plain() -> 
     assert plain == [*decoded[:3], None]
 
 
-def test_people_read_the_limit_of_a_tenant_without_its_mark() -> None:
+def test_the_limit_of_a_tenant_is_shown_without_its_prefix() -> None:
     limits = (Concurrency(1).demand("@acme:settle:42"), RateLimit("1/s").demand("mail.send"))
 
     assert [why_limited(demand.key) for demand in limits] == [
@@ -139,7 +139,7 @@ def test_people_read_the_limit_of_a_tenant_without_its_mark() -> None:
 
 
 @pytest.mark.parametrize("options", [{"burst": 2}, {"on_failure": "open"}])
-def test_a_strict_rate_that_is_none_is_refused(options: dict[str, Any]) -> None:
+def test_an_invalid_strict_rate_is_refused(options: dict[str, Any]) -> None:
     with pytest.raises(InvalidOption, match="strict"):
         RateLimit("1/s", strict=True, **options)
 
@@ -156,7 +156,7 @@ def test_a_strict_rate_that_is_none_is_refused(options: dict[str, Any]) -> None:
         (Concurrency(1, name="stripe"), Concurrency(2, name="stripe"), "1 at a time and 2 at a time"),
     ],
 )
-def test_tasks_that_share_a_limit_mean_the_same_by_it(
+def test_tasks_that_share_a_limit_must_define_it_alike(
     one: RateLimit | Concurrency, another: RateLimit | Concurrency, said: str
 ) -> None:
     option = "rate_limit" if isinstance(one, RateLimit) else "concurrency"

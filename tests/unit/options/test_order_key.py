@@ -33,18 +33,18 @@ def with_context(customer: str, context: Context, amount: int = 1) -> None: ...
 def with_anything(customer: Any = "nobody") -> None: ...
 
 
-def test_a_parameter_s_value_is_the_key_however_it_is_given() -> None:
+def test_a_parameter_is_the_key_however_it_is_passed() -> None:
     assert key_of("customer", pay, "ann", 5) == "ann"
     assert key_of("customer", pay, amount=5, customer="ann") == "ann"
     assert key_of("amount", pay, "ann", 5) == "5"
 
 
-def test_a_parameter_s_default_is_the_key_where_none_is_given() -> None:
+def test_the_default_of_a_parameter_is_the_key_of_a_call_that_omits_it() -> None:
     assert key_of("customer", with_anything) == "nobody"
     assert key_of("amount", pay, "ann") == "1"
 
 
-def test_a_context_is_no_argument_and_does_not_move_the_others() -> None:
+def test_a_context_is_not_an_argument_and_does_not_shift_the_others() -> None:
     assert key_of("customer", with_context, "ann", 5) == "ann"
     assert key_of("amount", with_context, "ann", 5) == "5"
 
@@ -60,17 +60,17 @@ def test_a_context_is_no_argument_and_does_not_move_the_others() -> None:
         (Size.SMALL, "1"),
     ],
 )
-def test_what_has_one_way_to_be_written_is_a_key(value: object, key: str) -> None:
+def test_a_value_with_one_text_form_is_a_key(value: object, key: str) -> None:
     assert key_of("customer", with_anything, value) == key
 
 
 @pytest.mark.parametrize("value", [None, True, 1.5, b"ann", ["ann"], "", "x" * 256, Size.ODD], ids=repr)
-def test_what_has_not_is_none(value: object) -> None:
+def test_a_value_with_several_text_forms_is_not_a_key(value: object) -> None:
     with pytest.raises(InvalidArguments, match="task pay: order_key"):
         key_of("customer", with_anything, value)
 
 
-def test_a_function_makes_the_key_of_the_arguments_as_they_are_given() -> None:
+def test_a_function_computes_the_key_from_the_passed_arguments() -> None:
     def key(customer: str, amount: int = 3) -> str:
         return f"{customer}/{amount}"
 
@@ -79,14 +79,14 @@ def test_a_function_makes_the_key_of_the_arguments_as_they_are_given() -> None:
     assert key_of(key, with_context, "ann", 5) == "ann/5"
 
 
-def test_a_function_that_fails_or_makes_no_key_says_whose_it_is() -> None:
+def test_a_key_function_that_fails_or_returns_no_key_is_named() -> None:
     for maker in (lambda _: 7, lambda _: "", lambda: "ann", lambda customer: customer["id"]):
         with pytest.raises(InvalidArguments, match="task pay: order_key"):
             key_of(maker, with_anything, "ann")
 
 
 @pytest.mark.parametrize("name", ["client", "args", "kwargs"])
-def test_a_name_that_is_no_parameter_is_refused_when_the_task_is_defined(name: str) -> None:
+def test_an_unknown_parameter_is_refused_at_definition(name: str) -> None:
     def anything(customer: str, *args: int, **kwargs: int) -> None: ...
 
     with pytest.raises(InvalidOption, match=f"task pay: order_key='{name}'"):

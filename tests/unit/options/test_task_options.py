@@ -24,7 +24,7 @@ def called(base: CallPlan | None = None, /, **options: Any) -> CallPlan:
     return plan_call(base or CallPlan(), options, task="shop.sell")
 
 
-def test_without_options_a_task_has_the_documented_defaults() -> None:
+def test_a_task_without_options_has_the_documented_defaults() -> None:
     plan = planned()
 
     assert plan == TaskPlan(
@@ -78,14 +78,14 @@ def test_every_option_ends_up_in_the_plan() -> None:
     )
 
 
-def test_a_task_of_which_few_run_at_once_needs_one_of_its_places() -> None:
+def test_a_task_with_limited_concurrency_needs_one_of_its_permits() -> None:
     plan = planned(name="sell", worker_concurrency=3, resources={"gpu": 1})
 
     assert (plan.worker_concurrency, plan.needs) == (3, {"gpu": 1, plan.one_of: 1})
     assert plan.resources == {"gpu": 1}
 
 
-def test_no_retries_and_no_timeout_can_be_said() -> None:
+def test_retries_and_timeout_can_be_disabled() -> None:
     plan = planned(retry=None, timeout=None)
 
     assert (plan.retry, plan.timeout) == (None, None)
@@ -110,7 +110,7 @@ def test_ack_early_means_at_most_once() -> None:
         (False, "process", "process"),
     ],
 )
-def test_the_executor_is_resolved_by_the_kind_of_function(*, is_async: bool, asked: str, resolved: str) -> None:
+def test_the_executor_is_derived_from_the_kind_of_function(*, is_async: bool, asked: str, resolved: str) -> None:
     assert planned(is_async, executor=asked).executor == resolved
 
 
@@ -124,14 +124,14 @@ def test_an_executor_that_cannot_run_the_function_is_refused(*, is_async: bool, 
     ("misspelt", "meant"),
     [("que", "queue"), ("Queue", "queue"), ("timout", "timeout"), ("retries", "retry"), ("excutor", "executor")],
 )
-def test_a_misspelt_option_is_refused_with_the_one_that_was_meant(misspelt: str, meant: str) -> None:
+def test_a_misspelt_option_is_refused_with_a_suggestion(misspelt: str, meant: str) -> None:
     with pytest.raises(
         InvalidOption, match=rf"^task shop.sell: unknown option '{misspelt}'; did you mean '{meant}'\?$"
     ):
         planned(**{misspelt: 1})
 
 
-def test_an_option_that_is_like_none_is_refused_with_all_that_there_are() -> None:
+def test_an_unknown_option_is_refused_with_all_valid_ones() -> None:
     with pytest.raises(
         InvalidOption, match=rf"unknown option 'zzzz'; known: {', '.join(TaskOptions.__annotations__)}"
     ):
@@ -143,13 +143,13 @@ def test_an_option_that_is_like_none_is_refused_with_all_that_there_are() -> Non
 
 
 @pytest.mark.parametrize("option", ["eta", "job_id", "headers"])
-def test_what_makes_sense_for_one_call_only_is_no_task_option(option: str) -> None:
+def test_a_call_option_is_not_a_task_option(option: str) -> None:
     with pytest.raises(InvalidOption, match=rf"unknown option '{option}'"):
         planned(**{option: "x"})
 
 
 @pytest.mark.parametrize("option", ["name", "retry", "timeout", "ack", "executor", "result"])
-def test_what_belongs_to_the_task_is_no_call_option(option: str) -> None:
+def test_a_task_option_is_not_a_call_option(option: str) -> None:
     with pytest.raises(InvalidOption, match=rf"unknown option '{option}'"):
         called(**{option: None})
 
@@ -232,7 +232,7 @@ _NOT_FOR_CALLS: list[dict[str, Any]] = [
 
 
 @pytest.mark.parametrize("options", [*_NOT_FOR_EITHER, *_NOT_FOR_TASKS], ids=repr)
-def test_a_value_that_cannot_be_is_refused_at_definition_by_function_and_option(options: dict[str, Any]) -> None:
+def test_an_invalid_value_is_refused_at_definition_with_function_and_option(options: dict[str, Any]) -> None:
     (option,) = options
 
     with pytest.raises(InvalidOption, match=rf"^task shop.sell: .*{option}"):
@@ -240,7 +240,7 @@ def test_a_value_that_cannot_be_is_refused_at_definition_by_function_and_option(
 
 
 @pytest.mark.parametrize("options", [*_NOT_FOR_EITHER, *_NOT_FOR_CALLS], ids=repr)
-def test_a_value_that_cannot_be_is_refused_for_a_call_by_task_and_option(options: dict[str, Any]) -> None:
+def test_an_invalid_value_of_a_call_is_refused_with_task_and_option(options: dict[str, Any]) -> None:
     (option,) = options
 
     with pytest.raises(InvalidOption, match=rf"^task shop.sell: .*{option}"):
@@ -264,9 +264,7 @@ def test_a_value_that_cannot_be_is_refused_for_a_call_by_task_and_option(options
     ),
     st.booleans(),
 )
-def test_whatever_is_said_it_is_taken_or_refused_as_an_invalid_option(
-    option: str, value: object, is_async: bool
-) -> None:
+def test_any_value_is_accepted_or_refused_as_an_invalid_option(option: str, value: object, is_async: bool) -> None:
     attempts: list[Callable[[], object]] = [
         lambda: planned(is_async, **{option: value}),
         lambda: called(**{option: value}),
@@ -278,7 +276,7 @@ def test_whatever_is_said_it_is_taken_or_refused_as_an_invalid_option(
             assert str(error).startswith("task shop.sell: ")  # noqa: PT017 - either outcome is fine
 
 
-def test_a_call_s_options_go_over_the_task_s() -> None:
+def test_options_of_a_call_override_those_of_the_task() -> None:
     base = planned(queue="sales", priority=1, delay=5, expires=60, tenant="acme").call
 
     plan = called(base, queue="urgent", priority=9, delay="10m", expires="1h", tenant="zen", job_id="7")
@@ -286,18 +284,18 @@ def test_a_call_s_options_go_over_the_task_s() -> None:
     assert plan == CallPlan(queue="urgent", priority=9, delay=600_000, expires=3_600_000, tenant="zen", job_id="7")
 
 
-def test_what_a_call_does_not_say_stays_the_task_s() -> None:
+def test_omitted_options_of_a_call_come_from_the_task() -> None:
     base = planned(queue="sales", priority=1, delay=5, meta={"a": "b"}).call
 
     assert called(base) == base
     assert called(base, job_id="7") == CallPlan(queue="sales", priority=1, delay=5000, meta={"a": "b"}, job_id="7")
 
 
-def test_a_call_may_take_the_task_s_priority_back() -> None:
+def test_a_call_may_remove_the_priority_of_the_task() -> None:
     assert called(planned(priority=9).call, priority=None).priority is None
 
 
-def test_an_eta_replaces_the_task_s_delay_and_a_delay_an_eta() -> None:
+def test_an_eta_overrides_the_delay_of_the_task_and_a_delay_its_eta() -> None:
     by_instant = called(planned(delay=5).call, eta=_UTC_NOON)
     by_delay = called(by_instant, delay=3)
 
@@ -305,7 +303,7 @@ def test_an_eta_replaces_the_task_s_delay_and_a_delay_an_eta() -> None:
     assert (by_delay.eta, by_delay.delay) == (None, 3000)
 
 
-def test_an_instant_of_expiry_replaces_a_duration_and_the_other_way_round() -> None:
+def test_an_expiry_instant_overrides_a_duration_and_vice_versa() -> None:
     by_instant = called(planned(expires=5).call, expires=_UTC_NOON)
     by_duration = called(by_instant, expires=3)
 
@@ -318,17 +316,17 @@ def test_delay_and_eta_exclude_each_other() -> None:
         called(delay=1, eta=_UTC_NOON)
 
 
-def test_an_instant_is_taken_in_its_own_zone() -> None:
+def test_an_instant_keeps_its_own_zone() -> None:
     paris = _UTC_NOON.astimezone(timezone(timedelta(hours=2)))
 
     assert called(eta=paris).eta == _NOON
 
 
-def test_an_instant_between_two_milliseconds_is_not_early() -> None:
+def test_an_instant_between_two_milliseconds_is_rounded_up() -> None:
     assert called(eta=_UTC_NOON + timedelta(microseconds=1)).eta == _NOON + 1
 
 
-def test_meta_and_headers_add_to_what_is_there() -> None:
+def test_meta_and_headers_are_merged() -> None:
     base = called(planned(meta={"a": "1", "b": "1"}).call, headers={"x": 1, "y": "z"})
 
     plan = called(base, meta={"b": "2", "c": "2"}, headers={"y": 3})
@@ -342,7 +340,7 @@ def test_meta_and_headers_add_to_what_is_there() -> None:
     st.datetimes(datetime(1970, 1, 2), datetime(9999, 12, 30), timezones=st.timezones())  # noqa: DTZ001
     | st.datetimes(timezones=st.just(UTC))
 )
-def test_an_instant_that_is_taken_can_be_read_by_the_worker(instant: datetime) -> None:
+def test_an_accepted_instant_is_readable_by_the_worker(instant: datetime) -> None:
     try:
         plan = called(eta=instant, expires=instant)
     except InvalidOption:
@@ -361,7 +359,7 @@ def test_an_instant_that_is_taken_can_be_read_by_the_worker(instant: datetime) -
         ({"result_ttl": "1h", "result": False}, "result_ttl has no effect with result=False"),
     ],
 )
-def test_a_time_that_a_result_cannot_be_kept_for_is_refused(options: dict[str, Any], why: str) -> None:
+def test_an_impossible_result_lifetime_is_refused(options: dict[str, Any], why: str) -> None:
     with pytest.raises(InvalidOption, match=why):
         planned(**options)
 

@@ -29,7 +29,7 @@ from taskmq.options.uniqueness import read_uniqueness
     ],
     ids=lambda value: str(value)[:40],
 )
-def test_options_that_cannot_be_are_refused_at_definition(options: dict[str, Any], words: str) -> None:
+def test_invalid_options_are_refused_at_definition(options: dict[str, Any], words: str) -> None:
     async def sync(shop: str) -> None: ...
 
     with pytest.raises(InvalidOption, match=words.replace("(", r"\(")):
@@ -45,7 +45,7 @@ def test_options_that_cannot_be_are_refused_at_definition(options: dict[str, Any
         ({"unique_policy": "throttle", "unique_ttl": "1m"}, False),
     ],
 )
-def test_the_later_call_counts_where_the_policy_says_so(options: dict[str, Any], replaces: bool) -> None:
+def test_the_later_call_counts_if_the_policy_says_so(options: dict[str, Any], replaces: bool) -> None:
     uniqueness = read_uniqueness({"unique": True, **options})
 
     assert uniqueness is not None

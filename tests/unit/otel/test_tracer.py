@@ -70,7 +70,7 @@ def _ids(span: ReadableSpan) -> tuple[int, int]:
 
 
 @pytest.mark.parametrize("task", ["on_loop", "in_thread", "in_process"])
-def test_the_runs_span_is_the_current_one_where_the_function_runs(task: str) -> None:
+def test_the_span_of_the_run_is_current_inside_the_function(task: str) -> None:
     token = current.attach(baggage.set_baggage("customer", "7"))
     try:
         (seen,) = _run(task)
@@ -82,7 +82,7 @@ def test_the_runs_span_is_the_current_one_where_the_function_runs(task: str) -> 
     assert seen["customer"] == "7"
 
 
-def test_a_call_and_its_run_are_one_trace_with_the_facts_of_the_job_and_no_arguments() -> None:
+def test_a_call_and_its_run_are_one_trace_with_job_details_and_no_arguments() -> None:
     _run("fails", args=("a-secret",))
 
     (send,), (run,) = _spans(SpanKind.PRODUCER), _spans(SpanKind.CONSUMER)
@@ -103,7 +103,7 @@ def test_a_call_and_its_run_are_one_trace_with_the_facts_of_the_job_and_no_argum
     assert "a-secret" not in f"{sent}{ran}"
 
 
-def test_spans_have_the_attributes_that_are_listed_and_no_other() -> None:
+def test_spans_have_only_the_listed_attributes() -> None:
     listed = {getattr(attributes, name) for name in attributes.__all__}
     options = app.tasks["fails"].options(tenant="acme", priority=3)
     _run("fails", args=("x",), call=options)
@@ -115,7 +115,7 @@ def test_spans_have_the_attributes_that_are_listed_and_no_other() -> None:
     assert set(_attributes(send)) == listed - of_runs - {"taskmq.outcome", "error.type"}
 
 
-def test_a_failure_is_in_the_runs_span() -> None:
+def test_a_failure_is_recorded_in_the_span_of_the_run() -> None:
     _run("fails", args=("x",))
 
     (run,) = _spans(SpanKind.CONSUMER)
@@ -137,7 +137,7 @@ def test_a_failure_is_in_the_runs_span() -> None:
         ("rejects", ["rejected"], StatusCode.ERROR),
     ],
 )
-def test_each_run_has_a_span_with_its_outcome_and_all_are_of_the_same_trace(
+def test_each_run_of_a_job_has_a_span_with_its_outcome_in_one_trace(
     task: str, outcomes: list[str], status: StatusCode
 ) -> None:
     _run(task)
@@ -148,7 +148,7 @@ def test_each_run_has_a_span_with_its_outcome_and_all_are_of_the_same_trace(
     assert len({_ids(span)[0] for span in exporter.get_finished_spans()}) == 1
 
 
-def test_what_a_task_sends_continues_its_trace() -> None:
+def test_a_job_sent_by_a_task_continues_its_trace() -> None:
     _run("sends", spans=4)
 
     spans = exporter.get_finished_spans()
@@ -195,7 +195,7 @@ def test_a_run_is_a_child_of_its_call_or_only_linked_to_it(relation: Relation, w
     assert [f"{link.context.span_id:016x}" for link in span.links] == [SENDER.split("-")[2]]
 
 
-def test_what_the_worker_redacts_is_in_no_span() -> None:
+def test_redacted_values_are_in_no_span() -> None:
     _run("leaks", args=("swordfish",), redact=r"customer-\d+")
 
     (run,) = _spans(SpanKind.CONSUMER)
@@ -209,7 +209,7 @@ def test_what_the_worker_redacts_is_in_no_span() -> None:
     assert not any(secret in run.to_json() for secret in ("swordfish", "customer-17"))
 
 
-def test_an_error_whose_message_cannot_be_read_is_in_the_span_all_the_same() -> None:
+def test_an_error_with_an_unreadable_message_is_still_in_the_span() -> None:
     _run("unreadable")
 
     (run,) = _spans(SpanKind.CONSUMER)
@@ -218,7 +218,7 @@ def test_an_error_whose_message_cannot_be_read_is_in_the_span_all_the_same() -> 
     assert _attributes(run)["taskmq.outcome"] == "failed"
 
 
-def test_errors_may_be_kept_out_of_spans_but_for_their_class() -> None:
+def test_spans_can_be_limited_to_the_class_of_an_error() -> None:
     span = _execute("auto", waited=1, record_errors=False)
 
     assert not span.events
@@ -226,7 +226,7 @@ def test_errors_may_be_kept_out_of_spans_but_for_their_class() -> None:
     assert "customer" not in (span.status.description or "")
 
 
-def test_a_call_that_fails_has_a_span_that_says_so() -> None:
+def test_a_failing_call_has_a_span_with_the_error() -> None:
     sending = Sending(Envelope(task="t", id="j"), "q", JSON)
 
     with pytest.raises(ConnectionError), Tracing(provider).send(sending):
@@ -237,7 +237,7 @@ def test_a_call_that_fails_has_a_span_that_says_so() -> None:
     assert _attributes(send)["error.type"] == "ConnectionError"
 
 
-def test_the_message_has_the_calls_context_and_keeps_its_own_meta() -> None:
+def test_the_message_carries_the_context_of_the_call_and_keeps_its_own_meta() -> None:
     envelope = Envelope(task="t", id="j", meta={"mine": "1"}, priority=3, tenant="acme")
     sending = Sending(envelope, "q", JSON)
     token = current.attach(baggage.set_baggage("customer", "7"))
@@ -255,7 +255,7 @@ def test_the_message_has_the_calls_context_and_keeps_its_own_meta() -> None:
     assert _attributes(send)["taskmq.tenant"] == "acme"
 
 
-def test_without_an_sdk_nothing_happens_and_nothing_is_sent_along() -> None:
+def test_without_an_sdk_nothing_is_recorded_or_propagated() -> None:
     sending = Sending(Envelope(task="t", id="j"), "q", JSON)
 
     with Tracing(trace.NoOpTracerProvider()).send(sending):

@@ -66,7 +66,7 @@ def test_jobs_are_counted_by_task_queue_and_state() -> None:
     assert _of(samples, "taskmq_dead_letters_total", task="shop.pay", queue="money") == 0
 
 
-def test_a_beat_tells_what_it_has_emitted_and_how_late() -> None:
+def test_a_beat_exports_emissions_and_their_lateness() -> None:
     count = ScheduleCount("shop.tick", {"due": 3, "catchup": 1}, failed=2)
     count.late.add(0.2)
 
@@ -81,7 +81,7 @@ def test_a_beat_tells_what_it_has_emitted_and_how_late() -> None:
     assert not any(name.startswith(("taskmq_worker", "taskmq_job")) for name, _ in samples)
 
 
-def test_a_scheduler_tells_what_it_has_dispatched_and_what_is_in_flight() -> None:
+def test_a_scheduler_exports_dispatches_and_jobs_in_flight() -> None:
     samples = _read(SchedulerSnapshot("1.2.3", 4, {"work": 7}, 100, 20, 1, {"accepted": 90, "unknown": 2}, None))
 
     assert _of(samples, "taskmq_scheduler_jobs_dispatched_total") == 100
@@ -93,7 +93,7 @@ def test_a_scheduler_tells_what_it_has_dispatched_and_what_is_in_flight() -> Non
     assert _of(samples, "taskmq_scheduler_store_silence_seconds") == float("inf")
 
 
-def test_run_times_are_a_histogram_whose_buckets_add_up() -> None:
+def test_run_times_are_a_histogram_with_cumulative_buckets() -> None:
     samples = _read(_snapshot(_count("t", seconds=(0.0004, 0.02, 0.02, 4000), succeeded=4)))
 
     by = {"task": "t", "queue": "default"}
@@ -126,7 +126,7 @@ def test_processes_have_gauges_by_slot() -> None:
     assert _of(samples, "taskmq_build_info", version="1.2.3") == 1
 
 
-def test_very_many_tasks_are_the_thousand_busiest_and_the_sum_of_the_others() -> None:
+def test_a_large_number_of_tasks_is_reduced_to_the_thousand_busiest_and_a_sum() -> None:
     samples = _read(_snapshot(*(_count(f"t{number}", succeeded=number) for number in range(1500))))
 
     jobs = {key: value for key, value in samples.items() if key[0] == "taskmq_jobs_total"}
@@ -135,7 +135,7 @@ def test_very_many_tasks_are_the_thousand_busiest_and_the_sum_of_the_others() ->
     assert _of(samples, "taskmq_jobs_total", task="other", queue="default", state="succeeded") == sum(range(500))
 
 
-def test_who_asks_for_openmetrics_gets_it() -> None:
+def test_openmetrics_is_returned_on_request() -> None:
     page = open_exporter(Source(_snapshot(_count("t", seconds=(1.0,), succeeded=1), default=1)))(
         "application/openmetrics-text; version=1.0.0"
     )
@@ -145,7 +145,7 @@ def test_who_asks_for_openmetrics_gets_it() -> None:
     assert {family.name for family in families} >= {"taskmq_jobs", "taskmq_job_wait_seconds"}
 
 
-def test_a_page_is_of_the_moment_when_it_is_asked_for() -> None:
+def test_a_page_is_current_at_the_moment_of_its_request() -> None:
     source = Source(_snapshot(_count("t", succeeded=1)))
     exporter = open_exporter(source)
     exporter("")
@@ -155,7 +155,7 @@ def test_a_page_is_of_the_moment_when_it_is_asked_for() -> None:
     assert b'state="succeeded",task="t"} 5.0' in exporter("").body
 
 
-def test_a_server_tells_what_it_has_answered() -> None:
+def test_a_server_exports_its_responses() -> None:
     count = RequestCount("listJobs", {"200": 3, "400": 1})
     count.took.add(0.02)
 

@@ -32,7 +32,7 @@ def test_calls_are_counted_by_task_and_queue_with_the_time_to_the_confirm(regist
     assert registry.get_sample_value("taskmq_publish_confirm_seconds_count") == 3
 
 
-def test_a_call_that_failed_is_counted_by_its_error(registry: CollectorRegistry) -> None:
+def test_a_failed_call_is_counted_by_its_error(registry: CollectorRegistry) -> None:
     app = TaskMQ("memory://", middleware=[SendMetrics(registry), _Refusing()])
     task = app.task(name="shop.sell")(lambda item: None)
 

@@ -17,7 +17,7 @@ role:master
 """
 
 
-def test_a_server_that_is_well_gives_no_advice() -> None:
+def test_a_healthy_server_gets_no_advice() -> None:
     findings = diagnose(parse_info(_WELL))
 
     assert [finding[0] for finding in findings] == ["ok"] * 4
@@ -34,7 +34,7 @@ def test_a_server_that_is_well_gives_no_advice() -> None:
         ("aof_enabled:1", "aof_enabled:0", "warning", "durability", "appendonly yes"),
     ],
 )
-def test_what_may_lose_jobs_is_found_with_its_remedy(
+def test_settings_that_may_lose_jobs_are_found_with_their_remedy(
     well: str, ill: str, level: str, about: str, remedy: str
 ) -> None:
     found = [finding for finding in diagnose(parse_info(_WELL.replace(well, ill))) if finding[0] != "ok"]

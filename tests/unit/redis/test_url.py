@@ -74,7 +74,7 @@ def test_a_url_names_an_endpoint(url: str, endpoint: Endpoint) -> None:
         ("redis://u:%ff@a", "is not UTF-8"),
     ],
 )
-def test_what_cannot_be_read_is_refused_by_name(url: str, words: str) -> None:
+def test_an_invalid_url_is_refused_by_name(url: str, words: str) -> None:
     with pytest.raises(InvalidSetting, match=words):
         open_state(url, BrokerOptions())
 
@@ -99,7 +99,7 @@ def test_no_address_shows_the_password(url: str) -> None:
 
 
 @given(st.text(st.sampled_from(":/?#@,%[]& =\\"), max_size=3), st.text(st.sampled_from(":/?#@,%[]& =\\"), max_size=3))
-def test_a_password_that_was_not_encoded_is_never_shown(before: str, after: str) -> None:
+def test_an_unencoded_password_is_never_shown(before: str, after: str) -> None:
     url = f"redis://me:{before}{_SECRET}{after}{_SECRET}@cache:7000/0"
 
     try:

@@ -31,7 +31,7 @@ def _raised(message: str) -> BaseException:
         return error
 
 
-def test_a_message_is_one_line_whatever_its_texts_hold() -> None:
+def test_a_message_is_one_line_whatever_its_arguments_contain() -> None:
     assert LineFormatter("%(levelname)s %(message)s").format(_record("job %s", _PWN)) == f"WARNING job {_SHOWN}"
 
 
@@ -44,14 +44,14 @@ def test_a_traceback_keeps_its_lines_and_its_message_forges_none() -> None:
     assert all(line.startswith("    ") for line in rest)
 
 
-def test_a_traceback_that_another_handler_has_formatted_is_indented_as_well() -> None:
+def test_a_traceback_formatted_by_another_handler_is_indented_too() -> None:
     record = _record("failed", error=_raised(_PWN))
     logging.Formatter().format(record)
 
     assert all(line.startswith("    ") for line in LineFormatter().format(record).split("\n")[1:])
 
 
-def test_other_handlers_get_the_traceback_as_it_is() -> None:
+def test_other_handlers_get_the_traceback_unchanged() -> None:
     record = _record("failed", error=_raised("no"))
     LineFormatter().format(record)
 
@@ -66,7 +66,7 @@ def test_a_stack_at_the_end_of_a_message_keeps_its_lines() -> None:
     )
 
 
-def test_a_text_of_somebody_else_at_the_end_of_a_message_does_not() -> None:
+def test_a_foreign_text_at_the_end_of_a_message_does_not_keep_its_lines() -> None:
     assert LineFormatter().format(_record("job is in %s", "File a\nERROR")) == "job is in File a\\nERROR"
 
 
@@ -81,7 +81,7 @@ def test_the_name_of_a_logger_and_the_fields_of_a_job_are_escaped() -> None:
 
 
 @given(st.text(), st.text(), st.text())
-def test_a_record_of_any_text_begins_one_line_alone(message: str, job: str, failure: str) -> None:
+def test_a_record_of_any_text_starts_only_one_line(message: str, job: str, failure: str) -> None:
     written = LineFormatter("at %(message)s").format(_record("%s%s", message, job, error=_raised(failure)))
 
     first, *rest = written.splitlines()
@@ -117,28 +117,28 @@ def test_the_log_goes_to_standard_error(tmp_path: Path) -> None:
     assert re.fullmatch(r"[-\d]+ [:,\d]+ INFO    \d+ taskmq.worker: took a job\n", _logged(tmp_path))
 
 
-def test_a_format_of_the_app_replaces_that_of_taskmq(tmp_path: Path) -> None:
+def test_a_log_format_of_the_app_replaces_that_of_taskmq(tmp_path: Path) -> None:
     assert _logged(tmp_path, "logging.basicConfig(format='mine %(message)s')") == "mine took a job\n"
 
 
-def test_a_level_of_the_app_counts(tmp_path: Path) -> None:
+def test_a_log_level_of_the_app_applies(tmp_path: Path) -> None:
     assert _logged(tmp_path, "logging.basicConfig(level=logging.ERROR)") == ""
 
 
-def test_a_console_handler_of_the_app_doubles_no_line(tmp_path: Path) -> None:
+def test_a_console_handler_of_the_app_duplicates_no_line(tmp_path: Path) -> None:
     app = "h = logging.StreamHandler(sys.stdout); h.setFormatter(logging.Formatter('json %(message)s')); "
     app += "logging.getLogger().addHandler(h)"
 
     assert _logged(tmp_path, app) == "json took a job\n"
 
 
-def test_a_handler_of_rich_doubles_no_line(tmp_path: Path) -> None:
+def test_a_rich_handler_duplicates_no_line(tmp_path: Path) -> None:
     written = _logged(tmp_path, "from rich.logging import RichHandler; logging.getLogger().addHandler(RichHandler())")
 
     assert written.count("took a job") == 1
 
 
-def test_a_handler_that_writes_elsewhere_leaves_the_console_as_it_is(tmp_path: Path) -> None:
+def test_a_handler_with_another_stream_leaves_the_console_unchanged(tmp_path: Path) -> None:
     written = _logged(tmp_path, "logging.getLogger().addHandler(logging.FileHandler('app.log'))")
 
     assert written.count("took a job") == 1
@@ -149,17 +149,17 @@ def test_the_log_can_be_turned_off(tmp_path: Path) -> None:
     assert _logged(tmp_path, TASKMQ_CONSOLE_LOG="off") == ""
 
 
-def test_a_handler_whose_stream_is_no_file_is_not_on_the_console() -> None:
+def test_a_handler_without_a_file_stream_is_not_on_the_console() -> None:
     app = "import io; logging.getLogger().addHandler(logging.StreamHandler(io.StringIO()))"
 
     assert _logged(Path(os.sep), app).count("took a job") == 1
 
 
-def test_a_message_that_ends_with_a_line_end_has_none() -> None:
+def test_a_trailing_newline_of_a_message_is_dropped() -> None:
     assert LineFormatter().format(_record("Exception in the application\n")) == "Exception in the application"
 
 
-def test_a_stream_handler_with_the_formatter_writes_each_record_on_a_line() -> None:
+def test_a_stream_handler_with_the_formatter_writes_each_record_on_one_line() -> None:
     text = io.StringIO()
     handler = logging.StreamHandler(text)
     handler.setFormatter(LineFormatter())

@@ -34,11 +34,11 @@ class _Laterer(_Later):
 
 
 @pytest.mark.parametrize("value", [None, 1, "", 0.5, True, [], {}, (), b"", set(), object(), _mail, iter([1])])
-def test_a_value_is_no_work_that_is_left_to_do(value: object) -> None:
+def test_a_plain_value_leaves_no_work(value: object) -> None:
     assert undone(value, "shop.mail") is None
 
 
-def test_a_coroutine_that_nobody_awaits_is_closed_and_refused() -> None:
+def test_an_unawaited_coroutine_is_closed_and_refused() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         coroutine = _mail()
@@ -60,11 +60,11 @@ def test_a_generator_is_refused_because_its_code_has_not_run(make: Any) -> None:
 
 
 @pytest.mark.parametrize("make", [_Later, _Laterer])
-def test_whatever_else_could_be_awaited_is_refused_by_its_type(make: Any) -> None:
+def test_any_other_awaitable_is_refused_by_its_type(make: Any) -> None:
     assert f"returned a {make.__name__} that was never awaited" in str(undone(make(), "shop.later"))
 
 
-async def test_a_coroutine_that_has_begun_and_a_future_are_left_as_they_are() -> None:
+async def test_a_started_coroutine_and_a_future_are_not_touched() -> None:
     future = asyncio.get_running_loop().create_future()
     coroutine = _wait(future)
     coroutine.send(None)
@@ -81,5 +81,5 @@ async def _wait(future: "asyncio.Future[None]") -> None:
     await future
 
 
-def test_the_types_that_get_no_closer_look_cannot_be_awaited() -> None:
+def test_the_types_that_skip_the_check_cannot_be_awaited() -> None:
     assert not [kind for kind in DONE if hasattr(kind, "__await__")]

@@ -61,11 +61,11 @@ def context(writer: Shelf) -> Context:
     )
 
 
-def test_a_run_that_uses_nothing_has_no_journal() -> None:
+def test_a_run_without_journal_calls_has_no_journal() -> None:
     assert context(Shelf()).journal is None
 
 
-def test_progress_is_told_once_until_somebody_looks_however_often_it_changes() -> None:
+def test_frequent_progress_is_sent_once_per_reading() -> None:
     writer = Shelf()
     run = context(writer)
 
@@ -82,7 +82,7 @@ def test_progress_is_told_once_until_somebody_looks_however_often_it_changes() -
 
 
 @pytest.mark.parametrize("number", [float("nan"), float("inf"), -float("inf")])
-def test_progress_that_is_no_finite_number_is_refused(number: float) -> None:
+def test_progress_that_is_not_a_finite_number_is_refused(number: float) -> None:
     run = context(Shelf())
 
     for done, total in ((number, None), (1, number)):
@@ -92,7 +92,7 @@ def test_progress_that_is_no_finite_number_is_refused(number: float) -> None:
     assert run.journal is None
 
 
-def test_a_note_has_an_end() -> None:
+def test_a_note_has_a_maximum_length() -> None:
     writer = Shelf()
     run = context(writer)
 
@@ -102,7 +102,7 @@ def test_a_note_has_an_end() -> None:
     assert len(run.journal.note) == 500
 
 
-def test_a_note_without_a_form_in_utf_8_is_written_out() -> None:
+def test_an_unencodable_note_is_escaped() -> None:
     run = context(Shelf())
 
     run.progress(1, note="caf\udce9")
@@ -111,7 +111,7 @@ def test_a_note_without_a_form_in_utf_8_is_written_out() -> None:
     assert run.journal.note == "caf\\udce9"
 
 
-def test_a_heartbeat_tells_its_details_and_keeps_them_when_the_next_one_has_none() -> None:
+def test_a_heartbeat_updates_its_details_and_keeps_them_if_none_are_given() -> None:
     writer = Shelf()
     run = context(writer)
 
@@ -123,7 +123,7 @@ def test_a_heartbeat_tells_its_details_and_keeps_them_when_the_next_one_has_none
     assert writer.changes == 1
 
 
-def test_details_without_a_form_as_json_are_the_tasks_error() -> None:
+def test_details_without_a_json_form_are_an_error_of_the_task() -> None:
     with pytest.raises(EncodeError, match="details of the heartbeat cannot be saved"):
         context(Shelf()).heartbeat(object())
 
@@ -134,7 +134,7 @@ class Sale:
     count: int
 
 
-def test_a_step_runs_once_per_job_and_later_runs_get_what_it_returned_in_its_type() -> None:
+def test_a_step_runs_once_per_job_and_later_runs_get_its_typed_value() -> None:
     writer = Shelf()
     calls: list[tuple[str, int]] = []
 
@@ -149,7 +149,7 @@ def test_a_step_runs_once_per_job_and_later_runs_get_what_it_returned_in_its_typ
     assert calls == [("hat", 2)]
 
 
-def test_a_step_returns_in_the_first_run_what_it_will_return_in_later_ones() -> None:
+def test_a_step_returns_the_same_value_in_the_first_run_as_in_later_ones() -> None:
     writer = Shelf()
 
     def pair() -> Any:
@@ -158,7 +158,7 @@ def test_a_step_returns_in_the_first_run_what_it_will_return_in_later_ones() -> 
     assert context(writer).step("pair", pair) == [1, 2] == context(writer).step("pair", pair)
 
 
-def test_steps_of_coroutines_run_together_and_each_once() -> None:
+def test_async_steps_run_concurrently_and_each_once() -> None:
     writer = Shelf()
     calls: list[int] = []
 
@@ -175,7 +175,7 @@ def test_steps_of_coroutines_run_together_and_each_once() -> None:
     assert calls == [0, 1, 2, 3, 4]
 
 
-def test_a_step_that_raises_is_not_done_and_may_be_tried_again_in_the_same_run() -> None:
+def test_a_raising_step_is_not_saved_and_may_be_retried_in_the_same_run() -> None:
     writer = Shelf()
     run = context(writer)
     fails = [True, False]
@@ -192,7 +192,7 @@ def test_a_step_that_raises_is_not_done_and_may_be_tried_again_in_the_same_run()
     assert run.step("flaky", flaky) == "done"
 
 
-def test_two_steps_of_one_name_in_one_run_are_a_mistake_that_is_said() -> None:
+def test_two_steps_of_one_name_in_one_run_are_refused() -> None:
     run = context(Shelf())
     run.step("one", str)
 
@@ -200,7 +200,7 @@ def test_two_steps_of_one_name_in_one_run_are_a_mistake_that_is_said() -> None:
         run.step("one", str)
 
 
-def test_a_step_whose_value_cannot_be_saved_is_not_done_and_names_itself() -> None:
+def test_a_step_with_an_unsavable_value_is_not_done_and_named() -> None:
     writer = Shelf()
 
     with pytest.raises(EncodeError, match=r"the value of step 'odd' cannot be saved"):
@@ -211,7 +211,7 @@ def test_a_step_whose_value_cannot_be_saved_is_not_done_and_names_itself() -> No
     assert writer.values == {}
 
 
-def test_a_saved_value_of_another_type_is_refused_with_the_steps_name() -> None:
+def test_a_saved_value_of_another_type_is_refused_with_the_name_of_the_step() -> None:
     writer = Shelf({"step old": b'"text"'})
 
     def old() -> int:
@@ -221,7 +221,7 @@ def test_a_saved_value_of_another_type_is_refused_with_the_steps_name() -> None:
         context(writer).step("old", old)
 
 
-def test_a_function_with_an_annotation_of_the_checkers_only_returns_plain_data() -> None:
+def test_a_function_with_an_unresolvable_annotation_returns_plain_data() -> None:
     def odd() -> "OnlyForCheckers":  # type: ignore[name-defined]  # noqa: F821
         return {"a": 1}
 
@@ -229,7 +229,7 @@ def test_a_function_with_an_annotation_of_the_checkers_only_returns_plain_data()
 
 
 @pytest.mark.parametrize("error", [StateUnavailable("down"), RunSuperseded("another one")])
-def test_a_step_that_cannot_be_saved_is_an_error_of_the_task(error: Exception) -> None:
+def test_an_unsavable_step_is_an_error_of_the_task(error: Exception) -> None:
     writer = Shelf()
     run = context(writer)
     calls: list[int] = []
@@ -248,7 +248,7 @@ def test_a_step_that_cannot_be_saved_is_an_error_of_the_task(error: Exception) -
     assert calls == [1]
 
 
-def test_a_checkpoint_is_there_for_the_next_run_and_for_this_one() -> None:
+def test_a_checkpoint_is_available_to_this_run_and_the_next() -> None:
     writer = Shelf({"heartbeat": b"[1]"})
     run = context(writer)
     assert (run.last_checkpoint, run.last_heartbeat, run.fencing_token) == (None, [1], 1)
@@ -262,7 +262,7 @@ def test_a_checkpoint_is_there_for_the_next_run_and_for_this_one() -> None:
     assert (later.last_checkpoint, later.fencing_token) == ({"row": 6}, 2)
 
 
-def test_a_checkpoint_without_a_form_as_json_names_its_job() -> None:
+def test_a_checkpoint_without_a_json_form_names_its_job() -> None:
     with pytest.raises(EncodeError, match="the checkpoint of job job-7 cannot be saved"):
         context(Shelf()).checkpoint(object())
     with pytest.raises(TooLarge, match="the checkpoint of job job-7"):
@@ -272,7 +272,7 @@ def test_a_checkpoint_without_a_form_as_json_names_its_job() -> None:
 # Outside of a worker
 
 
-def test_in_a_plain_call_everything_works_and_nothing_outlives_it() -> None:
+def test_a_plain_call_supports_everything_and_saves_nothing() -> None:
     app = TaskMQ("memory://journal")
     calls: list[int] = []
 
@@ -302,7 +302,7 @@ def test_in_a_plain_call_everything_works_and_nothing_outlives_it() -> None:
     assert calls == [1, 1, 1]
 
 
-def test_a_value_that_would_be_read_as_another_is_not_saved() -> None:
+def test_a_value_that_would_read_back_differently_is_not_saved() -> None:
     context = Context.detached("t")
 
     def share() -> float | None:

@@ -70,7 +70,7 @@ def lock_on(leases: OwnLeases, **options: Any) -> Lock:
 
 
 @pytest.mark.real_time
-async def test_one_at_a_time_has_a_lock_and_tokens_grow(app: TaskMQ) -> None:
+async def test_one_holder_at_a_time_has_a_lock_and_tokens_grow(app: TaskMQ) -> None:
     inside, most, tokens = 0, 0, list[int]()
 
     async def holder() -> None:
@@ -125,7 +125,7 @@ def test_other_names_are_other_locks(app: TaskMQ) -> None:
         assert (first.is_lost, second.is_lost) == (False, False)
 
 
-def test_who_does_not_get_a_lock_in_time_is_told_who_has_it(app: TaskMQ) -> None:
+def test_a_lock_timeout_names_the_holder(app: TaskMQ) -> None:
     def other() -> None:
         began = time.monotonic()
         with (
@@ -146,7 +146,7 @@ def test_who_does_not_get_a_lock_in_time_is_told_who_has_it(app: TaskMQ) -> None
         pass
 
 
-def test_a_task_that_takes_its_lock_again_is_refused_instead_of_waiting_for_itself(app: TaskMQ) -> None:
+def test_taking_a_held_lock_again_in_one_task_is_refused(app: TaskMQ) -> None:
     with app.lock("name") as lock:
         with pytest.raises(InvalidOption, match="'name' is held by this very task"), app.lock("name"):
             pass
@@ -156,7 +156,7 @@ def test_a_task_that_takes_its_lock_again_is_refused_instead_of_waiting_for_itse
         assert lock.token
 
 
-async def test_a_lock_is_renewed_for_as_long_as_its_block_lasts() -> None:
+async def test_a_lock_is_renewed_while_its_block_runs() -> None:
     leases = OwnLeases(loop_time)
     async with lock_on(leases, lease=1) as lock:
         await asyncio.sleep(2.5)
@@ -167,7 +167,7 @@ async def test_a_lock_is_renewed_for_as_long_as_its_block_lasts() -> None:
     assert await leases.find("lock:name") is None
 
 
-async def test_a_lock_that_cannot_be_renewed_is_lost_when_its_time_is_over() -> None:
+async def test_a_lock_that_cannot_be_renewed_is_lost_after_its_time() -> None:
     leases = Flaky()
     loop = asyncio.get_running_loop()
     began = loop.time()
@@ -184,7 +184,7 @@ async def test_a_lock_that_cannot_be_renewed_is_lost_when_its_time_is_over() -> 
     assert caught.value.token == 1
 
 
-async def test_a_lock_survives_a_short_time_without_the_state() -> None:
+async def test_a_lock_survives_a_short_outage_of_the_state() -> None:
     leases = Flaky()
     async with lock_on(leases, lease=1.5) as lock:
         leases.is_down = True
@@ -194,7 +194,7 @@ async def test_a_lock_survives_a_short_time_without_the_state() -> None:
         lock.check()
 
 
-async def test_a_lock_that_somebody_else_has_got_is_lost_at_the_next_renewal() -> None:
+async def test_a_lock_taken_by_another_holder_is_lost_at_the_next_renewal() -> None:
     leases = OwnLeases(loop_time)
     with pytest.raises(LockLost):  # noqa: PT012 - the block's end raises
         async with lock_on(leases, lease=1) as lock:
@@ -206,14 +206,14 @@ async def test_a_lock_that_somebody_else_has_got_is_lost_at_the_next_renewal() -
     assert held.owner == "other"
 
 
-async def test_who_watches_a_lock_is_told_when_its_block_has_ended() -> None:
+async def test_a_watcher_of_a_lock_is_notified_when_its_block_ends() -> None:
     async with lock_on(OwnLeases(loop_time)) as lock:
         watching = asyncio.create_task(lock.lost())
         await settle_loop()
     assert await watching is False
 
 
-async def test_what_a_block_raises_is_not_hidden_by_the_loss_of_its_lock() -> None:
+async def test_an_error_of_a_block_is_not_hidden_by_the_loss_of_its_lock() -> None:
     leases = Flaky()
     with pytest.raises(KeyError):  # noqa: PT012 - the block's end comes after
         async with lock_on(leases, lease=1) as lock:
@@ -222,7 +222,7 @@ async def test_what_a_block_raises_is_not_hidden_by_the_loss_of_its_lock() -> No
             raise KeyError
 
 
-async def test_a_lock_that_cannot_be_asked_for_is_not_had() -> None:
+async def test_a_lock_is_not_acquired_if_the_state_cannot_be_asked() -> None:
     leases = Flaky()
     leases.is_down = True
     with pytest.raises(StateUnavailable):
@@ -230,14 +230,14 @@ async def test_a_lock_that_cannot_be_asked_for_is_not_had() -> None:
             raise AssertionError
 
 
-async def test_a_lock_that_cannot_be_given_back_ends_by_itself(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_lock_that_cannot_be_released_expires(caplog: pytest.LogCaptureFixture) -> None:
     leases = Flaky()
     async with lock_on(leases):
         leases.is_down = True
     assert "lock 'name' ends within 30 s" in caplog.text
 
 
-async def test_a_wait_that_is_cancelled_leaves_no_lock_behind() -> None:
+async def test_a_cancelled_wait_leaves_no_lock_behind() -> None:
     leases = Flaky()
     leases.loses = 1
 
@@ -273,7 +273,7 @@ def test_an_app_without_a_state_has_no_locks() -> None:
         TaskMQ("amqp://nowhere").lock("name")
 
 
-def test_a_lock_says_how_it_stands(app: TaskMQ) -> None:
+def test_a_lock_shows_its_status(app: TaskMQ) -> None:
     lock = app.lock("name")
     assert repr(lock) == "<Lock name (not held)>"
     with lock:
@@ -318,7 +318,7 @@ async def test_tasks_take_locks_through_their_context(app: TaskMQ) -> None:
     assert len({token for _, token in seen}) == 6
 
 
-def test_a_task_that_is_called_as_a_function_has_locks_of_its_own() -> None:
+def test_a_task_called_as_a_function_has_its_own_locks() -> None:
     context = Context.detached("task")
 
     with context.lock("name") as lock:
@@ -326,7 +326,7 @@ def test_a_task_that_is_called_as_a_function_has_locks_of_its_own() -> None:
         assert not lock.is_lost
 
 
-def test_a_desk_without_locks_says_what_to_do_instead() -> None:
+def test_a_missing_lock_store_is_refused_with_a_remedy() -> None:
     class Desk: ...
 
     context = Context.detached("task")
@@ -336,7 +336,7 @@ def test_a_desk_without_locks_says_what_to_do_instead() -> None:
         context.lock("name")
 
 
-async def test_waiting_for_a_lock_looks_less_and_less_often() -> None:
+async def test_waiting_for_a_lock_polls_less_and_less_often() -> None:
     looks = 0
 
     class Counting(OwnLeases):
@@ -351,7 +351,7 @@ async def test_waiting_for_a_lock_looks_less_and_less_often() -> None:
     assert looks < 15
 
 
-def test_a_wait_that_is_interrupted_ends() -> None:
+def test_an_interrupted_wait_ends() -> None:
     leases, portal = OwnLeases(), Portal()
     asyncio.run(leases.acquire(lock_key("name"), owner="another", seconds=3600))
     calls = list[Coroutine[Any, Any, Any]]()
@@ -377,7 +377,7 @@ def test_a_wait_that_is_interrupted_ends() -> None:
     portal.stop()
 
 
-def test_a_lock_that_is_got_while_the_wait_is_interrupted_is_given_back() -> None:
+def test_a_lock_acquired_during_an_interrupt_is_released() -> None:
     leases = Flaky()
 
     with asyncio.Runner() as runner:

@@ -54,7 +54,7 @@ class Book:
 
 
 @pytest.mark.usefixtures("_in_a_task")
-def test_every_record_that_is_made_in_a_task_says_whose_it_is() -> None:
+def test_every_log_record_of_a_task_names_its_job() -> None:
     install_job_fields()
     book = Book(logging.Formatter(_FORMAT))
 
@@ -63,7 +63,7 @@ def test_every_record_that_is_made_in_a_task_says_whose_it_is() -> None:
     assert book.lines == ["job-7|shop.sell|2|sales|sold 3"]
 
 
-def test_once_a_job_is_settled_only_what_it_has_left_behind_says_its_name() -> None:
+def test_only_leftover_code_logs_the_name_of_a_settled_job() -> None:
     install_job_fields()
     ours, theirs = Book(logging.Formatter(_FORMAT)), Book(logging.Formatter(_FORMAT))
     ours.logger.name = "taskmq_rabbitmq.connect"
@@ -82,7 +82,7 @@ def test_once_a_job_is_settled_only_what_it_has_left_behind_says_its_name() -> N
     assert theirs.lines == ["job-7|shop.sell|1|sales|before", "job-7|shop.sell|1|sales|after"]
 
 
-def test_without_a_task_the_fields_are_empty() -> None:
+def test_the_fields_are_empty_outside_a_task() -> None:
     install_job_fields()
     book = Book(logging.Formatter(_FORMAT))
 
@@ -92,7 +92,7 @@ def test_without_a_task_the_fields_are_empty() -> None:
 
 
 @pytest.mark.usefixtures("_in_a_task")
-def test_only_a_thread_that_copies_the_context_belongs_to_the_task() -> None:
+def test_only_a_thread_with_the_copied_context_belongs_to_the_task() -> None:
     install_job_fields()
     book = Book(logging.Formatter("%(job_id)s"))
 
@@ -108,7 +108,7 @@ def test_only_a_thread_that_copies_the_context_belongs_to_the_task() -> None:
 
 
 @pytest.mark.usefixtures("_in_a_task")
-def test_words_that_the_program_gives_a_record_itself_stay() -> None:
+def test_extra_fields_of_a_record_win_over_those_of_taskmq() -> None:
     install_job_fields()
     book = Book(logging.Formatter(_FORMAT))
 
@@ -139,7 +139,7 @@ def test_filters_formatters_and_other_processes_see_the_fields() -> None:
 
 
 @pytest.mark.usefixtures("_in_a_task")
-def test_a_filter_of_ones_own_configuration_gives_the_fields_without_the_factory() -> None:
+def test_a_custom_filter_adds_the_fields_without_the_factory() -> None:
     book = Book(logging.Formatter(_FORMAT), JobFields())
 
     book.logger.info("sold")
@@ -148,7 +148,7 @@ def test_a_filter_of_ones_own_configuration_gives_the_fields_without_the_factory
 
 
 @pytest.mark.usefixtures("_in_a_task")
-def test_a_factory_of_the_program_goes_on_making_the_records() -> None:
+def test_a_custom_record_factory_keeps_making_the_records() -> None:
     class Own(logging.LogRecord):
         own = True
 
@@ -164,7 +164,7 @@ def test_a_factory_of_the_program_goes_on_making_the_records() -> None:
     assert vars(record)["job_id"] == "job-7"
 
 
-def test_installing_twice_is_as_once() -> None:
+def test_installing_twice_has_no_further_effect() -> None:
     install_job_fields()
     factory = logging.getLogRecordFactory()
 
@@ -174,7 +174,7 @@ def test_installing_twice_is_as_once() -> None:
 
 
 @pytest.mark.usefixtures("_in_a_task")
-def test_the_workers_console_shows_whose_a_line_is_unless_the_line_does() -> None:
+def test_the_worker_console_names_the_job_unless_the_line_does() -> None:
     install_job_fields()
     book = Book(ConsoleFormatter())
 
@@ -189,7 +189,7 @@ def test_the_workers_console_shows_whose_a_line_is_unless_the_line_does() -> Non
     assert closed.endswith(" shop: closed")
 
 
-def test_the_workers_console_bears_records_without_fields() -> None:
+def test_the_worker_console_accepts_records_without_fields() -> None:
     book = Book(ConsoleFormatter())
 
     book.logger.warning("early")

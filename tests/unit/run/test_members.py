@@ -89,7 +89,7 @@ def _now() -> float:
 
 
 @pytest.mark.real_time
-async def test_members_see_each_other_for_as_long_as_their_blocks_run(app: TaskMQ) -> None:
+async def test_members_see_each_other_while_their_blocks_run(app: TaskMQ) -> None:
     async with app.member("importers", "b") as b:
         assert await b.members() == ["b"]
         async with app.member("importers", "a") as a, app.member("others", "c") as c:
@@ -102,7 +102,7 @@ async def test_members_see_each_other_for_as_long_as_their_blocks_run(app: TaskM
 
 
 @pytest.mark.real_time
-async def test_a_member_without_a_name_has_one_of_its_own(app: TaskMQ) -> None:
+async def test_a_member_without_a_name_gets_a_unique_one(app: TaskMQ) -> None:
     async with app.member("importers") as one, app.member("importers") as other:
         assert one.name != other.name
         assert await one.members() == sorted([one.name, other.name])
@@ -110,7 +110,7 @@ async def test_a_member_without_a_name_has_one_of_its_own(app: TaskMQ) -> None:
 
 
 @pytest.mark.real_time
-async def test_a_name_that_is_taken_is_waited_for(app: TaskMQ) -> None:
+async def test_a_taken_name_is_waited_for(app: TaskMQ) -> None:
     joined, left = asyncio.Event(), asyncio.Event()
     tokens = list[int]()
 
@@ -133,7 +133,7 @@ async def test_a_name_that_is_taken_is_waited_for(app: TaskMQ) -> None:
     await app.aclose()
 
 
-async def test_changes_are_reported_once_each_and_a_dead_member_is_one(app: TaskMQ) -> None:
+async def test_changes_are_reported_once_each_including_a_dead_member(app: TaskMQ) -> None:
     del app
 
     seats = Seats()
@@ -149,7 +149,7 @@ async def test_changes_are_reported_once_each_and_a_dead_member_is_one(app: Task
         await changes.aclose()
 
 
-async def test_a_member_that_came_back_between_two_looks_is_a_change() -> None:
+async def test_a_member_that_returned_between_two_polls_is_a_change() -> None:
     seats = Seats()
     async with seats.member("a") as a:
         key = member_key("group", "b")
@@ -163,7 +163,7 @@ async def test_a_member_that_came_back_between_two_looks_is_a_change() -> None:
         await changes.aclose()
 
 
-async def test_while_the_state_is_away_the_members_seen_last_are_in_force() -> None:
+async def test_the_last_seen_members_apply_while_the_state_is_unavailable() -> None:
     seats = Seats()
     async with seats.member("a", lease=60) as a:
         changes = a.changes(every=5)
@@ -179,7 +179,7 @@ async def test_while_the_state_is_away_the_members_seen_last_are_in_force() -> N
         await changes.aclose()
 
 
-def test_a_member_that_is_gone_for_the_others_is_reported() -> None:
+def test_a_member_that_others_lost_is_reported() -> None:
     async def until_told(seats: Seats, member: Member) -> None:
         async with member:
             async for members in member.changes():
@@ -214,26 +214,26 @@ def test_each_item_has_one_member_and_moves_only_if_that_one_leaves() -> None:
 
 
 @pytest.mark.parametrize("group", ["", "a:b", "a b", "ö", "x" * 129])
-def test_a_group_that_cannot_be_named_so_is_refused(app: TaskMQ, group: str) -> None:
+def test_an_invalid_group_name_is_refused(app: TaskMQ, group: str) -> None:
     with pytest.raises(InvalidOption, match="1 to 128"):
         app.member(group)
 
 
 @pytest.mark.parametrize("options", [{"name": ""}, {"name": "x" * 256}, {"lease": 0.5}])
-def test_a_member_that_cannot_be_is_refused(app: TaskMQ, options: dict[str, Any]) -> None:
+def test_an_invalid_member_is_refused(app: TaskMQ, options: dict[str, Any]) -> None:
     with pytest.raises(InvalidOption):
         app.member("group", **options)
 
 
 @pytest.mark.real_time
-async def test_members_are_looked_at_every_so_often(app: TaskMQ) -> None:
+async def test_members_are_polled_at_an_interval(app: TaskMQ) -> None:
     async with app.member("group") as member:
         with pytest.raises(InvalidOption, match="more than 0"):
             await anext(member.changes(every=0))
     await app.aclose()
 
 
-def test_without_a_state_and_a_store_it_is_said_what_is_missing() -> None:
+def test_members_without_a_state_and_a_store_are_refused_with_a_remedy() -> None:
     app = TaskMQ("amqp://nowhere/")
 
     with pytest.raises(UnsupportedFeature, match="need a state or a job store"):
@@ -243,7 +243,7 @@ def test_without_a_state_and_a_store_it_is_said_what_is_missing() -> None:
 
 
 @pytest.mark.real_time
-async def test_a_job_store_holds_locks_and_members_where_there_is_no_state(tmp_path: Path) -> None:
+async def test_a_job_store_holds_locks_and_members_if_there_is_no_state(tmp_path: Path) -> None:
     app = TaskMQ("amqp://nowhere/", store=f"sqlite:///{tmp_path}/jobs.db")
 
     async with app.lock("name") as lock, app.member("group", "a") as member:

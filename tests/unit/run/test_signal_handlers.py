@@ -24,7 +24,7 @@ def _raising(error: BaseException) -> Callable[[int, FrameType | None], None]:
     return handle
 
 
-def test_what_a_handler_raises_is_logged_and_goes_no_further(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_error_of_a_signal_handler_is_logged_and_contained(caplog: pytest.LogCaptureFixture) -> None:
     signal.signal(signal.SIGUSR2, _raising(RuntimeError("not now")))
     contain_signal_handlers()
 
@@ -44,7 +44,7 @@ def test_a_handler_may_still_end_the_process() -> None:
         signal.raise_signal(signal.SIGUSR2)
 
 
-def test_handlers_of_python_and_those_that_are_set_later_stay_as_they_are() -> None:
+def test_python_handlers_and_later_ones_are_not_replaced() -> None:
     ignored = signal.getsignal(signal.SIGPIPE)
     signal.signal(signal.SIGINT, signal.default_int_handler)
     contain_signal_handlers()

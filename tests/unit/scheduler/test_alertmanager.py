@@ -63,7 +63,7 @@ def _seconds(instant: str) -> float:
 
 
 @run_by(with_site)
-async def test_an_alert_that_goes_on_is_repeated_each_minute_until_it_ends(site: Site, /) -> None:
+async def test_a_continuing_alert_is_repeated_each_minute_until_it_ends(site: Site, /) -> None:
     world = _World(site)
     await world.alerts.put_rule(world.rule)
     await world.fail()
@@ -80,7 +80,7 @@ async def test_an_alert_that_goes_on_is_repeated_each_minute_until_it_ends(site:
 
 
 @run_by(with_site)
-async def test_a_silence_holds_back_no_repetition_of_what_an_alertmanager_knows(site: Site, /) -> None:
+async def test_a_silence_does_not_stop_repetitions_to_an_alertmanager(site: Site, /) -> None:
     world = _World(site)
     await world.alerts.put_rule(world.rule)
     await world.fail()
@@ -95,9 +95,7 @@ async def test_a_silence_holds_back_no_repetition_of_what_an_alertmanager_knows(
 
 @pytest.mark.parametrize("fields", [{"channels": ("mailto:a@b.c",)}, {"is_enabled": False}])
 @run_by(with_site)
-async def test_of_other_channels_and_disabled_rules_nothing_is_repeated(
-    site: Site, /, fields: dict[str, Any]
-) -> None:
+async def test_other_channels_and_disabled_rules_are_not_repeated(site: Site, /, fields: dict[str, Any]) -> None:
     world = _World(site)
     await world.alerts.put_rule(world.rule)
     await world.fail()
@@ -111,7 +109,7 @@ async def test_of_other_channels_and_disabled_rules_nothing_is_repeated(
     assert all(until <= 80 for _, until in world.heard())
 
 
-def test_an_alertmanager_that_is_away_holds_nothing_up(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_unavailable_alertmanager_delays_nothing(caplog: pytest.LogCaptureFixture) -> None:
     async def test(site: Site) -> None:
         world = _World(site)
         await world.alerts.put_rule(world.rule)
@@ -127,7 +125,7 @@ def test_an_alertmanager_that_is_away_holds_nothing_up(caplog: pytest.LogCapture
 
 
 @pytest.mark.real_time
-async def test_a_tenant_with_many_alertmanagers_that_hang_holds_two_connections() -> None:
+async def test_a_tenant_with_many_hanging_alertmanagers_uses_two_connections() -> None:
     hanging = most = 0
     both_hang, is_over = asyncio.Event(), asyncio.Event()
 

@@ -49,7 +49,7 @@ def _told(stage: Stage) -> list[tuple[str, str]]:
 
 
 @run_by(play)
-async def test_an_alert_is_reported_within_half_a_minute_and_its_end_too(stage: Stage, /) -> None:
+async def test_an_alert_and_its_end_are_reported_within_half_a_minute(stage: Stage, /) -> None:
     await stage.store.history.alerts.put_rule(RULE)
     stage.start(alerts=AlertSettings())
     await stage.pass_by(5)
@@ -64,7 +64,7 @@ async def test_an_alert_is_reported_within_half_a_minute_and_its_end_too(stage: 
 
 
 @run_by(play)
-async def test_what_changes_together_is_reported_together(stage: Stage, /) -> None:
+async def test_simultaneous_changes_are_reported_together(stage: Stage, /) -> None:
     await stage.store.history.alerts.put_rule(RULE)
     await _fail(stage, 4)
     await _fail(stage, 5, task="u")
@@ -76,7 +76,7 @@ async def test_what_changes_together_is_reported_together(stage: Stage, /) -> No
 
 
 @run_by(play)
-async def test_of_several_schedulers_each_change_is_reported_once(stage: Stage, /) -> None:
+async def test_several_schedulers_report_each_change_once(stage: Stage, /) -> None:
     await stage.store.history.alerts.put_rule(RULE)
     processes = [stage.start(alerts=AlertSettings()) for _ in range(3)]
     for turn in range(3):
@@ -120,7 +120,7 @@ class _Killed(BaseException):
 @pytest.mark.parametrize("is_done", [False, True])
 @pytest.mark.parametrize("at", [1, 2, 3, 4, 5])
 @run_by(play)
-async def test_a_scheduler_that_dies_at_any_point_has_told_nothing_twice(
+async def test_a_scheduler_that_dies_at_any_point_has_notified_no_change_twice(
     stage: Stage, /, at: int, is_done: bool
 ) -> None:
     store = stage.store
@@ -146,7 +146,7 @@ async def test_a_scheduler_that_dies_at_any_point_has_told_nothing_twice(
 
 
 @run_by(play)
-async def test_two_that_look_at_a_time_tell_once(stage: Stage, /) -> None:
+async def test_two_simultaneous_evaluations_notify_once(stage: Stage, /) -> None:
     await stage.store.history.alerts.put_rule(RULE)
     await _fail(stage, 4)
     app = TaskMQ(f"memory://{stage.name}", name="shop")
@@ -163,7 +163,7 @@ async def test_two_that_look_at_a_time_tell_once(stage: Stage, /) -> None:
 
 
 @run_by(play)
-async def test_a_silence_and_a_rule_that_stands_before_keep_it_quiet(stage: Stage, /) -> None:
+async def test_a_silence_or_a_suppressing_rule_prevents_notifications(stage: Stage, /) -> None:
     alerts = stage.store.history.alerts
     await alerts.put_rule(RULE)
     await alerts.put_rule(replace(RULE, name="all", each="", unless=("fails",)))
@@ -185,7 +185,7 @@ async def test_a_silence_and_a_rule_that_stands_before_keep_it_quiet(stage: Stag
 
 
 @run_by(play)
-async def test_while_the_store_is_away_nothing_is_looked_at_and_nothing_lost(stage: Stage, /) -> None:
+async def test_no_evaluation_runs_or_is_lost_while_the_store_is_unavailable(stage: Stage, /) -> None:
     await stage.store.history.alerts.put_rule(RULE)
     process = stage.start(alerts=AlertSettings())
     await stage.pass_by(15)
@@ -210,7 +210,7 @@ def _define(app: TaskMQ) -> None:
     [("depth", False, 2), ("dead_letters", False, 0), ("age", False, 60), ("workers", True, 1)],
 )
 @run_by(play, _define)
-async def test_figures_of_queues_are_looked_at_as_they_are_now(
+async def test_figures_of_queues_are_evaluated_as_they_are_now(
     stage: Stage, /, metric: AlertMetric, below: bool, threshold: float
 ) -> None:
     await stage.broker.declare([WorkQueue("work")])
@@ -233,7 +233,7 @@ async def test_figures_of_queues_are_looked_at_as_they_are_now(
 
 
 @run_by(play, _define)
-async def test_a_broker_that_is_away_makes_no_alert_and_ends_none(stage: Stage, /) -> None:
+async def test_an_unavailable_broker_fires_no_alert_and_ends_none(stage: Stage, /) -> None:
     await stage.broker.declare([WorkQueue("work")])
     await stage.store.history.alerts.put_rule(replace(RULE, metric="workers", each="queue", below=True))
     await stage.store.history.alerts.put_rule(replace(RULE, name="depth", metric="depth", each="queue"))
@@ -249,7 +249,7 @@ async def test_a_broker_that_is_away_makes_no_alert_and_ends_none(stage: Stage, 
 
 
 @run_by(play)
-async def test_rules_are_looked_at_again_after_the_store_was_away_for_one_look(stage: Stage, /) -> None:
+async def test_rules_are_evaluated_again_after_one_failed_evaluation(stage: Stage, /) -> None:
     store = stage.store
     store.is_reachable = False
     app = TaskMQ(f"memory://{stage.name}", name="shop")
@@ -264,7 +264,7 @@ async def test_rules_are_looked_at_again_after_the_store_was_away_for_one_look(s
 
 
 @run_by(play)
-async def test_the_notices_of_the_same_changes_are_the_same(stage: Stage, /) -> None:
+async def test_notices_of_the_same_changes_are_equal(stage: Stage, /) -> None:
     await stage.store.history.alerts.put_rule(RULE)
     await _fail(stage, 4)
     stage.start(alerts=AlertSettings())
@@ -276,7 +276,7 @@ async def test_the_notices_of_the_same_changes_are_the_same(stage: Stage, /) -> 
 
 
 @run_by(play)
-async def test_a_rule_that_is_removed_and_made_again_is_reported_again(stage: Stage, /) -> None:
+async def test_a_recreated_rule_is_reported_again(stage: Stage, /) -> None:
     alerts = stage.store.history.alerts
     await alerts.put_rule(RULE)
     stage.start(alerts=AlertSettings())
@@ -292,9 +292,7 @@ async def test_a_rule_that_is_removed_and_made_again_is_reported_again(stage: St
 
 @pytest.mark.parametrize("is_removed", [False, True])
 @run_by(play)
-async def test_a_rule_that_is_not_looked_at_ends_its_alerts_and_inhibits_nothing(
-    stage: Stage, /, is_removed: bool
-) -> None:
+async def test_an_unevaluated_rule_ends_its_alerts_and_inhibits_nothing(stage: Stage, /, is_removed: bool) -> None:
     alerts = stage.store.history.alerts
     await alerts.put_rule(RULE)
     await alerts.put_rule(replace(RULE, name="all", each="", unless=("fails",)))
@@ -331,9 +329,7 @@ async def test_the_alerts_of_the_last_rule_end_when_it_is_disabled(stage: Stage,
 
 @pytest.mark.parametrize("tenant", ["", "acme"])
 @run_by(play)
-async def test_a_window_of_quarters_of_an_hour_has_all_of_its_minutes_and_no_other(
-    stage: Stage, /, tenant: str
-) -> None:
+async def test_a_window_of_quarters_of_an_hour_contains_exactly_its_minutes(stage: Stage, /, tenant: str) -> None:
     now = minute_of(stage.clock.now_ms()) // QUARTER * QUARTER + 7 * MINUTE
     rule = replace(RULE, each="", tenant=tenant, window=3_600)
     silent = replace(rule, name="silent", metric="silence")
@@ -353,7 +349,7 @@ async def test_a_window_of_quarters_of_an_hour_has_all_of_its_minutes_and_no_oth
 
 
 @run_by(play)
-async def test_the_loop_goes_on_between_some_figures_and_the_next(stage: Stage, /) -> None:
+async def test_other_loops_run_between_reading_figures(stage: Stage, /) -> None:
     """Jobs are dispatched on it: a window of many figures must not hold them up."""
 
     turns = 0
@@ -378,7 +374,7 @@ async def test_the_loop_goes_on_between_some_figures_and_the_next(stage: Stage, 
 
 
 @run_by(play)
-async def test_a_channel_is_told_of_what_is_bad_enough_and_an_incident_of_one_alert(stage: Stage, /) -> None:
+async def test_a_channel_gets_severe_alerts_and_an_incident_service_one_alert_each(stage: Stage, /) -> None:
     # An address, as a name would be looked up, and that may take longer than virtual time lets a thread have.
     channels = (
         "mailto:a@b.c#critical",

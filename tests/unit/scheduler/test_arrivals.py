@@ -35,7 +35,7 @@ def _announce(stage: Stage, *lanes: Lane) -> None:
 
 
 @run_by(play)
-async def test_jobs_of_a_lane_that_is_named_start_without_a_look(stage: Stage, /) -> None:
+async def test_jobs_of_a_named_lane_start_without_polling(stage: Stage, /) -> None:
     looks = _SlowLooks(stage.start().store, stage)
     player = await stage.player_of_declared()
     await until(lambda: looks.ended >= 2)
@@ -49,7 +49,7 @@ async def test_jobs_of_a_lane_that_is_named_start_without_a_look(stage: Stage, /
 
 
 @run_by(play)
-async def test_a_lane_that_is_named_while_all_are_looked_at_is_not_forgotten(stage: Stage, /) -> None:
+async def test_a_lane_named_during_a_full_poll_is_not_forgotten(stage: Stage, /) -> None:
     looks = _SlowLooks(stage.start().store, stage)
     player = await stage.player_of_declared()
     await until(lambda: looks.begun > looks.ended >= 2)
@@ -78,11 +78,11 @@ async def test_a_lane_of_another_partition_is_left_to_its_holder(stage: Stage, /
 
 
 @pytest.mark.parametrize("body", [b"", b"[", b"{}", b'[["work"]]', b'[["work","4",""]]', b"\xff", b"[" * 100_000])
-def test_a_body_that_names_no_lanes_has_all_of_them_looked_at(body: bytes) -> None:
+def test_an_announcement_without_lanes_polls_all_of_them(body: bytes) -> None:
     assert decode_lanes(body) == []
 
 
-def test_lanes_are_named_as_they_are_up_to_fifty() -> None:
+def test_up_to_fifty_lanes_are_named_individually() -> None:
     lanes = [Lane(f"queue {number}", number % 10, "tenant \u00e9") for number in range(51)]
 
     assert decode_lanes(encode_lanes(lanes[:50])) == lanes[:50]

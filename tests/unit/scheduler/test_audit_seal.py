@@ -24,7 +24,7 @@ def _sealed(stage: Stage) -> int:
 
 
 @run_by(play)
-async def test_a_scheduler_seals_what_is_new_each_second(stage: Stage, /) -> None:
+async def test_a_scheduler_seals_new_entries_each_second(stage: Stage, /) -> None:
     stage.start()
     await stage.pass_by(1)
 
@@ -37,7 +37,7 @@ async def test_a_scheduler_seals_what_is_new_each_second(stage: Stage, /) -> Non
 
 
 @run_by(play)
-async def test_a_heap_of_entries_is_sealed_without_a_pause(stage: Stage, /) -> None:
+async def test_a_backlog_of_entries_is_sealed_without_a_pause(stage: Stage, /) -> None:
     await _add(stage, 1200)
     stage.start()
 
@@ -47,7 +47,7 @@ async def test_a_heap_of_entries_is_sealed_without_a_pause(stage: Stage, /) -> N
 
 
 @run_by(play)
-async def test_the_next_scheduler_seals_when_one_has_died(stage: Stage, /) -> None:
+async def test_the_next_scheduler_seals_after_the_first_died(stage: Stage, /) -> None:
     first, _ = stage.start(), stage.start()
     await stage.pass_by(1)
     await _add(stage)
@@ -62,7 +62,7 @@ async def test_the_next_scheduler_seals_when_one_has_died(stage: Stage, /) -> No
 
 
 @run_by(play)
-async def test_a_store_that_is_away_is_asked_again(stage: Stage, /) -> None:
+async def test_an_unavailable_store_is_tried_again(stage: Stage, /) -> None:
     await _add(stage)
     store = StagedStore(stage.database, clock=stage.store.clock)
     store.is_reachable = False
@@ -85,7 +85,7 @@ class _SetClock(FakeClock):
 
 
 @pytest.mark.real_time
-async def test_entries_are_sealed_also_where_the_stores_clock_was_ahead_for_a_while(tmp_path: Path) -> None:
+async def test_entries_are_sealed_even_if_the_store_clock_was_ahead_for_a_while(tmp_path: Path) -> None:
     clock = _SetClock()
     store = SqliteJobStore("sqlite:///jobs.db", tmp_path / "jobs.db", clock=clock)
     audit = store.identity.audit

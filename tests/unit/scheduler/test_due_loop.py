@@ -62,7 +62,7 @@ async def _run(*partitions: _Partition, seconds: float) -> None:
     await asyncio.gather(*running)
 
 
-async def test_what_comes_alone_is_fired_at_its_instant_whatever_partition_it_is_of() -> None:
+async def test_a_lone_schedule_of_any_partition_fires_at_its_instant() -> None:
     pace = FiringPace(0.005)
     one, other = _Partition(pace, [1_000, 2_500, 9_000]), _Partition(pace, [1_700, 9_006])
 
@@ -89,7 +89,7 @@ async def test_partitions_that_share_a_pace_fire_together_and_no_more_often() ->
     assert len(instants) >= 2.5 * (len(apart) + 1)
 
 
-async def test_a_partition_asked_to_look_again_and_again_looks_once_in_ten_milliseconds() -> None:
+async def test_repeated_requests_poll_a_partition_once_in_ten_milliseconds() -> None:
     partition = _Partition(FiringPace(0.005), [])
     running = asyncio.ensure_future(_run(partition, seconds=0.2))
 

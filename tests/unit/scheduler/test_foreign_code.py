@@ -62,9 +62,7 @@ def _check_fired_each_second(stage: Stage, process: Process) -> None:
 
 
 @pytest.mark.parametrize("how", FAILURES)
-def test_middleware_that_raises_anything_holds_up_its_own_schedule_alone(
-    how: str, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_raising_middleware_delays_only_its_own_schedule(how: str, caplog: pytest.LogCaptureFixture) -> None:
     async def test(stage: Stage) -> None:
         process = await _begun(stage)
         await process.app.schedules.aadd("refused", process.app.tasks["refused"], every("1s"))
@@ -77,9 +75,7 @@ def test_middleware_that_raises_anything_holds_up_its_own_schedule_alone(
 
 
 @pytest.mark.parametrize("how", FAILURES)
-def test_a_workflow_whose_middleware_raises_anything_is_started_later(
-    how: str, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_workflow_with_raising_middleware_is_started_later(how: str, caplog: pytest.LogCaptureFixture) -> None:
     async def test(stage: Stage) -> None:
         process = await _begun(stage)
         refused = process.app.tasks["refused"]

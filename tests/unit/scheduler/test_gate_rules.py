@@ -159,7 +159,7 @@ def _dispatched(job: ReadyJob) -> DispatchedJob:
 
 
 @given(st.integers(0, 2**32), st.integers(1, 60))
-def test_no_limit_is_passed_and_every_job_goes(seed: int, steps: int) -> None:
+def test_no_limit_is_exceeded_and_every_job_is_dispatched(seed: int, steps: int) -> None:
     history = _History(random.Random(seed))
     does = (history.submit, history.dispatch, history.dispatch, history.end, history.turn_back, history.cancel,
             history.wait)  # fmt: skip
@@ -172,7 +172,7 @@ def test_no_limit_is_passed_and_every_job_goes(seed: int, steps: int) -> None:
     assert not history.gates.are_closed or history.gates.next() < history.now + 2
 
 
-def test_a_gate_of_two_queues_opens_where_one_of_them_has_room() -> None:
+def test_a_gate_of_two_queues_opens_if_one_of_them_has_room() -> None:
     gates = Gates(_DEMANDS)
     call = Envelope(id="j", task="one", args=msgspec.Raw(b'["a"]'))
     jobs = [
@@ -188,7 +188,7 @@ def test_a_gate_of_two_queues_opens_where_one_of_them_has_room() -> None:
     assert gates.due(lambda queue: queue == "work", now=0.5) == {"places:one:a": 1}
 
 
-def test_what_is_kept_of_rates_does_not_grow_with_their_keys() -> None:
+def test_the_memory_of_rates_does_not_grow_with_their_keys() -> None:
     app = TaskMQ("memory://paces")
 
     @app.task(name="keyed", queue="work", rate_limit=RateLimit("100/s", key="key"))

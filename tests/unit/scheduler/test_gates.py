@@ -55,7 +55,7 @@ def _in_hand(player: Player) -> list[str]:
     return [each.id for each in found if each is not None]
 
 
-def test_a_scheduler_knows_the_limits_of_a_job_from_its_message_alone() -> None:
+def test_a_scheduler_reads_the_limits_of_a_job_from_its_message_alone() -> None:
     app = TaskMQ("memory://demands")
     _define(app)
 
@@ -85,7 +85,7 @@ def test_a_scheduler_knows_the_limits_of_a_job_from_its_message_alone() -> None:
 
 
 @run_by(play, _define)
-async def test_of_a_key_no_more_jobs_are_dispatched_than_may_run_and_others_pass(stage: Stage, /) -> None:
+async def test_a_key_dispatches_only_as_many_jobs_as_may_run_and_others_pass(stage: Stage, /) -> None:
     acme = await _submit(stage, "one", "acme", count=700)
     other = await _submit(stage, "one", "other", count=2)
     free = await _submit(stage, "free", count=3)
@@ -108,7 +108,7 @@ async def test_of_a_key_no_more_jobs_are_dispatched_than_may_run_and_others_pass
 
 
 @run_by(play, _define)
-async def test_jobs_that_expired_behind_a_gate_do_not_hold_up_the_others(stage: Stage, /) -> None:
+async def test_expired_jobs_behind_a_gate_do_not_delay_the_others(stage: Stage, /) -> None:
     stage.start()
     player = await stage.player_of_declared()
     await _submit(stage, "one", "acme")
@@ -126,7 +126,7 @@ async def test_jobs_that_expired_behind_a_gate_do_not_hold_up_the_others(stage: 
 
 
 @run_by(play, _define)
-async def test_all_jobs_of_a_limit_end_with_never_more_at_a_time(stage: Stage, /) -> None:
+async def test_all_jobs_of_a_limit_end_without_ever_exceeding_it(stage: Stage, /) -> None:
     stage.start()
     player = await stage.player_of_declared()
     await _submit(stage, "two", count=20)
@@ -160,7 +160,7 @@ async def test_a_rate_dispatches_jobs_at_its_pace(stage: Stage, /) -> None:
 
 
 @run_by(play, _define)
-async def test_a_thousand_jobs_of_a_fast_rate_are_in_time_and_few_at_once(stage: Stage, /) -> None:
+async def test_a_thousand_jobs_of_a_fast_rate_are_on_time_and_few_at_once(stage: Stage, /) -> None:
     await _submit(stage, "fast", count=1000)
     stage.start()
     player = await stage.player_of_declared()
@@ -179,7 +179,7 @@ async def test_a_thousand_jobs_of_a_fast_rate_are_in_time_and_few_at_once(stage:
 
 
 @run_by(play, _define)
-async def test_a_limit_that_is_used_up_elsewhere_lets_no_further_jobs_go_for_a_while(stage: Stage, /) -> None:
+async def test_a_limit_exhausted_elsewhere_stops_further_dispatches_for_a_while(stage: Stage, /) -> None:
     jobs = await _submit(stage, "one", "acme", count=3)
     stage.start()
     player = await stage.player_of_declared()
@@ -195,7 +195,7 @@ async def test_a_limit_that_is_used_up_elsewhere_lets_no_further_jobs_go_for_a_w
 
 
 @run_by(play, _define)
-async def test_a_job_that_was_turned_back_for_another_reason_frees_its_place(stage: Stage, /) -> None:
+async def test_a_job_returned_for_another_reason_frees_its_permit(stage: Stage, /) -> None:
     jobs = await _submit(stage, "one", "acme", count=2)
     stage.start()
     player = await stage.player_of_declared()
@@ -208,7 +208,7 @@ async def test_a_job_that_was_turned_back_for_another_reason_frees_its_place(sta
 
 
 @run_by(play, _define)
-async def test_a_snooze_of_the_task_itself_frees_its_place(stage: Stage, /) -> None:
+async def test_a_snooze_by_the_task_frees_its_permit(stage: Stage, /) -> None:
     jobs = await _submit(stage, "one", "acme", count=2)
     stage.start()
     player = await stage.player_of_declared()
@@ -221,7 +221,7 @@ async def test_a_snooze_of_the_task_itself_frees_its_place(stage: Stage, /) -> N
 
 
 @run_by(play, _define)
-async def test_a_place_of_a_job_that_was_cancelled_on_its_way_is_given_to_the_next(stage: Stage, /) -> None:
+async def test_the_permit_of_a_cancelled_job_goes_to_the_next(stage: Stage, /) -> None:
     jobs = await _submit(stage, "one", "acme", count=4)
     stage.start()
     player = await stage.player_of_declared()
@@ -237,7 +237,7 @@ async def test_a_place_of_a_job_that_was_cancelled_on_its_way_is_given_to_the_ne
 
 
 @run_by(play, _define)
-async def test_the_next_holder_counts_what_is_in_flight_and_looks_at_all_others_anew(stage: Stage, /) -> None:
+async def test_the_next_holder_counts_jobs_in_flight_and_reads_all_others_again(stage: Stage, /) -> None:
     jobs = await _submit(stage, "one", "acme", count=600)
     first = stage.start()
     player = await stage.player_of_declared()
@@ -256,7 +256,7 @@ async def test_the_next_holder_counts_what_is_in_flight_and_looks_at_all_others_
 
 
 @run_by(play, _define)
-async def test_jobs_are_not_looked_at_where_the_last_limited_one_was_long_ago(stage: Stage, /) -> None:
+async def test_jobs_are_not_read_again_if_the_last_limited_one_was_long_ago(stage: Stage, /) -> None:
     store, looked = stage.store, list[str]()
     look = store.dispatching.look
 
@@ -283,7 +283,7 @@ async def test_jobs_are_not_looked_at_where_the_last_limited_one_was_long_ago(st
 
 
 @run_by(play, _define)
-async def test_a_store_that_is_away_delays_what_waits_behind_a_gate(stage: Stage, /) -> None:
+async def test_an_unavailable_store_delays_jobs_behind_a_gate(stage: Stage, /) -> None:
     jobs = await _submit(stage, "one", "acme", count=2)
     process = stage.start()
     player = await stage.player_of_declared()

@@ -19,7 +19,7 @@ def _watch(store: StagedStore, site: Site) -> AlertWatch:
     return AlertWatch(TaskMQ("memory://"), store, store.history.alerts, LiveWorkers(), settings, me="s")
 
 
-def test_a_look_at_the_rules_is_followed_by_a_heartbeat() -> None:
+def test_each_poll_of_the_rules_is_followed_by_a_heartbeat() -> None:
     async def test(site: Site) -> None:
         watch = _watch(StagedStore(clock=FakeClock(10_000)), site)
         running = asyncio.create_task(watch.run())
@@ -31,7 +31,7 @@ def test_a_look_at_the_rules_is_followed_by_a_heartbeat() -> None:
     assert (line, body) == ("POST /beat HTTP/1.1", b"{}")
 
 
-def test_no_heartbeat_comes_while_rules_cannot_be_looked_at(caplog: pytest.LogCaptureFixture) -> None:
+def test_no_heartbeat_is_sent_while_rules_cannot_be_read(caplog: pytest.LogCaptureFixture) -> None:
     async def test(site: Site) -> None:
         store = StagedStore(clock=FakeClock(10_000))
         store.is_reachable = False
@@ -45,7 +45,7 @@ def test_no_heartbeat_comes_while_rules_cannot_be_looked_at(caplog: pytest.LogCa
 
 
 @run_by(with_site, b"503 Unavailable")
-async def test_a_heartbeat_that_is_not_taken_ends_no_look(site: Site, /, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_failed_heartbeat_does_not_end_polling(site: Site, /, caplog: pytest.LogCaptureFixture) -> None:
     watch = _watch(StagedStore(clock=FakeClock(10_000)), site)
     running = asyncio.create_task(watch.run())
     await until(lambda: "heartbeat of alerts was not taken" in caplog.text)

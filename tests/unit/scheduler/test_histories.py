@@ -55,9 +55,7 @@ _KINDS: Final[tuple[ReportKind, ...]] = (
 
 @settings(deadline=None, max_examples=50)
 @given(actions=st.lists(st.sampled_from(_ACTIONS), min_size=3, max_size=40), seed=st.integers(0, 2**32))
-def test_whatever_happens_every_job_ends_once_and_nothing_is_left_in_flight(
-    actions: Sequence[str], seed: int
-) -> None:
+def test_every_job_ends_once_in_any_history_and_none_is_left_in_flight(actions: Sequence[str], seed: int) -> None:
     async def test(stage: Stage) -> None:
         await _History(stage, random.Random(seed)).check(actions)
 

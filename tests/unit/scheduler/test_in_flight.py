@@ -25,7 +25,7 @@ async def _commands(stage: Stage) -> list[Command]:
 
 
 @run_by(play)
-async def test_a_dispatched_jobs_cancel_is_sent_every_five_seconds_until_its_report(stage: Stage, /) -> None:
+async def test_the_cancel_of_a_dispatched_job_is_sent_every_five_seconds_until_its_report(stage: Stage, /) -> None:
     stage.start()
     told = await _commands(stage)
     (job_id,) = await stage.submit(key="17")
@@ -55,7 +55,7 @@ async def test_a_dispatched_jobs_cancel_is_sent_every_five_seconds_until_its_rep
 
 
 @run_by(play)
-async def test_a_retry_of_a_job_whose_cancel_was_asked_for_is_its_end(stage: Stage, /) -> None:
+async def test_a_job_with_a_pending_cancel_ends_instead_of_being_retried(stage: Stage, /) -> None:
     stage.start()
     (job_id,) = await stage.submit()
     player = await stage.player()
@@ -73,7 +73,7 @@ async def test_a_retry_of_a_job_whose_cancel_was_asked_for_is_its_end(stage: Sta
 
 
 @run_by(play)
-async def test_a_job_whose_message_is_gone_is_dispatched_again_after_five_minutes(stage: Stage, /) -> None:
+async def test_a_job_without_a_message_is_dispatched_again_after_five_minutes(stage: Stage, /) -> None:
     process = stage.start()
     (job_id,) = await stage.submit()
     await stage.broker.declare([])
@@ -110,7 +110,7 @@ async def test_a_job_that_waits_in_its_queue_or_with_a_worker_is_never_lost(stag
 
 
 @run_by(play)
-async def test_a_job_whose_worker_is_gone_runs_again_until_the_third_death(stage: Stage, /) -> None:
+async def test_a_job_of_a_dead_worker_runs_again_until_the_third_death(stage: Stage, /) -> None:
     process = stage.start()
     (job_id,) = await stage.submit()
     player = await stage.player()
@@ -137,7 +137,7 @@ async def test_a_job_whose_worker_is_gone_runs_again_until_the_third_death(stage
 
 
 @run_by(play)
-async def test_workers_that_were_killed_are_forgotten_after_a_while(stage: Stage, /) -> None:
+async def test_killed_workers_are_forgotten_after_a_while(stage: Stage, /) -> None:
     workers = LiveWorkers()
 
     for number in range(100):
@@ -149,7 +149,7 @@ async def test_workers_that_were_killed_are_forgotten_after_a_while(stage: Stage
 
 
 @run_by(play)
-async def test_a_worker_that_drains_takes_no_jobs_and_is_there_until_it_has_ended(stage: Stage, /) -> None:
+async def test_a_draining_worker_takes_no_jobs_and_remains_until_it_has_ended(stage: Stage, /) -> None:
     workers = LiveWorkers()
     workers.hears()
     workers.hear(worker_event("online"))
@@ -171,7 +171,7 @@ async def test_a_worker_that_drains_takes_no_jobs_and_is_there_until_it_has_ende
 
 
 @run_by(play)
-async def test_a_detached_job_is_its_worker_s_for_as_long_as_that_says_so_and_a_minute(stage: Stage, /) -> None:
+async def test_a_detached_job_belongs_to_its_worker_until_a_minute_after_its_last_word(stage: Stage, /) -> None:
     process = stage.start()
     (job_id,) = await stage.submit()
     player = await stage.player()
@@ -205,7 +205,7 @@ async def test_a_detached_job_is_its_worker_s_for_as_long_as_that_says_so_and_a_
 
 
 @run_by(play)
-async def test_reports_that_wait_are_heard_before_a_detached_job_is_given_up(stage: Stage, /) -> None:
+async def test_waiting_reports_are_read_before_a_detached_job_is_given_up(stage: Stage, /) -> None:
     process = stage.start()
     (job_id,) = await stage.submit()
     player = await stage.player()
@@ -230,7 +230,7 @@ async def test_reports_that_wait_are_heard_before_a_detached_job_is_given_up(sta
 
 
 @run_by(play)
-async def test_whoever_takes_a_partition_over_knows_which_jobs_have_no_message(stage: Stage, /) -> None:
+async def test_the_next_holder_of_a_partition_knows_which_jobs_have_no_message(stage: Stage, /) -> None:
     first = stage.start()
     (job_id,) = await stage.submit()
     player = await stage.player()
@@ -250,7 +250,7 @@ async def test_whoever_takes_a_partition_over_knows_which_jobs_have_no_message(s
 
 
 @run_by(play)
-async def test_a_job_that_has_a_message_again_is_not_missed(stage: Stage, /) -> None:
+async def test_a_republished_job_is_not_missing(stage: Stage, /) -> None:
     process = stage.start()
     (job_id,) = await stage.submit()
     player = await stage.player()
@@ -286,7 +286,7 @@ async def test_a_lost_job_that_must_not_run_twice_fails(stage: Stage, /) -> None
 
 
 @run_by(play)
-async def test_the_stores_upkeep_is_done_once_an_hour_however_many_schedulers_run(stage: Stage, /) -> None:
+async def test_schedulers_together_run_store_upkeep_once_an_hour(stage: Stage, /) -> None:
     done: list[float] = []
 
     async def maintain(*, forgets: bool = True) -> None:

@@ -64,7 +64,7 @@ async def _sent(notice: AlertNotice, settings: AlertSettings, *, longest: float 
 _PRIVATE = AlertSettings(allows_private=True, secret="s3cret")
 
 
-def test_a_webhook_is_told_in_json_that_is_signed() -> None:
+def test_a_webhook_is_sent_as_signed_json() -> None:
     async def test(site: Site) -> None:
         assert (await _sent(_notice(f"{site.url}/hook?x=1"), _PRIVATE)).next is None
 
@@ -87,7 +87,7 @@ def test_a_webhook_is_told_in_json_that_is_signed() -> None:
     ]
 
 
-def test_without_a_secret_a_webhook_is_not_signed() -> None:
+def test_a_webhook_without_a_secret_is_not_signed() -> None:
     async def test(site: Site) -> None:
         await _sent(_notice(site.url), AlertSettings(allows_private=True))
 
@@ -96,7 +96,7 @@ def test_without_a_secret_a_webhook_is_not_signed() -> None:
     assert "taskmq-signature" not in headers
 
 
-def test_an_alertmanager_is_told_in_its_own_form() -> None:
+def test_an_alertmanager_gets_its_own_format() -> None:
     async def test(site: Site) -> None:
         for kind in ("firing", "resolved"):
             await _sent(_notice(f"alertmanager+{site.url}/", kind), _PRIVATE)
@@ -115,7 +115,7 @@ def test_an_alertmanager_is_told_in_its_own_form() -> None:
     assert msgspec.json.decode(resolved[2])[0]["endsAt"] == "1970-01-01T00:00:05.000Z"
 
 
-def test_an_alertmanager_is_told_late_of_ends_alone() -> None:
+def test_an_alertmanager_gets_only_ends_late() -> None:
     async def test(site: Site) -> None:
         changes = [AlertChange(kind=kind, alert=replace(ALERT, subject=kind)) for kind in ("firing", "resolved")]
         channel = f"alertmanager+{site.url}"
@@ -147,7 +147,7 @@ _LINE = (
 )
 
 
-def test_slack_is_told_in_a_text_that_mentions_nobody() -> None:
+def test_slack_gets_a_text_without_mentions() -> None:
     rule = replace(RULE, note="ask <!channel> & ann")
 
     ((path, body),) = _told("slack+URL/services/T/B/x#critical", rule=rule)
@@ -156,7 +156,7 @@ def test_slack_is_told_in_a_text_that_mentions_nobody() -> None:
     assert body == {"text": f"*[FIRING] fails: task:mail.send*\n{_LINE}\nask &lt;!channel&gt; &amp; ann"}
 
 
-def test_teams_is_told_by_an_adaptive_card() -> None:
+def test_teams_gets_an_adaptive_card() -> None:
     ((path, body),) = _told("teams+URL/workflows/1/invoke?sig=x", rule=replace(RULE, note="[ann](https://evil)"))
 
     assert path == "/workflows/1/invoke?sig=x"
@@ -174,7 +174,7 @@ def _card_lines(body: Any) -> list[str]:
     return [run["text"] for block in body["attachments"][0]["content"]["body"] for run in block["inlines"]]
 
 
-def test_an_incident_of_pagerduty_is_opened_and_closed_by_its_key() -> None:
+def test_a_pagerduty_incident_is_opened_and_closed_by_its_key() -> None:
     ((path, opened),), ((_, closed),) = (
         _told("pagerduty+URL/v2/enqueue?routing_key=R0", kind) for kind in ("firing", "resolved")
     )
@@ -187,13 +187,13 @@ def test_an_incident_of_pagerduty_is_opened_and_closed_by_its_key() -> None:
     assert payload["custom_details"]["note"] == "call ann ☂"
 
 
-def test_a_test_of_pagerduty_is_an_incident_that_is_over() -> None:
+def test_a_pagerduty_test_is_a_resolved_incident() -> None:
     told = _told("pagerduty+URL/v2/enqueue?routing_key=R0", "test")
 
     assert [body["event_action"] for _, body in told] == ["trigger", "resolve"]
 
 
-def test_a_chat_of_telegram_is_told_by_its_bot() -> None:
+def test_a_telegram_chat_is_notified_by_its_bot() -> None:
     ((path, body),) = _told("telegram+URL/bot12:abc?chat_id=-100")
 
     assert path == "/bot12:abc/sendMessage"
@@ -202,7 +202,7 @@ def test_a_chat_of_telegram_is_told_by_its_bot() -> None:
     assert body["link_preview_options"] == {"is_disabled": True}
 
 
-def test_of_very_many_alerts_a_chat_is_told_the_first_ones_and_how_many_there_are() -> None:
+def test_a_chat_gets_the_first_of_many_alerts_and_their_number() -> None:
     changes = [AlertChange(kind="firing", alert=replace(ALERT, subject=f"task:t{number}")) for number in range(25)]
 
     ((_, body),) = _told("slack+URL/x", changes=changes, rule=replace(RULE, note=""))
@@ -218,7 +218,7 @@ _WORDY = {
 }
 
 
-def test_discord_is_told_in_no_more_than_it_takes() -> None:
+def test_discord_gets_a_message_within_its_limit() -> None:
     (post,) = posts_of(_notice("", **_WORDY), parse_channel("slack+https://discord.com/api/webhooks/1/x/slack"))
 
     text = msgspec.json.decode(post.body)["text"]
@@ -226,7 +226,7 @@ def test_discord_is_told_in_no_more_than_it_takes() -> None:
     assert re.search(r"\nand \d+ more\nread the page ", text)
 
 
-def test_slack_is_told_of_what_to_do_however_many_alerts_there_are() -> None:
+def test_slack_gets_the_remedy_for_any_number_of_alerts() -> None:
     (post,) = posts_of(_notice("", **_WORDY), parse_channel("slack+https://hooks.slack.com/services/T/B/x"))
 
     text = msgspec.json.decode(post.body)["text"]
@@ -236,20 +236,20 @@ def test_slack_is_told_of_what_to_do_however_many_alerts_there_are() -> None:
     assert re.search(r"&(?!amp;|lt;|gt;)", text) is None
 
 
-def test_telegram_is_told_in_no_more_than_it_takes() -> None:
+def test_telegram_gets_a_message_within_its_limit() -> None:
     (post,) = posts_of(_notice("", **_WORDY), parse_channel("telegram+https://h/bot1:a?chat_id=1"))
 
     assert len(msgspec.json.decode(post.body)["text"].encode("utf-16-le")) <= 2 * 4_096
 
 
-def test_a_card_of_teams_is_no_larger_than_it_takes() -> None:
+def test_a_teams_card_is_within_its_limit() -> None:
     (post,) = posts_of(_notice("", **_WORDY), parse_channel("teams+https://h/x"))
 
     assert len(post.body) <= 28 * 1_024
     assert _card_lines(msgspec.json.decode(post.body))[-1].startswith("read the page ")
 
 
-def test_a_name_mentions_nobody_where_others_take_what_slack_does() -> None:
+def test_a_name_mentions_no_user_in_chats_that_accept_slack_messages() -> None:
     changes = [AlertChange(kind="firing", alert=replace(ALERT, subject="task:@everyone"))]
 
     ((_, body),) = _told("slack+URL/x", changes=changes)
@@ -258,7 +258,7 @@ def test_a_name_mentions_nobody_where_others_take_what_slack_does() -> None:
     assert "@\u200beveryone" in body["text"]
 
 
-def test_a_test_is_told_by_an_alertmanager_as_an_alert_that_ends_soon() -> None:
+def test_a_test_for_an_alertmanager_is_an_alert_that_ends_soon() -> None:
     ((_, (alert,)),) = _told("alertmanager+URL", "test")
 
     # One that has ended before it was known is told to nobody.
@@ -266,7 +266,7 @@ def test_a_test_is_told_by_an_alertmanager_as_an_alert_that_ends_soon() -> None:
 
 
 @pytest.mark.parametrize("kind", ["", "slack+", "teams+", "pagerduty+", "telegram+", "alertmanager+"])
-def test_what_a_channel_has_behind_its_host_is_not_logged(kind: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_the_path_of_a_channel_url_is_not_logged(kind: str, caplog: pytest.LogCaptureFixture) -> None:
     async def test(site: Site) -> None:
         channel = f"{kind}{site.url}/sesame?routing_key=sesame&chat_id=sesame"
         assert (await _sent(_notice(channel), _PRIVATE)).next is None
@@ -281,7 +281,7 @@ def test_what_a_channel_has_behind_its_host_is_not_logged(kind: str, caplog: pyt
     ("answer", "is_tried_again"),
     [(b"500 x", True), (b"429 x", True), (b"404 x", False), (b"302 x", True), (b"204 x", False), (b"", True)],
 )
-def test_what_was_not_taken_is_tried_again_unless_that_is_of_no_use(answer: bytes, is_tried_again: bool) -> None:
+def test_a_refused_notice_is_retried_if_that_can_help(answer: bytes, is_tried_again: bool) -> None:
     async def test(site: Site) -> None:
         after = await _sent(_notice(site.url), _PRIVATE)
 
@@ -290,7 +290,7 @@ def test_what_was_not_taken_is_tried_again_unless_that_is_of_no_use(answer: byte
     with_site(test, answer)
 
 
-async def test_the_pauses_between_tries_grow_and_end_after_a_day() -> None:
+async def test_the_pauses_between_retries_grow_and_end_after_a_day() -> None:
     clock = FakeClock(10_000)
     alerts = StagedStore(clock=clock).history.alerts
     await alerts.commit([], [_notice("mailto:a@b.c")])
@@ -314,7 +314,7 @@ async def test_the_pauses_between_tries_grow_and_end_after_a_day() -> None:
         "[64:ff9b:1::a9fe:a9fe]", "[::127.0.0.1]", "[2002:7f00:1::]", "[fec0::1]", "168.63.129.16", "192.0.0.192",
     ],
 )  # fmt: skip
-def test_a_webhook_does_not_reach_what_is_not_of_the_internet(host: str) -> None:
+def test_a_webhook_reaches_only_public_addresses(host: str) -> None:
     async def test(site: Site) -> None:
         port = site.url.rpartition(":")[2]
         with pytest.raises(DeliveryFailed, match="no address of the internet") as caught:
@@ -324,7 +324,7 @@ def test_a_webhook_does_not_reach_what_is_not_of_the_internet(host: str) -> None
     assert with_site(test).requests == []
 
 
-def test_the_address_that_was_looked_at_is_the_one_that_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_checked_address_is_the_one_that_is_called(monkeypatch: pytest.MonkeyPatch) -> None:
     """A name that has another address the second time is asked at the first one."""
     looks: list[str] = []
 
@@ -345,7 +345,7 @@ def test_the_address_that_was_looked_at_is_the_one_that_is_asked(monkeypatch: py
     assert headers["host"].startswith("rebound.test:")
 
 
-async def test_a_server_that_is_not_there_is_said_without_what_was_sent() -> None:
+async def test_an_unreachable_server_is_reported_without_the_notice() -> None:
     with pytest.raises(DeliveryFailed) as caught:
         await post("http://127.0.0.1:1/secret-path", b"{}", headers={}, allows_private=True)
     assert "secret-path" not in str(caught.value)
@@ -400,7 +400,7 @@ def _with_mail(
     return box
 
 
-def test_a_mail_says_what_has_happened_and_what_to_do() -> None:
+def test_a_mail_describes_the_event_and_the_remedy() -> None:
     async def test(server: MailServer) -> None:
         settings = AlertSettings(mail=server, sender="taskmq@example.com")
         assert (await _sent(_notice("mailto:ops@example.com"), settings)).next is None
@@ -417,7 +417,7 @@ def test_a_mail_says_what_has_happened_and_what_to_do() -> None:
     assert text.rstrip().endswith("call ann ☂")
 
 
-def test_the_server_of_mail_is_told_who_it_is() -> None:
+def test_the_mail_server_gets_the_name_of_the_client() -> None:
     async def test(server: MailServer) -> None:
         user = replace(server, user="taskmq", password="s3cret")
         assert (await _sent(_notice("mailto:a@b.c"), AlertSettings(mail=user))).next is None
@@ -428,7 +428,7 @@ def test_the_server_of_mail_is_told_who_it_is() -> None:
 
 
 @pytest.mark.parametrize(("refuses", "is_final"), [("550 nobody", True), ("450 later", False)])
-def test_an_address_that_is_refused_for_good_is_given_up(refuses: str, is_final: bool) -> None:
+def test_a_permanently_refused_address_is_given_up(refuses: str, is_final: bool) -> None:
     async def test(server: MailServer) -> None:
         after = await _sent(_notice("mailto:a@b.c"), AlertSettings(mail=server))
         assert (after.next is None) is is_final
@@ -436,7 +436,7 @@ def test_an_address_that_is_refused_for_good_is_given_up(refuses: str, is_final:
     assert _with_mail(test, refuses=refuses).mails == []
 
 
-def test_a_server_of_mail_that_is_not_there_is_tried_again() -> None:
+def test_an_unreachable_mail_server_is_retried() -> None:
     server = MailServer(host="127.0.0.1", port=1, security="smtp")
 
     async def test() -> None:
@@ -454,11 +454,11 @@ def test_a_server_of_mail_that_is_not_there_is_tried_again() -> None:
         (AlertSettings(mail=MailServer(host="127.0.0.1", port=1, security="smtp"), sender="a\nb"), "mailto:a@b.c"),
     ],
 )
-async def test_what_can_never_be_sent_is_given_up(settings: AlertSettings, channel: str) -> None:
+async def test_a_notice_that_can_never_be_sent_is_given_up(settings: AlertSettings, channel: str) -> None:
     assert (await _sent(_notice(channel), settings)).next is None
 
 
-def test_a_password_that_cannot_be_sent_may_be_set_right_for_a_day() -> None:
+def test_an_unusable_password_may_be_corrected_for_a_day() -> None:
     async def test(server: MailServer) -> None:
         wrong = replace(server, user="taskmq", password="gehéim")
         assert (await _sent(_notice("mailto:a@b.c"), AlertSettings(mail=wrong))).next == 15_000
@@ -466,14 +466,14 @@ def test_a_password_that_cannot_be_sent_may_be_set_right_for_a_day() -> None:
     assert _with_mail(test, password="s3cret").mails == []
 
 
-async def test_a_notice_that_fails_unexpectedly_is_tried_again() -> None:
+async def test_an_unexpected_error_is_retried() -> None:
     alert = replace(ALERT, since=10**30)
 
     notice = replace(_notice("https://h.example.com"), changes=[AlertChange(kind="firing", alert=alert)])
     assert (await _sent(notice, AlertSettings())).next == 15_000
 
 
-def test_a_name_with_a_line_feed_makes_no_line_of_its_own_in_a_mail() -> None:
+def test_a_newline_in_a_name_starts_no_line_in_a_mail() -> None:
     alert = replace(ALERT, subject="task:mail.send\r\nBcc: x@y.z")
 
     async def test(server: MailServer) -> None:
@@ -485,13 +485,13 @@ def test_a_name_with_a_line_feed_makes_no_line_of_its_own_in_a_mail() -> None:
     assert (mail["Subject"], mail["Bcc"]) == ("[FIRING] fails: task:mail.send Bcc: x@y.z", None)
 
 
-async def test_a_host_that_cannot_be_is_said() -> None:
+async def test_an_invalid_host_is_reported() -> None:
     with pytest.raises(DeliveryFailed, match=r"a\.\.b") as caught:
         await post("https://a..b/secret-path", b"{}", headers={}, allows_private=True)
     assert caught.value.is_final
 
 
-def test_a_mail_that_takes_too_long_is_tried_again() -> None:
+def test_a_slow_mail_is_retried() -> None:
     goes_on = asyncio.Event()
 
     async def test(server: MailServer) -> None:
@@ -505,7 +505,7 @@ def test_a_mail_that_takes_too_long_is_tried_again() -> None:
     _with_mail(test, goes_on=goes_on)
 
 
-def test_eight_notices_are_sent_at_a_time_and_none_holds_up_the_others() -> None:
+def test_eight_notices_are_sent_at_a_time_and_none_delays_the_others() -> None:
     ids = [f"n{number}" for number in range(10)]
     store = StagedStore(clock=FakeClock(10_000))
     alerts = store.history.alerts
@@ -541,7 +541,7 @@ def test_eight_notices_are_sent_at_a_time_and_none_holds_up_the_others() -> None
     assert {each.id: each.next for each in asyncio.run(alerts.notices())} == dict.fromkeys(ids)
 
 
-def test_many_mails_of_a_tenant_leave_the_senders_to_the_mails_of_others() -> None:
+def test_many_mails_of_one_tenant_do_not_block_those_of_others() -> None:
     goes_on = asyncio.Event()
     alerts = StagedStore(clock=FakeClock(10_000)).history.alerts
     tenants = ["many"] * 50 + ["one", "other"]
@@ -571,7 +571,7 @@ def test_many_mails_of_a_tenant_leave_the_senders_to_the_mails_of_others() -> No
     assert len(_with_mail(test, goes_on=goes_on).mails) == 3
 
 
-def test_the_environment_says_how_people_are_told() -> None:
+def test_the_environment_configures_notifications() -> None:
     settings = AlertSettings.read(
         {
             "TASKMQ_SMTP_URL": "smtp+starttls://ann:p%40ss@mail.example.com",
@@ -600,13 +600,13 @@ def test_the_environment_says_how_people_are_told() -> None:
         {"TASKMQ_ALERT_HEARTBEAT_URL": "beat.example.com"},
     ],
 )
-def test_an_environment_that_cannot_be_is_refused_without_its_secrets(environment: dict[str, str]) -> None:
+def test_an_invalid_environment_is_refused_without_its_secrets(environment: dict[str, str]) -> None:
     with pytest.raises(InvalidSetting) as caught:
         AlertSettings.read(environment)
     assert "secret" not in str(caught.value)
 
 
-def test_the_id_of_a_notice_follows_from_what_it_says() -> None:
+def test_the_id_of_a_notice_derives_from_its_content() -> None:
     change = AlertChange(kind="firing", alert=ALERT)
     again = AlertChange(kind="again", alert=replace(ALERT, told=9))
 

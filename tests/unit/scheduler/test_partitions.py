@@ -13,7 +13,7 @@ from tests.unit.scheduler.stage import Stage, play, until
 
 
 @run_by(play)
-async def test_the_late_end_of_a_partitions_work_leaves_the_next_hold_of_it_alone(stage: Stage, /) -> None:
+async def test_a_late_end_of_the_work_on_a_partition_does_not_affect_its_next_holder(stage: Stage, /) -> None:
     store, taken, lost = stage.store, list[HeldLease](), list[HeldLease]()
     leases = PartitionLeases(
         store.dispatching,
@@ -43,7 +43,7 @@ async def test_the_late_end_of_a_partitions_work_leaves_the_next_hold_of_it_alon
 
 
 @run_by(play)
-async def test_leases_that_a_clock_ahead_has_left_behind_hold_nobody_up(stage: Stage, /) -> None:
+async def test_leases_from_a_clock_ahead_delay_no_scheduler(stage: Stage, /) -> None:
     # Killed while the store's clock was two hours ahead: its leases outlive it by these.
     leases = stage.store.dispatching.leases
     keys = [*map(partition_key, range(8)), "audit", "duties"]
@@ -59,7 +59,7 @@ async def test_leases_that_a_clock_ahead_has_left_behind_hold_nobody_up(stage: S
 
 
 @run_by(play)
-async def test_a_partition_of_a_scheduler_that_lives_is_left_to_it(stage: Stage, /) -> None:
+async def test_the_partition_of_a_living_scheduler_is_left_to_it(stage: Stage, /) -> None:
     for partition in range(8):
         await stage.store.dispatching.leases.acquire(partition_key(partition), owner="alive", seconds=60)
     process = stage.start()
@@ -69,7 +69,7 @@ async def test_a_partition_of_a_scheduler_that_lives_is_left_to_it(stage: Stage,
     assert process.scheduler.status().partitions == []
 
 
-def test_the_partitions_that_are_taken_or_given_at_a_time_are_logged_in_one_line(
+def test_partitions_acquired_or_released_together_are_logged_in_one_line(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     def lines() -> list[str]:

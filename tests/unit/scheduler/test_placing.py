@@ -70,7 +70,7 @@ async def _known(stage: Stage, *names: str) -> None:
 
 
 @run_by(play, queues=_QUEUES)
-async def test_a_job_is_placed_on_a_node_that_has_what_it_needs(stage: Stage, /) -> None:
+async def test_a_job_is_placed_on_a_suitable_node(stage: Stage, /) -> None:
     stage.start()
     player = await _worker(stage)
     (job,) = await stage.submit(queue="train", detail=_needs(3.0))
@@ -86,7 +86,7 @@ async def test_a_job_is_placed_on_a_node_that_has_what_it_needs(stage: Stage, /)
 
 
 @run_by(play, queues=_QUEUES)
-async def test_what_is_placed_is_published_though_the_store_goes_in_the_same_turn(stage: Stage, /) -> None:
+async def test_placed_jobs_are_published_even_if_the_store_fails_in_the_same_iteration(stage: Stage, /) -> None:
     class Going(StagedStore):
         @property
         def dispatching(self) -> Any:
@@ -116,7 +116,7 @@ async def test_what_is_placed_is_published_though_the_store_goes_in_the_same_tur
 
 
 @run_by(play, queues=_QUEUES)
-async def test_a_pause_of_the_queue_holds_what_is_not_placed_until_it_is_resumed(stage: Stage, /) -> None:
+async def test_a_paused_queue_holds_unplaced_jobs_until_it_is_resumed(stage: Stage, /) -> None:
     process = stage.start()
     player = await _worker(stage)
     (placed,) = await stage.submit(queue="train", detail=_needs())
@@ -140,7 +140,7 @@ async def test_a_pause_of_the_queue_holds_what_is_not_placed_until_it_is_resumed
 
 
 @run_by(play, queues=_QUEUES)
-async def test_a_scheduler_that_starts_knows_of_pauses(stage: Stage, /) -> None:
+async def test_a_starting_scheduler_knows_pauses(stage: Stage, /) -> None:
     state = open_memory_state(f"memory://{stage.name}", BrokerOptions(name="operator", clock=stage.clock))
     await pause_queue(state.schedules, "train", QueuePause(since=0))
     (job,) = await stage.submit(queue="train", detail=_needs())
@@ -168,7 +168,7 @@ class _Away:
 
 
 @run_by(play, queues=_QUEUES)
-async def test_without_the_state_the_pauses_hold_that_were_known_last(
+async def test_without_the_state_the_last_known_pauses_apply(
     stage: Stage, /, caplog: pytest.LogCaptureFixture
 ) -> None:
     state = open_memory_state(f"memory://{stage.name}", BrokerOptions(name="operator", clock=stage.clock))
@@ -195,7 +195,7 @@ async def test_without_the_state_the_pauses_hold_that_were_known_last(
 
 
 @run_by(play, queues=_QUEUES)
-async def test_a_job_waits_for_room_and_goes_when_another_has_ended(stage: Stage, /) -> None:
+async def test_a_waiting_job_starts_when_another_has_ended(stage: Stage, /) -> None:
     stage.start()
     player = await _worker(stage)
     first, second = await stage.submit(2, queue="train", detail=_needs(3.0))
@@ -211,7 +211,7 @@ async def test_a_job_waits_for_room_and_goes_when_another_has_ended(stage: Stage
 
 
 @run_by(play, queues=_QUEUES)
-async def test_jobs_of_other_queues_go_on_beside_one_that_fits_nowhere(stage: Stage, /) -> None:
+async def test_jobs_of_other_queues_start_beside_one_that_fits_nowhere(stage: Stage, /) -> None:
     stage.start()
     await _worker(stage)
     (huge,) = await stage.submit(queue="train", detail=_needs(64.0))
@@ -224,7 +224,7 @@ async def test_jobs_of_other_queues_go_on_beside_one_that_fits_nowhere(stage: St
 
 
 @run_by(play, queues=_QUEUES)
-async def test_a_job_that_fits_nowhere_ends_when_its_time_is_over(stage: Stage, /) -> None:
+async def test_a_job_that_fits_nowhere_expires(stage: Stage, /) -> None:
     stage.start()
     (homeless,) = await stage.submit(queue="train", detail=_needs(), expires=await stage.store.now_ms() + 5_000)
     await stage.pass_by(3)
@@ -259,7 +259,7 @@ async def test_the_jobs_of_a_lost_node_run_on_another_one(stage: Stage, /) -> No
 
 
 @run_by(play, queues=_QUEUES)
-async def test_a_node_is_lost_when_it_has_missed_three_heartbeats_not_two(stage: Stage, /) -> None:
+async def test_a_node_is_lost_after_three_missed_heartbeats_and_not_after_two(stage: Stage, /) -> None:
     stage.start()
     for _ in range(4):
         stage.worker_says("beat", name="w-a", node=_TOLD)
@@ -276,7 +276,7 @@ async def test_a_node_is_lost_when_it_has_missed_three_heartbeats_not_two(stage:
 
 
 @run_by(play, queues=_QUEUES)
-async def test_no_node_is_lost_because_no_scheduler_was_there_to_listen(stage: Stage, /) -> None:
+async def test_no_node_is_lost_because_no_scheduler_was_listening(stage: Stage, /) -> None:
     process = stage.start()
     player = await _worker(stage, every=10)
     (job,) = await stage.submit(queue="train", detail=_needs())
@@ -297,7 +297,7 @@ async def test_no_node_is_lost_because_no_scheduler_was_there_to_listen(stage: S
 
 
 @run_by(play, queues=_QUEUES)
-async def test_no_node_is_lost_while_nothing_is_heard_over_the_broker_nor_right_after(stage: Stage, /) -> None:
+async def test_no_node_is_lost_during_a_broker_outage_or_right_after(stage: Stage, /) -> None:
     process = stage.start()
     player = await _worker(stage, every=10)
     await stage.submit(queue="train", detail=_needs())
@@ -330,7 +330,7 @@ async def test_a_node_is_lost_once_schedulers_have_listened_long_enough_again(st
 
 
 @run_by(play, queues=_QUEUES)
-async def test_the_next_holder_of_a_partition_knows_which_job_is_where(stage: Stage, /) -> None:
+async def test_the_next_holder_of_a_partition_knows_the_node_of_each_job(stage: Stage, /) -> None:
     process = stage.start()
     player = await _worker(stage)
     jobs = await stage.submit(3, queue="train", detail=_needs(2.0))
@@ -352,7 +352,7 @@ async def test_the_next_holder_of_a_partition_knows_which_job_is_where(stage: St
 
 
 @run_by(play, queues=_QUEUES)
-async def test_a_batch_that_was_not_confirmed_goes_to_the_same_node_again(stage: Stage, /) -> None:
+async def test_an_unconfirmed_batch_goes_to_the_same_node_again(stage: Stage, /) -> None:
     process = stage.start()
     player = await _worker(stage)
     process.broker.fail_publishes(10_000, BrokerUnavailable("no broker"))
@@ -369,7 +369,7 @@ async def test_a_batch_that_was_not_confirmed_goes_to_the_same_node_again(stage:
 
 
 @run_by(play, queues=_QUEUES)
-async def test_a_node_whose_queue_takes_nothing_holds_up_no_other_node(stage: Stage, /) -> None:
+async def test_a_node_with_a_full_queue_delays_no_other_node(stage: Stage, /) -> None:
     process = stage.start()
     first = await _worker(stage, "a")
     second = await _worker(stage, "b")
@@ -387,7 +387,7 @@ async def test_a_node_whose_queue_takes_nothing_holds_up_no_other_node(stage: St
 
 
 @run_by(play, queues=_QUEUES)
-async def test_a_drained_node_gets_nothing_more(stage: Stage, /) -> None:
+async def test_a_drained_node_gets_no_more_jobs(stage: Stage, /) -> None:
     stage.start()
     first = await _worker(stage)
     await stage.store.nodes.drain("a", drains=True)
@@ -416,7 +416,7 @@ async def test_a_gang_waits_until_there_is_room_for_all_of_it(stage: Stage, /) -
 
 
 @run_by(play, queues=_QUEUES)
-async def test_a_node_that_cannot_be_is_not_written_down(stage: Stage, /) -> None:
+async def test_an_invalid_node_is_not_recorded(stage: Stage, /) -> None:
     stage.start()
     await _worker(stage)
     stage.worker_says("beat", node=NodeTold(name="no spaces", capacity={"cpu": 1.0}))
@@ -426,7 +426,7 @@ async def test_a_node_that_cannot_be_is_not_written_down(stage: Stage, /) -> Non
 
 
 @run_by(play, queues=_QUEUES)
-async def test_full_nodes_do_not_hold_up_other_queues_of_their_partition(stage: Stage, /) -> None:
+async def test_full_nodes_do_not_delay_other_queues_of_their_partition(stage: Stage, /) -> None:
     assert partition_of("mail") == partition_of("train")
     stage.start()
     player = await _worker(stage)
@@ -461,7 +461,7 @@ async def test_a_job_behind_many_that_fit_nowhere_gets_its_turn(stage: Stage, /)
 
 
 @run_by(play, queues=_QUEUES)
-async def test_a_job_behind_many_that_wait_for_a_gpu_in_use_gets_its_turn(stage: Stage, /) -> None:
+async def test_a_job_behind_many_that_wait_for_a_busy_gpu_gets_its_turn(stage: Stage, /) -> None:
     stage.start()
 
     async def tell() -> None:
@@ -485,7 +485,7 @@ async def test_a_job_behind_many_that_wait_for_a_gpu_in_use_gets_its_turn(stage:
 
 
 @run_by(play, queues=_QUEUES)
-async def test_a_gang_across_the_end_of_a_look_behind_others_begins(stage: Stage, /) -> None:
+async def test_a_gang_across_the_end_of_a_page_behind_others_starts(stage: Stage, /) -> None:
     stage.start()
     player = await _worker(stage)
     await stage.submit(1498, queue="train", detail=_needs(64.0))
@@ -497,7 +497,7 @@ async def test_a_gang_across_the_end_of_a_look_behind_others_begins(stage: Stage
 
 
 @run_by(play, queues=_QUEUES)
-async def test_a_gang_of_which_half_has_come_does_not_begin_where_two_looks_overlap(stage: Stage, /) -> None:
+async def test_a_half_arrived_gang_does_not_start_where_two_pages_overlap(stage: Stage, /) -> None:
     store, partition = stage.store, partition_of("train")
     epoch = await store.dispatching.leases.acquire(partition_key(partition), owner="a", seconds=60)
     assert isinstance(epoch, int)
@@ -517,7 +517,7 @@ async def test_a_gang_of_which_half_has_come_does_not_begin_where_two_looks_over
 
 
 @run_by(play, queues=(WorkQueue("train", placed=True, policy="fair"),))
-async def test_a_gang_of_one_tenant_among_hundreds_begins(stage: Stage, /) -> None:
+async def test_a_gang_of_one_tenant_among_hundreds_starts(stage: Stage, /) -> None:
     stage.start()
     player = await _worker(stage)
     # Of each tenant one job is picked, or none.
@@ -531,7 +531,7 @@ async def test_a_gang_of_one_tenant_among_hundreds_begins(stage: Stage, /) -> No
 
 
 @run_by(play, queues=_QUEUES)
-async def test_a_node_that_was_full_for_long_gets_the_next_job_at_once(stage: Stage, /) -> None:
+async def test_a_node_full_for_long_gets_the_next_job_at_once(stage: Stage, /) -> None:
     stage.start()
     player = await _worker(stage)
     await stage.submit(3, queue="train", detail=_needs(4.0))
@@ -548,7 +548,7 @@ async def test_a_node_that_was_full_for_long_gets_the_next_job_at_once(stage: St
 
 
 @run_by(play, queues=_QUEUES)
-async def test_a_job_placed_again_while_its_first_run_counted_is_known_where_it_is(stage: Stage, /) -> None:
+async def test_a_job_placed_again_while_its_first_run_counted_is_on_a_known_node(stage: Stage, /) -> None:
     stage.start()
     first = await _worker(stage, silent_after=5)
     (job,) = await stage.submit(queue="train", detail=_needs())
@@ -569,7 +569,7 @@ async def test_a_job_placed_again_while_its_first_run_counted_is_known_where_it_
 
 
 @run_by(play, queues=_QUEUES)
-async def test_no_pool_has_more_of_a_resource_than_its_cap_and_others_pass(stage: Stage, /) -> None:
+async def test_no_pool_exceeds_its_cap_of_a_resource_and_others_pass(stage: Stage, /) -> None:
     await stage.store.share(Sharing(version=1, pools={"lab": TenantPool(name="lab", max={"cpu": 2.0})}))
     stage.start()
     player = await _worker(stage)
@@ -610,7 +610,7 @@ async def _firing(stage: Stage) -> dict[str, float]:
 
 
 @run_by(play, queues=_QUEUES)
-async def test_an_alert_goes_on_while_jobs_wait_that_no_node_could_ever_run(stage: Stage, /) -> None:
+async def test_an_alert_continues_while_jobs_wait_that_no_node_could_run(stage: Stage, /) -> None:
     for rule in (_unschedulable("all"), _unschedulable("mine", tenant="acme", each="queue")):
         await stage.store.history.alerts.put_rule(rule)
     process = stage.start(alerts=AlertSettings())

@@ -90,7 +90,7 @@ def _events(stage: Stage, job: str) -> list[tuple[str, str]]:
 
 
 @run_by(play, _define)
-async def test_the_newest_run_gives_way_to_a_pool_that_is_owed_its_share(stage: Stage, /) -> None:
+async def test_the_newest_run_is_preempted_for_a_pool_below_its_share(stage: Stage, /) -> None:
     player, told = await _stage(stage)
     old, new = await stage.submit(2, task="gives")
     await player.has(2)
@@ -122,7 +122,7 @@ async def test_the_newest_run_gives_way_to_a_pool_that_is_owed_its_share(stage: 
 
 
 @run_by(play, _define)
-async def test_only_runs_that_allow_it_give_way(stage: Stage, /) -> None:
+async def test_only_preemptible_runs_are_preempted(stage: Stage, /) -> None:
     player, told = await _stage(stage, slots=5)
     jobs = [
         *(await stage.submit(task="t")),
@@ -141,7 +141,7 @@ async def test_only_runs_that_allow_it_give_way(stage: Stage, /) -> None:
 
 
 @run_by(play, _define)
-async def test_jobs_that_wait_in_front_of_the_one_that_is_owed_its_place_are_recalled(stage: Stage, /) -> None:
+async def test_jobs_in_front_of_the_one_with_the_reserved_room_are_recalled(stage: Stage, /) -> None:
     player, told = await _stage(stage)
     runs = await stage.submit(2, task="gives")
     await player.has(2)
@@ -163,7 +163,7 @@ async def test_jobs_that_wait_in_front_of_the_one_that_is_owed_its_place_are_rec
 
 
 @run_by(play, _define)
-async def test_a_job_gives_way_only_so_often_in_a_row(stage: Stage, /) -> None:
+async def test_a_job_is_preempted_only_a_few_times_in_a_row(stage: Stage, /) -> None:
     policy = QueuePolicy(policy="fifo", preempt_after=1.0, preempt_most=2)
     player, told = await _stage(stage, slots=1, policy=policy)
     (job,) = await stage.submit(task="gives")
@@ -194,7 +194,7 @@ async def test_a_job_gives_way_only_so_often_in_a_row(stage: Stage, /) -> None:
 
 
 @run_by(play, _define)
-async def test_the_next_scheduler_goes_on_with_what_one_that_died_has_asked(stage: Stage, /) -> None:
+async def test_the_next_scheduler_continues_the_preemption_of_a_dead_one(stage: Stage, /) -> None:
     player, told = await _stage(stage)
     runs = await stage.submit(2, task="gives")
     await player.has(2)
@@ -229,7 +229,7 @@ async def test_a_run_that_does_not_stop_is_not_waited_for_forever(stage: Stage, 
 
 
 @run_by(play, _define)
-async def test_a_high_class_gets_its_share_back(stage: Stage, /) -> None:
+async def test_a_high_class_regains_its_share(stage: Stage, /) -> None:
     player, told = await _stage(stage, policy=QueuePolicy())
     runs = await stage.submit(2, task="gives", priority=1)
     await player.has(2)
@@ -242,7 +242,7 @@ async def test_a_high_class_gets_its_share_back(stage: Stage, /) -> None:
 
 
 @run_by(play, _define)
-async def test_the_store_is_asked_once_for_the_jobs_of_all_lanes_that_are_owed_a_place(stage: Stage, /) -> None:
+async def test_the_store_is_queried_once_for_the_jobs_of_all_owed_lanes(stage: Stage, /) -> None:
     store, asked = stage.store, list[int]()
     waiting = store.nodes.waiting
 
@@ -265,7 +265,7 @@ async def test_the_store_is_asked_once_for_the_jobs_of_all_lanes_that_are_owed_a
     assert len(asked) <= 8
 
 
-def test_runs_with_a_gpu_give_way_to_a_pool_that_is_owed_one_and_no_others() -> None:
+def test_runs_with_a_gpu_are_preempted_only_for_a_pool_that_is_owed_one() -> None:
     told_of = NodeTold(name="a", capacity={"slots": 8.0, "gpu": 2.0}, lost_after=30_000, runs_jobs=True)
     gpu = JobDetail(needs=JobNeeds(resources={"gpu": 1.0}))
 
@@ -303,7 +303,7 @@ def test_runs_with_a_gpu_give_way_to_a_pool_that_is_owed_one_and_no_others() -> 
     play(test, _define, queues=(WorkQueue("train", placed=True),))
 
 
-def test_a_large_job_gets_a_node_from_those_who_allow_it() -> None:
+def test_a_large_job_gets_a_node_from_preemptible_jobs() -> None:
     told_of = NodeTold(name="a", capacity={"slots": 8.0, "cpu": 4.0}, lost_after=30_000, runs_jobs=True)
 
     def needs(cpu: float, **fields: Any) -> JobDetail:

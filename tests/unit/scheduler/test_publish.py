@@ -43,7 +43,7 @@ async def test_a_refused_job_is_ready_again_and_its_queue_pauses_longer_each_tim
 
 
 @run_by(play)
-async def test_an_invitation_says_when_its_job_was_submitted(stage: Stage, /) -> None:
+async def test_an_invitation_contains_the_submission_time_of_its_job(stage: Stage, /) -> None:
     process = stage.start()
     submitted = stage.clock.now_ms()
     (job_id,) = await stage.submit()
@@ -57,7 +57,7 @@ async def test_an_invitation_says_when_its_job_was_submitted(stage: Stage, /) ->
 
 
 @run_by(play)
-async def test_an_invitation_has_its_jobs_owner_among_the_headers(stage: Stage, /) -> None:
+async def test_the_headers_of_an_invitation_contain_the_owner_of_its_job(stage: Stage, /) -> None:
     process = stage.start()
     (owned,) = await stage.submit(tenant="north", detail=JobDetail(owner="ann"))
     (unowned,) = await stage.submit(detail=JobDetail(description="nightly"))
@@ -72,7 +72,7 @@ async def test_an_invitation_has_its_jobs_owner_among_the_headers(stage: Stage, 
 
 
 @run_by(play)
-async def test_a_queue_that_takes_nothing_holds_up_no_other(stage: Stage, /) -> None:
+async def test_a_queue_that_refuses_messages_delays_no_other(stage: Stage, /) -> None:
     process = stage.start()
     await stage.playing("good")
     await until(lambda: len(process.scheduler.status().partitions) == 8)
@@ -89,7 +89,7 @@ async def test_a_queue_that_takes_nothing_holds_up_no_other(stage: Stage, /) -> 
 
 
 @run_by(play)
-async def test_a_job_that_is_too_large_fails_and_those_beside_it_run(stage: Stage, /) -> None:
+async def test_an_oversized_job_fails_and_its_neighbours_run(stage: Stage, /) -> None:
     process = stage.start()
     await until(lambda: len(process.scheduler.status().partitions) == 8)
     process.broker.fail_publishes(1, TooLarge(9, 8, "the message"))
@@ -106,7 +106,7 @@ async def test_a_job_that_is_too_large_fails_and_those_beside_it_run(stage: Stag
 
 
 @run_by(play)
-async def test_a_job_whose_confirm_is_lost_is_published_again_with_its_token_and_ends_once(stage: Stage, /) -> None:
+async def test_a_job_with_a_lost_confirm_is_published_again_with_its_token_and_ends_once(stage: Stage, /) -> None:
     process = stage.start()
     await until(lambda: len(process.scheduler.status().partitions) == 8)
     process.broker.lose_confirms(2, PublishUnknown("no confirm"))
@@ -122,7 +122,7 @@ async def test_a_job_whose_confirm_is_lost_is_published_again_with_its_token_and
     assert stage.job(job_id).state is JobState.SUCCEEDED
 
 
-def test_a_job_that_must_not_run_twice_fails_where_its_confirm_is_lost() -> None:
+def test_a_job_that_must_not_run_twice_fails_if_its_confirm_is_lost() -> None:
     def define(app: TaskMQ) -> None:
         @app.task(name="once", ack="early")
         async def once() -> None: ...
@@ -145,7 +145,7 @@ def test_a_job_that_must_not_run_twice_fails_where_its_confirm_is_lost() -> None
 
 
 @run_by(play)
-async def test_a_queue_whose_name_is_not_allowed_any_more_stops_no_other_of_its_partition(stage: Stage, /) -> None:
+async def test_a_no_longer_valid_queue_name_stops_no_other_queue_of_its_partition(stage: Stage, /) -> None:
     process = stage.start()
     partition = partition_of("work")
     # Reserved since: an earlier version has taken the job.
@@ -163,7 +163,7 @@ async def test_a_queue_whose_name_is_not_allowed_any_more_stops_no_other_of_its_
 
 
 @run_by(play)
-async def test_a_queue_that_the_broker_cannot_make_holds_up_nothing_else_of_its_batch(stage: Stage, /) -> None:
+async def test_an_undeclarable_queue_delays_nothing_else_of_its_batch(stage: Stage, /) -> None:
     partition = partition_of("work")
     odd = next(name for name in (f"odd{number}" for number in range(100)) if partition_of(name) == partition)
     process = stage.start()

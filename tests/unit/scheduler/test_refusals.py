@@ -35,7 +35,7 @@ def test_the_delay_doubles_with_each_refusal_up_to_five_minutes(before: int, del
     assert found == replace(_REPORT, delay=expected)
 
 
-def test_after_an_hour_of_refusals_the_job_has_failed_with_the_last_reason() -> None:
+def test_after_an_hour_of_refusals_the_job_fails_with_the_last_reason() -> None:
     found = judged(_REPORT, [_HOUR, 2 * _HOUR - 1], 2 * _HOUR)
 
     assert (found.kind, found.delay) == ("failed", 0)
@@ -45,7 +45,7 @@ def test_after_an_hour_of_refusals_the_job_has_failed_with_the_last_reason() -> 
 
 
 @pytest.mark.parametrize(("between", "kind"), [("nothing", "failed"), ("a run", "refused")])
-def test_refusals_count_together_where_the_job_did_nothing_else_between_them(between: str, kind: str) -> None:
+def test_consecutive_refusals_count_together(between: str, kind: str) -> None:
     clock = FakeClock()
 
     async def main() -> Report:

@@ -62,7 +62,7 @@ async def _is_known(stage: Stage, name: str) -> bool:
 
 
 @run_by(play)
-async def test_a_scheduler_asks_workers_for_their_tasks_and_writes_down_what_they_tell(stage: Stage, /) -> None:
+async def test_a_scheduler_requests_the_tasks_of_workers_and_stores_their_answers(stage: Stage, /) -> None:
     await _is_asked(stage)
 
     _tell(stage, _TASK)
@@ -73,7 +73,7 @@ async def test_a_scheduler_asks_workers_for_their_tasks_and_writes_down_what_the
 
 
 @run_by(play)
-async def test_what_many_workers_tell_is_written_once_in_five_minutes(stage: Stage, /) -> None:
+async def test_answers_of_many_workers_are_written_once_in_five_minutes(stage: Stage, /) -> None:
     await _is_asked(stage)
     _tell(stage, _TASK)
     await until(lambda: _is_known(stage, "mail.send"))
@@ -97,7 +97,7 @@ async def _is_told_by(stage: Stage, worker: str) -> bool:
     return worker in {form.worker for form in await _forms(stage, "mail.send")}
 
 
-def test_what_another_app_tells_or_what_is_not_to_be_trusted_is_left_out(caplog: pytest.LogCaptureFixture) -> None:
+def test_answers_of_another_app_and_invalid_ones_are_ignored(caplog: pytest.LogCaptureFixture) -> None:
     async def test(stage: Stage) -> None:
         await _is_asked(stage)
         remote = Raw(b'{"type":"object","$ref":"http://example.org/schema"}')
@@ -119,7 +119,7 @@ def test_what_another_app_tells_or_what_is_not_to_be_trusted_is_left_out(caplog:
     assert sum("is refused" in text for text in said) == 3
 
 
-def test_the_number_of_forms_that_are_written_is_bounded(
+def test_the_number_of_stored_forms_is_bounded(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("taskmq.scheduler.catalogue.registrar._MOST_FORMS", 2)
@@ -137,7 +137,7 @@ def test_the_number_of_forms_that_are_written_is_bounded(
     assert "there are too many already" in caplog.text
 
 
-def test_what_is_reported_during_an_outage_of_the_store_is_written_down_afterwards(
+def test_reports_received_during_an_outage_of_the_store_are_written_afterwards(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async def test(stage: Stage) -> None:

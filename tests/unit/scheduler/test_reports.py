@@ -34,7 +34,7 @@ def _reports(stage: Stage, queue: str = "work") -> str:
 
 
 @run_by(play)
-async def test_a_message_that_nobody_can_read_is_parked_and_those_behind_it_count(stage: Stage, /) -> None:
+async def test_an_unreadable_message_is_parked_and_those_behind_it_count(stage: Stage, /) -> None:
     process = stage.start()
     player = await _in_hand(stage)
     message = Outgoing(queue=_reports(stage), body=b"\xff{", content_type=JSON, job_id="", task="?")
@@ -50,7 +50,7 @@ async def test_a_message_that_nobody_can_read_is_parked_and_those_behind_it_coun
 
 
 @run_by(play)
-async def test_a_report_of_a_job_that_the_store_does_not_know_is_parked_alone(stage: Stage, /) -> None:
+async def test_only_the_report_of_an_unknown_job_is_parked(stage: Stage, /) -> None:
     process = stage.start()
     player = await _in_hand(stage)
     (envelope,) = player.envelopes
@@ -66,7 +66,7 @@ async def test_a_report_of_a_job_that_the_store_does_not_know_is_parked_alone(st
 
 
 @pytest.mark.parametrize("kind", ["succeeded", "retry", "failed", "cancelled"])
-def test_a_report_that_the_store_cannot_apply_stops_no_other_and_fails_its_job(kind: ReportKind) -> None:
+def test_an_inapplicable_report_stops_no_other_and_fails_its_job(kind: ReportKind) -> None:
     class Picky(StagedStore):
         calls = 0
 
@@ -112,7 +112,7 @@ def test_a_report_that_the_store_cannot_apply_stops_no_other_and_fails_its_job(k
 
 
 @pytest.mark.parametrize(("kind", "logged"), [("started", 1), ("succeeded", 2)])
-def test_a_job_that_goes_on_or_cannot_even_fail_stays_as_it_is(
+def test_a_job_that_continues_or_cannot_even_fail_is_unchanged(
     kind: ReportKind, logged: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     class Stubborn(StagedStore):
@@ -153,7 +153,7 @@ def test_a_job_that_goes_on_or_cannot_even_fail_stays_as_it_is(
 
 
 @run_by(play)
-async def test_few_reports_share_a_transaction_and_the_first_waits_for_none(stage: Stage, /) -> None:
+async def test_few_reports_share_a_transaction_and_the_first_does_not_wait(stage: Stage, /) -> None:
     store = stage.start().store
     apply, sizes = store.dispatching.apply, list[int]()
 
@@ -178,7 +178,7 @@ async def test_few_reports_share_a_transaction_and_the_first_waits_for_none(stag
 
 
 @run_by(play)
-async def test_an_invitation_that_the_broker_dropped_is_dispatched_again(stage: Stage, /) -> None:
+async def test_an_invitation_dropped_by_the_broker_is_dispatched_again(stage: Stage, /) -> None:
     stage.start()
     player = await _in_hand(stage)
     (delivery,) = player.deliveries
@@ -200,7 +200,7 @@ async def test_an_invitation_that_the_broker_dropped_is_dispatched_again(stage: 
 
 
 @run_by(play)
-async def test_a_job_that_runs_goes_on_where_the_broker_drops_another_copy_of_its_message(stage: Stage, /) -> None:
+async def test_a_running_job_continues_if_the_broker_drops_another_copy_of_its_message(stage: Stage, /) -> None:
     process = stage.start()
     player = await _in_hand(stage)
     await player.report(player.envelopes[0], "started")
@@ -219,7 +219,7 @@ async def test_a_job_that_runs_goes_on_where_the_broker_drops_another_copy_of_it
 
 
 @run_by(play)
-async def test_an_invitation_that_was_given_back_too_often_has_failed(stage: Stage, /) -> None:
+async def test_an_invitation_returned_too_often_has_failed(stage: Stage, /) -> None:
     stage.start()
     player = await _in_hand(stage)
     (delivery,) = player.deliveries
@@ -235,7 +235,7 @@ async def test_an_invitation_that_was_given_back_too_often_has_failed(stage: Sta
 
 
 @run_by(play)
-async def test_a_success_whose_result_cannot_be_read_has_failed_and_says_why(stage: Stage, /) -> None:
+async def test_a_success_with_an_unreadable_result_fails_with_a_reason(stage: Stage, /) -> None:
     stage.start()
     player = await _in_hand(stage)
     await player.finish(content_type=JSON, result=b"{", worker="node ☂")
@@ -250,7 +250,7 @@ async def test_a_success_whose_result_cannot_be_read_has_failed_and_says_why(sta
 
 @pytest.mark.parametrize("reason", ["delivery_limit", "expired", "maxlen", "rejected"])
 @run_by(play)
-async def test_a_letter_whose_token_was_made_up_neither_fails_a_job_nor_sends_it_again(
+async def test_a_letter_with_an_invented_token_neither_fails_a_job_nor_sends_it_again(
     stage: Stage, /, reason: str
 ) -> None:
     process = stage.start()
@@ -273,7 +273,7 @@ async def test_a_letter_whose_token_was_made_up_neither_fails_a_job_nor_sends_it
 
 
 @run_by(play)
-async def test_a_letter_of_a_dispatch_that_was_forgotten_fails_its_job_by_its_proof(stage: Stage, /) -> None:
+async def test_a_letter_of_a_forgotten_dispatch_fails_its_job_by_its_proof(stage: Stage, /) -> None:
     process = stage.start()
     player = await _in_hand(stage)
     (delivery,) = player.deliveries
@@ -288,7 +288,7 @@ async def test_a_letter_of_a_dispatch_that_was_forgotten_fails_its_job_by_its_pr
 
 
 @run_by(play)
-async def test_reports_with_made_up_tokens_are_counted_and_logged_once_a_minute(
+async def test_reports_with_invented_tokens_are_counted_and_logged_once_a_minute(
     stage: Stage, /, caplog: pytest.LogCaptureFixture
 ) -> None:
     process = stage.start()
@@ -358,7 +358,7 @@ async def test_retries_and_snoozes_return_at_their_times_and_interrupted_jobs_at
 
 
 @run_by(play)
-async def test_a_result_is_put_after_a_crash_between_applying_and_acknowledging(stage: Stage, /) -> None:
+async def test_a_result_is_stored_after_a_crash_between_applying_and_acknowledging(stage: Stage, /) -> None:
     process = stage.start()
     player = await _in_hand(stage)
     (envelope,) = player.envelopes
@@ -378,7 +378,7 @@ async def test_a_result_is_put_after_a_crash_between_applying_and_acknowledging(
 
 
 @run_by(play)
-async def test_a_forged_report_that_is_delivered_again_replaces_no_result_in_the_state(stage: Stage, /) -> None:
+async def test_a_redelivered_forged_report_replaces_no_result_in_the_state(stage: Stage, /) -> None:
     first = stage.start()
     player = await _in_hand(stage)
     (envelope,) = player.envelopes
@@ -402,7 +402,7 @@ async def test_a_forged_report_that_is_delivered_again_replaces_no_result_in_the
 
 
 @run_by(play)
-async def test_a_state_that_is_away_costs_no_job_its_end(stage: Stage, /) -> None:
+async def test_an_unavailable_state_prevents_no_end_of_a_job(stage: Stage, /) -> None:
     process = stage.start()
     state = process.app.sessions.current().state
     assert state is not None

@@ -33,7 +33,7 @@ async def _messages(stage: Stage) -> list[str]:
 
 
 @run_by(play)
-async def test_lines_are_kept_before_the_end_of_their_run_is_known(stage: Stage, /) -> None:
+async def test_log_lines_are_kept_before_the_end_of_their_run_is_known(stage: Stage, /) -> None:
     stage.start()
     (job_id,) = await stage.submit()
     player = await stage.player()
@@ -51,7 +51,7 @@ async def test_lines_are_kept_before_the_end_of_their_run_is_known(stage: Stage,
 
 
 @run_by(play)
-async def test_lines_wait_at_the_broker_while_the_store_is_away(stage: Stage, /) -> None:
+async def test_log_lines_wait_at_the_broker_while_the_store_is_unavailable(stage: Stage, /) -> None:
     process = stage.start()
     await stage.submit()
     player = await stage.player()
@@ -67,7 +67,7 @@ async def test_lines_wait_at_the_broker_while_the_store_is_away(stage: Stage, /)
 
 
 @run_by(play)
-async def test_a_message_with_no_lines_in_it_is_dropped_and_counted(stage: Stage, /) -> None:
+async def test_a_message_without_log_lines_is_dropped_and_counted(stage: Stage, /) -> None:
     process = stage.start()
     (job_id,) = await stage.submit()
     player = await stage.player()
@@ -104,7 +104,7 @@ async def _counted(stage: Stage) -> dict[str, int]:
 
 
 @run_by(play)
-async def test_what_workers_tell_is_counted_and_failures_of_plain_jobs_are_kept(stage: Stage, /) -> None:
+async def test_worker_events_are_counted_and_failures_of_plain_jobs_are_kept(stage: Stage, /) -> None:
     async with stage.running(_history(stage, "a")):
         await stage.pass_by(1)
         _tell(stage, "started", "succeeded", "dead", tenant="acme", seconds=0.5)
@@ -133,7 +133,7 @@ async def _failures(stage: Stage) -> list[RunFailure]:
 
 
 @run_by(play)
-async def test_a_failure_is_kept_once_with_what_its_error_said(stage: Stage, /) -> None:
+async def test_a_failure_is_kept_once_with_its_error_message(stage: Stage, /) -> None:
     async with stage.running(_history(stage, "a")):
         await stage.pass_by(1)
         _fail(stage, 1, "no route")
@@ -150,7 +150,7 @@ async def test_a_failure_is_kept_once_with_what_its_error_said(stage: Stage, /) 
 
 
 @run_by(play)
-async def test_words_of_a_minute_are_bounded_and_failures_beyond_are_kept_without(stage: Stage, /) -> None:
+async def test_error_texts_are_limited_per_minute_and_further_failures_are_kept_without(stage: Stage, /) -> None:
     async with stage.running(_history(stage, "a")):
         await stage.pass_by(1)
         for number in range(400):
@@ -170,7 +170,7 @@ async def test_words_of_a_minute_are_bounded_and_failures_beyond_are_kept_withou
 
 
 @run_by(play)
-async def test_of_several_schedulers_one_counts_and_the_next_one_when_it_has_died(stage: Stage, /) -> None:
+async def test_one_of_several_schedulers_counts_and_the_next_one_after_its_death(stage: Stage, /) -> None:
     first, second = _history(stage, "a"), _history(stage, "b")
     async with stage.running(second):
         async with stage.running(first, is_killed=True):
@@ -186,7 +186,7 @@ async def test_of_several_schedulers_one_counts_and_the_next_one_when_it_has_die
 
 
 @run_by(play)
-async def test_a_job_that_expires_before_dispatch_is_counted_once_and_an_alert_says_so(stage: Stage, /) -> None:
+async def test_a_job_expired_before_dispatch_is_counted_once_and_fires_an_alert(stage: Stage, /) -> None:
     await stage.store.history.alerts.put_rule(
         AlertRule(name="late", metric="expired", threshold=2, each="queue", tenant="acme")
     )
@@ -216,7 +216,7 @@ async def test_a_job_that_expires_before_dispatch_is_counted_once_and_an_alert_s
 
 
 @run_by(play)
-async def test_what_has_expired_before_a_scheduler_counts_is_not_counted_again_by_it(stage: Stage, /) -> None:
+async def test_jobs_expired_before_a_scheduler_counts_are_not_counted_again_by_it(stage: Stage, /) -> None:
     first = stage.start(counts_runs=True)
     await stage.pass_by(2)
     await stage.submit(2, expires=stage.clock.now_ms() - 1)
@@ -230,7 +230,7 @@ async def test_what_has_expired_before_a_scheduler_counts_is_not_counted_again_b
 
 
 @run_by(play)
-async def test_what_was_counted_is_written_when_the_scheduler_stops(stage: Stage, /) -> None:
+async def test_counts_are_written_when_the_scheduler_stops(stage: Stage, /) -> None:
     async with stage.running(_history(stage, "a")):
         await stage.pass_by(1)
         _tell(stage, "succeeded")
@@ -241,7 +241,7 @@ async def test_what_was_counted_is_written_when_the_scheduler_stops(stage: Stage
 
 
 @run_by(play)
-async def test_a_scheduler_counts_if_it_is_told_to(stage: Stage, /) -> None:
+async def test_counting_can_be_configured_per_scheduler(stage: Stage, /) -> None:
     stage.start(counts_runs=True)
     await stage.pass_by(1)
     _tell(stage, "succeeded")
@@ -251,7 +251,7 @@ async def test_a_scheduler_counts_if_it_is_told_to(stage: Stage, /) -> None:
 
 
 @run_by(play)
-async def test_what_is_older_than_its_level_says_is_forgotten(stage: Stage, /) -> None:
+async def test_expired_rollups_are_deleted(stage: Stage, /) -> None:
     stage.start()
     await stage.submit()
     player = await stage.player()

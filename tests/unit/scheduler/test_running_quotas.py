@@ -19,7 +19,7 @@ async def _limit(stage: Stage, *quotas: Quota) -> None:
 
 
 @run_by(play)
-async def test_jobs_beyond_what_may_run_wait_and_go_when_others_end_in_whichever_queue(stage: Stage, /) -> None:
+async def test_jobs_beyond_the_quota_wait_and_start_when_others_end_in_any_queue(stage: Stage, /) -> None:
     await _limit(stage, Quota(tenant="acme", running=2))
     for _ in range(2):
         stage.start()
@@ -46,7 +46,7 @@ async def test_jobs_beyond_what_may_run_wait_and_go_when_others_end_in_whichever
 
 
 @run_by(play, queues=(WorkQueue("train", placed=True),))
-async def test_jobs_on_nodes_wait_for_their_quota_and_leave_the_nodes_to_others_meanwhile(stage: Stage, /) -> None:
+async def test_placed_jobs_wait_for_their_quota_and_leave_the_nodes_to_others_meanwhile(stage: Stage, /) -> None:
     await _limit(stage, Quota(tenant="acme", running=2))
     stage.start()
     told = NodeTold(name="a", capacity={"slots": 4.0}, lost_after=LOST_AFTER_MS, runs_jobs=True)
@@ -75,7 +75,7 @@ async def test_jobs_on_nodes_wait_for_their_quota_and_leave_the_nodes_to_others_
 
 
 @run_by(play)
-async def test_a_rate_that_waits_lets_jobs_go_one_after_the_other(stage: Stage, /) -> None:
+async def test_an_exhausted_rate_dispatches_one_job_after_the_other(stage: Stage, /) -> None:
     await _limit(stage, Quota(tenant="*", user="ann", rate=0.1, burst=2, on_limit="wait"))
     stage.start()
     player = await stage.player_of_declared()

@@ -52,9 +52,7 @@ async def test_an_announced_job_is_dispatched_at_once_and_any_other_within_half_
 
 
 @run_by(play)
-async def test_a_first_look_that_takes_long_does_not_hold_up_what_follows(
-    stage: Stage, /, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_slow_first_poll_does_not_delay_later_work(stage: Stage, /, monkeypatch: pytest.MonkeyPatch) -> None:
     dispatching = stage.start().store.dispatching
     lanes, looked = dispatching.lanes, set[int]()
 
@@ -76,7 +74,7 @@ async def test_a_first_look_that_takes_long_does_not_hold_up_what_follows(
 
 
 @run_by(play)
-async def test_an_accepted_result_is_in_the_state_under_the_id_that_people_know(stage: Stage, /) -> None:
+async def test_an_accepted_result_is_in_the_state_under_its_public_id(stage: Stage, /) -> None:
     process = stage.start()
     await stage.submit(key="order 17", tenant="acme")
     (failed,) = await stage.submit()
@@ -94,7 +92,7 @@ async def test_an_accepted_result_is_in_the_state_under_the_id_that_people_know(
     assert other.state is JobState.FAILED
 
 
-def test_the_result_of_a_task_that_keeps_none_is_not_put_into_the_state() -> None:
+def test_the_result_of_a_task_without_results_is_not_stored_in_the_state() -> None:
     def define(app: TaskMQ) -> None:
         @app.task(name="quiet", result=False)
         async def quiet() -> None: ...
@@ -114,7 +112,7 @@ def test_the_result_of_a_task_that_keeps_none_is_not_put_into_the_state() -> Non
 
 
 @run_by(play)
-async def test_nothing_is_missing_without_a_state(stage: Stage, /) -> None:
+async def test_a_scheduler_without_a_state_is_complete(stage: Stage, /) -> None:
     stage.start(has_state=False)
     await stage.submit(3)
     await stage.playing()
@@ -138,7 +136,7 @@ async def test_thousands_of_jobs_of_several_queues_all_end(stage: Stage, /) -> N
 
 
 @run_by(play)
-async def test_thousands_of_jobs_that_fail_twice_each_all_succeed_with_their_third_attempt(stage: Stage, /) -> None:
+async def test_thousands_of_jobs_that_fail_twice_all_succeed_at_their_third_attempt(stage: Stage, /) -> None:
     stage.start()
     player = await stage.player_of_declared()
 
@@ -178,7 +176,7 @@ async def test_schedulers_of_two_databases_share_a_broker_and_its_workers(stage:
 
 
 @run_by(play)
-async def test_a_report_that_comes_twice_or_late_changes_nothing(stage: Stage, /) -> None:
+async def test_a_repeated_or_late_report_changes_nothing(stage: Stage, /) -> None:
     process = stage.start()
     (job_id,) = await stage.submit()
     player = await stage.player()
@@ -204,7 +202,7 @@ async def test_a_report_that_comes_twice_or_late_changes_nothing(stage: Stage, /
 
 
 @run_by(play)
-async def test_no_more_jobs_are_at_the_broker_than_the_window_has_room_for(stage: Stage, /) -> None:
+async def test_the_broker_never_holds_more_jobs_than_the_window_allows(stage: Stage, /) -> None:
     process = stage.start()
     await stage.submit(300)
     player = await stage.player()
@@ -224,7 +222,7 @@ async def test_no_more_jobs_are_at_the_broker_than_the_window_has_room_for(stage
 
 
 @run_by(play)
-async def test_a_scheduler_that_drains_dispatches_nothing_more_and_waits_for_reports(stage: Stage, /) -> None:
+async def test_a_draining_scheduler_dispatches_nothing_and_waits_for_reports(stage: Stage, /) -> None:
     process = stage.start(drains=True)
     await stage.submit(100)
     player = await stage.player()
@@ -242,7 +240,7 @@ async def test_a_scheduler_that_drains_dispatches_nothing_more_and_waits_for_rep
 
 
 @run_by(play)
-async def test_the_second_word_ends_a_drain(stage: Stage, /) -> None:
+async def test_a_second_signal_ends_a_drain(stage: Stage, /) -> None:
     process = stage.start(drains=True)
     await stage.submit()
     player = await stage.player()
@@ -266,7 +264,7 @@ async def test_an_app_without_a_store_is_refused() -> None:
 
 
 @run_by(play)
-async def test_a_store_with_old_tables_is_refused_and_an_absent_one_is_waited_for(stage: Stage, /) -> None:
+async def test_a_store_with_outdated_tables_is_refused_and_a_missing_one_is_waited_for(stage: Stage, /) -> None:
     class Behind(StagedStore):
         async def check(self) -> None:
             await super().check()
@@ -287,7 +285,7 @@ async def test_a_store_with_old_tables_is_refused_and_an_absent_one_is_waited_fo
 
 
 @run_by(play)
-async def test_a_store_that_went_back_is_refused_and_nothing_is_dispatched_there(stage: Stage, /) -> None:
+async def test_a_rolled_back_store_is_refused_and_nothing_is_dispatched_there(stage: Stage, /) -> None:
     await stage.player_of_declared()
     process, other = stage.start(), stage.start()
     await until(lambda: len(stage.holders()) == 2)
@@ -312,7 +310,7 @@ async def test_a_store_that_went_back_is_refused_and_nothing_is_dispatched_there
 
 
 @run_by(play)
-async def test_a_scheduler_tells_how_it_is(stage: Stage, /) -> None:
+async def test_a_scheduler_reports_its_health(stage: Stage, /) -> None:
     process = stage.start()
     await stage.submit(2)
     await stage.submit(due=START + 3_000)

@@ -59,7 +59,7 @@ async def _begun(stage: Stage) -> Process:
     return process
 
 
-def test_a_schedule_of_the_code_fires_at_its_instants_and_never_before() -> None:
+def test_a_schedule_in_code_fires_at_its_instants_and_never_before() -> None:
     def define(app: TaskMQ) -> None:
         _tasks(app)
         app.every("1s")(app.tasks["tick"])
@@ -78,7 +78,7 @@ def test_a_schedule_of_the_code_fires_at_its_instants_and_never_before() -> None
 
 
 @run_by(play, _tasks)
-async def test_an_occurrence_has_the_id_that_a_beat_would_give_it_and_needs_no_state(stage: Stage, /) -> None:
+async def test_an_occurrence_has_the_id_that_a_beat_would_use_and_needs_no_state(stage: Stage, /) -> None:
     process = await _begun(stage)
     await _add(process, "mine", once(datetime.fromtimestamp(START / 1000 + 5, UTC)), args=(7,))
     await stage.pass_by(6)
@@ -118,20 +118,20 @@ async def test_equal_names_of_two_tenants_fire_jobs_of_their_own_tenant(stage: S
 
 @pytest.mark.parametrize("name", ["@acme:", "@a%:x", "@a%2:x", "", "two\nlines"])
 @run_by(play, _tasks)
-async def test_a_schedules_name_that_is_none_is_refused(stage: Stage, /, name: str) -> None:
+async def test_an_invalid_schedule_name_is_refused(stage: Stage, /, name: str) -> None:
     process = await _begun(stage)
     with pytest.raises(InvalidOption):
         await _add(process, name, every("1m"))
 
 
-def test_a_schedule_of_the_code_is_no_tenants() -> None:
+def test_a_schedule_in_code_has_no_tenant() -> None:
     app = TaskMQ("memory://")
     _tasks(app)
     with pytest.raises(InvalidOption, match="no tenant's"):
         app.every("1m", name="@acme:nightly")(app.tasks["tick"])
 
 
-def test_what_the_code_defines_no_more_stops_with_a_line_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_schedule_removed_from_code_stops_with_a_log_line(caplog: pytest.LogCaptureFixture) -> None:
     def define(app: TaskMQ) -> None:
         _tasks(app)
         if not stopped:
@@ -172,7 +172,7 @@ async def _values_of_alert(process: Process) -> list[float]:
 
 
 @run_by(play, _tasks)
-async def test_an_occurrence_whose_id_another_job_has_is_a_failure(
+async def test_an_occurrence_whose_id_is_taken_is_a_failure(
     stage: Stage, /, caplog: pytest.LogCaptureFixture
 ) -> None:
     process = await _begun(stage)
@@ -208,7 +208,7 @@ async def test_an_occurrence_whose_id_another_job_has_is_a_failure(
         ({"catchup": "all", "catchup_limit": 500, "catchup_window": "30m"}, 30),
     ],
 )
-def test_after_two_hours_without_schedulers_each_mode_makes_up_for_its_own_count(
+def test_after_two_hours_without_schedulers_each_mode_catches_up_within_its_limit(
     options: dict[str, Any], expected: int
 ) -> None:
     schedules = int(os.environ.get("TASKMQ_TEST_MISSED_SCHEDULES", "20"))
@@ -239,7 +239,7 @@ def test_after_two_hours_without_schedulers_each_mode_makes_up_for_its_own_count
 
 
 @run_by(play, _tasks)
-async def test_zones_days_off_and_jitter_are_those_of_the_schedule(stage: Stage, /) -> None:
+async def test_time_zones_days_off_and_jitter_are_those_of_the_schedule(stage: Stage, /) -> None:
     # A minute and 40 s before Wednesday begins in Berlin.
     await stage.pass_by(2_700)
     process = await _begun(stage)
@@ -304,7 +304,7 @@ async def test_a_schedule_is_changed_and_removed_while_it_runs(stage: Stage, /) 
 
 
 @run_by(play, _tasks)
-async def test_a_run_by_hand_is_a_job_of_its_own_and_in_the_history(stage: Stage, /) -> None:
+async def test_a_manual_run_is_a_separate_job_and_in_the_history(stage: Stage, /) -> None:
     process = await _begun(stage)
     await _add(process, "s", every("1s"))
     await stage.pass_by(3)
@@ -350,7 +350,7 @@ async def test_a_backfill_emits_the_past_again_at_low_priority(stage: Stage, /) 
 
 
 @run_by(play, _tasks)
-async def test_backfills_without_an_end_make_a_hundred_jobs_a_second_and_others_go_on(stage: Stage, /) -> None:
+async def test_endless_backfills_make_a_hundred_jobs_a_second_and_others_continue(stage: Stage, /) -> None:
     process = await _begun(stage)
     begin = datetime.fromtimestamp(START / 1000, UTC) - timedelta(days=3650)
     for number in range(3):
@@ -371,9 +371,7 @@ async def test_backfills_without_an_end_make_a_hundred_jobs_a_second_and_others_
 @pytest.mark.parametrize("overlap", ["skip", "buffer_one", "buffer_all", "cancel_other"])
 @pytest.mark.parametrize("most", [1, 2])
 @run_by(play, _tasks)
-async def test_no_more_occurrences_live_at_a_time_than_the_schedule_says(
-    stage: Stage, /, overlap: Any, most: int
-) -> None:
+async def test_a_schedule_limits_its_simultaneous_occurrences(stage: Stage, /, overlap: Any, most: int) -> None:
     process = await _begun(stage)
     player = await stage.player_of_declared()
     await _add(process, "s", every("1s"), overlap=overlap, max_concurrency=most)
@@ -426,7 +424,7 @@ async def _crashing(player: Player, turn: int, now: int) -> None:
 @pytest.mark.parametrize("most", [1, 3])
 @pytest.mark.parametrize("overlap", ["skip", "buffer_one", "buffer_all", "cancel_other"])
 @run_by(play, _tasks)
-async def test_the_history_never_has_more_at_a_time_whatever_runs_and_schedulers_do(
+async def test_the_history_never_exceeds_the_limit(
     stage: Stage, /, overlap: Any, most: int, runs: "Callable[[Player, int, int], Coroutine[Any, Any, None]]"
 ) -> None:
     process = await _begun(stage)
@@ -455,7 +453,7 @@ async def test_the_history_never_has_more_at_a_time_whatever_runs_and_schedulers
 
 
 @run_by(play, _tasks)
-async def test_what_is_buffered_starts_once_there_is_room(stage: Stage, /) -> None:
+async def test_a_buffered_occurrence_starts_once_there_is_room(stage: Stage, /) -> None:
     process = await _begun(stage)
     player = await stage.player_of_declared()
     await _add(process, "s", every("10m"), overlap="buffer_one")
@@ -473,7 +471,7 @@ async def test_what_is_buffered_starts_once_there_is_room(stage: Stage, /) -> No
 
 
 @run_by(play, _tasks)
-async def test_a_paused_schedule_with_something_buffered_is_left_alone_until_it_is_resumed(stage: Stage, /) -> None:
+async def test_a_paused_schedule_keeps_its_buffer_until_it_is_resumed(stage: Stage, /) -> None:
     process = await _begun(stage)
     player = await stage.player_of_declared()
     await _add(process, "s", every("10m"), overlap="buffer_one")
@@ -511,7 +509,7 @@ async def test_two_schedulers_of_which_one_dies_fire_every_instant_once(stage: S
         assert len(instants) >= 22
 
 
-def test_a_schedule_that_cannot_be_read_is_left_and_others_go_on(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_unreadable_schedule_is_skipped_and_others_continue(caplog: pytest.LogCaptureFixture) -> None:
     async def test(stage: Stage) -> None:
         process = await _begun(stage)
         await _add(process, "good", every("1s"))
@@ -550,7 +548,7 @@ class HeldBack(StagedStore):
 
 
 @run_by(play, _tasks)
-async def test_what_a_scheduler_writes_after_it_was_replaced_is_refused(stage: Stage, /) -> None:
+async def test_writes_of_a_replaced_scheduler_are_refused(stage: Stage, /) -> None:
     store = HeldBack(stage.database, stage.clock)
     frozen = stage.start(store=store)
     await until(lambda: len(frozen.scheduler.status().partitions) == 8)
@@ -618,7 +616,7 @@ async def _add_flow(process: Process, trigger: Any) -> None:
 
 
 @run_by(play, _flow_tasks)
-async def test_a_broker_that_takes_no_messages_holds_up_workflows_and_no_jobs(stage: Stage, /) -> None:
+async def test_a_broker_that_blocks_publishing_delays_workflows_and_no_jobs(stage: Stage, /) -> None:
     process = await _begun(stage)
     await _add_flow(process, every("3s"))
     # So many that some are in the partition of the workflow.
@@ -646,7 +644,7 @@ class _Refusing(Middleware):
             raise ValueError("not today")
 
 
-def test_a_middleware_that_refuses_a_workflow_holds_up_no_jobs(caplog: pytest.LogCaptureFixture) -> None:
+def test_middleware_that_refuses_a_workflow_delays_no_jobs(caplog: pytest.LogCaptureFixture) -> None:
     def define(app: TaskMQ) -> None:
         _flow_tasks(app)
         app.producer.use_middleware([_Refusing()])
@@ -668,7 +666,7 @@ def test_a_middleware_that_refuses_a_workflow_holds_up_no_jobs(caplog: pytest.Lo
     assert all("is started later: not today" in line for line in told)
 
 
-def test_what_the_store_cannot_have_is_refused_where_it_is_made() -> None:
+def test_an_unstorable_schedule_is_refused_at_definition() -> None:
     def define(app: TaskMQ) -> None:
         @app.task(name="single", queue="work", unique=True)
         async def single() -> None: ...
@@ -717,7 +715,7 @@ async def test_a_schedule_by_name_needs_no_code_of_its_task(stage: Stage, /) -> 
     assert await app.schedules.aexplain("definition") == "tick: every hour"
 
 
-def test_pages_have_schedules_of_the_code_and_of_run_time_in_one_order() -> None:
+def test_pages_list_schedules_of_code_and_runtime_in_one_order() -> None:
     async def test(stage: Stage) -> None:
         # The scheduler puts those of the code there.
         app = (await _begun(stage)).app
@@ -756,7 +754,7 @@ def test_pages_have_schedules_of_the_code_and_of_run_time_in_one_order() -> None
 
 
 @run_by(play, _tasks)
-async def test_a_schedule_starts_a_definition_in_the_version_that_it_had(stage: Stage, /) -> None:
+async def test_a_schedule_starts_a_definition_in_its_stored_version(stage: Stage, /) -> None:
     process = await _begun(stage)
     app = process.app
     await app.definitions.aput("monthly", app.tasks["tick"], args=[1], queue="work", labels={"team": "web"})

@@ -34,7 +34,7 @@ async def test_two_schedulers_hold_half_each_and_a_stopping_one_returns_its_half
 
 
 @run_by(play)
-async def test_five_schedulers_share_eight_partitions_and_take_over_those_of_the_dead(stage: Stage, /) -> None:
+async def test_five_schedulers_share_eight_partitions_and_take_over_those_of_dead_ones(stage: Stage, /) -> None:
     processes = [stage.start() for _ in range(5)]
 
     def sizes() -> list[int]:
@@ -48,7 +48,7 @@ async def test_five_schedulers_share_eight_partitions_and_take_over_those_of_the
 
 
 @run_by(play)
-async def test_a_take_over_whose_answer_was_lost_is_made_anew_and_no_job_is_forgotten(stage: Stage, /) -> None:
+async def test_a_take_over_with_a_lost_answer_is_repeated_and_no_job_is_forgotten(stage: Stage, /) -> None:
     first = stage.start()
     first.broker.hang_publishes()
     (job_id,) = await stage.submit()
@@ -75,7 +75,7 @@ async def test_a_take_over_whose_answer_was_lost_is_made_anew_and_no_job_is_forg
 
 
 @run_by(play)
-async def test_a_lost_answer_of_a_dispatch_has_the_partition_taken_anew_and_no_job_waits(stage: Stage, /) -> None:
+async def test_a_lost_answer_of_a_dispatch_repeats_the_take_over_and_no_job_waits(stage: Stage, /) -> None:
     store, lost = stage.store, list[str]()
     dispatch = store.dispatching.dispatch
 
@@ -98,7 +98,7 @@ async def test_a_lost_answer_of_a_dispatch_has_the_partition_taken_anew_and_no_j
 
 
 @run_by(play)
-async def test_after_a_dispatch_that_failed_the_partition_is_taken_anew_and_no_job_waits(stage: Stage, /) -> None:
+async def test_a_failed_dispatch_repeats_the_take_over_and_no_job_waits(stage: Stage, /) -> None:
     store, failed = stage.store, list[str]()
     dispatch = store.dispatching.dispatch
 
@@ -123,7 +123,7 @@ async def test_after_a_dispatch_that_failed_the_partition_is_taken_anew_and_no_j
 
 
 @run_by(play)
-async def test_what_an_earlier_holder_applies_after_the_take_over_leaves_room_for_others(stage: Stage, /) -> None:
+async def test_late_writes_of_an_earlier_holder_leave_room_for_others(stage: Stage, /) -> None:
     store, has_begun, goes_on = stage.store, asyncio.Event(), asyncio.Event()
     apply = stage.store.dispatching.apply
 
@@ -155,7 +155,7 @@ async def test_what_an_earlier_holder_applies_after_the_take_over_leaves_room_fo
 
 
 @run_by(play)
-async def test_a_scheduler_whose_store_does_not_answer_stops_when_its_leases_end(stage: Stage, /) -> None:
+async def test_a_scheduler_stops_when_its_leases_end_without_an_answer_of_the_store(stage: Stage, /) -> None:
     store, hangs = stage.store, asyncio.Event()
 
     def hanging(call: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
@@ -197,7 +197,7 @@ async def test_a_scheduler_whose_store_does_not_answer_stops_when_its_leases_end
 
 
 @run_by(play)
-async def test_a_dead_schedulers_jobs_go_on_within_the_lease_and_a_second(stage: Stage, /) -> None:
+async def test_the_jobs_of_a_dead_scheduler_continue_within_the_lease_and_a_second(stage: Stage, /) -> None:
     first = stage.start()
     await stage.submit(10)
     player = await stage.player()
@@ -216,7 +216,7 @@ async def test_a_dead_schedulers_jobs_go_on_within_the_lease_and_a_second(stage:
 
 
 @run_by(play)
-async def test_a_batch_that_was_not_confirmed_is_published_again_with_the_same_tokens(stage: Stage, /) -> None:
+async def test_an_unconfirmed_batch_is_published_again_with_the_same_tokens(stage: Stage, /) -> None:
     first = stage.start()
     await until(lambda: len(first.scheduler.status().partitions) == 8)
     # What it has to publish hangs, and then it dies.
@@ -238,7 +238,7 @@ async def test_a_batch_that_was_not_confirmed_is_published_again_with_the_same_t
 
 
 @run_by(play)
-async def test_a_confirmed_batch_is_the_brokers_to_deliver_and_counts_as_in_flight(stage: Stage, /) -> None:
+async def test_a_confirmed_batch_is_delivered_by_the_broker_and_counts_as_in_flight(stage: Stage, /) -> None:
     first = stage.start()
     await stage.submit(100)
     player = await stage.player()
@@ -257,7 +257,7 @@ async def test_a_confirmed_batch_is_the_brokers_to_deliver_and_counts_as_in_flig
 
 @pytest.mark.parametrize("known", ["by the first end", "as running"])
 @run_by(play)
-async def test_the_next_scheduler_charges_what_runs_of_the_dead_one_probably_take(
+async def test_the_next_scheduler_charges_the_probable_cost_of_runs_of_the_dead_one(
     stage: Stage, /, known: str
 ) -> None:
     first = stage.start()
@@ -290,7 +290,7 @@ async def test_the_next_scheduler_charges_what_runs_of_the_dead_one_probably_tak
     assert len(dispatched) == 32
 
 
-def test_a_job_that_must_not_run_twice_fails_where_nobody_confirmed_it() -> None:
+def test_an_unconfirmed_job_that_must_not_run_twice_fails() -> None:
     def define(app: TaskMQ) -> None:
         @app.task(name="once", ack="early")
         async def once() -> None: ...
@@ -317,7 +317,7 @@ def test_a_job_that_must_not_run_twice_fails_where_nobody_confirmed_it() -> None
     play(test, define)
 
 
-def test_a_take_over_goes_on_where_the_store_was_away_in_the_middle_of_it(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_take_over_resumes_after_an_outage_of_the_store(caplog: pytest.LogCaptureFixture) -> None:
     def define(app: TaskMQ) -> None:
         @app.task(name="once", ack="early")
         async def once() -> None: ...
@@ -355,7 +355,7 @@ def test_a_take_over_goes_on_where_the_store_was_away_in_the_middle_of_it(caplog
 
 
 @run_by(play)
-async def test_a_scheduler_that_is_cut_off_from_the_store_stops_and_takes_nothing_with_it(stage: Stage, /) -> None:
+async def test_a_scheduler_cut_off_from_the_store_stops_and_takes_nothing_with_it(stage: Stage, /) -> None:
     first = stage.start()
     await stage.submit(5)
     player = await stage.player()
@@ -378,7 +378,7 @@ async def test_a_scheduler_that_is_cut_off_from_the_store_stops_and_takes_nothin
 
 
 @run_by(play)
-async def test_a_store_that_is_away_costs_no_report_and_no_job(stage: Stage, /) -> None:
+async def test_an_unavailable_store_loses_no_report_and_no_job(stage: Stage, /) -> None:
     process = stage.start()
     await stage.submit(100)
     player = await stage.player()
@@ -400,7 +400,7 @@ async def test_a_store_that_is_away_costs_no_report_and_no_job(stage: Stage, /) 
 
 
 @run_by(play)
-async def test_a_broker_that_is_away_leaves_jobs_in_the_store(stage: Stage, /) -> None:
+async def test_an_unavailable_broker_leaves_jobs_in_the_store(stage: Stage, /) -> None:
     process = stage.start()
     await until(lambda: len(process.scheduler.status().partitions) == 8)
     process.broker.fail_publishes(10_000, BrokerUnavailable("no broker"))

@@ -9,7 +9,7 @@ from tests.unit.scheduler.stage import START, Stage, play, until
 
 
 @run_by(play)
-async def test_jobs_run_when_their_time_has_come_and_never_before(stage: Stage, /) -> None:
+async def test_jobs_run_at_their_time_and_never_before(stage: Stage, /) -> None:
     stage.start()
     player = await stage.player_of_declared()
     began = stage.clock.monotonic()
@@ -25,7 +25,7 @@ async def test_jobs_run_when_their_time_has_come_and_never_before(stage: Stage, 
 
 
 @run_by(play)
-async def test_a_job_that_is_cancelled_or_changed_meanwhile_is_left_alone(stage: Stage, /) -> None:
+async def test_a_job_cancelled_or_changed_in_the_meantime_is_not_dispatched(stage: Stage, /) -> None:
     stage.start()
     player = await stage.player_of_declared()
     cancelled, moved, plain = await stage.submit(3, due=START + 5_000)
@@ -41,7 +41,7 @@ async def test_a_job_that_is_cancelled_or_changed_meanwhile_is_left_alone(stage:
     assert stage.job(cancelled).state is JobState.CANCELLED
 
 
-@pytest.mark.nightly("tests/unit/scheduler/test_timers.py::test_jobs_run_when_their_time_has_come_and_never_before")
+@pytest.mark.nightly("tests/unit/scheduler/test_timers.py::test_jobs_run_at_their_time_and_never_before")
 @run_by(play)
 async def test_ten_thousand_jobs_of_one_instant_all_run(stage: Stage, /) -> None:
     stage.start()
@@ -54,7 +54,7 @@ async def test_ten_thousand_jobs_of_one_instant_all_run(stage: Stage, /) -> None
 
 
 @run_by(play)
-async def test_a_scheduler_without_anything_to_do_asks_the_store_a_few_times_a_second(stage: Stage, /) -> None:
+async def test_an_idle_scheduler_queries_the_store_a_few_times_a_second(stage: Stage, /) -> None:
     process = stage.start()
     await until(lambda: len(process.scheduler.status().partitions) == 8)
     await stage.pass_by(2)

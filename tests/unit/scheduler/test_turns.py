@@ -12,7 +12,7 @@ def _notice(tenant: str, host: str, number: int = 0) -> AlertNotice:
     return AlertNotice(id=f"{tenant}-{host}-{number}", channel=f"https://{host}/x", rule=rule, changes=[], at=0)
 
 
-def test_a_tenant_has_two_notices_under_way_and_one_to_a_host() -> None:
+def test_a_tenant_has_two_notices_in_progress_and_one_per_host() -> None:
     turns = NoticeTurns()
     one, two = _notice("acme", "a.test"), _notice("acme", "b.test")
 
@@ -36,7 +36,7 @@ def test_the_tenants_behind_the_last_one_come_next() -> None:
     assert turns.turn(0).after == "beta"
 
 
-def test_hosts_that_were_slow_share_two_places_whosever_they_are() -> None:
+def test_slow_hosts_share_two_connections_across_tenants() -> None:
     turns = NoticeTurns()
     hosts = [("acme", "a"), ("beta", "b"), ("gamma", "c")]
     for tenant, host in hosts:
@@ -54,7 +54,7 @@ def test_hosts_that_were_slow_share_two_places_whosever_they_are() -> None:
     assert turns.turn(6).hosts == {("acme", "a"), ("delta", "d")}
 
 
-def test_a_host_is_not_slow_for_good() -> None:
+def test_a_host_is_not_slow_forever() -> None:
     turns = NoticeTurns()
     for host in ("a", "b", "c"):
         turns.begin(_notice("acme", host), 0)
@@ -67,7 +67,7 @@ def test_a_host_is_not_slow_for_good() -> None:
 
 
 @pytest.mark.parametrize("count", [200, 500])
-def test_of_very_many_slow_hosts_the_last_ones_are_known(count: int) -> None:
+def test_of_very_many_slow_hosts_the_latest_are_known(count: int) -> None:
     turns = NoticeTurns()
     for number in range(count):
         turns.begin(_notice("acme", f"h{number}"), 0)

@@ -73,7 +73,7 @@ def _starts_before(stage: Stage, store: StagedStore, name: str) -> list[str]:
 
 
 @run_by(play)
-async def test_a_job_that_is_known_to_run_is_not_published_again_and_not_taken_back(stage: Stage, /) -> None:
+async def test_a_running_job_is_not_published_again_and_not_withdrawn(stage: Stage, /) -> None:
     process = await _started(stage)
     player = await stage.player_of_declared()
     process.broker.lose_confirms(1, PublishUnknown("no confirm"))
@@ -94,7 +94,7 @@ async def test_a_job_that_is_known_to_run_is_not_published_again_and_not_taken_b
 
 
 @run_by(play)
-async def test_a_job_that_has_ended_is_not_published_again(stage: Stage, /) -> None:
+async def test_an_ended_job_is_not_published_again(stage: Stage, /) -> None:
     process = await _started(stage)
     player = await stage.player_of_declared()
     process.broker.lose_confirms(1, PublishUnknown("no confirm"))
@@ -112,7 +112,7 @@ async def test_a_job_that_has_ended_is_not_published_again(stage: Stage, /) -> N
 
 @pytest.mark.parametrize("error", [Unroutable("work"), PublishRejected("queue 'work' is full")], ids=str)
 @run_by(play)
-async def test_a_job_that_a_worker_may_have_is_not_taken_back_where_the_broker_refuses_it(
+async def test_a_job_that_a_worker_may_have_is_not_withdrawn_after_a_refusal(
     stage: Stage, /, error: Unroutable | PublishRejected
 ) -> None:
     process = await _started(stage)
@@ -137,7 +137,7 @@ async def test_a_job_that_a_worker_may_have_is_not_taken_back_where_the_broker_r
 
 
 @run_by(play, _define)
-async def test_a_job_whose_start_only_the_store_knows_goes_on_and_its_limit_stays_used(stage: Stage, /) -> None:
+async def test_a_job_whose_start_only_the_store_knows_continues_and_keeps_its_permit(stage: Stage, /) -> None:
     process = await _started(stage)
     player = await stage.player_of_declared()
     process.broker.fail_publishes(1, BrokerUnavailable("no broker"))
@@ -163,7 +163,7 @@ async def test_a_job_whose_start_only_the_store_knows_goes_on_and_its_limit_stay
 
 
 @run_by(play, _define)
-async def test_a_job_that_must_not_run_twice_goes_on_where_a_worker_has_started_it(stage: Stage, /) -> None:
+async def test_a_job_that_must_not_run_twice_continues_if_a_worker_has_started_it(stage: Stage, /) -> None:
     store = stage.store
     seen = _starts_before(stage, store, "fail")
     process = await _started(stage, store)
@@ -184,9 +184,7 @@ async def test_a_job_that_must_not_run_twice_goes_on_where_a_worker_has_started_
 
 @pytest.mark.parametrize("task", ["t", "once"])
 @run_by(play, _define)
-async def test_the_next_holder_leaves_what_runs_to_its_worker_although_no_confirm_came(
-    stage: Stage, /, task: str
-) -> None:
+async def test_the_next_holder_leaves_runs_to_their_worker_even_without_a_confirm(stage: Stage, /, task: str) -> None:
     first = await _started(stage)
     player = await stage.player_of_declared()
     if task == "t":
@@ -211,7 +209,7 @@ async def test_the_next_holder_leaves_what_runs_to_its_worker_although_no_confir
 
 
 @run_by(play)
-async def test_what_an_earlier_holder_may_have_published_is_not_taken_back(stage: Stage, /) -> None:
+async def test_jobs_possibly_published_by_an_earlier_holder_are_not_withdrawn(stage: Stage, /) -> None:
     first = await _started(stage)
     player = await stage.player_of_declared()
     first.broker.lose_confirms(1, PublishUnknown("no confirm"))
@@ -231,7 +229,7 @@ async def test_what_an_earlier_holder_may_have_published_is_not_taken_back(stage
 
 
 @run_by(play)
-async def test_a_scheduler_that_wakes_up_late_takes_nothing_back_from_the_next_holder(stage: Stage, /) -> None:
+async def test_a_scheduler_that_wakes_up_late_withdraws_nothing_from_the_next_holder(stage: Stage, /) -> None:
     store, sent = stage.store, list[tuple[Any, ...]]()
     is_frozen = asyncio.Event()
 
@@ -266,7 +264,7 @@ async def test_a_scheduler_that_wakes_up_late_takes_nothing_back_from_the_next_h
 
 @pytest.mark.parametrize(("task", "call"), [("t", "undispatch"), ("once", "fail")])
 @run_by(play, _define)
-async def test_a_refusal_that_the_store_has_not_heard_of_is_left_to_the_next_holder(
+async def test_a_refusal_unknown_to_the_store_is_left_to_the_next_holder(
     stage: Stage, /, task: str, call: str
 ) -> None:
     store, epochs, has_asked = stage.store, list[int](), asyncio.Event()
@@ -304,7 +302,7 @@ async def test_a_refusal_that_the_store_has_not_heard_of_is_left_to_the_next_hol
 
 
 @run_by(play)
-async def test_a_job_that_waits_for_a_blocked_broker_is_not_taken_for_lost(stage: Stage, /) -> None:
+async def test_a_job_that_waits_for_a_blocked_broker_is_not_considered_lost(stage: Stage, /) -> None:
     process = await _started(stage)
     player = await stage.player_of_declared()
     process.broker.fail_publishes(10_000, BrokerBlocked("short of memory"))
@@ -323,7 +321,7 @@ async def test_a_job_that_waits_for_a_blocked_broker_is_not_taken_for_lost(stage
 
 
 @run_by(play)
-async def test_a_job_that_the_broker_may_have_and_goes_on_refusing_is_found_to_be_lost(stage: Stage, /) -> None:
+async def test_a_job_that_the_broker_may_have_and_keeps_refusing_is_found_to_be_lost(stage: Stage, /) -> None:
     process = await _started(stage)
     await stage.broker.declare([])
     process.broker.lose_confirms(1, PublishUnknown("no confirm"))
@@ -346,7 +344,7 @@ async def test_a_job_that_the_broker_may_have_and_goes_on_refusing_is_found_to_b
 
 @pytest.mark.parametrize(("task", "call"), [("t", "undispatch"), ("once", "fail")])
 @run_by(play, _define)
-async def test_a_job_that_begins_as_it_is_given_up_goes_on(stage: Stage, /, task: str, call: str) -> None:
+async def test_a_job_that_starts_as_it_is_given_up_continues(stage: Stage, /, task: str, call: str) -> None:
     store = stage.store
     process = await _started(stage, store)
     (job_id,) = await stage.submit(task=task, announced=True)
@@ -364,7 +362,7 @@ async def test_a_job_that_begins_as_it_is_given_up_goes_on(stage: Stage, /, task
 
 
 @run_by(play, _define)
-async def test_a_take_over_that_fails_in_the_middle_publishes_nothing_and_is_made_anew(stage: Stage, /) -> None:
+async def test_a_take_over_that_fails_halfway_publishes_nothing_and_is_repeated(stage: Stage, /) -> None:
     first = await _started(stage)
     first.broker.hang_publishes()
     (limited,) = await stage.submit(task="alone", announced=True)

@@ -82,12 +82,12 @@ async def _pass(stage: Stage, seconds: int) -> None:
 
 
 @run_by(_play)
-async def test_without_a_limit_they_all_run(stage: Stage, runs: _Runs, /) -> None:
+async def test_all_occurrences_run_without_a_limit(stage: Stage, runs: _Runs, /) -> None:
     await _pass(stage, 50)
     assert runs.most == 5
 
 
-def test_skip_drops_what_is_due_while_an_earlier_one_runs() -> None:
+def test_skip_drops_an_occurrence_while_an_earlier_one_runs() -> None:
     async def test(stage: Stage, runs: _Runs) -> None:
         await _pass(stage, 35)
         assert runs.began == [10]
@@ -102,7 +102,7 @@ def test_skip_drops_what_is_due_while_an_earlier_one_runs() -> None:
     assert _play(test, overlap="skip").most == 1
 
 
-def test_buffer_one_runs_the_first_that_had_to_wait_as_soon_as_there_is_room() -> None:
+def test_buffer_one_runs_the_first_waiting_occurrence_as_soon_as_there_is_room() -> None:
     async def test(stage: Stage, runs: _Runs) -> None:
         await _pass(stage, 45)
         assert runs.began == [10]
@@ -117,7 +117,7 @@ def test_buffer_one_runs_the_first_that_had_to_wait_as_soon_as_there_is_room() -
     assert _play(test, overlap="buffer_one").most == 1
 
 
-def test_buffer_all_runs_them_all_one_after_the_other() -> None:
+def test_buffer_all_runs_all_occurrences_one_after_the_other() -> None:
     async def test(stage: Stage, runs: _Runs) -> None:
         await _pass(stage, 45)
         for instant in (10, 20, 30, 40):
@@ -131,7 +131,7 @@ def test_buffer_all_runs_them_all_one_after_the_other() -> None:
     assert _play(test, overlap="buffer_all").most == 1
 
 
-def test_so_many_run_at_a_time_as_may() -> None:
+def test_a_limit_allows_its_number_of_runs_at_a_time() -> None:
     async def test(stage: Stage, runs: _Runs) -> None:
         await _pass(stage, 65)
         assert runs.began == [10, 20, 30]
@@ -143,7 +143,7 @@ def test_so_many_run_at_a_time_as_may() -> None:
     assert _play(test, overlap="buffer_all", max_concurrency=3).most == 3
 
 
-def test_cancel_other_cancels_the_earlier_one_and_starts_when_it_has_ended() -> None:
+def test_cancel_other_cancels_the_earlier_run_and_starts_when_it_has_ended() -> None:
     async def test(stage: Stage, runs: _Runs) -> None:
         await _pass(stage, 26)
 
@@ -154,7 +154,7 @@ def test_cancel_other_cancels_the_earlier_one_and_starts_when_it_has_ended() -> 
     assert _play(test, overlap="cancel_other").most == 1
 
 
-def test_what_a_dead_worker_ran_makes_room_after_a_while() -> None:
+def test_runs_of_a_dead_worker_make_room_after_a_while() -> None:
     runs = _Runs({"overlap": "skip"})
 
     async def test(stage: Stage) -> None:
@@ -187,7 +187,7 @@ def test_what_a_dead_worker_ran_makes_room_after_a_while() -> None:
     play(test, runs.define)
 
 
-def test_a_worker_that_cannot_ask_the_state_does_not_run_what_is_limited() -> None:
+def test_a_worker_without_the_state_does_not_run_limited_jobs() -> None:
     runs = _Runs({"overlap": "skip"})
 
     async def test(stage: Stage) -> None:
@@ -210,7 +210,7 @@ def test_a_worker_that_cannot_ask_the_state_does_not_run_what_is_limited() -> No
 
 
 @pytest.mark.parametrize("overlap", ["skip", "buffer_one", "buffer_all", "cancel_other"])
-def test_a_catch_up_does_not_run_more_at_a_time_than_may(overlap: Any) -> None:
+def test_a_catch_up_respects_the_limit_of_runs(overlap: Any) -> None:
     runs = _Runs({"overlap": overlap, "catchup": "all"})
 
     async def test(stage: Stage) -> None:

@@ -45,7 +45,7 @@ _policies = st.builds(
 
 
 @given(trigger=_triggers, policy=_policies, mark=st.integers(0, 50_000), slept=st.integers(0, 50_000))
-def test_everything_that_is_due_is_emitted_or_missed_or_put_into_a_backlog(
+def test_every_due_instant_is_emitted_or_missed_or_put_into_a_backlog(
     trigger: Trigger, policy: SchedulePolicy, mark: int, slept: int
 ) -> None:
     now = mark + slept
@@ -108,7 +108,7 @@ def _play(trigger: Trigger, policy: SchedulePolicy, mark: int, now: int) -> tupl
     ],
     ids=str,
 )
-def test_two_hours_without_a_beat_cost_what_the_policy_says(
+def test_the_policy_decides_on_two_hours_without_a_beat(
     options: dict[str, Any], emitted: int, backlog: int, missed: int
 ) -> None:
     policy = read_policy(options, schedule="minutely")
@@ -130,7 +130,7 @@ def test_the_most_recent_instant_of_any_trigger_is_found(instants: set[int], dat
     assert most_recent(_Listed(tuple(sorted(instants))), first, now) == max(each for each in instants if each <= now)
 
 
-def test_years_without_a_beat_are_not_gone_through_second_by_second() -> None:
+def test_years_without_a_beat_are_not_searched_second_by_second() -> None:
     looks = 0
 
     class Counted:

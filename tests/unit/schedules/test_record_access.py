@@ -37,7 +37,7 @@ async def _look(stage: Stage) -> None:
 
 
 @run_by(play, _define)
-async def test_a_schedule_that_is_added_is_emitted_by_all_and_once_and_removed_by_nobody(stage: Stage, /) -> None:
+async def test_all_beats_together_emit_an_added_schedule_once_and_none_removes_it(stage: Stage, /) -> None:
     for _ in range(3):
         await stage.start()
     schedules = _schedules(stage)
@@ -58,7 +58,7 @@ async def test_a_schedule_that_is_added_is_emitted_by_all_and_once_and_removed_b
 
 
 @run_by(play, _define)
-async def test_a_schedule_that_is_changed_follows_its_new_rule_and_makes_up_for_nothing(stage: Stage, /) -> None:
+async def test_a_changed_schedule_follows_its_new_rule_and_catches_up_nothing(stage: Stage, /) -> None:
     await stage.start()
     schedules = _schedules(stage)
     say = stage.apps[-1].tasks["say"]
@@ -75,7 +75,7 @@ async def test_a_schedule_that_is_changed_follows_its_new_rule_and_makes_up_for_
 
 
 @run_by(play, _define)
-async def test_what_a_change_does_not_say_stays_as_it_is(stage: Stage, /) -> None:
+async def test_a_change_keeps_the_fields_it_does_not_name(stage: Stage, /) -> None:
     schedules = _schedules(stage)
     say = stage.apps[-1].tasks["say"]
     policy: ScheduleOptions = {"catchup": "all", "overlap": "buffer_one", "max_concurrency": 2}
@@ -100,7 +100,7 @@ async def test_what_a_change_does_not_say_stays_as_it_is(stage: Stage, /) -> Non
 
 
 @run_by(play, _define)
-async def test_a_schedule_of_a_workflow_is_changed_in_its_rule_and_policy_alone(stage: Stage, /) -> None:
+async def test_only_rule_and_policy_of_a_workflow_schedule_can_be_changed(stage: Stage, /) -> None:
     schedules = _schedules(stage)
     say = stage.apps[-1].tasks["say"]
     await schedules.aadd("flow", chain(say.si("a"), say.si("b")), every("5s"))
@@ -117,7 +117,7 @@ async def test_a_schedule_of_a_workflow_is_changed_in_its_rule_and_policy_alone(
 
 
 @run_by(play, _define)
-async def test_schedules_that_were_added_are_there_for_a_beat_that_starts_later(stage: Stage, /) -> None:
+async def test_added_schedules_are_available_to_a_beat_that_starts_later(stage: Stage, /) -> None:
     schedules = _schedules(stage)
     say = stage.apps[-1].tasks["say"]
     await schedules.aadd("hourly", say, every("5s"))
@@ -129,7 +129,7 @@ async def test_schedules_that_were_added_are_there_for_a_beat_that_starts_later(
     assert (await schedules.aall())["hourly"].is_dynamic
 
 
-def test_a_schedule_whose_task_a_beat_does_not_have_is_left_to_those_that_have_it(
+def test_a_schedule_of_an_unknown_task_is_left_to_beats_that_know_it(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async def test(stage: Stage) -> None:
@@ -169,7 +169,7 @@ async def _other() -> None: ...
     ],
 )
 @run_by(play, _define)
-async def test_what_cannot_be_is_refused_when_it_is_added(
+async def test_an_invalid_schedule_is_refused_when_it_is_added(
     stage: Stage, /, name: str, changes: dict[str, Any], words: str
 ) -> None:
     schedules = _schedules(stage)
@@ -179,7 +179,7 @@ async def test_what_cannot_be_is_refused_when_it_is_added(
 
 
 @run_by(play, _define)
-async def test_what_is_not_there_is_said_and_what_is_there_is_not_overwritten(stage: Stage, /) -> None:
+async def test_a_missing_schedule_is_reported_and_an_existing_one_is_not_overwritten(stage: Stage, /) -> None:
     schedules = _schedules(stage)
     say = stage.apps[-1].tasks["say"]
     await schedules.aadd("hourly", say, every("5s"))
@@ -236,7 +236,7 @@ def test_a_paused_schedule_emits_nothing_and_a_resume_decides_on_the_pause(
 
 
 @run_by(play, _define)
-async def test_a_run_by_hand_is_sent_at_once_also_of_a_paused_schedule(stage: Stage, /) -> None:
+async def test_a_manual_run_is_sent_at_once_even_of_a_paused_schedule(stage: Stage, /) -> None:
     schedules = _schedules(stage)
     await schedules.aadd("hourly", stage.apps[-1].tasks["say"], every("1h"), args=("hello",))
     await schedules.apause("hourly")
@@ -277,7 +277,7 @@ async def test_a_backfill_emits_a_range_again_a_few_a_second_and_a_dry_run_nothi
 
 
 @run_by(play, _define)
-async def test_a_schedule_has_no_more_than_ten_backfills_under_way(stage: Stage, /) -> None:
+async def test_a_schedule_has_at_most_ten_backfills_in_progress(stage: Stage, /) -> None:
     schedules = _schedules(stage)
     await schedules.aadd("hourly", stage.apps[-1].tasks["say"], every("10s"))
     span = _instant(-50), _instant(0)

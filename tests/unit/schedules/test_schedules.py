@@ -40,7 +40,7 @@ def _app() -> TaskMQ:
     ],
     ids=lambda trigger: trigger.describe(),
 )
-def test_a_definition_is_read_as_it_was_written(trigger: Trigger) -> None:
+def test_a_definition_survives_its_round_trip(trigger: Trigger) -> None:
     app = _app()
     policy = read_policy(
         {"catchup": "all", "late_after": "90s", "overlap": "skip", "max_concurrency": 3}, schedule="x"
@@ -75,7 +75,7 @@ def test_a_definition_of_another_taskmq_is_refused_with_its_name(kept: bytes, wo
         read_definition(kept, name="x", tasks=_app().tasks)
 
 
-def test_a_trigger_of_ones_own_cannot_be_kept() -> None:
+def test_a_custom_trigger_cannot_be_stored() -> None:
     class Tide:
         def next_after(self, instant: int, /) -> int | None:
             return instant + 1
@@ -105,18 +105,18 @@ def test_a_trigger_of_ones_own_cannot_be_kept() -> None:
         },
     )
 )
-def test_a_policy_is_made_again_from_its_options(options: dict[str, Any]) -> None:
+def test_a_policy_is_rebuilt_from_its_options(options: dict[str, Any]) -> None:
     policy = read_policy(options, schedule="x")
 
     assert read_policy(policy.as_options(), schedule="x") == policy
 
 
-def test_the_policy_without_options_is_the_default() -> None:
+def test_a_policy_without_options_is_the_default() -> None:
     assert read_policy({}, schedule="x") == SchedulePolicy()
     assert SchedulePolicy().as_options() == {}
 
 
-def test_a_record_is_read_as_it_was_written_and_remembers_the_last_twenty() -> None:
+def test_a_record_survives_its_round_trip_and_remembers_the_last_twenty() -> None:
     record = ScheduleRecord(mark=5, rule="r")
     for number in range(30):
         record.remember(Emitted(number, number + 1, "due"))
@@ -135,7 +135,7 @@ def test_a_record_of_a_newer_taskmq_is_read_and_an_invalid_one_is_refused() -> N
         decode_record(KeptRecord("v", b"\x01"), name="x")
 
 
-def test_a_job_id_follows_from_app_schedule_instant_and_run() -> None:
+def test_a_job_id_derives_from_app_schedule_instant_and_run() -> None:
     ids = {
         scheduled_job_id(app, schedule, instant, run)
         for app in ("a", "b")

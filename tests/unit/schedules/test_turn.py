@@ -91,7 +91,7 @@ def test_every_instant_up_to_the_mark_is_accounted_for(options: dict[str, Any], 
         assert counts.fired + len(places) + counts.missed + counts.skipped == len(everything)
 
 
-def test_a_silent_replicas_claim_is_taken_by_another_with_the_same_run() -> None:
+def test_the_claim_of_a_silent_replica_is_taken_over_with_the_same_run() -> None:
     record, entry = ScheduleRecord(), _entry()
     take_turn(record, entry, now=START, replica=_replica(1))
     due = START + PERIOD
@@ -105,7 +105,7 @@ def test_a_silent_replicas_claim_is_taken_by_another_with_the_same_run() -> None
     assert (again.instant, again.run, again.owner) == (claim.instant, claim.run, "beat 2")
 
 
-def test_an_occurrence_that_two_have_confirmed_is_counted_once() -> None:
+def test_an_occurrence_confirmed_twice_is_counted_once() -> None:
     record, entry = ScheduleRecord(), _entry()
     take_turn(record, entry, now=START, replica=_replica())
     claims = take_turn(record, entry, now=START + PERIOD, replica=_replica()).claims
@@ -116,7 +116,7 @@ def test_an_occurrence_that_two_have_confirmed_is_counted_once() -> None:
     assert (record.counts.fired, record.claims, len(record.history)) == (1, [], 1)
 
 
-def test_what_is_handed_back_is_claimed_at_once_and_what_cannot_be_sent_by_nobody() -> None:
+def test_a_returned_claim_is_free_at_once_and_an_unsendable_one_is_not_retried() -> None:
     record, entry = ScheduleRecord(), _entry(overlap="skip")
     take_turn(record, entry, now=START, replica=_replica(1))
     now = START + PERIOD
@@ -135,7 +135,7 @@ def test_what_is_handed_back_is_claimed_at_once_and_what_cannot_be_sent_by_nobod
 
 
 @pytest.mark.parametrize(("back", "emits"), [(30 * 60 * SECOND, False), (86_400 * SECOND, True)])
-def test_a_clock_that_was_set_back_is_waited_for_or_taken_for_a_correction(back: int, emits: bool) -> None:
+def test_a_clock_that_was_set_back_is_waited_for_or_counts_as_a_correction(back: int, emits: bool) -> None:
     record, entry = ScheduleRecord(), _entry()
     take_turn(record, entry, now=START, replica=_replica())
     now = START - back
@@ -146,7 +146,7 @@ def test_a_clock_that_was_set_back_is_waited_for_or_taken_for_a_correction(back:
     assert bool(turn.claims) is emits
 
 
-def test_another_rule_begins_anew_and_keeps_a_backfill_that_somebody_has_asked_for() -> None:
+def test_a_new_rule_starts_over_and_keeps_a_requested_backfill() -> None:
     record, entry = ScheduleRecord(), _entry(catchup="all")
     take_turn(record, entry, now=START, replica=_replica())
     record.backlogs = [MissedSpan("catchup", "", 0, 1, 0), MissedSpan("backfill", "backfill-1", 0, 1, START * 2)]
@@ -163,7 +163,7 @@ def test_another_rule_begins_anew_and_keeps_a_backfill_that_somebody_has_asked_f
     )
 
 
-def test_while_many_claims_are_open_no_more_are_made() -> None:
+def test_too_many_open_claims_prevent_new_ones() -> None:
     record, entry = ScheduleRecord(), _entry(late_after="1d")
     take_turn(record, entry, now=START, replica=_replica())
     now = START

@@ -61,7 +61,7 @@ def _calls() -> list[tuple[str, str, str, Permission]]:
     return found
 
 
-def test_every_handler_declares_its_permission_and_few_are_for_everybody() -> None:
+def test_every_handler_declares_its_permission_and_few_are_public() -> None:
     public = {handler.operation_id for handler in HANDLERS if permission_of(handler) is None}
 
     assert public == _PUBLIC
@@ -76,7 +76,7 @@ def test_a_handler_without_a_permission_is_found() -> None:
         permission_of(handler)
 
 
-def test_nothing_but_health_and_the_description_is_served_without_an_identity(site: Site) -> None:
+def test_only_health_and_the_description_are_served_without_an_identity(site: Site) -> None:
     for name, method, path, _ in _calls():
         answer = site(method, path, by=None)
 
@@ -87,7 +87,7 @@ def test_nothing_but_health_and_the_description_is_served_without_an_identity(si
     assert site("GET", "/api/openapi.json", by=None).status_code == 200
 
 
-def test_each_call_is_refused_to_those_who_may_not_and_to_no_others(site: Site) -> None:
+def test_each_call_is_refused_exactly_to_callers_without_permission(site: Site) -> None:
     # So that streams end.
     site.hub.close()
     for name, method, path, permission in _calls():
@@ -103,7 +103,7 @@ def test_each_call_is_refused_to_those_who_may_not_and_to_no_others(site: Site) 
             assert (answer.status_code == 403) is not is_allowed, (name, caller, answer.text)
 
 
-def test_jobs_of_another_tenant_are_not_there(site: Site) -> None:
+def test_jobs_of_another_tenant_are_not_found(site: Site) -> None:
     site.submit()
     store_id = site("GET", "/jobs/order-17").json()["id"]
 
@@ -120,7 +120,7 @@ def test_jobs_of_another_tenant_are_not_there(site: Site) -> None:
     assert site("GET", "/jobs/order-17").json()["version"] == 1
 
 
-def test_two_tenants_have_jobs_of_the_same_id(site: Site) -> None:
+def test_two_tenants_may_have_jobs_with_the_same_id(site: Site) -> None:
     mine = site("POST", "/jobs", {"job_type": "data_processing", "job_id": "one", "held": True})
     theirs = site("POST", "/jobs", {"job_type": "data_processing", "job_id": "one", "held": True}, by="other-admin")
 
@@ -132,7 +132,7 @@ def test_two_tenants_have_jobs_of_the_same_id(site: Site) -> None:
     assert site.ids("?tenant=acme", by="all-viewer") == ["one"]
 
 
-def test_a_foreign_tenant_does_not_exist_and_one_of_several_is_named(site: Site) -> None:
+def test_a_foreign_tenant_does_not_exist_and_one_of_several_must_be_named(site: Site) -> None:
     foreign = site("GET", "/jobs?tenant=other")
     unnamed = site("GET", "/jobs", by="both")
     too_weak = site("POST", "/jobs?tenant=other", {"job_type": "data_processing"}, by="both")
@@ -157,7 +157,7 @@ def test_tenant_and_owner_come_from_the_identity_and_never_from_the_body(site: S
     assert (found["tenant"], found["owner"]) == ("acme", "acme-admin")
 
 
-def test_only_tasks_that_fit_the_patterns_of_the_caller_can_be_called(site: Site) -> None:
+def test_only_tasks_that_match_the_patterns_of_the_caller_can_be_called(site: Site) -> None:
     site.submit()
 
     refused = site("POST", "/jobs", {"job_type": "report"}, by="picky")
@@ -176,7 +176,7 @@ def test_only_tasks_that_fit_the_patterns_of_the_caller_can_be_called(site: Site
     assert [answer.status_code for answer in changes] == [403] * 6
 
 
-def test_schedules_and_workflows_of_the_app_are_shown_to_roles_on_the_instance_alone(site: Site) -> None:
+def test_schedules_and_workflows_of_the_app_are_shown_only_to_roles_on_the_instance(site: Site) -> None:
     assert [one["name"] for one in site("GET", "/schedules", by="all-viewer").json()["items"]] == ["nightly"]
 
     assert site("GET", "/schedules").json() == {"items": [], "next": None}
@@ -195,5 +195,5 @@ def test_a_read_only_server_changes_nothing(tmp_path: Path) -> None:
             assert ('"code":"read_only"' in answer.text) is is_change, (name, answer.text)
 
 
-def test_roles_are_those_that_the_matrix_tries() -> None:
+def test_the_matrix_covers_all_roles() -> None:
     assert {f"acme-{role}" for role in Role} | {f"all-{role}" for role in Role} <= set(CALLERS)

@@ -13,7 +13,7 @@ def _bulk(site: Site, action: str, which: str = "", by: str = "acme-admin", **mo
     return found
 
 
-def test_a_dry_run_says_how_many_there_are_and_does_nothing(site: Site) -> None:
+def test_a_dry_run_counts_the_jobs_and_changes_nothing(site: Site) -> None:
     for number in range(3):
         site.submit(job_id=f"j{number}")
 
@@ -42,7 +42,7 @@ def test_jobs_are_cancelled_page_by_page_until_there_are_none(site: Site) -> Non
     ] * 2
 
 
-def test_what_cannot_be_done_to_a_job_is_reported_of_that_job(site: Site) -> None:
+def test_a_refusal_is_reported_with_its_job(site: Site) -> None:
     site.submit(job_id="ended")
     site("DELETE", "/jobs/ended")
     site.submit(job_id="waits")
@@ -93,7 +93,7 @@ def test_a_bulk_without_a_filter_or_a_change_is_refused(site: Site) -> None:
     assert site("GET", "/audit?action=jobs.", by="all-admin").json()["items"] == []
 
 
-def test_jobs_of_tasks_that_the_caller_may_not_call_stay(site: Site) -> None:
+def test_jobs_of_forbidden_tasks_are_skipped(site: Site) -> None:
     site.submit()
     site.submit(job_id="charge", job_type="billing.charge", payload={"amount": 1})
 
@@ -132,7 +132,7 @@ def test_a_bulk_operation_is_carried_out_by_the_server_and_listed(site: Site) ->
     ]
 
 
-def test_a_bulk_operation_is_aborted_and_foreign_to_other_tenants(site: Site) -> None:
+def test_a_bulk_operation_can_be_aborted_and_is_hidden_from_other_tenants(site: Site) -> None:
     for number in range(5):
         site.submit(job_id=f"j{number}")
     begun = site("POST", "/bulk/operations", {"action": "hold", "everything": True, "rate": 0.01}).json()
@@ -151,7 +151,7 @@ def test_a_bulk_operation_is_aborted_and_foreign_to_other_tenants(site: Site) ->
     assert site("GET", "/bulk/operations", by="all-viewer").json()["items"] == [aborted]
 
 
-def test_a_bulk_operation_says_which_jobs_are_meant_and_what_is_to_change(site: Site) -> None:
+def test_a_bulk_operation_shows_its_filter_and_its_change(site: Site) -> None:
     unsaid = site("POST", "/bulk/operations", {"action": "cancel"})
     nothing = site("POST", "/bulk/operations", {"action": "change", "filter": "task:report"})
     unreadable = site("POST", "/bulk/operations", {"action": "cancel", "filter": "stats:held"})
@@ -161,7 +161,7 @@ def test_a_bulk_operation_says_which_jobs_are_meant_and_what_is_to_change(site: 
     assert site("GET", "/bulk/operations").json()["items"] == []
 
 
-def test_the_same_bulk_operation_under_a_key_is_begun_once(site: Site) -> None:
+def test_the_same_bulk_operation_under_a_key_is_started_once(site: Site) -> None:
     site.submit()
 
     def begun(body: dict[str, Any], key: str = "k1", by: str = "acme-admin") -> Any:

@@ -144,7 +144,7 @@ def _run(folder: Path, test: Callable[[Served], Awaitable[None]], **settings: An
         runner.run(main())
 
 
-def test_a_read_that_takes_too_long_is_given_up_and_a_write_is_not(tmp_path: Path) -> None:
+def test_a_slow_read_is_given_up_and_a_slow_write_is_not(tmp_path: Path) -> None:
     async def test(served: Served) -> None:
         store: Any = served.application.litestar.state["app"].sessions.store()
         held, free = asyncio.Event(), threading.Event()
@@ -186,7 +186,7 @@ def test_a_read_that_takes_too_long_is_given_up_and_a_write_is_not(tmp_path: Pat
     _run(tmp_path, test, query_time=30.0, request_seconds=3600.0)
 
 
-def test_a_request_that_is_not_complete_in_time_ends_its_connection_and_no_other(tmp_path: Path) -> None:
+def test_an_incomplete_request_times_out_and_affects_only_its_own_connection(tmp_path: Path) -> None:
     async def test(served: Served) -> None:
         begun = [
             b"",
@@ -239,7 +239,7 @@ async def _unread(served: Served, requests: int) -> socket.socket:
     return deaf
 
 
-def test_a_client_that_reads_nothing_is_cut_however_many_requests_it_sends(tmp_path: Path) -> None:
+def test_a_client_that_reads_nothing_is_disconnected_however_many_requests_it_sends(tmp_path: Path) -> None:
     async def test(served: Served) -> None:
         state = served.process._server.server_state
         deaf = [await _unread(served, _PIPELINED) for _ in range(5)]
@@ -258,7 +258,7 @@ def test_a_client_that_reads_nothing_is_cut_however_many_requests_it_sends(tmp_p
     _run(tmp_path, test, request_seconds=30.0)
 
 
-def test_connections_that_wait_give_way_to_new_ones_the_quietest_first(tmp_path: Path) -> None:
+def test_idle_connections_are_closed_for_new_ones_with_the_quietest_first(tmp_path: Path) -> None:
     async def test(served: Served) -> None:
         opened = served.process._server.server_state.connections
         async with AsyncExitStack() as stack:
@@ -279,7 +279,7 @@ def test_connections_that_wait_give_way_to_new_ones_the_quietest_first(tmp_path:
     _run(tmp_path, test, connections=20)
 
 
-def test_a_server_whose_connections_all_work_takes_no_more(tmp_path: Path) -> None:
+def test_a_server_with_only_busy_connections_accepts_no_more(tmp_path: Path) -> None:
     async def test(served: Served) -> None:
         async with AsyncExitStack() as stack:
             for _ in range(3):
@@ -292,7 +292,7 @@ def test_a_server_whose_connections_all_work_takes_no_more(tmp_path: Path) -> No
     _run(tmp_path, test, connections=3)
 
 
-def test_a_client_that_reads_slowly_gets_all_of_its_answer(tmp_path: Path) -> None:
+def test_a_client_that_reads_slowly_gets_its_whole_answer(tmp_path: Path) -> None:
     async def test(served: Served) -> None:
         loop = asyncio.get_running_loop()
         slow = await _unread(served, 1)
@@ -318,7 +318,7 @@ def test_a_client_that_reads_slowly_gets_all_of_its_answer(tmp_path: Path) -> No
     _run(tmp_path, test, request_seconds=30.0)
 
 
-def test_connections_leave_descriptors_for_other_things() -> None:
+def test_connections_leave_some_file_descriptors_free() -> None:
     class Quiet:
         cuts: ClassVar[list[Any]] = []
 
@@ -341,7 +341,7 @@ def test_connections_leave_descriptors_for_other_things() -> None:
     assert descriptors() == descriptors() >= 256
 
 
-def test_an_answer_does_not_wait_for_what_the_client_acknowledges(tmp_path: Path) -> None:
+def test_an_answer_does_not_wait_for_tcp_acknowledgements(tmp_path: Path) -> None:
     async def test(served: Served) -> None:
         async with await served.connect() as connection:
             await connection.ask("/api/v1/health/live")
@@ -354,7 +354,7 @@ def test_an_answer_does_not_wait_for_what_the_client_acknowledges(tmp_path: Path
     _run(tmp_path, test)
 
 
-def test_a_stream_that_nobody_reads_holds_up_no_other_and_keeps_little(tmp_path: Path) -> None:
+def test_an_unread_stream_delays_no_other_and_buffers_little(tmp_path: Path) -> None:
     async def test(served: Served) -> None:
         hub = served.application.litestar.state["events"]
         async with AsyncExitStack() as stack:
@@ -396,7 +396,7 @@ def test_a_stream_that_nobody_reads_holds_up_no_other_and_keeps_little(tmp_path:
         b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", b"\r\n" * 50_000,
     ],
 )  # fmt: skip
-def test_what_is_no_http_is_refused_and_the_server_goes_on(tmp_path: Path, data: bytes) -> None:
+def test_a_request_that_is_not_http_is_refused_and_the_server_continues(tmp_path: Path, data: bytes) -> None:
     async def test(served: Served) -> None:
         async with await served.connect() as connection:
             try:
@@ -415,7 +415,7 @@ def test_what_is_no_http_is_refused_and_the_server_goes_on(tmp_path: Path, data:
     _run(tmp_path, test, request_seconds=30.0)
 
 
-def test_a_server_that_drains_says_so_and_serves_until_its_time_is_over(tmp_path: Path) -> None:
+def test_a_draining_server_says_so_and_serves_until_its_time_is_over(tmp_path: Path) -> None:
     async def test(served: Served) -> None:
         async with await served.connect() as connection:
             before = await connection.ask("/api/v1/health/ready")
@@ -432,12 +432,12 @@ def test_a_server_that_drains_says_so_and_serves_until_its_time_is_over(tmp_path
     _run(tmp_path, test, drain=600.0)
 
 
-def test_no_connections_are_refused_as_a_setting() -> None:
+def test_a_limit_of_zero_connections_is_refused() -> None:
     with pytest.raises(InvalidSetting, match="connections 0"):
         ServerSettings(connections=0)
 
 
 @pytest.mark.parametrize("seconds", [-1.0, float("inf"), float("nan")])
-def test_a_drain_that_cannot_be_is_refused(seconds: float) -> None:
+def test_an_invalid_drain_time_is_refused(seconds: float) -> None:
     with pytest.raises(InvalidSetting, match="drain"):
         ServerSettings(drain=seconds)

@@ -46,7 +46,7 @@ def test_a_page_of_another_version_finds_no_files(site: Site) -> None:
     assert _get(site, f"/ui/static/{digest}/absent.js").status_code == 404
 
 
-def test_nothing_inline_and_nothing_from_elsewhere_is_allowed(site: Site) -> None:
+def test_inline_and_foreign_content_is_forbidden(site: Site) -> None:
     policy = _get(site, "/ui/").headers["content-security-policy"]
     sources = "".join(path.read_text() for path in _STATIC.rglob("*") if path.suffix in {".js", ".html", ".css"})
 
@@ -59,7 +59,7 @@ def test_nothing_inline_and_nothing_from_elsewhere_is_allowed(site: Site) -> Non
     )
 
 
-def test_a_browser_that_takes_no_gzip_gets_none(site: Site) -> None:
+def test_a_browser_without_gzip_gets_uncompressed_files(site: Site) -> None:
     answer = _get(site, "/ui/", **{"accept-encoding": "identity"})
 
     assert "content-encoding" not in answer.headers
@@ -69,16 +69,14 @@ def test_a_browser_that_takes_no_gzip_gets_none(site: Site) -> None:
 @pytest.mark.parametrize(
     ("path", "leads_to"), [("/", "ui/"), ("/ui", "ui/"), ("/deep/taskmq", "taskmq/ui/"), ("/deep/taskmq/", "ui/")]
 )
-def test_addresses_without_a_page_lead_to_the_dashboard_by_relative_paths(
-    tmp_path: Path, path: str, leads_to: str
-) -> None:
+def test_unknown_addresses_lead_to_the_dashboard_by_relative_paths(tmp_path: Path, path: str, leads_to: str) -> None:
     with open_site(tmp_path, ServerSettings(root_path="/deep/taskmq")) as site:
         answer = _get(site, path)
 
         assert (answer.status_code, answer.headers["location"]) == (307, leads_to)
 
 
-def test_all_vendored_files_have_their_licence_beside_them() -> None:
+def test_all_vendored_files_have_a_licence() -> None:
     vendor = _STATIC / "vendor"
     listed = (vendor / "README.md").read_text()
 
@@ -116,7 +114,7 @@ def _asked_from(address: str, app: TaskMQ) -> "TestClient[Any]":
         ({"x-forwarded-for": "203.0.113.9, 127.0.0.1"}, 401),
     ],
 )
-def test_nobody_signs_in_for_development_but_no_other_site_may_do_anything(
+def test_development_needs_no_sign_in_and_other_sites_are_still_refused(
     tmp_path: Path, headers: dict[str, str], status: int
 ) -> None:
     app = TaskMQ(new_url(), store=f"sqlite:///{tmp_path}/jobs.db")
@@ -127,7 +125,7 @@ def test_nobody_signs_in_for_development_but_no_other_site_may_do_anything(
     assert answer.status_code == status, answer.text
 
 
-def test_another_machine_is_refused_by_a_server_for_development(tmp_path: Path) -> None:
+def test_another_machine_is_refused_by_a_development_server(tmp_path: Path) -> None:
     app = TaskMQ(new_url(), store=f"sqlite:///{tmp_path}/jobs.db")
     with _asked_from("192.0.2.7", app) as client:
         assert client.get("/api/v1/jobs").status_code == 401
@@ -135,7 +133,7 @@ def test_another_machine_is_refused_by_a_server_for_development(tmp_path: Path) 
         ServerSettings(development=True, host="0.0.0.0")
 
 
-def test_a_server_says_what_it_is_for(tmp_path: Path) -> None:
+def test_a_server_shows_its_purpose(tmp_path: Path) -> None:
     with open_site(tmp_path, ServerSettings(environment="production", read_only=True)) as site:
         found = site("GET", "/server", by="acme-viewer").json()
 

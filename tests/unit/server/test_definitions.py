@@ -16,7 +16,7 @@ def test_tasks_are_listed_with_the_schema_of_their_arguments(site: Site) -> None
     assert site("GET", "/tasks/nothing").json()["code"] == "task_not_found"
 
 
-def test_a_definition_has_versions_and_jobs_are_made_from_it(site: Site) -> None:
+def test_a_definition_has_versions_and_jobs_are_created_from_it(site: Site) -> None:
     body = {"task": "data_processing", "kwargs": {"key": "value"}, "priority": "low", "labels": {"team": "web"}}
 
     first = site("PUT", "/definitions/monthly", body, headers={"If-None-Match": "*"})
@@ -36,7 +36,7 @@ def test_a_definition_has_versions_and_jobs_are_made_from_it(site: Site) -> None
     assert site("GET", "/definitions/monthly").json()["code"] == "definition_not_found"
 
 
-def test_definitions_are_their_tenants_own_and_of_tasks_that_the_caller_may_call(site: Site) -> None:
+def test_definitions_belong_to_their_tenant_and_need_a_permitted_task(site: Site) -> None:
     site("PUT", "/definitions/monthly", {"task": "data_processing"})
 
     assert site("GET", "/definitions/monthly", by="other-admin").status_code == 404
@@ -49,7 +49,7 @@ def test_definitions_are_their_tenants_own_and_of_tasks_that_the_caller_may_call
     assert site("GET", "/definitions/monthly").status_code == 200
 
 
-def test_what_is_done_to_definitions_is_in_the_audit_without_their_arguments(site: Site) -> None:
+def test_changes_of_definitions_are_audited_without_their_arguments(site: Site) -> None:
     site("PUT", "/definitions/monthly", {"task": "data_processing", "kwargs": {"key": "secret"}}, by="acme-operator")
     site("DELETE", "/definitions/monthly", by="acme-operator")
 
@@ -62,7 +62,7 @@ def test_what_is_done_to_definitions_is_in_the_audit_without_their_arguments(sit
     assert "secret" not in answer.text
 
 
-def test_a_definition_names_no_other_owner_and_no_other_queue_than_its_tasks(site: Site) -> None:
+def test_a_definition_cannot_change_the_owner_or_the_queue_of_its_task(site: Site) -> None:
     own = {"task": "billing.charge", "kwargs": {"amount": 1}, "owner": "acme-operator", "queue": "billing"}
 
     kept = site("PUT", "/definitions/monthly", own, by="acme-operator")
@@ -76,7 +76,7 @@ def test_a_definition_names_no_other_owner_and_no_other_queue_than_its_tasks(sit
     assert site("GET", "/definitions/other").status_code == 404
 
 
-def test_a_role_on_one_tenant_reads_no_options_of_tasks(site: Site) -> None:
+def test_a_role_on_one_tenant_reads_no_task_options(site: Site) -> None:
     everywhere, here = (site("GET", "/tasks/report", by=who).json() for who in ("all-viewer", "acme-viewer"))
 
     assert (everywhere["options"]["max_attempts"], here["options"], here["by"]) == (5, None, "")

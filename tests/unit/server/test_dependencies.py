@@ -30,7 +30,7 @@ def test_a_job_waits_for_others_by_their_ids(site: Site) -> None:
     )
 
 
-def test_no_job_waits_for_one_that_its_caller_does_not_see(site: Site) -> None:
+def test_a_job_cannot_wait_for_one_that_its_caller_does_not_see(site: Site) -> None:
     theirs = site("POST", "/jobs", _body("theirs"), by="other-admin").json()["id"]
 
     for upstream in ("theirs", theirs, "nothing"):
@@ -39,7 +39,7 @@ def test_no_job_waits_for_one_that_its_caller_does_not_see(site: Site) -> None:
     assert site("GET", "/jobs/mine").status_code == 404
 
 
-def test_jobs_of_one_request_wait_for_each_other_in_any_order_and_not_in_a_circle(site: Site) -> None:
+def test_jobs_of_one_request_may_wait_for_each_other_in_any_order_without_a_cycle(site: Site) -> None:
     bodies = [_body("c", "b"), _body("a"), _body("b", "a"), _body("x", "y"), _body("y", "x"), _body("z", "x")]
 
     items = site("POST", "/jobs", bodies).json()["items"]
@@ -49,7 +49,7 @@ def test_jobs_of_one_request_wait_for_each_other_in_any_order_and_not_in_a_circl
     assert sorted(site.ids()) == ["a", "b", "c"]
 
 
-def test_what_a_job_waits_for_is_said_in_one_way(site: Site) -> None:
+def test_dependencies_are_given_in_one_way_only(site: Site) -> None:
     site("POST", "/jobs", _body("first"))
 
     for depends_on in (["first", "first"], [{"job_id": "first", "condition": "done"}], "first", [7]):

@@ -6,7 +6,7 @@ from taskmq.testing.job_store_suite.driver import HOUR, JobDriver
 from tests.unit.server.kit import DOCUMENT, Site
 
 
-def test_a_job_of_the_document_is_submitted_and_answered_in_its_words(site: Site) -> None:
+def test_a_job_of_the_document_is_submitted_and_returned_in_its_terms(site: Site) -> None:
     answer = site("POST", "/jobs", DOCUMENT)
 
     assert answer.status_code == 201
@@ -15,7 +15,7 @@ def test_a_job_of_the_document_is_submitted_and_answered_in_its_words(site: Site
     assert answer.headers["location"] == f"/api/v1/jobs/{answer.json()['id']}"
 
 
-def test_the_same_job_again_is_the_same_and_other_content_a_conflict(site: Site) -> None:
+def test_the_same_job_again_is_accepted_and_other_content_is_a_conflict(site: Site) -> None:
     first = site("POST", "/jobs", DOCUMENT)
     again = site("POST", "/jobs", DOCUMENT)
     other = site("POST", "/jobs", {**DOCUMENT, "payload": {"key": "another"}})
@@ -37,7 +37,7 @@ def test_a_job_is_updated_with_the_body_of_the_document(site: Site) -> None:
     assert (after["schedule_time"], after["payload"]) == ("2099-02-01T00:00:00.000Z", {"key": "updated_value"})
 
 
-def test_fields_may_be_absent_in_an_update(site: Site) -> None:
+def test_fields_may_be_omitted_in_an_update(site: Site) -> None:
     site.submit()
 
     assert site("PUT", "/jobs/order-17", {"priority": "medium"}).status_code == 200
@@ -80,7 +80,7 @@ def test_the_document_form_embeds_logs_and_retries(site: Site) -> None:
     assert set(found["logs"][0]) == {"log_time", "log_level", "log_message"}
 
 
-def test_each_retry_is_shown_with_what_became_of_it(site: Site) -> None:
+def test_each_retry_is_shown_with_its_outcome(site: Site) -> None:
     error = ErrorRecord(type_name="ValueError", message="no")
 
     async def fail_twice() -> str:
@@ -122,7 +122,7 @@ def test_a_list_of_the_document_is_an_array_with_its_filters(site: Site) -> None
     )
 
 
-def test_statuses_are_in_the_words_of_document_003_where_they_are_wanted(site: Site) -> None:
+def test_statuses_use_the_terms_of_document_003_on_request(site: Site) -> None:
     site.submit()
 
     assert site("GET", "/jobs/order-17?words=claimed").json()["status"] == "QUEUED"
@@ -146,7 +146,7 @@ def test_a_job_of_document_000_is_created_scheduled_and_canceled(site: Site) -> 
     assert (canceled.json()["status"], site("GET", f"/jobs/{job}").json()["state"]) == ("canceled", "cancelled")
 
 
-def test_who_may_only_submit_schedules_new_jobs_and_changes_none(site: Site) -> None:
+def test_a_submitter_schedules_new_jobs_and_changes_none(site: Site) -> None:
     site.submit()
     when = "2099-03-01T09:00:00Z"
 
@@ -171,7 +171,7 @@ def test_a_definition_is_scheduled_by_its_name(site: Site) -> None:
     assert (found["job_type"], found["payload"], found["state"]) == ("data_processing", {"key": "value"}, "scheduled")
 
 
-def test_what_document_000_needs_and_does_not_get_is_named(site: Site) -> None:
+def test_unsupported_parts_of_document_000_are_named(site: Site) -> None:
     for body, field in (
         ({"scheduled_time": "2099-01-31T09:00:00Z"}, "job_id"),
         ({"job_id": "x", "definition": "y"}, "job_id"),

@@ -49,7 +49,7 @@ def test_no_method_of_any_path_is_an_error_of_the_server(site: Site, caplog: pyt
     assert [record.getMessage() for record in caplog.records if record.levelno >= logging.ERROR] == []
 
 
-def test_options_says_to_everybody_which_methods_a_path_has(site: Site) -> None:
+def test_options_lists_the_methods_of_a_path_for_every_caller(site: Site) -> None:
     for path, methods in _paths(site):
         answer = site.client.options(path, headers={"Origin": "http://evil.test"}, params={"any": "thing"})
 
@@ -60,7 +60,7 @@ def test_options_says_to_everybody_which_methods_a_path_has(site: Site) -> None:
     assert site.client.options("/api/v1/nothing").status_code == 404
 
 
-def test_head_is_answered_as_get_without_a_body(site: Site) -> None:
+def test_head_is_answered_like_get_without_a_body(site: Site) -> None:
     site.submit()
     paths = [
         "/", "/ui/", "/api/docs", "/api/openapi.json", "/api/v1/health/live", "/api/v1/health/ready", "/api/v1/jobs",
@@ -82,14 +82,14 @@ def test_head_of_a_stream_ends(site: Site) -> None:
     assert answer.headers["content-type"].startswith("text/event-stream")
 
 
-def test_a_path_names_the_methods_that_it_has_where_another_is_used(site: Site) -> None:
+def test_a_wrong_method_is_refused_with_the_valid_ones_of_the_path(site: Site) -> None:
     answer = site("PUT", "/health/live")
 
     assert (answer.status_code, answer.json()["code"]) == (405, "method_not_allowed")
     assert set(answer.headers["allow"].split(", ")) == {"GET", "HEAD", "OPTIONS"}
 
 
-def test_nothing_is_routed_that_declares_no_permission() -> None:
+def test_a_route_without_a_permission_is_not_served() -> None:
     litestar = build(TaskMQ(new_url()), settings=ServerSettings()).litestar
 
     undeclared = [
@@ -103,7 +103,7 @@ def test_nothing_is_routed_that_declares_no_permission() -> None:
     assert not any("schema" in route.path for route in litestar.routes)
 
 
-def test_a_handler_that_declares_no_permission_is_not_there(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_handler_without_a_permission_is_not_found(caplog: pytest.LogCaptureFixture) -> None:
     @get("/forgotten")
     async def forgotten() -> str:
         return "secret"
@@ -120,7 +120,7 @@ def test_a_handler_that_declares_no_permission_is_not_there(caplog: pytest.LogCa
 
 
 @pytest.mark.parametrize("name", ["2027/01", "/", "a/", "/a", "a//b", "../x", "50%", "ä b", "?x#y", ";a=b"])
-def test_a_name_in_a_path_is_one_segment_whatever_is_in_it(site: Site, name: str) -> None:
+def test_a_name_in_a_path_is_one_segment_whatever_it_contains(site: Site, name: str) -> None:
     site.submit(job_id=name)
     path = f"/jobs/{quote(name, safe='')}"
 
@@ -129,7 +129,7 @@ def test_a_name_in_a_path_is_one_segment_whatever_is_in_it(site: Site, name: str
     assert site("DELETE", path).status_code == 200
 
 
-def test_a_link_to_the_next_page_names_the_path_that_was_asked_for(site: Site) -> None:
+def test_a_link_to_the_next_page_repeats_the_requested_path(site: Site) -> None:
     for number in range(3):
         site.submit(job_id=f"job-{number}")
 
@@ -143,7 +143,7 @@ def test_a_link_to_the_next_page_names_the_path_that_was_asked_for(site: Site) -
 _HOSTILE = ["2027/01", "/", "..", "%2F", "a b", "?x=1", "#", "ünï/cödé", "a;b=c", "\\", "+"]
 
 
-def test_every_path_parameter_takes_a_name_with_anything_in_it(site: Site) -> None:
+def test_every_path_parameter_accepts_any_name(site: Site) -> None:
     """Each is answered by its handler: no name leads to another path, or to none."""
     wrong: list[str] = []
 

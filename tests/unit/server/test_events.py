@@ -68,7 +68,7 @@ async def _listens(app: TaskMQ, subscription: EventInbox) -> None:
 
 
 @run_by(_run)
-async def test_every_stream_gets_the_events_that_fit_from_one_subscription(app: TaskMQ, hub: EventHub, /) -> None:
+async def test_every_stream_gets_its_matching_events_from_one_subscription(app: TaskMQ, hub: EventHub, /) -> None:
     async with AsyncExitStack() as stack:
         everything, _ = await stack.enter_async_context(hub.subscribed("ann", lambda _: True))
         only, _ = await stack.enter_async_context(
@@ -84,7 +84,7 @@ async def test_every_stream_gets_the_events_that_fit_from_one_subscription(app: 
 
 
 @run_by(_run)
-async def test_a_stream_that_comes_back_gets_what_it_has_missed(app: TaskMQ, hub: EventHub, /) -> None:
+async def test_a_resumed_stream_gets_its_missed_events(app: TaskMQ, hub: EventHub, /) -> None:
     async with hub.subscribed("bob", lambda _: True):
         for number in (1, 2, 3):
             hub._tell(_event(number))
@@ -96,9 +96,7 @@ async def test_a_stream_that_comes_back_gets_what_it_has_missed(app: TaskMQ, hub
 
 @pytest.mark.parametrize("last_id", ["another-1", "nonsense", "-", "{hub}-x", "{hub}-" + "9" * 40, "{hub}-100"])
 @run_by(_run)
-async def test_a_stream_that_comes_back_from_elsewhere_or_late_is_told_of_a_gap(
-    app: TaskMQ, hub: EventHub, /, last_id: str
-) -> None:
+async def test_a_late_or_foreign_resumption_reports_a_gap(app: TaskMQ, hub: EventHub, /, last_id: str) -> None:
     async with hub.subscribed("bob", lambda _: True):
         for number in range(1_200):
             hub._tell(_event(number))
@@ -109,7 +107,7 @@ async def test_a_stream_that_comes_back_from_elsewhere_or_late_is_told_of_a_gap(
 
 
 @run_by(_run)
-async def test_what_happens_while_nobody_listens_is_a_gap(app: TaskMQ, hub: EventHub, /) -> None:
+async def test_events_without_a_listener_are_a_gap(app: TaskMQ, hub: EventHub, /) -> None:
     async with hub.subscribed("ann", lambda _: True):
         hub._tell(_event(1))
 
@@ -118,7 +116,7 @@ async def test_what_happens_while_nobody_listens_is_a_gap(app: TaskMQ, hub: Even
 
 
 @run_by(_run)
-async def test_what_happened_while_nobody_listened_is_a_gap_also_where_somebody_does_again(
+async def test_events_without_a_listener_remain_a_gap_after_another_listener_arrives(
     app: TaskMQ, hub: EventHub, /
 ) -> None:
     async with hub.subscribed("ann", lambda _: True):
@@ -133,7 +131,9 @@ async def test_what_happened_while_nobody_listened_is_a_gap_also_where_somebody_
 
 
 @run_by(_run)
-async def test_a_tenant_with_fewer_streams_gets_one_of_the_tenant_with_most(app: TaskMQ, idle: EventHub, /) -> None:
+async def test_a_tenant_with_fewer_streams_takes_one_from_the_tenant_with_most(
+    app: TaskMQ, idle: EventHub, /
+) -> None:
     await idle.aclose()
     hub = EventHub(app, most=6)
 
@@ -164,7 +164,7 @@ async def test_a_tenant_with_fewer_streams_gets_one_of_the_tenant_with_most(app:
 
 
 @run_by(_run)
-async def test_a_gap_is_reported_once_the_broker_is_heard(app: TaskMQ, hub: EventHub, /) -> None:
+async def test_a_gap_is_reported_once_the_broker_is_connected(app: TaskMQ, hub: EventHub, /) -> None:
     """Who reads everything again for it misses nothing of what happens then."""
 
     lines = event_lines(
@@ -180,7 +180,7 @@ async def test_a_gap_is_reported_once_the_broker_is_heard(app: TaskMQ, hub: Even
 
 
 @run_by(_run)
-async def test_a_stream_that_opens_as_the_last_one_ends_hears_the_broker(app: TaskMQ, hub: EventHub, /) -> None:
+async def test_a_stream_opened_while_the_last_one_ends_hears_the_broker(app: TaskMQ, hub: EventHub, /) -> None:
     async with hub.subscribed("ann", lambda _: True) as (first, _):
         await _listens(app, first)
     async with hub.subscribed("bob", lambda _: True) as (second, _):
@@ -192,7 +192,7 @@ async def test_a_stream_that_opens_as_the_last_one_ends_hears_the_broker(app: Ta
 
 
 @run_by(_run)
-async def test_a_slow_stream_misses_the_oldest_and_knows_how_many(app: TaskMQ, hub: EventHub, /) -> None:
+async def test_a_slow_stream_loses_the_oldest_events_and_counts_them(app: TaskMQ, hub: EventHub, /) -> None:
     async with hub.subscribed("ann", lambda _: True) as (subscription, _):
         for number in range(1_010):
             hub._tell(_event(number))
@@ -202,7 +202,7 @@ async def test_a_slow_stream_misses_the_oldest_and_knows_how_many(app: TaskMQ, h
 
 
 @run_by(_run)
-async def test_streams_end_when_the_server_stops_also_those_that_come(app: TaskMQ, hub: EventHub, /) -> None:
+async def test_streams_end_when_the_server_stops_including_new_ones(app: TaskMQ, hub: EventHub, /) -> None:
     async with hub.subscribed("ann", lambda _: True) as (subscription, _):
         hub.close()
         assert subscription.is_over
@@ -212,7 +212,7 @@ async def test_streams_end_when_the_server_stops_also_those_that_come(app: TaskM
 
 
 @run_by(_run)
-async def test_a_stream_is_lines_of_server_sent_events(app: TaskMQ, hub: EventHub, /) -> None:
+async def test_a_stream_consists_of_server_sent_events(app: TaskMQ, hub: EventHub, /) -> None:
     fits = EventFilter(queue="q", kinds=frozenset({"dead"}))
     lines = event_lines(hub, "ann", fits, last_id="old-7", tenant=None, most=10, is_welcome=_always)
     found = [await anext(lines), await anext(lines)]
@@ -230,7 +230,7 @@ async def test_a_stream_is_lines_of_server_sent_events(app: TaskMQ, hub: EventHu
 
 
 @run_by(_run)
-async def test_a_slow_stream_is_told_how_many_it_has_missed(app: TaskMQ, hub: EventHub, /) -> None:
+async def test_a_slow_stream_is_told_the_number_of_lost_events(app: TaskMQ, hub: EventHub, /) -> None:
     lines = event_lines(hub, "ann", lambda _: True, last_id=None, tenant=None, most=10, is_welcome=_always)
     await anext(lines)
     for number in range(1_007):
@@ -241,7 +241,7 @@ async def test_a_slow_stream_is_told_how_many_it_has_missed(app: TaskMQ, hub: Ev
 
 
 @run_by(_run)
-async def test_a_digest_counts_all_events_however_many_there_were(app: TaskMQ, hub: EventHub, /) -> None:
+async def test_a_digest_counts_any_number_of_events(app: TaskMQ, hub: EventHub, /) -> None:
     lines = event_lines(hub, "ann", lambda _: True, last_id=None, tenant=None, most=10, is_welcome=_always, every=1)
     await anext(lines)
     for number in range(2_500):
@@ -252,7 +252,7 @@ async def test_a_digest_counts_all_events_however_many_there_were(app: TaskMQ, h
 
 
 @run_by(_run)
-async def test_a_digest_of_many_streams_shows_that_it_lives_and_ends_with_its_user(
+async def test_a_digest_of_many_streams_sends_heartbeats_and_ends_with_its_user(
     app: TaskMQ, hub: EventHub, /
 ) -> None:
     is_signed_in = True
@@ -273,7 +273,7 @@ async def test_a_digest_of_many_streams_shows_that_it_lives_and_ends_with_its_us
 
 
 @run_by(_run)
-async def test_a_digest_says_how_many_events_there_were_and_only_so_often(app: TaskMQ, hub: EventHub, /) -> None:
+async def test_a_digest_reports_the_number_of_events_at_an_interval(app: TaskMQ, hub: EventHub, /) -> None:
     lines = event_lines(
         hub, "ann", lambda _: True, last_id=None, tenant=None, most=10, is_welcome=_always, every=3_600
     )
@@ -295,7 +295,7 @@ async def test_a_digest_says_how_many_events_there_were_and_only_so_often(app: T
 
 
 @run_by(_run)
-async def test_streams_that_count_the_same_share_what_is_counted(app: TaskMQ, hub: EventHub, /) -> None:
+async def test_streams_with_the_same_filter_share_a_counter(app: TaskMQ, hub: EventHub, /) -> None:
     def wants() -> EventFilter:
         return EventFilter(queue="q")
 
@@ -314,7 +314,7 @@ async def test_streams_that_count_the_same_share_what_is_counted(app: TaskMQ, hu
 
 
 @run_by(_run)
-async def test_a_digest_counts_what_its_client_has_missed_while_it_was_away(app: TaskMQ, hub: EventHub, /) -> None:
+async def test_a_digest_counts_the_events_missed_while_its_client_was_away(app: TaskMQ, hub: EventHub, /) -> None:
     wants = EventFilter()
     async with hub.subscribed("bob", wants, is_counting=True) as (there, _):
         for number in range(1, 4):
@@ -327,7 +327,7 @@ async def test_a_digest_counts_what_its_client_has_missed_while_it_was_away(app:
 
 
 @run_by(_run)
-async def test_a_stream_that_counts_wakes_at_the_next_event(app: TaskMQ, hub: EventHub, /) -> None:
+async def test_a_counting_stream_wakes_at_the_next_event(app: TaskMQ, hub: EventHub, /) -> None:
     async with hub.subscribed("ann", EventFilter(), is_counting=True) as (inbox, _):
         waiting = asyncio.create_task(inbox.take(20))
         await asyncio.sleep(0)
@@ -342,7 +342,7 @@ async def test_a_stream_that_counts_wakes_at_the_next_event(app: TaskMQ, hub: Ev
 
 
 @run_by(_run)
-async def test_a_stream_ends_once_its_caller_is_not_welcome_any_more(app: TaskMQ, hub: EventHub, /) -> None:
+async def test_a_stream_ends_once_its_caller_loses_access(app: TaskMQ, hub: EventHub, /) -> None:
     async def never() -> bool:
         return False
 
@@ -355,9 +355,7 @@ async def test_a_stream_ends_once_its_caller_is_not_welcome_any_more(app: TaskMQ
 
 
 @run_by(_run)
-async def test_of_streams_that_begin_at_the_same_time_no_more_stay_than_a_user_may_have(
-    app: TaskMQ, hub: EventHub, /
-) -> None:
+async def test_streams_opened_simultaneously_respect_the_limit_of_the_user(app: TaskMQ, hub: EventHub, /) -> None:
     streams = [
         event_lines(hub, "ann", lambda _: True, last_id=None, tenant=None, most=10, is_welcome=_always)
         for _ in range(30)
@@ -390,7 +388,7 @@ async def _always() -> bool:
     ],
 )
 @run_by(_run)
-async def test_a_tenant_is_told_of_its_own_jobs_by_their_own_names(
+async def test_a_tenant_hears_of_its_own_jobs_by_their_own_names(
     app: TaskMQ, hub: EventHub, /, tenant: str | None, job_id: str | None, expected: list[str]
 ) -> None:
     fits = EventFilter(tenant=tenant, job_id=job_id)
@@ -411,13 +409,13 @@ async def test_a_tenant_is_told_of_its_own_jobs_by_their_own_names(
     assert len(told) - len(expected) == (tenant is None and job_id is None)
 
 
-def test_streams_of_a_user_are_few(site: Site) -> None:
+def test_a_user_has_a_limited_number_of_streams(site: Site) -> None:
     site.hub._users["all-viewer"] = 10
 
     assert site("GET", "/events", by="all-viewer").status_code == 429
 
 
-async def test_what_is_done_to_jobs_of_the_store_is_found_once_and_in_its_order() -> None:
+async def test_changes_of_stored_jobs_are_read_once_and_in_order() -> None:
     store = StagedStore(clock=FakeClock())
     driver, events = JobDriver(store), StoreEvents(store)
     await driver.submit()
@@ -435,7 +433,7 @@ async def test_what_is_done_to_jobs_of_the_store_is_found_once_and_in_its_order(
     assert await events.look() == []
 
 
-async def test_events_of_the_store_name_jobs_as_events_of_their_runs_do() -> None:
+async def test_store_events_identify_jobs_like_run_events_do() -> None:
     store = StagedStore(clock=FakeClock())
     driver, events = JobDriver(store), StoreEvents(store)
     await events.look()
@@ -453,7 +451,7 @@ async def test_events_of_the_store_name_jobs_as_events_of_their_runs_do() -> Non
     assert [one.event for one in found if wanted(one)] == ["submitted", "held"]
 
 
-async def test_ends_without_a_run_are_found_once_under_the_names_of_their_states() -> None:
+async def test_ends_without_a_run_are_read_once_with_the_names_of_their_states() -> None:
     clock = FakeClock()
     store = StagedStore(clock=clock)
     driver, events = JobDriver(store), StoreEvents(store)
@@ -480,7 +478,7 @@ async def test_ends_without_a_run_are_found_once_under_the_names_of_their_states
     assert await events.look() == []
 
 
-async def test_what_is_done_while_the_store_is_away_is_found_when_it_is_back() -> None:
+async def test_changes_during_an_outage_of_the_store_are_read_afterwards() -> None:
     clock = FakeClock()
     store = StagedStore(clock=clock)
     driver, events = JobDriver(store), StoreEvents(store)
@@ -492,7 +490,7 @@ async def test_what_is_done_while_the_store_is_away_is_found_when_it_is_back() -
     assert [(one.event, one.job_id) for one in await events.look()] == [("submitted", job.id)]
 
 
-def test_a_file_is_looked_through_by_keys_for_what_was_done_of_late(tmp_path: Path) -> None:
+def test_recent_changes_in_a_file_are_found_by_its_keys(tmp_path: Path) -> None:
     with closing(sqlite3.connect(tmp_path / "jobs.db", isolation_level=None)) as connection:
         schema.JOB_STORE.create(connection)
         plan = connection.execute(f"EXPLAIN QUERY PLAN {records._ACTIONS}", (0, 1)).fetchall()
@@ -502,7 +500,7 @@ def test_a_file_is_looked_through_by_keys_for_what_was_done_of_late(tmp_path: Pa
     assert any("event_at" in step for step in steps), steps
 
 
-async def test_streams_get_what_is_done_to_jobs_of_the_store(tmp_path: Path) -> None:
+async def test_streams_get_changes_of_stored_jobs(tmp_path: Path) -> None:
     app = TaskMQ(new_url(), store=f"sqlite:///{tmp_path}/store.db")
 
     @app.task(name="report")

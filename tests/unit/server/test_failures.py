@@ -56,7 +56,7 @@ def _ids(site: Site, query: str = "", *, by: str = "acme-operator") -> list[str]
     return [one["job_id"] for one in site("GET", f"/failures{query}", by=by).json()["items"]]
 
 
-def test_an_operator_of_a_tenant_sees_all_that_has_failed_of_her_tenant(failed: Site) -> None:
+def test_an_operator_of_a_tenant_sees_all_failures_of_her_tenant(failed: Site) -> None:
     answer = failed("GET", "/failures", by="acme-operator").json()
 
     assert [(one["lane"], one["job_id"], one["tenant"]) for one in answer["items"]] == [
@@ -73,14 +73,14 @@ def test_an_operator_of_a_tenant_sees_all_that_has_failed_of_her_tenant(failed: 
     assert (answer["next"], answer["missing"]) == (None, [])
 
 
-def test_a_role_on_the_instance_sees_what_has_failed_of_everybody_and_of_one_tenant(failed: Site) -> None:
+def test_a_role_on_the_instance_sees_failures_of_all_tenants_or_of_one(failed: Site) -> None:
     assert len(_ids(failed, by="all-operator")) == 6
     assert _ids(failed, "?tenant=other", by="all-operator") == ["letter-of-other", "of-other", "stored"]
     assert _ids(failed, "?tenant=", by="all-operator") == []
     assert "@other:stored" in _ids(failed, by="all-operator")
 
 
-def test_a_viewer_who_may_not_see_dead_letters_is_told_so_and_shown_the_rest(failed: Site) -> None:
+def test_a_viewer_without_access_to_dead_letters_is_told_so_and_sees_the_rest(failed: Site) -> None:
     answer = failed("GET", "/failures", by="acme-viewer").json()
 
     assert [one["job_id"] for one in answer["items"]] == ["of-acme", "stored"]
@@ -88,7 +88,7 @@ def test_a_viewer_who_may_not_see_dead_letters_is_told_so_and_shown_the_rest(fai
     assert answer["missing"] == [{"source": "dead letters", "why": "you may not see them"}]
 
 
-def test_a_token_for_jobs_alone_sees_no_letters_and_no_workflows(
+def test_a_token_for_jobs_only_sees_no_letters_and_no_workflows(
     failed: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     reader = Identity(
@@ -123,7 +123,7 @@ def test_failures_are_filtered_in_all_sources(failed: Site, query: str, wanted: 
     assert _ids(failed, f"?{query}") == wanted
 
 
-def test_pages_of_failures_go_on_where_the_one_before_ended(failed: Site) -> None:
+def test_pages_of_failures_continue_after_the_previous_one(failed: Site) -> None:
     found: list[str] = []
     cursor = ""
     while True:
@@ -137,5 +137,5 @@ def test_pages_of_failures_go_on_where_the_one_before_ended(failed: Site) -> Non
 
 
 @pytest.mark.parametrize("query", ["cursor=17", "lane=none", "max_age=-1", "since=soon"])
-def test_what_cannot_be_asked_of_failures_is_refused(failed: Site, query: str) -> None:
+def test_unsupported_filters_of_failures_are_refused(failed: Site, query: str) -> None:
     assert failed("GET", f"/failures?{query}").status_code == 400

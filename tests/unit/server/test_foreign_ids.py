@@ -279,7 +279,7 @@ def _permissions(by: str) -> set[Permission]:
 
 
 @pytest.mark.parametrize("by", _ROLES)
-def test_what_a_foreign_tenant_has_is_as_absent_as_what_there_is_not(foreign: Foreign, by: str) -> None:
+def test_a_foreign_object_is_indistinguishable_from_a_missing_one(foreign: Foreign, by: str) -> None:
     before = foreign.shown()
 
     assert "\n".join(_differences(foreign, by)) == ""
@@ -287,7 +287,7 @@ def test_what_a_foreign_tenant_has_is_as_absent_as_what_there_is_not(foreign: Fo
     assert foreign.shown() == before
 
 
-def test_each_id_that_is_foreign_to_others_is_good_for_its_owner(foreign: Foreign) -> None:
+def test_each_foreign_id_works_for_its_owner(foreign: Foreign) -> None:
     refused: list[str] = []
 
     for each in foreign.operations:

@@ -71,7 +71,7 @@ def test_the_log_of_a_job_is_read_and_followed(site: Site) -> None:
     assert (line["log_level"], line["log_message"], line["log_time"]) == ("ERROR", "it fails", line["at"])
 
 
-def test_the_log_of_a_job_is_downloaded_as_a_text(site: Site) -> None:
+def test_the_log_of_a_job_is_downloaded_as_text(site: Site) -> None:
     job = _logged(site, (20, "begins <b>"), (40, "it fails"))
 
     answer = site("GET", f"/jobs/{job}/logs/text")
@@ -84,7 +84,7 @@ def test_the_log_of_a_job_is_downloaded_as_a_text(site: Site) -> None:
     assert answer.headers["content-disposition"].startswith("attachment")
 
 
-def test_a_long_log_is_downloaded_a_page_at_a_time_up_to_its_bound(site: Site) -> None:
+def test_a_long_log_is_downloaded_page_by_page_up_to_its_limit(site: Site) -> None:
     job = _logged(site, *((20, f"line {number}") for number in range(10_050)))
 
     with site.client.stream(
@@ -96,7 +96,7 @@ def test_a_long_log_is_downloaded_a_page_at_a_time_up_to_its_bound(site: Site) -
     assert [line.rpartition(" ")[2] for line in lines] == [str(number) for number in range(10_000)]
 
 
-def test_logs_are_searched_the_last_line_first(site: Site) -> None:
+def test_logs_are_searched_from_the_last_line(site: Site) -> None:
     job = _logged(site, (20, "one"), (40, "two"))
 
     assert _messages(site("GET", "/logs")) == ["two", "one"]
@@ -108,7 +108,7 @@ def test_logs_are_searched_the_last_line_first(site: Site) -> None:
     assert site("GET", "/logs?level=loud").status_code == 400
 
 
-def test_the_document_s_query_of_logs_is_answered(site: Site) -> None:
+def test_the_log_query_of_the_document_is_answered(site: Site) -> None:
     job = _logged(site, (20, "one"), (40, "two"))
     query = {"job_id": job, "level": "ERROR", "text": "two", "start_time": "2020-01-01T00:00:00Z"}
 
@@ -116,7 +116,7 @@ def test_the_document_s_query_of_logs_is_answered(site: Site) -> None:
     assert site("GET", "/logs/query?level=LOUD").status_code == 400
 
 
-def test_nobody_reads_the_logs_of_a_foreign_tenant(site: Site) -> None:
+def test_logs_of_a_foreign_tenant_cannot_be_read(site: Site) -> None:
     job = _logged(site, (20, "secret"))
 
     assert site("GET", f"/jobs/{job}/logs", by="other-admin").status_code == 404
@@ -145,7 +145,7 @@ def _counted(site: Site) -> None:
     _stored(site, add)
 
 
-def test_what_was_counted_is_reported_by_task_and_queue(site: Site) -> None:
+def test_counts_are_reported_by_task_and_queue(site: Site) -> None:
     _counted(site)
 
     (own,) = site("GET", "/rollups").json()["items"]
@@ -165,7 +165,7 @@ def test_what_was_counted_is_reported_by_task_and_queue(site: Site) -> None:
 
 
 @pytest.mark.parametrize(("path", "field"), [("/metrics/get", "name"), ("/metrics/query?step=60", "metric")])
-def test_a_parameter_that_is_missing_is_named(site: Site, path: str, field: str) -> None:
+def test_a_missing_parameter_is_named(site: Site, path: str, field: str) -> None:
     answer = site("GET", path)
 
     assert answer.status_code == 400
@@ -173,7 +173,7 @@ def test_a_parameter_that_is_missing_is_named(site: Site, path: str, field: str)
     assert error == {"field": field, "message": "is missing: it is a query parameter that is required"}
 
 
-def test_figures_are_reported_over_time_also_in_the_document_s_words(site: Site) -> None:
+def test_figures_over_time_accept_the_terms_of_the_document(site: Site) -> None:
     _counted(site)
 
     answer = site("GET", "/metrics/query?metric=failure_rate,ended&by=task").json()
@@ -195,7 +195,7 @@ def test_figures_are_reported_over_time_also_in_the_document_s_words(site: Site)
         assert site("GET", f"/metrics/query?{query}").status_code == 400, query
 
 
-def test_figures_that_are_shared_are_those_of_one_tenant_and_question(site: Site) -> None:
+def test_cached_figures_belong_to_one_tenant_and_query(site: Site) -> None:
     _counted(site)
 
     def ended(by: str, more: str = "") -> float:
@@ -206,7 +206,7 @@ def test_figures_that_are_shared_are_those_of_one_tenant_and_question(site: Site
     assert ended("acme-admin", "&task=none") == 0
 
 
-def test_a_figure_that_is_repeated_in_a_query_is_one_figure(site: Site) -> None:
+def test_a_figure_repeated_in_a_query_is_returned_once(site: Site) -> None:
     _counted(site)
 
     answer = site("GET", "/metrics/query", params={"metric": ",".join(["ended"] * 1_000)})
@@ -214,7 +214,7 @@ def test_a_figure_that_is_repeated_in_a_query_is_one_figure(site: Site) -> None:
     assert [each["metric"] for each in answer.json()["items"]] == ["ended"]
 
 
-def test_figures_by_what_there_is_not_are_refused_with_a_hint(site: Site) -> None:
+def test_figures_of_an_unknown_name_are_refused_with_a_hint(site: Site) -> None:
     answer = site("GET", "/rollups?by=taks")
 
     assert answer.status_code == 400
@@ -222,7 +222,7 @@ def test_figures_by_what_there_is_not_are_refused_with_a_hint(site: Site) -> Non
     assert site("GET", "/metrics/query?metric=endd").status_code == 400
 
 
-def test_no_total_is_reported_of_a_part_of_what_was_counted(site: Site) -> None:
+def test_a_partial_count_has_no_total(site: Site) -> None:
     _counted(site)
 
     async def read(most: int) -> tuple[int, float]:
@@ -237,7 +237,7 @@ def test_no_total_is_reported_of_a_part_of_what_was_counted(site: Site) -> None:
         asyncio.run(read(0))
 
 
-def test_long_times_are_read_in_quarters_of_an_hour_of_all_tenants(site: Site) -> None:
+def test_long_periods_are_read_in_quarters_of_an_hour_of_all_tenants(site: Site) -> None:
     # From within a quarter to within another one.
     begin, minutes = 28_000_004 * MINUTE, 200
 
@@ -274,7 +274,7 @@ def test_failures_of_the_broker_lane_are_reported_to_their_tenant(site: Site) ->
     assert site("GET", "/failures?error=OSError").json()["items"] == []
 
 
-def test_a_rule_is_made_changed_by_version_and_removed(site: Site) -> None:
+def test_a_rule_is_created_changed_by_version_and_deleted(site: Site) -> None:
     made = site("PUT", "/alerts/rules/too-many", _RULE, by="acme-operator")
     changed = site("PUT", "/alerts/rules/too-many", {**_RULE, "threshold": 0.6}, headers={"If-Match": '"1"'})
     late = site("PUT", "/alerts/rules/too-many", _RULE, headers={"If-Match": '"1"'})
@@ -301,19 +301,19 @@ def test_a_rule_is_made_changed_by_version_and_removed(site: Site) -> None:
         {"further": 1},
     ],
 )
-def test_a_rule_that_cannot_be_is_refused(site: Site, changes: dict[str, Any]) -> None:
+def test_an_invalid_rule_is_refused(site: Site, changes: dict[str, Any]) -> None:
     assert site("PUT", "/alerts/rules/r", {**_RULE, **changes}).status_code in {400, 422}
     assert site("PUT", "/alerts/rules/-bad", _RULE).status_code == 400
 
 
-def test_the_document_s_setup_makes_a_rule_with_its_channels(site: Site) -> None:
+def test_the_setup_of_the_document_creates_a_rule_with_its_channels(site: Site) -> None:
     answer = site("POST", "/alerts/setup", {"name": "too-many", **_RULE})
 
     assert answer.status_code == 200
     assert (answer.json()["name"], answer.json()["channels"]) == ("too-many", ["mailto:ops@example.com"])
 
 
-def test_alerts_are_listed_with_how_they_are(site: Site) -> None:
+def test_alerts_are_listed_with_their_status(site: Site) -> None:
     async def add(store: JobStore, history: Any) -> None:
         del store
         for subject, state in (("a", AlertState.RESOLVED), ("b", AlertState.FIRING), ("c", AlertState.PENDING)):
@@ -332,8 +332,8 @@ def test_alerts_are_listed_with_how_they_are(site: Site) -> None:
     assert site("GET", "/alerts?states=loud").status_code == 400
 
 
-def test_a_silence_is_made_shown_and_ended(site: Site) -> None:
-    test_alerts_are_listed_with_how_they_are(site)
+def test_a_silence_is_created_shown_and_ended(site: Site) -> None:
+    test_alerts_are_listed_with_their_status(site)
 
     made = site("POST", "/alerts/silences", {"seconds": 60, "subject": "b", "note": "known"})
 
@@ -346,7 +346,7 @@ def test_a_silence_is_made_shown_and_ended(site: Site) -> None:
     assert site("DELETE", f"/alerts/silences/{silence}").json()["code"] == "silence_not_found"
 
 
-def test_a_test_of_a_rule_is_a_notice_to_each_of_its_channels(site: Site) -> None:
+def test_a_test_of_a_rule_notifies_each_of_its_channels(site: Site) -> None:
     site("PUT", "/alerts/rules/r", {**_RULE, "channels": ["mailto:a@b.c", "https://b.c/d"]})
 
     answer = site("POST", "/alerts/rules/r/test")
@@ -359,7 +359,7 @@ def test_a_test_of_a_rule_is_a_notice_to_each_of_its_channels(site: Site) -> Non
     assert site("POST", "/alerts/rules/absent/test").status_code == 404
 
 
-def test_secrets_in_urls_of_webhooks_are_shown_to_none_but_operators(site: Site) -> None:
+def test_only_operators_see_secrets_in_webhook_urls(site: Site) -> None:
     site("PUT", "/alerts/rules/r", {**_RULE, "channels": ["https://b.c/secret"]})
     site("POST", "/alerts/rules/r/test")
 
@@ -373,7 +373,7 @@ def test_secrets_in_urls_of_webhooks_are_shown_to_none_but_operators(site: Site)
     assert entry["after"]["channels"] == ["https://b.c"]
 
 
-def test_a_channel_is_told_of_one_test_a_minute(site: Site) -> None:
+def test_a_channel_gets_one_test_a_minute(site: Site) -> None:
     site("PUT", "/alerts/rules/r", _RULE)
 
     answers = [site("POST", "/alerts/rules/r/test").status_code for _ in range(5)]
@@ -396,5 +396,5 @@ def test_notices_of_a_busy_tenant_do_not_hide_those_of_others(site: Site) -> Non
     assert (own["rule"], own["tenant"]) == ("old", "other")
 
 
-def test_what_a_rule_can_look_at_is_reported(site: Site) -> None:
+def test_the_metrics_available_to_rules_are_listed(site: Site) -> None:
     assert "failure_rate" in site("GET", "/alerts/metrics").json()["items"]

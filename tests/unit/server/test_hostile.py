@@ -25,7 +25,7 @@ FIELDS = [
 ]  # fmt: skip
 
 
-def test_every_value_in_every_field_is_kept_or_refused(site: Site) -> None:
+def test_every_value_in_every_field_is_accepted_or_refused(site: Site) -> None:
     for field in FIELDS:
         for value in VALUES:
             answer = _post(site, {"job_type": "data_processing", field: value})
@@ -33,7 +33,7 @@ def test_every_value_in_every_field_is_kept_or_refused(site: Site) -> None:
             assert answer.status_code in {200, 201, 400, 403, 409, 413, 422}, (field, value, answer.text)
 
 
-def test_every_value_in_every_change_is_made_or_refused(site: Site) -> None:
+def test_every_value_in_every_change_is_accepted_or_refused(site: Site) -> None:
     site.submit()
     for field in ("schedule_time", "delay", "priority", "payload", "args", "queue", "expires_at", "note"):
         for value in VALUES:
@@ -61,7 +61,7 @@ def test_every_text_in_a_path_is_found_or_not(site: Site, path: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["filter", "status", "cursor", "limit", "start_time", "fields", "words", "tenant"])
-def test_every_text_in_the_query_of_a_list_is_understood_or_refused(site: Site, name: str) -> None:
+def test_every_text_in_a_list_query_is_accepted_or_refused(site: Site, name: str) -> None:
     from urllib.parse import quote
 
     for text in [*TEXTS, "key:\0", 'label."\0":x', "id:1,2", "attempt:>=99999999999", "created:>-99999999d"]:
@@ -77,7 +77,7 @@ def test_every_text_in_the_query_of_a_list_is_understood_or_refused(site: Site, 
         b'{"job_type": "data_processing", "payload": ' + b'{"a":' * 5_000 + b"1" + b"}" * 5_001,
     ],
 )  # fmt: skip
-def test_a_body_that_is_no_job_is_refused(site: Site, content: bytes) -> None:
+def test_a_body_that_is_not_a_job_is_refused(site: Site, content: bytes) -> None:
     for media_type in ("application/json", "text/plain", "application/msgpack", "multipart/form-data", "x"):
         answer = site("POST", "/jobs", content=content, headers={"Content-Type": media_type})
 
@@ -86,14 +86,14 @@ def test_a_body_that_is_no_job_is_refused(site: Site, content: bytes) -> None:
     assert site.ids() == []
 
 
-def test_a_body_that_ends_too_early_is_said_to_be_what_cannot_be_read(site: Site) -> None:
+def test_a_truncated_body_is_reported_as_unreadable(site: Site) -> None:
     answer = site("POST", "/jobs", content=b'{"job_type": "x"', headers={"Content-Type": "application/json"})
 
     assert (answer.status_code, answer.json()["code"]) == (400, "bad_request")
     assert answer.json()["detail"] == "the body cannot be read: Input data was truncated"
 
 
-def test_a_body_that_is_too_large_is_refused_and_the_limit_can_be_set(site: Site, tmp_path: Path) -> None:
+def test_an_oversized_body_is_refused_and_the_limit_is_configurable(site: Site, tmp_path: Path) -> None:
     body = {"job_type": "data_processing", "payload": {"key": "x" * (1 << 20)}}
     (tmp_path / "other").mkdir()
 
@@ -113,7 +113,7 @@ def test_a_body_that_is_too_large_is_refused_and_the_limit_can_be_set(site: Site
         {"Content-Length": "-1"}, {"Accept": "text/html"}, {"Cookie": "taskmq=;;==; a"}, {"Content-Encoding": "gzip"},
     ],
 )  # fmt: skip
-def test_headers_that_mean_nothing_are_refused_or_ignored(site: Site, headers: dict[str, str]) -> None:
+def test_meaningless_headers_are_refused_or_ignored(site: Site, headers: dict[str, str]) -> None:
     site.submit()
 
     answers = [
@@ -138,7 +138,7 @@ def test_random_bytes_in_a_body_are_refused(site: Site) -> None:
         assert answer.status_code in {200, 201, 400, 403, 409, 422}, (bytes(text), answer.text)
 
 
-def test_every_answer_has_the_headers_of_safety_and_the_id_of_its_request(site: Site) -> None:
+def test_every_answer_has_the_security_headers_and_the_id_of_its_request(site: Site) -> None:
     for answer in (
         site("GET", "/health/live", by=None, headers={"X-Request-ID": "mine-1"}),
         site("GET", "/nowhere", headers={"X-Request-ID": "mine-1"}),
@@ -167,7 +167,7 @@ def test_answers_are_counted_by_call_and_status(site: Site) -> None:
     assert site.served.not_ready() is None
 
 
-def test_a_prefix_is_taken_off_and_stands_in_links(tmp_path: Path) -> None:
+def test_a_prefix_is_stripped_and_included_in_links(tmp_path: Path) -> None:
     with open_site(tmp_path, ServerSettings(root_path="/taskmq")) as site:
         for number in range(2):
             site.submit(job_id=f"j{number}")

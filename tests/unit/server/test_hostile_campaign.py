@@ -137,7 +137,7 @@ class _Enemy:
 
 
 @pytest.mark.nightly("tests/unit/server/test_hostile.py")
-def test_a_hostile_client_gets_no_error_of_the_server_no_secret_and_no_job_unseen(site: Site) -> None:
+def test_a_hostile_client_gets_no_server_error_no_secret_and_no_foreign_job(site: Site) -> None:
     site.submit(payload={"key": _SECRET}, description=_SECRET, labels={"team": _SECRET})
     site("PUT", f"/definitions/{_SECRET}", {"task": "data_processing"})
     site("PUT", f"/schedules/{_SECRET}", {"task": "data_processing", "every": 3600})

@@ -26,13 +26,13 @@ def towns(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Town, Town
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
-def test_what_one_tenant_has_is_not_there_for_the_other(towns: tuple[Town, Town], name: str) -> None:
+def test_objects_of_one_tenant_do_not_exist_for_another(towns: tuple[Town, Town], name: str) -> None:
     check_isolation(*towns, *EXAMPLES[name])
 
 
 @settings(max_examples=_EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck))
 @given(mine=STEPS, theirs=STEPS)
-def test_a_tenant_is_answered_as_if_there_were_no_other(
+def test_a_tenant_is_answered_as_if_it_were_alone(
     towns: tuple[Town, Town], mine: list[Step], theirs: list[Step]
 ) -> None:
     check_isolation(*towns, mine, theirs)

@@ -20,7 +20,7 @@ from taskmq.testing.job_store_suite.driver import JobDriver
 from tests.unit.server.kit import DOCUMENT, Site
 
 
-def test_many_jobs_have_an_outcome_each(site: Site) -> None:
+def test_each_job_of_a_batch_has_an_outcome(site: Site) -> None:
     bodies: list[dict[str, Any]] = [
         {"job_type": "data_processing", "payload": {"key": "a"}},
         {"job_type": "data_processing", "payload": {"colour": "red"}},
@@ -39,7 +39,7 @@ def test_many_jobs_have_an_outcome_each(site: Site) -> None:
     assert found["items"][4]["job_id"] == "mine"
 
 
-def test_a_thousand_jobs_are_submitted_at_once_and_no_more(site: Site) -> None:
+def test_at_most_a_thousand_jobs_are_submitted_at_once(site: Site) -> None:
     one = {"job_type": "data_processing", "schedule_time": "2099-01-01T00:00:00Z"}
 
     assert site("POST", "/jobs", [one] * 1_000).json()["submitted"] == 1_000
@@ -49,7 +49,7 @@ def test_a_thousand_jobs_are_submitted_at_once_and_no_more(site: Site) -> None:
     assert site("GET", "/jobs/count").json() == {"count": 1_000, "is_exact": True}
 
 
-def test_a_state_is_that_state_alone_where_a_status_is_the_documents_word(site: Site) -> None:
+def test_a_state_matches_only_itself_and_a_status_uses_the_terms_of_the_document(site: Site) -> None:
     site.submit(job_id="ready", schedule_time=None)
     site.submit(job_id="later", schedule_time="2099-01-01T00:00:00Z")
 
@@ -79,7 +79,7 @@ def test_several_filters_are_counted_in_one_request(site: Site) -> None:
     assert site("GET", "/jobs/counts?filter=status:failed&filter=stauts:failed").json()["code"] == "invalid_filter"
 
 
-def test_counts_that_are_shared_are_those_of_one_tenant(site: Site) -> None:
+def test_cached_counts_belong_to_one_tenant(site: Site) -> None:
     site.submit()
 
     counted = [
@@ -104,7 +104,7 @@ def test_an_idempotency_key_makes_one_job_of_two_requests(site: Site) -> None:
     assert site("POST", "/jobs", {**body, "job_id": "x"}, headers=headers).status_code == 400
 
 
-def test_a_list_goes_on_page_by_page(site: Site) -> None:
+def test_a_list_continues_page_by_page(site: Site) -> None:
     for number in range(5):
         site.submit(job_id=f"j{number}")
 
@@ -120,18 +120,18 @@ def test_a_list_goes_on_page_by_page(site: Site) -> None:
     assert site("GET", "/jobs?cursor=nonsense").json()["code"] == "invalid_option"
 
 
-def test_a_filter_that_cannot_be_read_is_refused_with_its_column(site: Site) -> None:
+def test_an_invalid_filter_is_refused_with_its_column(site: Site) -> None:
     answer = site("GET", "/jobs", params={"filter": "queue:work stats:failed"})
 
     assert (answer.status_code, answer.json()["code"], answer.json()["column"]) == (400, "invalid_filter", 12)
     assert "'status'" in answer.json()["detail"]
 
 
-def test_a_filter_and_a_parameter_do_not_say_the_same(site: Site) -> None:
+def test_a_filter_and_a_parameter_must_not_repeat_each_other(site: Site) -> None:
     assert site("GET", "/jobs?filter=status:failed&status=failed").status_code == 400
 
 
-def test_a_change_of_another_version_is_refused(site: Site) -> None:
+def test_a_change_of_an_outdated_version_is_refused(site: Site) -> None:
     site.submit()
 
     stale = site("PATCH", "/jobs/order-17", {"priority": 1}, headers={"If-Match": '"7"'})
@@ -145,7 +145,7 @@ def test_a_change_of_another_version_is_refused(site: Site) -> None:
     assert site("PATCH", "/jobs/order-17", {"priority": 1}, headers={"If-Match": "abc"}).status_code == 400
 
 
-def test_a_job_that_is_known_already_is_not_sent_again(site: Site) -> None:
+def test_an_unchanged_job_is_not_sent_again(site: Site) -> None:
     site.submit()
     etag = site("GET", "/jobs/order-17").headers["etag"]
 
@@ -154,7 +154,7 @@ def test_a_job_that_is_known_already_is_not_sent_again(site: Site) -> None:
 
 
 @pytest.mark.parametrize("query", ["expand=logs", "fields=logs", "fields=job_id,payload"])
-def test_what_is_read_beside_a_job_is_sent_again_with_the_same_etag(site: Site, query: str) -> None:
+def test_the_data_beside_a_job_is_sent_again_with_the_same_etag(site: Site, query: str) -> None:
     site.submit()
     etag = site("GET", "/jobs/order-17").headers["etag"]
 
@@ -181,7 +181,7 @@ def test_a_job_is_held_released_retried_and_cloned(site: Site) -> None:
     assert site("GET", "/jobs/order-17/attempts").json() == {"items": []}
 
 
-def test_changes_of_a_job_are_in_the_audit_without_its_arguments(site: Site) -> None:
+def test_changes_of_a_job_are_audited_without_its_arguments(site: Site) -> None:
     site.submit()
     headers = {"X-Request-ID": "r-1"}
     site("PATCH", "/jobs/order-17", {"payload": {"key": "secret"}, "note": "asked by phone"}, headers=headers)
@@ -204,7 +204,7 @@ def test_changes_of_a_job_are_in_the_audit_without_its_arguments(site: Site) -> 
     assert (last["action"], last["after"]) == ("job.cancel", {"state": "cancelled"})
 
 
-def test_an_ended_job_is_retried_as_another_one(site: Site) -> None:
+def test_an_ended_job_is_retried_as_a_new_one(site: Site) -> None:
     site.submit()
     site("DELETE", "/jobs/order-17")
 
@@ -215,7 +215,7 @@ def test_an_ended_job_is_retried_as_another_one(site: Site) -> None:
     assert again.json()["id"] == first.json()["id"]
 
 
-def test_a_clone_is_its_submitter_s_and_a_repetition_its_first_owner_s(site: Site) -> None:
+def test_a_clone_belongs_to_its_submitter_and_a_retry_to_the_first_owner(site: Site) -> None:
     site.submit()
     site("DELETE", "/jobs/order-17")
 
@@ -226,7 +226,7 @@ def test_a_clone_is_its_submitter_s_and_a_repetition_its_first_owner_s(site: Sit
     assert site("GET", f"/jobs/{again}").json()["owner"] == "acme-admin"
 
 
-def test_what_has_ended_is_not_changed(site: Site) -> None:
+def test_an_ended_job_is_not_changed(site: Site) -> None:
     site.submit()
     site("DELETE", "/jobs/order-17")
 
@@ -250,7 +250,7 @@ def test_what_has_ended_is_not_changed(site: Site) -> None:
         ({"payload": {}}, "job_type"),
     ],
 )
-def test_a_field_that_is_wrong_is_named(site: Site, body: object, field: str) -> None:
+def test_an_invalid_field_is_named(site: Site, body: object, field: str) -> None:
     answer = site("POST", "/jobs", body)
 
     assert answer.status_code == 400
@@ -277,7 +277,7 @@ def test_a_job_waits_in_the_queue_of_its_task(site: Site) -> None:
         ),
     ],
 )
-def test_a_word_that_a_field_does_not_take_is_refused_with_those_that_it_takes(
+def test_an_invalid_word_is_refused_with_the_valid_ones(
     site: Site, body: dict[str, Any], field: str, suggestion: str
 ) -> None:
     (error,) = site("POST", "/jobs", {"job_type": "data_processing", **body}).json()["errors"]
@@ -287,7 +287,7 @@ def test_a_word_that_a_field_does_not_take_is_refused_with_those_that_it_takes(
 
 
 @pytest.mark.parametrize("instant", ["2027-01-31T09:00:00", "2027-01-31T09:00Z", "2027-01-31", "tomorrow"])
-def test_an_instant_that_is_not_complete_is_refused_with_an_example(site: Site, instant: str) -> None:
+def test_an_incomplete_instant_is_refused_with_an_example(site: Site, instant: str) -> None:
     (refused,) = site("POST", "/jobs", {"job_type": "data_processing", "schedule_time": instant}).json()["errors"]
 
     assert refused["field"].rpartition(".")[2] == "schedule_time"
@@ -298,7 +298,7 @@ def test_an_instant_that_is_not_complete_is_refused_with_an_example(site: Site, 
     "path",
     ["/audit?since=", "/jobs?start_time=", "/failures?until=", "/logs?since=", "/schedules/nightly/next?after="],
 )
-def test_an_instant_of_a_query_without_a_zone_is_refused(site: Site, path: str) -> None:
+def test_a_queried_instant_without_a_zone_is_refused(site: Site, path: str) -> None:
     refused = site("GET", f"{path}2027-01-31T09:00:00", by="all-admin")
 
     assert (refused.status_code, refused.json()["code"]) == (400, "invalid_field")
@@ -313,7 +313,7 @@ def test_an_unknown_field_or_parameter_is_refused_with_a_suggestion(site: Site) 
     assert parameter["suggestion"] == "did you mean 'limit'?"
 
 
-def test_who_sees_all_tenants_learns_which_ones_have_a_job_of_that_name(site: Site) -> None:
+def test_a_caller_with_access_to_all_tenants_learns_which_have_a_job_of_that_name(site: Site) -> None:
     site.submit()
     site.submit(by="other-admin")
 
@@ -326,7 +326,7 @@ def test_who_sees_all_tenants_learns_which_ones_have_a_job_of_that_name(site: Si
     assert site("GET", "/jobs/order-18", by="all-viewer").json()["detail"].endswith("is not kept any more")
 
 
-def test_a_tenant_learns_its_own_name_of_a_job_and_nothing_of_others(site: Site) -> None:
+def test_a_tenant_sees_its_own_name_of_a_job_and_nothing_of_others(site: Site) -> None:
     site.submit(job_id="mine")
     site.submit(by="other-admin", job_id="theirs")
 
@@ -338,7 +338,7 @@ def test_a_tenant_learns_its_own_name_of_a_job_and_nothing_of_others(site: Site)
 
 
 @pytest.mark.parametrize(("by", "is_told"), [("acme-admin", True), ("all-viewer", False), ("other-admin", False)])
-def test_a_job_that_was_sent_is_said_to_be_no_job_of_the_store(site: Site, by: str, is_told: bool) -> None:
+def test_a_broker_job_is_reported_as_missing_from_the_store(site: Site, by: str, is_told: bool) -> None:
     async def keep() -> None:
         async with site.app:
             results = site.app.sessions.current().stores.results
@@ -357,14 +357,14 @@ def test_a_job_that_was_sent_is_said_to_be_no_job_of_the_store(site: Site, by: s
     assert "it was sent to the broker" not in unnamed
 
 
-def test_a_task_that_the_app_does_not_have_is_refused_with_a_suggestion(site: Site) -> None:
+def test_an_unknown_task_is_refused_with_a_suggestion(site: Site) -> None:
     answer = site("POST", "/jobs", {"job_type": "data_procesing"})
 
     assert (answer.status_code, answer.json()["code"]) == (422, "unknown_task")
     assert "'data_processing'" in answer.json()["detail"]
 
 
-def test_what_jobs_are_sorted_into_can_be_counted_and_selected(site: Site) -> None:
+def test_the_groups_of_jobs_can_be_counted_and_selected(site: Site) -> None:
     site.submit(labels={"team": "web"}, description="an order")
     site.submit(job_id="b", held=True)
 
@@ -381,7 +381,7 @@ def test_what_jobs_are_sorted_into_can_be_counted_and_selected(site: Site) -> No
     assert site("GET", "/jobs?status=colour").status_code == 400
 
 
-def test_running_again_what_has_ended_is_in_the_audit(site: Site) -> None:
+def test_running_an_ended_job_again_is_audited(site: Site) -> None:
     site.submit()
     site("DELETE", "/jobs/order-17")
     job = site("GET", "/jobs/order-17").json()["id"]
@@ -397,7 +397,7 @@ def test_running_again_what_has_ended_is_in_the_audit(site: Site) -> None:
     ]
 
 
-def test_a_job_is_retried_once_unless_another_run_is_asked_for(site: Site) -> None:
+def test_a_job_is_retried_once_unless_another_run_is_requested(site: Site) -> None:
     site.submit()
     site("DELETE", "/jobs/order-17")
 
@@ -413,7 +413,7 @@ def test_a_job_is_retried_once_unless_another_run_is_asked_for(site: Site) -> No
     assert site("GET", "/jobs/count?filter=status:cancelled+retried:yes").json()["count"] == 1
 
 
-def test_a_job_with_an_id_of_its_submitters_goes_on_under_it(site: Site) -> None:
+def test_a_job_with_an_id_of_its_submitter_keeps_it(site: Site) -> None:
     site.submit()
     site("DELETE", "/jobs/order-17")
     job = site("GET", "/jobs/order-17").json()["id"]
@@ -428,7 +428,7 @@ def test_a_job_with_an_id_of_its_submitters_goes_on_under_it(site: Site) -> None
     assert site("POST", "/jobs/order-17/retry", {"mode": "sideways"}).status_code == 400
 
 
-def test_the_same_request_for_a_retry_is_the_same_retry(site: Site) -> None:
+def test_repeating_a_retry_request_returns_the_same_retry(site: Site) -> None:
     site.submit()
     site("DELETE", "/jobs/order-17")
     version = site("GET", "/jobs/order-17").headers["ETag"]
@@ -441,7 +441,7 @@ def test_the_same_request_for_a_retry_is_the_same_retry(site: Site) -> None:
 
 
 @pytest.mark.parametrize("has_version", [False, True])
-def test_the_same_request_lets_a_job_go_on_once(site: Site, has_version: bool) -> None:
+def test_repeating_a_release_request_releases_the_job_once(site: Site, has_version: bool) -> None:
     site.submit()
     site("DELETE", "/jobs/order-17")
     headers = {"Idempotency-Key": "once"}
@@ -459,7 +459,7 @@ def test_the_same_request_lets_a_job_go_on_once(site: Site, has_version: bool) -
     assert {answer.status_code for answer in (first, again, other)} == {200}
 
 
-def test_a_request_that_found_a_job_waiting_does_not_let_it_go_on_later(site: Site) -> None:
+def test_a_release_request_for_a_waiting_job_does_not_release_it_later(site: Site) -> None:
     site.submit()
     headers = {"Idempotency-Key": "once"}
 
@@ -495,7 +495,7 @@ def test_a_job_is_repeated_with_other_arguments_and_priority(site: Site) -> None
     ("body", "field"),
     [({"payload": {}, "kwargs": {}}, "kwargs"), ({"priority": 10}, "priority"), ({"args": {}}, "args")],
 )
-def test_what_is_wrong_about_a_clone_is_named(site: Site, body: dict[str, Any], field: str) -> None:
+def test_an_error_in_a_clone_is_named(site: Site, body: dict[str, Any], field: str) -> None:
     site.submit()
 
     answer = site("POST", "/jobs/order-17/clone", body)
@@ -503,7 +503,7 @@ def test_what_is_wrong_about_a_clone_is_named(site: Site, body: dict[str, Any], 
     assert (answer.status_code, [one["field"] for one in answer.json()["errors"]]) == (400, [field])
 
 
-def test_a_clone_whose_arguments_do_not_fit_is_refused(site: Site) -> None:
+def test_a_clone_with_mismatching_arguments_is_refused(site: Site) -> None:
     site.submit()
 
     answer = site("POST", "/jobs/order-17/clone", {"payload": {"colour": "red"}})
@@ -512,7 +512,7 @@ def test_a_clone_whose_arguments_do_not_fit_is_refused(site: Site) -> None:
     assert site.ids() == ["order-17"]
 
 
-def test_a_tenant_does_not_read_for_which_other_one_its_run_was_stopped(site: Site) -> None:
+def test_a_tenant_does_not_learn_for_which_other_one_its_run_was_preempted(site: Site) -> None:
     reason = preemption_reason(pool_group("other"))
 
     async def be_asked() -> DispatchedJob:
@@ -562,7 +562,7 @@ def _succeed_with_large_value(site: Site, **damage: str) -> str:
 @pytest.mark.parametrize(
     ("damage", "code"), [({"name": "lost"}, "result_expired"), ({"sha256": "0" * 64}, "result_damaged")]
 )
-def test_a_job_whose_large_value_is_lost_is_shown_and_says_so(site: Site, damage: dict[str, str], code: str) -> None:
+def test_a_job_with_a_lost_large_value_is_shown_with_a_problem(site: Site, damage: dict[str, str], code: str) -> None:
     job = _succeed_with_large_value(site, **damage)
 
     answer = site("GET", f"/jobs/{job}?expand=payload,result,progress")
@@ -577,7 +577,7 @@ def test_a_job_whose_large_value_is_lost_is_shown_and_says_so(site: Site, damage
     assert (alone.status_code, alone.json()["code"]) == (410, code)
 
 
-def test_a_job_whose_value_has_no_form_as_json_is_shown_and_says_so(site: Site) -> None:
+def test_a_job_with_a_value_without_json_form_is_shown_with_a_problem(site: Site) -> None:
     async def succeed() -> str:
         driver = JobDriver(site.app.sessions.store())
         job = await driver.dispatched(tenant="acme")
@@ -594,7 +594,7 @@ def test_a_job_whose_value_has_no_form_as_json_is_shown_and_says_so(site: Site) 
     assert "JSON has no NaN" in found["result_problem"]["detail"]
 
 
-def test_a_job_whose_value_is_there_has_no_problem_with_it(site: Site) -> None:
+def test_a_job_with_a_readable_value_has_no_problem(site: Site) -> None:
     job = _succeed_with_large_value(site)
 
     found = site("GET", f"/jobs/{job}?expand=result").json()
@@ -617,7 +617,7 @@ def _say_progress(site: Site, *, key: str | None = None, tenant: str = "acme", *
         return portal.call(say)
 
 
-def test_a_list_of_jobs_says_how_far_they_are_where_it_is_asked_for(site: Site) -> None:
+def test_a_list_of_jobs_includes_progress_on_request(site: Site) -> None:
     site.submit()
     known, unknown = _say_progress(site, done=3, total=10, note="rows"), _say_progress(site, done=0.5)
     told = {
@@ -639,7 +639,7 @@ def test_a_list_of_jobs_says_how_far_they_are_where_it_is_asked_for(site: Site) 
 
 
 @pytest.mark.parametrize("tenant", ["acme", ""])
-def test_progress_of_a_job_with_an_id_of_its_own_is_shown(site: Site, tenant: str) -> None:
+def test_progress_of_a_job_with_an_id_of_its_submitter_is_shown(site: Site, tenant: str) -> None:
     job = _say_progress(site, key="archive-2026", tenant=tenant, done=405, total=1_200)
     by = "acme-admin" if tenant else "all-admin"
 
@@ -650,7 +650,7 @@ def test_progress_of_a_job_with_an_id_of_its_own_is_shown(site: Site, tenant: st
     assert one["progress"] == same["progress"] == listed["progress"]
 
 
-def test_jobs_are_listed_without_progress_while_the_state_is_away(site: Site) -> None:
+def test_jobs_are_listed_without_progress_while_the_state_is_unavailable(site: Site) -> None:
     job = _say_progress(site, done=3)
 
     with site.client.portal() as portal:
@@ -667,7 +667,7 @@ async def _close_state(site: Site) -> None:
 
 
 @pytest.mark.parametrize("job_id", ["a\nERROR forged", "\x1b]0;PWN\x07", "\x9b2J", "\u202etxt.exe"])
-def test_an_id_that_would_write_into_logs_is_refused(site: Site, job_id: str) -> None:
+def test_an_id_with_control_characters_is_refused(site: Site, job_id: str) -> None:
     refused = site("POST", "/jobs", {**DOCUMENT, "job_id": job_id})
 
     assert refused.status_code == 400
@@ -675,7 +675,7 @@ def test_an_id_that_would_write_into_logs_is_refused(site: Site, job_id: str) ->
 
 
 @pytest.mark.parametrize("content_type", ["", "application/json", "application/msgpack"])
-def test_a_job_that_succeeded_without_a_result_can_be_read(site: Site, content_type: str) -> None:
+def test_a_successful_job_without_a_result_can_be_read(site: Site, content_type: str) -> None:
     async def succeed() -> str:
         driver = JobDriver(site.app.sessions.store())
         job = await driver.dispatched(tenant="acme")

@@ -161,7 +161,7 @@ def test_the_document_has_calls_of_most_kinds(house: House) -> None:
 
 
 @pytest.mark.parametrize("caller", _CALLERS)
-def test_every_call_is_answered_to_those_who_may_and_to_nobody_else(house: House, caller: str) -> None:
+def test_every_call_is_answered_exactly_to_permitted_callers(house: House, caller: str) -> None:
     where, role = _CALLERS[caller]
     wrong: list[str] = []
 
@@ -176,7 +176,7 @@ def test_every_call_is_answered_to_those_who_may_and_to_nobody_else(house: House
     assert wrong == []
 
 
-def test_calls_that_are_not_made_are_refused_to_those_who_may_not(house: House) -> None:
+def test_unimplemented_calls_are_refused_to_permitted_callers(house: House) -> None:
     for operation in house.operations:
         if operation.permission is None or operation.name not in _NOT_CALLED:
             continue
@@ -186,14 +186,14 @@ def test_calls_that_are_not_made_are_refused_to_those_who_may_not(house: House) 
                     assert _seen(house.call(operation, house.sessions[caller], tenant)) == expected
 
 
-def test_no_call_is_answered_without_a_credential_that_is_good(house: House) -> None:
+def test_no_call_is_answered_without_a_valid_credential(house: House) -> None:
     for operation in house.operations:
         if operation.permission is not None:
             for secret in (None, "x", "tmq_" + "a" * 43):
                 assert _seen(house.call(operation, secret)) == "nobody", operation
 
 
-def test_a_token_is_good_for_its_scopes_and_for_nothing_else(house: House) -> None:
+def test_a_token_works_only_for_its_scopes(house: House) -> None:
     for operation in house.allowed():
         assert operation.permission is not None
 

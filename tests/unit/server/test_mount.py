@@ -106,7 +106,7 @@ _HOSTS = {"FastAPI": _fastapi, "Starlette": _starlette, "Litestar": _litestar, "
 
 
 @pytest.mark.parametrize("name", _HOSTS)
-def test_a_host_serves_its_own_pages_and_ours_below_a_prefix(name: str, tmp_path: Path) -> None:
+def test_a_host_serves_its_own_pages_and_those_of_taskmq_below_a_prefix(name: str, tmp_path: Path) -> None:
     app = _app(tmp_path)
     other = FastAPI()
     other.get("/own")(lambda: "mine")
@@ -127,7 +127,7 @@ def test_a_host_serves_its_own_pages_and_ours_below_a_prefix(name: str, tmp_path
         assert client.get("/taskmq/api/openapi.json").json()["servers"] == [{"url": "/taskmq"}]
 
 
-def test_the_users_of_a_host_are_the_servers_where_it_says_so(tmp_path: Path) -> None:
+def test_users_of_the_host_may_be_those_of_the_server(tmp_path: Path) -> None:
     served = asgi(_app(tmp_path), identify=_by_host)
     host = Starlette(lifespan=served.lifespan, middleware=[Middleware(AuthenticationMiddleware, backend=_ByHeader())])
     host.mount("/taskmq", served)
@@ -137,7 +137,7 @@ def test_the_users_of_a_host_are_the_servers_where_it_says_so(tmp_path: Path) ->
         assert client.get("/taskmq/api/v1/auth/me").json()["code"] == "not_signed_in"
 
 
-def test_what_the_server_opened_is_closed_with_the_hosts_lifespan(tmp_path: Path) -> None:
+def test_resources_of_the_server_are_closed_with_the_lifespan_of_the_host(tmp_path: Path) -> None:
     app = _app(tmp_path)
     served = asgi(app, identify=_everybody)
 
@@ -167,6 +167,6 @@ def test_without_a_lifespan_the_server_connects_on_first_use(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("prefix", ["", "taskmq", "/taskmq/"])
-def test_a_prefix_that_cannot_be_is_refused(prefix: str, tmp_path: Path) -> None:
+def test_an_invalid_prefix_is_refused(prefix: str, tmp_path: Path) -> None:
     with pytest.raises(InvalidSetting, match="/taskmq"):
         asgi(_app(tmp_path), prefix=prefix, beside=FastAPI())

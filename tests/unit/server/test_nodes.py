@@ -21,7 +21,7 @@ def _allocate(site: Site, **fields: Any) -> Any:
     return site("POST", "/resources/allocate", {"job_id": "order-17", "node_id": "any", **fields}, by="all-operator")
 
 
-def test_a_node_is_registered_and_listed_as_the_document_names_it(site: Site) -> None:
+def test_a_node_is_registered_and_listed_in_the_terms_of_the_document(site: Site) -> None:
     node = _register(site)
 
     (listed,) = site("GET", "/nodes/list", by="all-viewer").json()
@@ -45,7 +45,7 @@ def test_a_node_that_registers_again_keeps_its_id(site: Site) -> None:
     assert site("GET", "/nodes/render-1", by="all-viewer").json()["capacity"] == {"cpu": 2.0}
 
 
-def test_the_status_of_a_node_is_updated_in_the_words_of_the_document(site: Site) -> None:
+def test_the_status_of_a_node_is_updated_in_the_terms_of_the_document(site: Site) -> None:
     node = _register(site)
 
     for status in ("busy", "available", "draining"):
@@ -61,7 +61,7 @@ def test_the_status_of_a_node_is_updated_in_the_words_of_the_document(site: Site
     assert odd.status_code == 400
 
 
-def test_a_heartbeat_ends_no_drain_and_what_begins_one_is_audited_once(site: Site) -> None:
+def test_a_heartbeat_ends_no_drain_and_the_start_of_a_drain_is_audited_once(site: Site) -> None:
     node = _register(site)
 
     def say(status: str) -> str:
@@ -75,7 +75,7 @@ def test_a_heartbeat_ends_no_drain_and_what_begins_one_is_audited_once(site: Sit
     assert [entry["action"] for entry in entries] == ["node.resume", "node.drain", "node.register"]
 
 
-def test_nobody_speaks_for_a_node_whose_workers_tell_of_it(site: Site) -> None:
+def test_a_node_reported_by_workers_cannot_be_changed_by_a_caller(site: Site) -> None:
     async def tell() -> None:
         async with TaskMQ("memory://other", store=site.app.sessions.store_url) as other:
             await other.sessions.store().nodes.tell([NodeTold(name="gpu-1", runs_jobs=True)])
@@ -107,7 +107,7 @@ def test_resources_are_allocated_used_and_released(site: Site) -> None:
     assert _allocate(site, cpu=6, node_id=node).status_code == 201
 
 
-def test_what_was_used_is_reported_by_node_job_and_time(site: Site) -> None:
+def test_usage_is_reported_by_node_job_and_time(site: Site) -> None:
     _register(site)
     _register(site, "render-2", capacity={"cpu": 1})
     first = _allocate(site, cpu=1).json()
@@ -137,7 +137,7 @@ def test_what_was_used_is_reported_by_node_job_and_time(site: Site) -> None:
     assert [each["job_id"] for each in usage(f"?limit=1&cursor={page['next']}")["items"]] == ["order-17"]
 
 
-def test_a_node_is_drained_resumed_and_removed_and_the_audit_says_by_whom(site: Site) -> None:
+def test_a_node_is_drained_resumed_and_removed_and_the_audit_names_the_user(site: Site) -> None:
     _register(site)
 
     drained = site("POST", "/nodes/render-1/drain", by="all-operator")
@@ -153,7 +153,7 @@ def test_a_node_is_drained_resumed_and_removed_and_the_audit_says_by_whom(site: 
     assert [entry["action"] for entry in entries] == ["node.remove", "node.resume", "node.drain", "node.register"]
 
 
-def test_what_cannot_be_is_refused_with_its_field_or_name(site: Site) -> None:
+def test_an_invalid_request_is_refused_with_its_field_or_name(site: Site) -> None:
     assert _allocate(site).json()["errors"][0]["field"] == "cpu"
     assert _allocate(site, gpu=0.5).status_code == 400
     assert _allocate(site, cpu=1, node_id="nowhere").json()["code"] == "node_not_found"
@@ -163,7 +163,7 @@ def test_what_cannot_be_is_refused_with_its_field_or_name(site: Site) -> None:
     assert absent.json()["code"] == "allocation_not_found"
 
 
-def test_a_job_that_needs_a_node_says_so_where_its_queue_places_jobs(tmp_path: Path) -> None:
+def test_a_job_may_request_a_node_if_its_queue_places_jobs(tmp_path: Path) -> None:
     queues = [WorkQueue("work", placed=True)]
     with open_site(tmp_path, queues=queues) as site:
         body = {

@@ -197,7 +197,7 @@ def site(tmp_path: Path) -> Iterator[_Site]:
         yield opened
 
 
-def test_who_signs_in_at_the_provider_has_a_session_and_the_roles_of_their_groups(site: _Site) -> None:
+def test_signing_in_at_the_provider_returns_a_session_with_the_roles_of_the_groups(site: _Site) -> None:
     answer = site.sign_in("/taskmq/jobs")
 
     assert (answer.status_code, answer.headers["location"]) == (303, "/taskmq/jobs")
@@ -216,7 +216,7 @@ def test_who_signs_in_at_the_provider_has_a_session_and_the_roles_of_their_group
     assert site.browser.post("/api/v1/jobs?tenant=acme", json={"job_type": "report"}, headers=headers).is_success
 
 
-def test_the_same_person_is_the_same_user_with_the_roles_of_today(site: _Site) -> None:
+def test_the_same_person_is_the_same_user_with_the_current_roles(site: _Site) -> None:
     site.sign_in()
     first = site.me()
     site.provider.claims |= {"preferred_username": "ann.married", "groups": ["root"]}
@@ -229,7 +229,7 @@ def test_the_same_person_is_the_same_user_with_the_roles_of_today(site: _Site) -
     assert {entry["via"] for entry in entries} == {"oidc"}
 
 
-def test_another_person_with_the_name_of_a_user_does_not_become_them(site: _Site) -> None:
+def test_another_person_with_the_same_name_is_another_user(site: _Site) -> None:
     site.sign_in()
     first = site.me()
     site.provider.claims |= {"sub": "u-2"}
@@ -243,7 +243,7 @@ def test_another_person_with_the_name_of_a_user_does_not_become_them(site: _Site
     assert second["user"] == f"oidc-{second['user_id'][:8]}"
 
 
-def test_who_is_put_out_of_all_groups_keeps_neither_roles_nor_what_tokens_may(site: _Site) -> None:
+def test_a_user_without_groups_loses_roles_and_the_permissions_of_tokens(site: _Site) -> None:
     site.sign_in()
     made = site.browser.post("/api/v1/tokens", json={"name": "ci"}, headers={"x-csrf-token": site.me()["csrf_token"]})
     bearer = {"authorization": f"Bearer {made.json()['secret']}"}
@@ -257,7 +257,7 @@ def test_who_is_put_out_of_all_groups_keeps_neither_roles_nor_what_tokens_may(si
     assert not site.browser.get("/api/v1/jobs?tenant=acme", headers=bearer).is_success
 
 
-def test_the_last_admin_stays_one_also_when_put_out_of_all_groups(site: _Site) -> None:
+def test_the_last_admin_remains_one_even_without_groups(site: _Site) -> None:
     site.provider.claims |= {"groups": ["root"]}
     site.sign_in()
     site.provider.claims |= {"groups": []}
@@ -269,9 +269,7 @@ def test_the_last_admin_stays_one_also_when_put_out_of_all_groups(site: _Site) -
 @pytest.mark.parametrize(
     ("claim", "kept"), [({}, ""), ({"email_verified": "true"}, ""), ({"email_verified": True}, "eve")]
 )
-def test_an_address_counts_once_the_provider_says_that_it_is_verified(
-    claim: dict[str, Any], kept: str, site: _Site
-) -> None:
+def test_only_a_verified_email_address_counts(claim: dict[str, Any], kept: str, site: _Site) -> None:
     site.provider.claims |= {"email": "eve@example.com", "preferred_username": "", "groups": ["root"], **claim}
 
     site.sign_in()
@@ -283,7 +281,7 @@ def test_an_address_counts_once_the_provider_says_that_it_is_verified(
     )
 
 
-def test_who_has_no_group_with_a_role_does_not_get_in(site: _Site) -> None:
+def test_a_user_without_a_group_with_a_role_is_refused(site: _Site) -> None:
     site.provider.claims |= {"groups": ["others"]}
 
     assert site.sign_in().json()["detail"] == "none of your groups has a role here"
@@ -292,7 +290,7 @@ def test_who_has_no_group_with_a_role_does_not_get_in(site: _Site) -> None:
     assert len(site.browser.get("/api/v1/audit?action=user.add").json()["items"]) == 1
 
 
-def test_a_disabled_user_does_not_get_in(site: _Site) -> None:
+def test_a_disabled_user_is_refused(site: _Site) -> None:
     site.sign_in()
     user_id = site.me()["user_id"]
 
@@ -306,7 +304,7 @@ def test_a_disabled_user_does_not_get_in(site: _Site) -> None:
     assert site.sign_in().status_code == 401
 
 
-def test_keys_that_are_rotated_are_fetched_anew_and_not_for_every_made_up_name(site: _Site) -> None:
+def test_rotated_keys_are_fetched_again_but_not_for_every_invented_name(site: _Site) -> None:
     assert site.sign_in().status_code == 303
     site.provider.rotate("k2")
     site.clock.advance(11)
@@ -334,7 +332,7 @@ _BAD: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("name", _BAD)
-def test_an_id_token_of_which_something_is_wrong_is_refused(name: str, site: _Site) -> None:
+def test_an_invalid_id_token_is_refused(name: str, site: _Site) -> None:
     site.provider.changes = _BAD[name]
 
     answer = site.sign_in()
@@ -343,7 +341,7 @@ def test_an_id_token_of_which_something_is_wrong_is_refused(name: str, site: _Si
     assert "__Host-taskmq" not in site.browser.cookies
 
 
-def test_a_token_that_the_provider_has_not_signed_is_refused(site: _Site, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_token_without_a_signature_of_the_provider_is_refused(site: _Site, monkeypatch: pytest.MonkeyPatch) -> None:
     sign = site.provider.sign
     stranger = rsa.generate_private_key(public_exponent=65537, key_size=2048)
     curve = ec.generate_private_key(ec.SECP256R1())
@@ -357,7 +355,7 @@ def test_a_token_that_the_provider_has_not_signed_is_refused(site: _Site, monkey
         assert site.sign_in().status_code == 401, algorithm
 
 
-def test_an_answer_is_taken_from_the_browser_alone_that_began_and_once(site: _Site) -> None:
+def test_a_callback_is_accepted_only_from_the_initiating_browser_and_only_once(site: _Site) -> None:
     where = site.at_provider(site.begin())
     kept = site.browser.cookies["__Host-taskmq-oidc"]
     site.browser.cookies.clear()
@@ -374,7 +372,7 @@ def test_an_answer_is_taken_from_the_browser_alone_that_began_and_once(site: _Si
         assert site.end(where).status_code == 401
 
 
-def test_a_code_is_of_no_use_without_the_verifier_of_the_browser(site: _Site) -> None:
+def test_a_code_is_useless_without_the_verifier_of_the_browser(site: _Site) -> None:
     stolen = parse_qs(urlsplit(site.at_provider(site.begin())).query)["code"][0]
     own = site.at_provider(site.begin())
     (code,) = parse_qs(urlsplit(own).query)["code"]
@@ -390,7 +388,7 @@ def test_a_refusal_of_the_provider_is_reported(site: _Site) -> None:
     assert (answer.status_code, answer.json()["detail"]) == (403, "the provider has refused the sign-in")
 
 
-def test_a_provider_that_does_not_answer_is_not_available_for_now(site: _Site) -> None:
+def test_a_provider_that_does_not_answer_is_temporarily_unavailable(site: _Site) -> None:
     site.provider.is_down = True
 
     answer = site.browser.get("/api/v1/auth/oidc/login", follow_redirects=False)
@@ -403,7 +401,7 @@ def test_a_provider_that_does_not_answer_is_not_available_for_now(site: _Site) -
     assert site.browser.get("/api/v1/auth/oidc/login", follow_redirects=False).status_code == 503
 
 
-def test_unreadable_keys_are_ignored_and_a_nameless_one_is_the_only_one(
+def test_unreadable_keys_are_ignored_and_a_nameless_key_must_be_the_only_one(
     site: _Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     site.provider.headers = {"kid": ""}
@@ -415,7 +413,7 @@ def test_unreadable_keys_are_ignored_and_a_nameless_one_is_the_only_one(
     assert site.sign_in().status_code == 503
 
 
-def test_a_provider_that_takes_the_secret_in_the_body_gets_it_there(tmp_path: Path) -> None:
+def test_a_provider_may_require_the_secret_in_the_body(tmp_path: Path) -> None:
     provider = _Provider()
     provider.methods = ["client_secret_post"]
     with _open(tmp_path, provider) as site:
@@ -425,13 +423,13 @@ def test_a_provider_that_takes_the_secret_in_the_body_gets_it_there(tmp_path: Pa
 @pytest.mark.parametrize(
     "following", ["//evil.example.com", "https://evil.example.com", "/\\evil.example.com", "/a%0d%0ab"]
 )
-def test_the_browser_is_sent_nowhere_but_here_in_the_end(following: str, site: _Site) -> None:
+def test_the_browser_is_redirected_only_to_this_site_at_the_end(following: str, site: _Site) -> None:
     answer = site.browser.get(f"/api/v1/auth/oidc/login?next={following}", follow_redirects=False)
 
     assert (answer.status_code, answer.json()["code"]) == (400, "invalid_field")
 
 
-def test_a_server_without_a_provider_has_no_such_sign_in(tmp_path: Path) -> None:
+def test_a_server_without_a_provider_has_no_provider_sign_in(tmp_path: Path) -> None:
     with open_site(tmp_path) as plain:
         for path in ("login", "callback"):
             assert plain("GET", f"/api/v1/auth/oidc/{path}", by=None).json()["code"] == "no_provider"
@@ -447,7 +445,7 @@ def test_a_server_without_a_provider_has_no_such_sign_in(tmp_path: Path) -> None
         ({"roles": ()}, "GROUP=TENANT:ROLE"),
     ],
 )
-def test_settings_that_cannot_be_are_refused(change: dict[str, Any], says: str) -> None:
+def test_invalid_settings_are_refused(change: dict[str, Any], says: str) -> None:
     given = {name: getattr(_SETTINGS, name) for name in _SETTINGS.__struct_fields__}
 
     with pytest.raises(InvalidSetting, match=says):
@@ -455,12 +453,12 @@ def test_settings_that_cannot_be_are_refused(change: dict[str, Any], says: str) 
 
 
 @pytest.mark.parametrize("text", ["ops", "ops=acme", "ops=acme:king", "=acme:viewer", "ops=:viewer"])
-def test_a_role_of_a_group_that_cannot_be_read_is_refused(text: str) -> None:
+def test_an_invalid_role_of_a_group_is_refused(text: str) -> None:
     with pytest.raises(InvalidSetting, match="GROUP=TENANT:ROLE"):
         GroupRole.read(text)
 
 
-def test_of_several_groups_the_highest_role_counts_and_no_secret_is_shown() -> None:
+def test_the_highest_role_of_several_groups_counts_and_no_secret_is_shown() -> None:
     assert GroupRole.read("cn=ops=*:operator") == GroupRole("cn=ops", "*", Role.OPERATOR)
     assert _SETTINGS.memberships(frozenset({"all", "ops"})) == (Membership("acme", Role.OPERATOR),)
     assert _SETTINGS.memberships(frozenset({"none"})) == ()

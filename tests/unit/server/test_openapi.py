@@ -40,7 +40,7 @@ def test_every_call_has_an_example_and_every_example_a_call(document: dict[str, 
         assert operation["responses"]["default"] == {"$ref": "#/components/responses/Problem"}
 
 
-def test_every_call_says_which_permission_it_takes(document: dict[str, Any]) -> None:
+def test_every_call_names_its_permission(document: dict[str, Any]) -> None:
     for name, operation in _operations(document).items():
         if operation["security"]:
             permission = operation["description"].rpartition("Permission: `")[2].removesuffix("`.")
@@ -113,7 +113,7 @@ def test_an_error_of_the_server_is_reported_without_its_message() -> None:
     assert "secret" not in problem_of(TaskMQError("secret")).detail
 
 
-def test_an_error_of_the_caller_is_told_as_it_is() -> None:
+def test_an_error_of_the_caller_is_reported_with_its_message() -> None:
     found = problem_of(JobNotFound("no job is called 'x'"), "r1")
 
     assert (found.status, found.code, found.detail, found.request_id) == (
@@ -124,14 +124,14 @@ def test_an_error_of_the_caller_is_told_as_it_is() -> None:
     )
 
 
-def test_a_replay_that_came_halfway_says_how_far() -> None:
+def test_a_partial_replay_reports_how_far_it_came() -> None:
     found = problem_of(PartlyReplayed(PublishUnknown("no confirm"), failed=2, replayed=3))
 
     assert (found.status, found.code) == (503, "publish_unknown")
     assert found.detail.startswith("3 were replayed, 2 were not")
 
 
-def test_every_call_is_on_the_page_for_people_which_loads_nothing(site: Site, document: dict[str, Any]) -> None:
+def test_the_api_page_lists_every_call_and_loads_nothing(site: Site, document: dict[str, Any]) -> None:
     answer = site("GET", "/api/docs", by=None)
 
     assert answer.status_code == 200
@@ -147,7 +147,7 @@ def test_every_call_is_on_the_page_for_people_which_loads_nothing(site: Site, do
         assert html.escape(operation["summary"]) in page
 
 
-def test_what_an_example_holds_is_a_text_of_the_page() -> None:
+def test_an_example_is_escaped_in_the_page() -> None:
     call = {
         "operationId": "put<x>",
         "summary": "a & b",

@@ -82,7 +82,7 @@ def test_a_signed_event_starts_a_job_of_the_tenant_of_its_source(send: _Sender) 
     assert send.site("GET", "/jobs/taskmq:event:shop:e1", by="other-admin").status_code == 404
 
 
-def test_an_event_that_is_sent_or_replayed_again_is_the_same_job(send: _Sender) -> None:
+def test_a_repeated_or_replayed_event_is_the_same_job(send: _Sender) -> None:
     first, replayed = send(), send()
     send.clock.advance(100)
     again, other = send(), send({"order": 17, "state": "lost"})
@@ -93,7 +93,7 @@ def test_an_event_that_is_sent_or_replayed_again_is_the_same_job(send: _Sender) 
     assert send(source="plain").status_code == 201
 
 
-def test_nobody_takes_the_id_of_an_event_before_it_comes(send: _Sender) -> None:
+def test_the_id_of_an_event_cannot_be_taken_in_advance(send: _Sender) -> None:
     taken = {"job_type": "data_processing", "job_id": "taskmq:event:shop:e1"}
     answers = [
         send.site("POST", "/jobs", taken, by="importer"),
@@ -107,7 +107,7 @@ def test_nobody_takes_the_id_of_an_event_before_it_comes(send: _Sender) -> None:
     assert send().status_code == 201
 
 
-def test_what_is_not_signed_by_a_known_source_starts_nothing(send: _Sender) -> None:
+def test_an_event_without_a_valid_signature_starts_nothing(send: _Sender) -> None:
     answers = [
         send(secret="another secret, as long"),
         send(sent=json.dumps({**_PAID, "state": "lost"}).encode()),
@@ -137,11 +137,11 @@ def test_the_id_of_an_event_is_signed_with_it(send: _Sender) -> None:
 
 
 @pytest.mark.parametrize(("age", "status"), [(300, 201), (301, 401), (-300, 201), (-301, 401)])
-def test_an_event_is_taken_within_five_minutes(send: _Sender, age: int, status: int) -> None:
+def test_an_event_is_accepted_for_five_minutes(send: _Sender, age: int, status: int) -> None:
     assert send(age=age).status_code == status
 
 
-def test_a_secret_takes_the_place_of_another_while_both_are_good(send: _Sender) -> None:
+def test_old_and_new_secret_overlap_during_a_rotation(send: _Sender) -> None:
     assert send(event_id="a", secret=_SECRET).status_code == 201
     assert send(event_id="b", secret=_OLD).status_code == 201
 
@@ -155,7 +155,7 @@ def test_an_event_is_a_json_object_of_bounded_size(send: _Sender) -> None:
     assert send.site.ids() == []
 
 
-def test_a_signature_is_good_for_events_of_its_source_alone(send: _Sender) -> None:
+def test_a_signature_is_valid_only_for_its_own_source(send: _Sender) -> None:
     body = json.dumps(_PAID).encode()
     headers = {
         "Taskmq-Signature": sign(_SECRET, body, event_id="e1", at=send.clock.now_ms() // 1000),
@@ -187,7 +187,7 @@ def test_users_send_events_with_their_tokens(send: _Sender) -> None:
     assert len(ids) == 2
 
 
-def test_bad_signatures_have_to_wait_and_read_only_servers_take_none(tmp_path: Path) -> None:
+def test_bad_signatures_are_throttled_and_read_only_servers_accept_no_events(tmp_path: Path) -> None:
     clock = FakeClock()
     with open_site(tmp_path, ServerSettings(rate=1), sources=_SOURCES, clock=clock) as site:
         _define(site)
@@ -224,7 +224,7 @@ def test_sources_are_read_from_the_command_line_and_their_secrets_are_not_shown(
         ([], f"shop={'s' * 16}", "there is no event source 'shop'"),
     ],
 )
-def test_a_source_that_cannot_be_is_refused_at_the_start(texts: list[str], secrets: str, said: str) -> None:
+def test_an_invalid_source_is_refused_at_the_start(texts: list[str], secrets: str, said: str) -> None:
     with pytest.raises(InvalidSetting, match=said):
         read_sources(texts, secrets)
 
@@ -232,7 +232,7 @@ def test_a_source_that_cannot_be_is_refused_at_the_start(texts: list[str], secre
 @pytest.mark.parametrize(
     "kind", ["text/plain; charset=UTF-8", "application/cloudevents+json", "application/octet-stream", None]
 )
-def test_a_signed_event_may_have_any_content_type_and_none(send: _Sender, kind: str | None) -> None:
+def test_a_signed_event_may_have_any_content_type_or_none(send: _Sender, kind: str | None) -> None:
     body = json.dumps(_PAID).encode()
     headers = {"Taskmq-Signature": sign(_SECRET, body, event_id="e1", at=send.clock.now_ms() // 1000)}
     if kind is not None:

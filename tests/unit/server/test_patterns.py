@@ -179,11 +179,11 @@ def filled(tmp_path: Path) -> Iterator[_Filled]:
         yield _Filled(site, ids)
 
 
-def test_every_call_says_what_it_does_to_tasks_that_its_caller_may_not_call(filled: _Filled) -> None:
+def test_every_call_declares_its_effect_on_forbidden_tasks(filled: _Filled) -> None:
     assert filled.methods.keys() == _REFUSED.keys() | _LEFT.keys() | _NO_TASK
 
 
-def test_nothing_of_a_task_that_one_may_not_call_is_changed_or_taken_away(filled: _Filled) -> None:
+def test_no_object_of_a_forbidden_task_is_changed_or_deleted(filled: _Filled) -> None:
     before = filled.things()
 
     answers = {name: filled.ask(name, call) for name, call in _REFUSED.items()}
@@ -194,7 +194,7 @@ def test_nothing_of_a_task_that_one_may_not_call_is_changed_or_taken_away(filled
     assert filled.site("GET", f"/bulk/operations/{filled.ids['bulk']}").json()["state"] != "aborted"
 
 
-def test_calls_about_many_things_leave_those_of_tasks_that_one_may_not_call(filled: _Filled) -> None:
+def test_bulk_calls_skip_objects_of_forbidden_tasks(filled: _Filled) -> None:
     before = filled.things()
 
     answers = {name: filled.ask(name, call) for name, call in _LEFT.items()}
@@ -206,7 +206,7 @@ def test_calls_about_many_things_leave_those_of_tasks_that_one_may_not_call(fill
     assert filled.things() == before
 
 
-def test_what_is_refused_to_some_is_done_for_who_may_call_the_task(filled: _Filled) -> None:
+def test_a_caller_with_permission_for_the_task_succeeds(filled: _Filled) -> None:
     order = sorted(_REFUSED, key=lambda name: name.startswith(("cancel", "remove", "delete", "erase", "schedule")))
 
     for name in order:

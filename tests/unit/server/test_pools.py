@@ -7,7 +7,7 @@ from tests.unit.server.kit import DOCUMENT, Site
 _ADMIN = "all-admin"
 
 
-def test_pools_and_policies_are_put_listed_and_removed(site: Site) -> None:
+def test_pools_and_policies_are_created_listed_and_deleted(site: Site) -> None:
     put = site("PUT", "/pools/acme", {"weight": 5, "max": {"slots": 8}}, by=_ADMIN)
     part = site("PUT", "/pools/acme-ml", {"parent": "acme"}, by=_ADMIN)
     policy = site("PUT", "/queues/work/policy", {"policy": "weighted"}, by=_ADMIN)
@@ -26,16 +26,14 @@ def test_pools_and_policies_are_put_listed_and_removed(site: Site) -> None:
     assert site("GET", "/pools", by=_ADMIN).json() == {"version": 6, "items": [], "policies": []}
 
 
-def test_a_pool_that_there_is_not_is_not_found(site: Site) -> None:
+def test_a_missing_pool_is_not_found(site: Site) -> None:
     for method in ("GET", "DELETE"):
         answer = site(method, "/pools/nobody", by=_ADMIN)
         assert (answer.status_code, answer.json()["code"]) == (404, "pool_not_found")
 
 
 @pytest.mark.parametrize("body", [{"min": {"slots": 9}, "max": {"slots": 8}}, {"max": {"the CPU": 8}}])
-def test_a_pool_that_cannot_be_is_refused_and_nothing_of_it_is_in_the_audit(
-    site: Site, body: dict[str, dict[str, float]]
-) -> None:
+def test_an_invalid_pool_is_refused_and_not_audited(site: Site, body: dict[str, dict[str, float]]) -> None:
     answer = site("PUT", "/pools/acme", body, by=_ADMIN)
 
     assert (answer.status_code, answer.json()["code"]) == (400, "invalid_option")
@@ -56,7 +54,7 @@ def test_a_job_beyond_its_quota_is_refused_with_the_time_to_wait(site: Site) -> 
     assert site("GET", "/quotas", by=_ADMIN).json()["items"][0]["jobs_today"] == 1
 
 
-def test_without_a_time_a_refused_caller_is_told_to_try_again_soon(site: Site) -> None:
+def test_a_refusal_without_a_known_time_suggests_a_short_wait(site: Site) -> None:
     site("PUT", "/quotas/acme", {"queued": 0}, by=_ADMIN)
 
     refused = site("POST", "/jobs", {"job_type": "data_processing", "payload": {"key": "a"}})
@@ -64,7 +62,7 @@ def test_without_a_time_a_refused_caller_is_told_to_try_again_soon(site: Site) -
     assert (refused.status_code, refused.headers["retry-after"]) == (429, "5")
 
 
-def test_of_a_list_of_jobs_those_within_the_quota_are_kept(site: Site) -> None:
+def test_jobs_of_a_list_within_the_quota_are_accepted(site: Site) -> None:
     site("PUT", "/quotas/*", {"a_day": 1}, by=_ADMIN)
 
     answer = site("POST", "/jobs", [{**DOCUMENT, "job_id": name} for name in ("a", "b")])
@@ -77,7 +75,7 @@ def test_of_a_list_of_jobs_those_within_the_quota_are_kept(site: Site) -> None:
     )
 
 
-def test_a_user_has_a_quota_of_the_tenant_and_it_is_removed_by_name(site: Site) -> None:
+def test_a_user_has_a_quota_within_the_tenant_that_is_deleted_by_name(site: Site) -> None:
     put = site("PUT", "/quotas/acme?user=acme-admin", {"a_day": 0}, by=_ADMIN)
     refused = site("POST", "/jobs", DOCUMENT)
     removed = site("DELETE", "/quotas/acme?user=acme-admin", by=_ADMIN)

@@ -37,7 +37,9 @@ _FROM = (b"x-forwarded-for", b"203.0.113.9")
 _SECURE = (b"x-forwarded-proto", b"https")
 
 
-def test_nobody_is_believed_unless_the_operator_says_so(caplog: pytest.LogCaptureFixture) -> None:
+def test_forwarded_addresses_are_ignored_unless_the_operator_trusts_the_proxy(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     assert _seen("", "127.0.0.1", _FROM, _SECURE) == ("127.0.0.1", "http")
     assert _seen("10.0.0.0/8", "192.0.2.1", _FROM, _SECURE) == ("192.0.2.1", "http")
     assert [record.levelno for record in caplog.records] == [logging.WARNING] * 2
@@ -69,7 +71,7 @@ def test_a_trusted_proxy_names_the_client_and_its_scheme(caplog: pytest.LogCaptu
         b"\xff",
     ],
 )
-def test_what_is_no_address_is_not_kept_as_one(text: bytes) -> None:
+def test_an_invalid_address_is_not_stored_as_one(text: bytes) -> None:
     assert _seen("10.0.0.1", "10.0.0.1", (b"x-forwarded-for", text)) == ("", "http")
 
 
@@ -86,7 +88,7 @@ def test_an_address_has_one_form(text: bytes, address: str) -> None:
     assert _seen("10.0.0.1", "10.0.0.1", (b"x-forwarded-for", text))[0] == address
 
 
-def test_a_peer_that_is_not_believed_is_logged_once_and_so_many_at_most(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_untrusted_proxy_is_logged_once_and_their_number_is_limited(caplog: pytest.LogCaptureFixture) -> None:
     async def handler(scope: Any, receive: Any, send: Any) -> None: ...
 
     async def main() -> None:

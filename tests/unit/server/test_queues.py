@@ -53,7 +53,7 @@ def test_queues_are_listed_and_shown(filled: Site) -> None:
     assert filled("GET", "/queues/nowhere?within=0.01", by="all-viewer").json()["code"] == "queue_not_found"
 
 
-def test_a_queue_is_one_row_with_its_parts_and_its_letters_want_no_worker(filled: Site) -> None:
+def test_a_queue_is_one_row_with_its_parts_and_its_letters_need_no_worker(filled: Site) -> None:
     filled("POST", "/queues/work/pause", {}, by="all-operator")
 
     listed = filled("GET", "/queues?within=0.01", by="all-viewer").json()
@@ -68,7 +68,7 @@ def test_a_queue_is_one_row_with_its_parts_and_its_letters_want_no_worker(filled
     )
 
 
-def test_a_queue_is_paused_and_resumed_and_the_audit_says_by_whom(filled: Site) -> None:
+def test_a_queue_is_paused_and_resumed_and_the_audit_names_the_user(filled: Site) -> None:
     paused = filled("POST", "/queues/work/pause", {"note": "inventory"}, by="all-operator")
     shown = filled("GET", "/queues/work?within=0.01", by="all-viewer").json()
     resumed = filled("POST", "/queues/work/resume", by="all-operator")
@@ -82,7 +82,7 @@ def test_a_queue_is_paused_and_resumed_and_the_audit_says_by_whom(filled: Site) 
     ]
 
 
-def test_a_queue_is_purged_by_who_types_its_name(filled: Site) -> None:
+def test_purging_a_queue_requires_typing_its_name(filled: Site) -> None:
     mistyped = filled("POST", "/queues/work/purge", {"name": "wrok"}, by="all-admin")
     unsaid = filled("POST", "/queues/work/purge", by="all-admin")
     purged = filled("POST", "/queues/work/purge", {"name": "work"}, by="all-admin")
@@ -91,7 +91,7 @@ def test_a_queue_is_purged_by_who_types_its_name(filled: Site) -> None:
     assert purged.json() == {"purged": 2}
 
 
-def test_messages_are_moved_to_another_queue_by_who_types_its_name(filled: Site) -> None:
+def test_moving_messages_to_another_queue_requires_typing_its_name(filled: Site) -> None:
     mistyped = filled("POST", "/queues/work/move", {"name": "wrok", "to": "billing"}, by="all-admin")
     missing = filled("POST", "/queues/work/move", {"name": "work", "to": "nowhere"}, by="all-admin")
     moved = filled("POST", "/queues/work/move", {"name": "work", "to": "billing", "count": 1}, by="all-admin")
@@ -125,7 +125,7 @@ def test_dead_letters_are_listed_grouped_replayed_and_purged(filled: Site) -> No
     assert filled("GET", "/queues/work?within=0.01", by="all-viewer").json()["ready"] == 3
 
 
-def test_a_dead_letter_of_a_lane_that_is_gone_is_replayed_to_its_queue(site: Site) -> None:
+def test_a_dead_letter_of_a_deleted_lane_is_replayed_to_its_queue(site: Site) -> None:
     async def fill(broker: Broker) -> None:
         await broker.declare([WorkQueue("work")])
         await broker.publish(_message("work.dlq", "d0", "OSError: full", origin="work.lane03"), timeout=10)
@@ -139,5 +139,5 @@ def test_a_dead_letter_of_a_lane_that_is_gone_is_replayed_to_its_queue(site: Sit
 
 
 @pytest.mark.parametrize("body", [{"rate": 0}, {"limit": 0}, {"older_than": "soon"}, {"evry": 1}])
-def test_a_replay_that_cannot_be_is_refused(filled: Site, body: dict[str, Any]) -> None:
+def test_an_invalid_replay_is_refused(filled: Site, body: dict[str, Any]) -> None:
     assert filled("POST", "/dead-letters/work/replay", body, by="all-operator").status_code == 400

@@ -20,7 +20,7 @@ from tests.unit.app_kit import new_url
 from tests.unit.server.kit import CALLERS, Site, define, open_site, served
 
 
-def test_a_burst_is_taken_and_then_as_many_as_the_rate_allows() -> None:
+def test_a_burst_is_accepted_and_then_the_configured_rate() -> None:
     limits = RateLimits(rate=2, burst=3)
 
     assert [limits.take("a", now=100.0) for _ in range(5)] == [0, 0, 0, 1, 1]
@@ -29,20 +29,20 @@ def test_a_burst_is_taken_and_then_as_many_as_the_rate_allows() -> None:
     assert [limits.take("a", now=200.0) for _ in range(4)] == [0, 0, 0, 1]
 
 
-def test_a_slow_rate_says_how_long_to_wait() -> None:
+def test_a_slow_rate_returns_the_time_to_wait() -> None:
     limits = RateLimits(rate=0.1, burst=1)
 
     assert [limits.take("a", now=0.0) for _ in range(2)] == [0, 10]
     assert limits.wait("a", now=4.0) == 6
 
 
-def test_without_a_rate_everything_is_taken() -> None:
+def test_every_call_is_accepted_without_a_rate() -> None:
     limits = RateLimits(rate=0, burst=0)
 
     assert {limits.take("a", now=0.0) for _ in range(100)} == {0}
 
 
-def test_many_keys_do_not_stay_for_ever_and_those_in_use_do() -> None:
+def test_unused_keys_are_dropped_and_used_ones_are_kept() -> None:
     limits = RateLimits(rate=1, burst=1)
     for number in range(9_999):
         limits.take(f"old-{number}", now=0.0)
@@ -57,7 +57,7 @@ def test_many_keys_do_not_stay_for_ever_and_those_in_use_do() -> None:
     assert len(limits._buckets) <= 10_000
 
 
-def test_a_caller_who_sends_too_many_has_to_wait_and_others_have_not(tmp_path: Path) -> None:
+def test_a_caller_with_too_many_requests_has_to_wait_and_others_do_not(tmp_path: Path) -> None:
     with open_site(tmp_path, ServerSettings(rate=0.001)) as site:
         taken, refused = (site("GET", "/jobs/count") for _ in range(2))
         other = site("GET", "/jobs/count", by="picky")
@@ -67,7 +67,7 @@ def test_a_caller_who_sends_too_many_has_to_wait_and_others_have_not(tmp_path: P
     assert int(refused.headers["retry-after"]) > 1
 
 
-def test_many_tokens_of_one_user_are_no_way_around_the_rate() -> None:
+def test_many_tokens_of_one_user_share_the_rate() -> None:
     app = TaskMQ(new_url())
     define(app)
 
@@ -108,7 +108,7 @@ _FREE = {"getHealth", "getLiveness", "getReadiness", "getOpenApi"}
 """What is ready at hand, or asked of the store once a second for all."""
 
 
-def test_each_call_for_everybody_is_free_or_limited(site: Site) -> None:
+def test_each_public_call_is_free_or_limited(site: Site) -> None:
     paths: dict[str, Any] = site("GET", "/api/openapi.json", by=None).json()["paths"]
     public = {one["operationId"] for methods in paths.values() for one in methods.values() if not one["security"]}
 
@@ -116,7 +116,7 @@ def test_each_call_for_everybody_is_free_or_limited(site: Site) -> None:
 
 
 @pytest.mark.parametrize("name", _COSTLY)
-def test_an_address_that_calls_too_often_without_a_sign_in_has_to_wait(tmp_path: Path, name: str) -> None:
+def test_an_address_with_too_many_anonymous_calls_has_to_wait(tmp_path: Path, name: str) -> None:
     method, path, body, headers = _COSTLY[name]
     path = path if name.endswith("Document") else f"/api/v1{path}"
     with open_site(tmp_path, ServerSettings(rate=0.001)) as site:
@@ -133,7 +133,7 @@ def test_an_address_that_calls_too_often_without_a_sign_in_has_to_wait(tmp_path:
     assert free == [200, 200, 200]
 
 
-def test_what_a_client_says_of_its_address_does_not_count(tmp_path: Path) -> None:
+def test_an_address_claimed_by_the_client_is_ignored(tmp_path: Path) -> None:
     body = {"username": "ann", "password": "wrong"}
     with open_site(tmp_path, ServerSettings(rate=0.001)) as site:
         statuses = [
@@ -144,7 +144,7 @@ def test_what_a_client_says_of_its_address_does_not_count(tmp_path: Path) -> Non
     assert statuses == [401, 429, 429]
 
 
-def test_a_token_that_is_asked_about_counts_by_itself(tmp_path: Path) -> None:
+def test_a_token_under_inspection_counts_separately(tmp_path: Path) -> None:
     with open_site(tmp_path, ServerSettings(rate=0.001)) as site:
         secret = _token_of_a_user(site)
         asked = {"token": secret, "action": "jobs.read"}
@@ -168,7 +168,7 @@ def _token_of_a_user(site: Site) -> str:
         return portal.call(add)
 
 
-def test_what_others_leave_of_a_burst_can_be_taken_and_given_back() -> None:
+def test_the_rest_of_a_burst_can_be_borrowed_and_returned() -> None:
     limits = RateLimits(rate=1, burst=4)
 
     assert [limits.take("all", now=0.0, leaving=0.5) for _ in range(3)] == [0, 0, 1]
@@ -178,7 +178,7 @@ def test_what_others_leave_of_a_burst_can_be_taken_and_given_back() -> None:
     assert [limits.take("all", now=0.0) for _ in range(2)] == [0, 1]
 
 
-def test_a_client_without_a_sign_in_holds_up_nobody_whose_credential_is_known(tmp_path: Path) -> None:
+def test_an_anonymous_client_does_not_delay_known_credentials(tmp_path: Path) -> None:
     with open_site(tmp_path, ServerSettings(rate=2), clock=FakeClock()) as site:
         before = site("GET", "/jobs/count").status_code
         flood = [site("GET", "/jobs", by=f"made-up-{number}").status_code for number in range(60)]
@@ -191,7 +191,7 @@ def test_a_client_without_a_sign_in_holds_up_nobody_whose_credential_is_known(tm
     assert (set(during), public) == ({200}, 200)
 
 
-def test_a_credential_that_is_new_shares_what_a_flood_leaves(tmp_path: Path) -> None:
+def test_a_new_credential_shares_what_a_flood_leaves(tmp_path: Path) -> None:
     clock = FakeClock()
     with open_site(tmp_path, ServerSettings(rate=2), clock=clock) as site:
         while site("GET", "/jobs", by="made-up").status_code == 401:
@@ -205,7 +205,7 @@ def test_a_credential_that_is_new_shares_what_a_flood_leaves(tmp_path: Path) -> 
     assert again == [200] * 5
 
 
-def test_a_credential_that_is_not_good_any_more_is_a_strangers(tmp_path: Path) -> None:
+def test_an_expired_credential_counts_as_unknown(tmp_path: Path) -> None:
     with open_site(tmp_path, ServerSettings(rate=2), clock=FakeClock()) as site:
         assert site("GET", "/jobs/count", by="picky").status_code == 200
         taken = CALLERS.pop("picky")
@@ -217,7 +217,7 @@ def test_a_credential_that_is_not_good_any_more_is_a_strangers(tmp_path: Path) -
     assert (answers[0], answers[-1]) == (401, 429)
 
 
-def test_signed_events_go_on_while_an_address_sends_what_is_not_good(tmp_path: Path) -> None:
+def test_signed_events_are_accepted_while_their_address_sends_bad_requests(tmp_path: Path) -> None:
     clock, secret = FakeClock(), "of the shop and of us"
     source = EventSource(name="shop", task="on_event", tenant="acme", secrets=(secret,))
     with open_site(tmp_path, ServerSettings(rate=2), clock=clock, sources=[source]) as site:
@@ -234,7 +234,7 @@ def test_signed_events_go_on_while_an_address_sends_what_is_not_good(tmp_path: P
     assert (good.status_code, bad.status_code) == (201, 429)
 
 
-def test_credentials_are_remembered_up_to_a_number_the_used_ones_longest() -> None:
+def test_credentials_are_remembered_up_to_a_number_with_the_used_ones_longest() -> None:
     limits = RequestLimits(1.0)
     limits.recognise("used")
     for number in range(10_000 - 1):
@@ -247,7 +247,7 @@ def test_credentials_are_remembered_up_to_a_number_the_used_ones_longest() -> No
     assert digest("old-0") not in limits._recognised
 
 
-def test_a_flood_of_probes_asks_the_store_once_a_second(tmp_path: Path) -> None:
+def test_a_flood_of_probes_queries_the_store_once_a_second(tmp_path: Path) -> None:
     clock = FakeClock()
     with open_site(tmp_path, clock=clock) as site:
         assert site("GET", "/health/ready", by=None).status_code == 200
@@ -262,7 +262,7 @@ def test_a_flood_of_probes_asks_the_store_once_a_second(tmp_path: Path) -> None:
     assert shared == first < asked.at
 
 
-def test_a_rate_that_cannot_be_is_refused() -> None:
+def test_an_invalid_rate_is_refused() -> None:
     for rate in (-1.0, float("inf"), float("nan")):
         with pytest.raises(InvalidSetting, match="rate"):
             ServerSettings(rate=rate)

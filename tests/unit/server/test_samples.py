@@ -39,7 +39,7 @@ def state(clock: FakeClock) -> State:
     return State({"app": TaskMQ(new_url(), clock=clock)})
 
 
-async def test_an_answer_is_shared_for_as_long_as_it_may_be_old(state: State, clock: FakeClock) -> None:
+async def test_an_answer_is_shared_for_its_maximum_age(state: State, clock: FakeClock) -> None:
     question = _Question()
 
     first = [await shared_look(state, "queues", 5, question) for _ in range(3)]
@@ -49,7 +49,7 @@ async def test_an_answer_is_shared_for_as_long_as_it_may_be_old(state: State, cl
     assert (first, second) == ([1, 1, 1], 2)
 
 
-async def test_who_takes_nothing_old_looks_and_other_questions_have_other_answers(state: State) -> None:
+async def test_a_caller_that_requires_fresh_data_queries_and_other_queries_are_separate(state: State) -> None:
     question, other = _Question(), _Question()
 
     await shared_look(state, "queues", 5, question)
@@ -58,7 +58,7 @@ async def test_who_takes_nothing_old_looks_and_other_questions_have_other_answer
     assert await shared_look(state, "workers", 5, other) == 1
 
 
-async def test_fifty_who_ask_at_once_look_once_and_the_first_who_goes_takes_nobody_along(state: State) -> None:
+async def test_fifty_concurrent_callers_share_a_query_that_survives_the_first_caller(state: State) -> None:
     question = _Question()
     question.may_end.clear()
     asking = [asyncio.ensure_future(shared_look(state, "queues", 5, question)) for _ in range(50)]
@@ -72,7 +72,7 @@ async def test_fifty_who_ask_at_once_look_once_and_the_first_who_goes_takes_nobo
     assert answers[1:] == [2] * 49
 
 
-async def test_a_look_that_failed_is_no_answer(state: State) -> None:
+async def test_a_failed_query_is_not_cached(state: State) -> None:
     question = _Question()
     question.failure = ConnectionError("gone")
 
@@ -83,7 +83,7 @@ async def test_a_look_that_failed_is_no_answer(state: State) -> None:
     assert await shared_look(state, "queues", 5, question) == 2
 
 
-async def test_who_waits_for_a_look_that_fails_shares_its_failure(state: State) -> None:
+async def test_callers_that_wait_for_a_failed_query_share_its_failure(state: State) -> None:
     question = _Question()
     question.failure = ConnectionError("gone")
     question.may_end.clear()
@@ -98,7 +98,7 @@ async def test_who_waits_for_a_look_that_fails_shares_its_failure(state: State) 
     assert await shared_look(state, "queues", 5, question) == 2
 
 
-def test_answers_that_workers_had_another_time_for_are_other_answers(site: Site) -> None:
+def test_answers_with_another_wait_for_workers_are_separate(site: Site) -> None:
     for path in ("/queues", "/queues/work", "/workers"):
         for within in (0.01, 0.02):
             answer = site("GET", f"{path}?max_age=60&within={within}", by="all-viewer")

@@ -23,7 +23,7 @@ def test_a_schedule_is_shown_paused_resumed_and_run(site: Site) -> None:
     assert (run.status_code, run.json()["status"]) == (201, "submitted")
 
 
-def test_a_rule_is_explained_before_it_is_kept(site: Site) -> None:
+def test_a_rule_is_explained_before_it_is_stored(site: Site) -> None:
     rule = {"cron": "30 2 * * *", "tz": "Europe/Paris"}
     words = site("POST", "/schedules/explain?count=2", rule, by="all-viewer").json()
     wrong = site("POST", "/schedules/explain", {"cron": "61 * * * *"}, by="all-viewer")
@@ -59,7 +59,7 @@ def test_a_schedule_that_is_never_due_before_the_year_10000_is_refused(site: Sit
     assert site("GET", "/schedules/poison").status_code == 404
 
 
-def test_one_tenants_schedule_takes_the_list_away_from_nobody(site: Site) -> None:
+def test_a_schedule_of_one_tenant_does_not_break_the_list_for_others(site: Site) -> None:
     own = TenantSchedules(site.app, "acme", allows=lambda _: True)
 
     async def store() -> None:
@@ -82,7 +82,7 @@ def test_one_tenants_schedule_takes_the_list_away_from_nobody(site: Site) -> Non
     assert site("DELETE", "/schedules/poison").status_code == 200
 
 
-def test_instants_beyond_the_calendar_are_refused_or_the_last_there_is(site: Site) -> None:
+def test_instants_beyond_the_calendar_are_refused_or_clamped(site: Site) -> None:
     beyond = "9999-12-31T23:59:59.999999-12:00"
     asked = [
         site("GET", f"/schedules/nightly/next?after={beyond}", by="all-viewer"),
@@ -99,7 +99,7 @@ def test_instants_beyond_the_calendar_are_refused_or_the_last_there_is(site: Sit
     assert site("GET", "/alerts/silences").status_code == 200
 
 
-def test_a_list_leaves_out_what_cannot_be_rendered_and_says_so(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_list_omits_unreadable_schedules_and_says_so(caplog: pytest.LogCaptureFixture) -> None:
     assert rendered(lambda one: 6 // one, [3, 0, 2]) == [2, 3]
 
     (record,) = caplog.records

@@ -55,7 +55,7 @@ def served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[_Served]
         yield _Served(client)
 
 
-def test_a_login_gives_a_bearer_and_a_cookie_which_end_with_the_logout(served: _Served) -> None:
+def test_a_login_returns_a_bearer_token_and_a_cookie_that_end_with_the_logout(served: _Served) -> None:
     begun = served.log_in()
     bearer = f"Bearer {begun['token']}"
 
@@ -70,7 +70,7 @@ def test_a_login_gives_a_bearer_and_a_cookie_which_end_with_the_logout(served: _
     assert served("GET", "/auth/me", authorization=bearer).status_code == 401
 
 
-def test_a_cookie_is_for_no_script_and_a_change_by_it_needs_its_csrf_token(served: _Served) -> None:
+def test_scripts_cannot_read_the_cookie_and_its_changes_need_a_csrf_token(served: _Served) -> None:
     answer = served("POST", "/auth/login", {"username": "root", "password": _PASSWORD})
     cookie, csrf = answer.headers["set-cookie"], answer.json()["csrf_token"]
     body = {"job_type": "data_processing"}
@@ -85,7 +85,7 @@ def test_a_cookie_is_for_no_script_and_a_change_by_it_needs_its_csrf_token(serve
 @pytest.mark.parametrize(
     "body", [{"username": "root", "password": "wrong"}, {"username": "nobody", "password": _PASSWORD}]
 )
-def test_a_wrong_name_and_a_wrong_password_are_answered_alike(served: _Served, body: dict[str, str]) -> None:
+def test_a_wrong_name_and_a_wrong_password_get_the_same_answer(served: _Served, body: dict[str, str]) -> None:
     answer = served("POST", "/auth/login", body)
 
     assert (answer.status_code, answer.json()["code"]) == (401, "not_signed_in")
@@ -93,14 +93,14 @@ def test_a_wrong_name_and_a_wrong_password_are_answered_alike(served: _Served, b
     assert "set-cookie" not in answer.headers
 
 
-def test_logins_that_fail_again_and_again_have_to_wait(served: _Served) -> None:
+def test_repeated_failed_logins_have_to_wait(served: _Served) -> None:
     answers = [served("POST", "/auth/login", {"username": "root", "password": "wrong"}) for _ in range(6)]
 
     assert [answer.status_code for answer in answers] == [401] * 5 + [429]
     assert int(answers[-1].headers["retry-after"]) >= 1
 
 
-def test_wrong_passwords_do_not_lock_out_who_has_signed_in_from_the_address(served: _Served) -> None:
+def test_wrong_passwords_do_not_lock_out_users_signed_in_from_the_same_address(served: _Served) -> None:
     served.log_in()
     wrong = [
         served("POST", "/auth/login", {"username": f"user-{number}", "password": "wrong"}).status_code
@@ -117,9 +117,7 @@ def test_wrong_passwords_do_not_lock_out_who_has_signed_in_from_the_address(serv
     ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x", "application/jsonx", None],
 )
 @pytest.mark.parametrize("path", ["/auth/login", "/auth/authorize", "/jobs", "/bulk", "/tokens", "/events?source=x"])
-def test_a_body_that_a_form_of_a_foreign_page_can_send_is_refused(
-    served: _Served, kind: str | None, path: str
-) -> None:
+def test_a_body_that_a_foreign_form_can_send_is_refused(served: _Served, kind: str | None, path: str) -> None:
     """A form sends text/plain with a name that is JSON up to the password's equals sign, and its value the rest."""
     csrf = served.log_in()["csrf_token"]
     cookie = served.client.cookies.get("taskmq")
@@ -132,7 +130,7 @@ def test_a_body_that_a_form_of_a_foreign_page_can_send_is_refused(
     assert served.client.cookies.get("taskmq") == cookie
 
 
-def test_a_body_of_json_in_any_charset_and_no_body_at_all_are_taken(served: _Served) -> None:
+def test_a_json_body_in_any_charset_and_an_empty_body_are_accepted(served: _Served) -> None:
     body = {"Content-Type": "Application/JSON; charset=utf-8"}
     content = f'{{"username": "root", "password": "{_PASSWORD}"}}'.encode()
     begun = served.client.post("/api/v1/auth/login", content=content, headers=body)
@@ -157,7 +155,7 @@ def test_a_body_of_json_in_any_charset_and_no_body_at_all_are_taken(served: _Ser
         ({"origin": "null"}, 403),
     ],
 )
-def test_a_page_of_another_site_signs_nobody_in(served: _Served, headers: dict[str, str], status: int) -> None:
+def test_a_page_of_another_site_cannot_sign_in_a_user(served: _Served, headers: dict[str, str], status: int) -> None:
     body = {"username": "root", "password": _PASSWORD}
     for path in ("/api/v1/auth/login", "/auth/login"):
         answer = served.client.post(path, json=body, headers=headers)
@@ -166,7 +164,7 @@ def test_a_page_of_another_site_signs_nobody_in(served: _Served, headers: dict[s
         assert ("set-cookie" in answer.headers) == (status == 200)
 
 
-def test_a_session_that_was_planted_before_the_login_ends_with_it(served: _Served) -> None:
+def test_a_session_planted_before_the_login_ends_with_it(served: _Served) -> None:
     planted = served.log_in()["token"]
     # The browser of another user has the cookie, as a foreign page or a machine nearby has set it.
     begun = served.log_in()["token"]
@@ -179,7 +177,7 @@ def test_a_session_that_was_planted_before_the_login_ends_with_it(served: _Serve
 
 
 @pytest.mark.parametrize("name", ["token", "access_token", "authorization", "session", "taskmq", "csrf_token"])
-def test_a_credential_in_an_address_is_none(served: _Served, name: str) -> None:
+def test_a_credential_in_an_address_is_ignored(served: _Served, name: str) -> None:
     secret = served.log_in()["token"]
     served.client.cookies.clear()
 
@@ -187,7 +185,7 @@ def test_a_credential_in_an_address_is_none(served: _Served, name: str) -> None:
     assert served("POST", f"/jobs?{name}={secret}", {"job_type": "report"}).status_code == 401
 
 
-def test_of_two_cookies_of_one_name_no_other_secret_counts_than_one_of_them(served: _Served) -> None:
+def test_only_the_secrets_of_two_cookies_of_one_name_count(served: _Served) -> None:
     secret = served.log_in()["token"]
     served.client.cookies.clear()
     for cookie in (f"taskmq=tossed; taskmq={secret}", f"taskmq={secret}; taskmq=tossed"):
@@ -198,7 +196,7 @@ def test_of_two_cookies_of_one_name_no_other_secret_counts_than_one_of_them(serv
         assert changed.status_code in {401, 403}
 
 
-def test_the_document_signs_in_asks_and_signs_out(served: _Served) -> None:
+def test_the_document_signs_in_and_calls_and_signs_out(served: _Served) -> None:
     begun = served.client.post("/auth/login", json={"username": "root", "password": _PASSWORD}).json()
     served.client.cookies.clear()
     asked = {"token": begun["token"], "action": "jobs.read", "resource": "acme"}
@@ -211,7 +209,7 @@ def test_the_document_signs_in_asks_and_signs_out(served: _Served) -> None:
     assert served.client.post("/auth/authorize", json=asked).status_code == 401
 
 
-def test_a_token_does_what_its_scopes_say_until_it_is_revoked(served: _Served) -> None:
+def test_a_token_works_within_its_scopes_until_it_is_revoked(served: _Served) -> None:
     bearer = f"Bearer {served.log_in()['token']}"
     served.client.cookies.clear()
     asked = {"name": "importer", "scopes": ["jobs.submit"], "tasks": ["billing.*"]}
@@ -263,7 +261,7 @@ def test_users_tenants_and_roles_are_administered_and_audited(served: _Served) -
     assert {"tenant.add", "user.add"} <= {entry["action"] for entry in entries}
 
 
-def test_a_password_is_changed_by_who_knows_it_and_a_bad_one_is_refused(served: _Served) -> None:
+def test_changing_a_password_requires_the_current_one_and_refuses_a_bad_one(served: _Served) -> None:
     bearer = f"Bearer {served.log_in()['token']}"
     served.client.cookies.clear()
 
@@ -277,12 +275,12 @@ def test_a_password_is_changed_by_who_knows_it_and_a_bad_one_is_refused(served: 
     assert served("POST", "/auth/login", {"username": "root", "password": _PASSWORD}).status_code == 401
 
 
-def test_an_authorization_of_another_kind_is_none(served: _Served) -> None:
+def test_an_unknown_authorization_scheme_is_ignored(served: _Served) -> None:
     for header in ("Basic cm9vdDpyb290", "Bearer", "Bearer tmq_no", "Bearer " + "x" * 600):
         assert served("GET", "/jobs", authorization=header).status_code == 401
 
 
-def test_a_tenants_admin_gives_roles_in_the_tenant_and_nowhere_else(served: _Served) -> None:
+def test_an_admin_of_a_tenant_grants_roles_only_within_the_tenant(served: _Served) -> None:
     begun = served.log_in()
     served.client.cookies.clear()
     root = f"Bearer {begun['token']}"
@@ -337,7 +335,7 @@ def test_a_tenants_admin_gives_roles_in_the_tenant_and_nowhere_else(served: _Ser
     assert [(entry["user"], entry["tenant"]) for entry in entries][:2] == [("root", "acme"), ("ann", "acme")]
 
 
-def test_an_admin_of_two_tenants_gives_members_of_the_one_a_role_in_the_other(served: _Served) -> None:
+def test_an_admin_of_two_tenants_grants_members_of_one_a_role_in_the_other(served: _Served) -> None:
     root = f"Bearer {served.log_in()['token']}"
     served.client.cookies.clear()
 
@@ -362,7 +360,7 @@ def test_an_admin_of_two_tenants_gives_members_of_the_one_a_role_in_the_other(se
     assert give("cyd").json()["code"] == "identity_not_found"
 
 
-def test_a_page_that_is_loaded_again_learns_its_csrf_token_and_what_it_may_do(served: _Served) -> None:
+def test_a_reloaded_page_gets_its_csrf_token_and_its_permissions(served: _Served) -> None:
     begun = served.log_in()
 
     by_cookie = served("GET", "/auth/me").json()
@@ -374,7 +372,7 @@ def test_a_page_that_is_loaded_again_learns_its_csrf_token_and_what_it_may_do(se
     assert {"jobs.read", "queues.purge", "account.change"} <= set(by_cookie["permissions"])
 
 
-def test_a_password_changes_with_the_rest_for_the_version_seen_or_not_at_all(served: _Served) -> None:
+def test_a_password_changes_with_the_other_fields_for_the_seen_version_or_not_at_all(served: _Served) -> None:
     bearer = f"Bearer {served.log_in()['token']}"
     served.client.cookies.clear()
     made = served("POST", "/users", {"name": "ann", "password": "another long one"}, authorization=bearer).json()
@@ -394,7 +392,7 @@ def test_a_password_changes_with_the_rest_for_the_version_seen_or_not_at_all(ser
     assert (signs_in("another long one"), signs_in("the newest of them all")) == (False, True)
 
 
-def test_sessions_and_tokens_are_seen_and_ended_by_their_user_and_by_administrators(served: _Served) -> None:
+def test_sessions_and_tokens_are_listed_and_ended_by_their_user_and_by_admins(served: _Served) -> None:
     bearers: list[str] = []
     for _ in range(2):
         bearers.append(f"Bearer {served.log_in()['token']}")
@@ -427,7 +425,7 @@ def _older(tmp_path: Path, seconds: int) -> None:
         connection.execute("update session set created = created - ?", (seconds * 1000,))
 
 
-def test_a_token_takes_the_password_or_a_sign_in_just_now(served: _Served, tmp_path: Path) -> None:
+def test_creating_a_token_requires_the_password_or_a_recent_sign_in(served: _Served, tmp_path: Path) -> None:
     by = f"Bearer {served.log_in()['token']}"
     served.client.cookies.clear()
 
@@ -462,7 +460,7 @@ def test_a_stolen_session_leaves_no_token_behind_a_new_password(served: _Served,
         assert served("GET", "/auth/me", authorization=credential).status_code == 401
 
 
-def test_an_admins_reset_revokes_tokens_unless_they_are_to_be_kept(served: _Served) -> None:
+def test_a_reset_by_an_admin_revokes_tokens_unless_they_are_to_be_kept(served: _Served) -> None:
     root = f"Bearer {served.log_in()['token']}"
     served.client.cookies.clear()
     roles = [{"tenant": "*", "role": "viewer"}]
@@ -499,7 +497,7 @@ def test_a_session_that_guesses_the_password_ends_with_the_fifth_guess(served: _
     assert guess(5) == 401
 
 
-def test_a_user_has_so_many_tokens_and_a_typed_error_says_what_to_do(served: _Served) -> None:
+def test_the_number_of_tokens_is_limited_and_the_typed_error_has_a_remedy(served: _Served) -> None:
     by = f"Bearer {served.log_in()['token']}"
     served.client.cookies.clear()
     for number in range(100):

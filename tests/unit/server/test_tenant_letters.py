@@ -50,7 +50,7 @@ def _jobs(site: Site, query: str = "", *, by: str = _ALL) -> list[tuple[str, str
     return [(one["job_id"], one["tenant"]) for one in items]
 
 
-def test_a_tenants_operator_sees_the_letters_of_her_tenant_and_no_others(shared: Site) -> None:
+def test_an_operator_of_a_tenant_sees_only_the_letters_of_her_tenant(shared: Site) -> None:
     assert _jobs(shared, by=_OPERATOR) == [("d0", "acme"), ("d3", "acme")]
     assert _jobs(shared, "?job=d1", by=_OPERATOR) == []
     assert _jobs(shared, "?job=d2", by=_OPERATOR) == []
@@ -58,19 +58,19 @@ def test_a_tenants_operator_sees_the_letters_of_her_tenant_and_no_others(shared:
     assert (group["count"], group["sample"]) == (2, "d0")
 
 
-def test_a_queue_with_letters_of_other_tenants_alone_is_not_listed_for_a_tenant(shared: Site) -> None:
+def test_a_queue_with_only_foreign_letters_is_not_listed_for_a_tenant(shared: Site) -> None:
     assert shared("GET", "/dead-letters", by=_OPERATOR).json() == {"items": ["work"]}
     assert shared("GET", "/dead-letters?tenant=acme", by=_ALL).json() == {"items": ["work"]}
     assert shared("GET", "/dead-letters", by=_ALL).json() == {"items": ["billing", "work"]}
 
 
-def test_a_role_on_the_instance_sees_all_letters_those_of_one_tenant_or_of_none(shared: Site) -> None:
+def test_a_role_on_the_instance_sees_all_letters_or_those_of_one_tenant_or_of_none(shared: Site) -> None:
     assert [name for name, _ in _jobs(shared)] == ["d0", "d1", "d2", "d3", "d4"]
     assert _jobs(shared, "?tenant=other") == [("d1", "other"), ("d4", "other")]
     assert _jobs(shared, "?tenant=") == [("d2", "")]
 
 
-def test_a_tenants_operator_replays_the_letters_of_her_tenant_and_no_others(shared: Site) -> None:
+def test_an_operator_of_a_tenant_replays_only_the_letters_of_her_tenant(shared: Site) -> None:
     replayed = shared("POST", "/dead-letters/work/replay", {}, by=_OPERATOR)
     foreign = shared("POST", "/dead-letters/work/replay", {"job": "d1"}, by=_OPERATOR)
 
@@ -83,7 +83,7 @@ def test_a_tenants_operator_replays_the_letters_of_her_tenant_and_no_others(shar
     ] * 2
 
 
-def test_a_tenants_operator_purges_the_letters_of_her_tenant_and_no_others(shared: Site) -> None:
+def test_an_operator_of_a_tenant_purges_only_the_letters_of_her_tenant(shared: Site) -> None:
     foreign = shared("POST", "/dead-letters/work/purge", {"name": "work", "job": "d4"}, by=_OPERATOR)
     purged = shared("POST", "/dead-letters/work/purge", {"name": "work"}, by=_OPERATOR)
 
@@ -91,7 +91,7 @@ def test_a_tenants_operator_purges_the_letters_of_her_tenant_and_no_others(share
     assert [name for name, _ in _jobs(shared)] == ["d1", "d2", "d4"]
 
 
-def test_a_purge_by_the_instance_for_a_tenant_deletes_those_of_the_tenant_alone(shared: Site) -> None:
+def test_a_purge_by_the_instance_for_a_tenant_deletes_only_its_letters(shared: Site) -> None:
     purged = shared("POST", "/dead-letters/work/purge?tenant=other", {"name": "work"}, by="all-admin")
 
     assert purged.json() == {"purged": 2}
@@ -99,9 +99,7 @@ def test_a_purge_by_the_instance_for_a_tenant_deletes_those_of_the_tenant_alone(
 
 
 @pytest.mark.parametrize("body", [{"to": "billing"}, {"rate": 0.01}], ids=str)
-def test_where_letters_go_and_how_slowly_is_said_by_a_role_on_the_instance(
-    shared: Site, body: dict[str, Any]
-) -> None:
+def test_target_and_rate_of_a_replay_require_a_role_on_the_instance(shared: Site, body: dict[str, Any]) -> None:
     refused = shared("POST", "/dead-letters/work/replay", body, by=_OPERATOR)
     by_name = shared("POST", "/dead-letters/work/replay?tenant=acme", {**body, "limit": 1}, by=_ALL)
 
@@ -110,7 +108,7 @@ def test_where_letters_go_and_how_slowly_is_said_by_a_role_on_the_instance(
 
 
 @pytest.mark.parametrize("by", ["acme-viewer", "acme-submitter", "importer", "nobody"])
-def test_letters_are_not_for_who_may_not_operate_the_tenant(shared: Site, by: str) -> None:
+def test_letters_require_the_operator_role_of_the_tenant(shared: Site, by: str) -> None:
     answers = [
         shared("GET", "/dead-letters", by=by),
         shared("GET", "/dead-letters/work", by=by),
@@ -121,14 +119,14 @@ def test_letters_are_not_for_who_may_not_operate_the_tenant(shared: Site, by: st
     assert {answer.status_code for answer in answers} == {403}
 
 
-def test_letters_of_another_tenant_cannot_be_asked_for_by_its_name(shared: Site) -> None:
+def test_letters_of_another_tenant_cannot_be_requested_by_its_name(shared: Site) -> None:
     answer = shared("GET", "/dead-letters/work?tenant=other", by=_OPERATOR)
 
     assert (answer.status_code, answer.json()["code"]) == (404, "tenant_not_found")
 
 
 @pytest.mark.parametrize("queue", [PARKING, UNROUTABLE])
-def test_lost_messages_of_a_tenant_are_its_own_and_unreadable_ones_of_nobody(site: Site, queue: str) -> None:
+def test_unroutable_messages_belong_to_their_tenant_and_unreadable_ones_to_none(site: Site, queue: str) -> None:
     async def fill() -> None:
         async with site.app:
             broker = site.app.sessions.current().broker
@@ -150,7 +148,7 @@ def test_lost_messages_of_a_tenant_are_its_own_and_unreadable_ones_of_nobody(sit
     assert ids(_ALL) == ["p0", "p1", "p2"]
 
 
-def test_a_message_is_shown_where_it_is_asked_for(shared: Site) -> None:
+def test_a_message_is_shown_on_request(shared: Site) -> None:
     plain, whole = (
         shared("GET", f"/dead-letters/work?job=d0{more}", by=_OPERATOR).json()["items"][0]["body"]
         for more in ("", "&expand=body")
@@ -160,7 +158,7 @@ def test_a_message_is_shown_where_it_is_asked_for(shared: Site) -> None:
     assert '"id": "d0"' in whole
 
 
-def test_a_dry_run_says_what_a_replay_and_a_purge_would_do_and_does_nothing(shared: Site) -> None:
+def test_a_dry_run_previews_a_replay_and_a_purge_and_changes_nothing(shared: Site) -> None:
     planned = shared("POST", "/dead-letters/work/replay", {"dry_run": True, "limit": 1}, by=_OPERATOR).json()
     counted = shared("POST", "/dead-letters/work/purge", {"name": "work", "dry_run": True}, by="acme-admin").json()
     few = shared("POST", "/dead-letters/work/purge", {"name": "work", "limit": 1}, by="acme-admin").json()

@@ -20,7 +20,7 @@ def _rows(site: Site) -> list[StoredSchedule]:
     return asyncio.run(look())
 
 
-def test_a_tenants_schedule_is_put_shown_changed_run_and_removed(site: Site) -> None:
+def test_a_schedule_of_a_tenant_is_created_shown_changed_run_and_deleted(site: Site) -> None:
     made = site("PUT", "/schedules/mine", _BODY)
     changed = site("PUT", "/schedules/mine", {**_BODY, "cron": None, "every": "15m", "overlap": "skip"})
     listed = site("GET", "/schedules").json()["items"]
@@ -39,7 +39,7 @@ def test_a_tenants_schedule_is_put_shown_changed_run_and_removed(site: Site) -> 
     assert actions == ["schedule.remove", "schedule.run", "schedule.put", "schedule.put"]
 
 
-def test_a_part_of_a_schedule_is_changed_and_all_else_stays(site: Site) -> None:
+def test_a_partial_change_of_a_schedule_keeps_the_rest(site: Site) -> None:
     policy = {"catchup": "all", "overlap": "buffer_all", "max_concurrency": 3, "jitter": "90s"}
     site("PUT", "/schedules/mine", {**_BODY, "tz": "Europe/Berlin", **policy})
     site("POST", "/schedules/mine/run")
@@ -63,7 +63,7 @@ def test_a_part_of_a_schedule_is_changed_and_all_else_stays(site: Site) -> None:
     assert (replaced["catchup"], replaced["jitter"]) == ("once", 0.0)
 
 
-def test_the_audit_has_what_a_schedule_is_from_then_on_and_no_argument(site: Site) -> None:
+def test_the_audit_records_the_new_schedule_without_its_arguments(site: Site) -> None:
     site("PUT", "/schedules/mine", {**_BODY, "catchup": "all"})
     site("PATCH", "/schedules/mine", {"overlap": "skip", "kwargs": {"key": "secret"}})
 
@@ -76,7 +76,7 @@ def test_the_audit_has_what_a_schedule_is_from_then_on_and_no_argument(site: Sit
     assert "mine" not in str(put)
 
 
-def test_a_schedule_that_cannot_be_changed_so_stays(site: Site) -> None:
+def test_an_invalid_change_leaves_the_schedule_as_it_was(site: Site) -> None:
     site("PUT", "/schedules/mine", _BODY)
     before = site("GET", "/schedules/mine").json()
 
@@ -91,7 +91,7 @@ def test_a_schedule_that_cannot_be_changed_so_stays(site: Site) -> None:
     assert site("GET", "/schedules/mine").json() == before
 
 
-def test_arguments_of_schedules_are_for_those_who_may_read_jobs(site: Site) -> None:
+def test_arguments_of_schedules_require_permission_to_read_jobs(site: Site) -> None:
     site("PUT", "/schedules/mine", _BODY)
 
     seen, listed = site("GET", "/schedules/mine", by="planner"), site("GET", "/schedules", by="planner")
@@ -101,7 +101,7 @@ def test_arguments_of_schedules_are_for_those_who_may_read_jobs(site: Site) -> N
     assert site("GET", "/schedules/mine", by="acme-viewer").json()["kwargs"] == {"key": "mine"}
 
 
-def test_schedules_are_listed_by_name_a_page_at_a_time(site: Site) -> None:
+def test_schedules_are_listed_by_name_page_by_page(site: Site) -> None:
     for caller, name in (("acme-admin", "b"), ("acme-admin", "a.b"), ("acme-admin", "a.a"), ("other-admin", "a.c")):
         assert site("PUT", f"/schedules/{name}", _BODY, by=caller).status_code == 201
     for name in ("a.z", "zz"):
@@ -126,7 +126,7 @@ def test_schedules_are_listed_by_name_a_page_at_a_time(site: Site) -> None:
     assert pages("prefix=%0A", by="all-viewer") == [[]]
 
 
-def test_schedules_of_equal_names_are_their_tenants_own(site: Site) -> None:
+def test_schedules_with_equal_names_belong_to_their_tenants(site: Site) -> None:
     for caller, key in (("acme-admin", "mine"), ("other-admin", "theirs"), ("all-admin", "nobody's")):
         assert site("PUT", "/schedules/s", {**_BODY, "kwargs": {"key": key}}, by=caller).status_code == 201
 
@@ -148,7 +148,7 @@ def test_schedules_of_equal_names_are_their_tenants_own(site: Site) -> None:
     assert site("GET", "/schedules/@acme:s?tenant=", by="all-viewer").status_code == 404
 
 
-def test_a_schedule_starts_what_its_caller_may_call_and_definitions_of_its_tenant(site: Site) -> None:
+def test_a_schedule_starts_only_permitted_tasks_and_definitions_of_its_tenant(site: Site) -> None:
     site("PUT", "/definitions/monthly", {"task": "data_processing", "kwargs": {"key": "defined"}})
     made = site("PUT", "/schedules/d", {"task": "monthly", "every": 60})
 
@@ -183,18 +183,18 @@ def test_a_schedule_starts_what_its_caller_may_call_and_definitions_of_its_tenan
         ({"job_tpye": "x"}, "invalid_field"),
     ],
 )
-def test_a_schedule_that_cannot_be_is_refused_and_not_kept(site: Site, change: dict[str, Any], code: str) -> None:
+def test_an_invalid_schedule_is_refused_and_not_stored(site: Site, change: dict[str, Any], code: str) -> None:
     assert site("PUT", "/schedules/s", {**_BODY, **change}).json()["code"] == code
     assert site("GET", "/schedules").json()["items"] == []
 
 
-def test_schedules_of_the_code_are_neither_put_nor_removed(site: Site) -> None:
+def test_schedules_in_code_cannot_be_replaced_or_deleted(site: Site) -> None:
     assert site("PUT", "/schedules/nightly", _BODY, by="all-admin").json()["code"] == "invalid_option"
     assert site("DELETE", "/schedules/nightly", by="all-admin").json()["code"] == "invalid_option"
     assert site("PUT", "/schedules/nightly", _BODY).status_code == 201
 
 
-def test_a_workflow_is_its_tenants_own_and_its_ids_are_free_in_others(site: Site) -> None:
+def test_a_workflow_belongs_to_its_tenant_and_its_ids_are_free_in_others(site: Site) -> None:
     async def send() -> None:
         async with site.app:
             for tenant, key in (("acme", "a"), ("other", "b"), (None, "c")):
@@ -222,7 +222,7 @@ def test_a_workflow_is_its_tenants_own_and_its_ids_are_free_in_others(site: Site
     assert site("GET", "/audit?action=workflow.", by="other-admin").json()["items"] == []
 
 
-def test_a_workflow_is_driven_again_by_who_may_call_all_its_tasks(site: Site) -> None:
+def test_resuming_a_workflow_requires_permission_for_all_its_tasks(site: Site) -> None:
     async def send() -> None:
         async with site.app:
             tasks = site.app.tasks

@@ -11,7 +11,7 @@ from taskmq_sql import open_job_store
 
 
 @pytest.mark.real_time
-async def test_a_definition_that_is_refused_for_its_version_leaves_no_row(tmp_path: Path) -> None:
+async def test_a_definition_refused_for_its_version_leaves_no_row(tmp_path: Path) -> None:
     store = open_job_store(f"sqlite:///{tmp_path}/jobs.db", BrokerOptions(name="test"))
     assert isinstance(store, Catalogued)
     content = DefinitionContent(task="report")

@@ -40,7 +40,7 @@ def _key(store: JobStore) -> str:
     return key.id
 
 
-def test_time_is_what_the_tests_clock_says_and_no_call_waits(store: StagedStore, clock: FakeClock) -> None:
+def test_the_clock_of_the_test_sets_the_time_and_no_call_waits(store: StagedStore, clock: FakeClock) -> None:
     at_once(store.submit([_job(due=clock.now_ms() + 5_000)]))
     taken = at_once(store.dispatching.leases.acquire("key", owner="s", seconds=5))
 
@@ -52,7 +52,7 @@ def test_time_is_what_the_tests_clock_says_and_no_call_waits(store: StagedStore,
     assert at_once(store.dispatching.leases.acquire("key", owner="r", seconds=5)) != taken
 
 
-def test_an_outage_is_what_a_test_says_and_loses_nothing(store: StagedStore, clock: FakeClock) -> None:
+def test_an_outage_lasts_as_long_as_the_test_says_and_loses_nothing(store: StagedStore, clock: FakeClock) -> None:
     other = StagedStore(store.database, clock=clock)
     job = _job()
     at_once(store.submit([job]))
@@ -69,7 +69,7 @@ def test_an_outage_is_what_a_test_says_and_loses_nothing(store: StagedStore, clo
     assert at_once(store.get(job.id)) is not None
 
 
-def test_what_a_refused_call_has_written_is_undone(store: StagedStore) -> None:
+def test_writes_of_a_refused_call_are_rolled_back(store: StagedStore) -> None:
     with pytest.raises(StoreRefused):
         at_once(store.submit([_job(1), _job(2, due=2**80)]))
 
@@ -77,7 +77,7 @@ def test_what_a_refused_call_has_written_is_undone(store: StagedStore) -> None:
     assert len(at_once(store.submit([_job(1)]))) == 1
 
 
-def test_each_database_is_empty_at_first_and_has_a_key_of_its_own(store: StagedStore) -> None:
+def test_each_database_is_empty_at_first_and_has_a_unique_key(store: StagedStore) -> None:
     at_once(store.submit([_job()]))
     other = StagedStore()
 
@@ -85,19 +85,19 @@ def test_each_database_is_empty_at_first_and_has_a_key_of_its_own(store: StagedS
     assert _key(other) != _key(store)
 
 
-def test_a_connection_that_tells_no_commit_is_refused_by_name() -> None:
+def test_a_connection_without_commit_reports_is_refused_by_name() -> None:
     with pytest.raises(UnsupportedFeature, match="connection=object"):
         at_once(_opened(f"sqlite://:memory:{uuid4().hex}").submit([_job()], connection=object()))
 
 
-def test_the_store_that_one_in_memory_is_in_place_of_is_said_there_only() -> None:
+def test_only_the_memory_store_names_the_replaced_store() -> None:
     _opened(f"sqlite://:memory:{uuid4().hex}?of=postgresql")
 
     with pytest.raises(InvalidSetting, match="no parameter 'of'"):
         _opened("sqlite:///jobs.db?of=postgresql")
 
 
-def test_a_name_is_one_database_for_as_long_as_a_store_has_it() -> None:
+def test_a_name_is_one_database_while_a_store_uses_it() -> None:
     url = f"sqlite://:memory:{uuid4().hex}"
     first, second = _opened(url), _opened(f"{url}?of=postgresql")
     at_once(first.submit([_job()]))
@@ -110,7 +110,7 @@ def test_a_name_is_one_database_for_as_long_as_a_store_has_it() -> None:
     assert at_once(_opened(url).count_jobs()) == 0
 
 
-def test_loops_of_several_threads_may_use_one(store: StagedStore) -> None:
+def test_loops_of_several_threads_may_use_one_store(store: StagedStore) -> None:
     def submit(first: int) -> None:
         for number in range(first, first + 100):
             at_once(store.submit([_job(number)]))
@@ -124,7 +124,7 @@ def test_loops_of_several_threads_may_use_one(store: StagedStore) -> None:
     assert store.database.live == 300
 
 
-def test_an_app_may_have_one() -> None:
+def test_an_app_may_use_a_memory_store() -> None:
     name = uuid4().hex
     with TaskMQ(f"memory://{name}", store=f"sqlite://:memory:{name}") as app:
         app.task(name="t", queue="q")(lambda: None)

@@ -17,7 +17,7 @@ _STATEMENTS = {
 
 
 @pytest.mark.parametrize("name", _STATEMENTS)
-def test_a_firing_reads_no_whole_table_of_schedules(name: str) -> None:
+def test_a_firing_never_scans_the_whole_table_of_schedules(name: str) -> None:
     statement = _STATEMENTS[name]
     with closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
         JOB_STORE.create(connection)

@@ -50,7 +50,7 @@ def _find(numbers: list[int], least: int) -> Steps[list[int]]:
 
 
 @pytest.mark.parametrize("count", [0, 1, 99, 100, 1_300])
-def test_lists_and_rows_of_any_length_are_asked_for_in_parts(transaction: Transaction, count: int) -> None:
+def test_lists_and_rows_of_any_length_are_queried_in_parts(transaction: Transaction, count: int) -> None:
     assert drive(transaction, _fill(count)) == count
 
     assert sorted(drive(transaction, _find(list(range(count)), 1))) == list(range(1, count))
@@ -75,7 +75,7 @@ def test_a_statement_has_the_time_of_its_transaction(transaction: Transaction) -
     assert drive(transaction, work()) == (7, 7, 7)
 
 
-def test_names_have_numbers_once_they_are_made(transaction: Transaction) -> None:
+def test_names_get_numbers_once_they_are_created(transaction: Transaction) -> None:
     def work() -> Steps[tuple[int, dict[str, int], dict[int | None, str]]]:
         number = yield from make_number("tenant", "shop")
         return (

@@ -91,7 +91,7 @@ _REFUSED: dict[str, tuple[_Submit, type[TaskMQError], str]] = {
 
 @pytest.mark.parametrize("what", _REFUSED)
 @run_by(in_shop)
-async def test_what_cannot_be_is_refused_by_name_and_nothing_is_kept(shop: Shop, /, what: str) -> None:
+async def test_invalid_input_is_refused_by_name_and_nothing_is_stored(shop: Shop, /, what: str) -> None:
     submit, kind, named = _REFUSED[what]
 
     with pytest.raises(kind, match=named):
@@ -101,7 +101,7 @@ async def test_what_cannot_be_is_refused_by_name_and_nothing_is_kept(shop: Shop,
 
 
 @run_by(in_shop)
-async def test_a_time_that_is_over_is_now_and_a_far_one_is_kept(shop: Shop, /) -> None:
+async def test_a_past_time_means_now_and_a_far_one_is_kept(shop: Shop, /) -> None:
     past: Job[Any] = await shop.jobs.asubmit("double", 1, at=datetime(1971, 1, 1, tzinfo=UTC))
     assert await past.aresult(timeout=60) == 2
 
@@ -113,7 +113,7 @@ async def test_a_time_that_is_over_is_now_and_a_far_one_is_kept(shop: Shop, /) -
 
 
 @run_by(in_shop)
-async def test_a_mebibyte_of_any_text_is_carried_there_and_back(shop: Shop, /) -> None:
+async def test_a_mebibyte_of_any_text_survives_the_round_trip(shop: Shop, /) -> None:
     text = "\0☂\U0001f600" * 130_000
     job: Job[Any] = await shop.jobs.asubmit("end", text)
 
@@ -131,7 +131,9 @@ async def test_a_mebibyte_of_any_text_is_carried_there_and_back(shop: Shop, /) -
         ("\0", 1, "has no field"),
     ],
 )
-def test_a_filter_that_cannot_be_read_says_where_and_what_can_stand_there(text: str, column: int, named: str) -> None:
+def test_an_invalid_filter_is_refused_with_its_position_and_the_expected_text(
+    text: str, column: int, named: str
+) -> None:
     with pytest.raises(InvalidFilter, match=named) as refused:
         parse_filter(text, 0)
 

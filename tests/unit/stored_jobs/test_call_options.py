@@ -22,7 +22,7 @@ def _task(app: TaskMQ, name: str) -> Task[..., Any]:
 
 
 @run_by(in_shop)
-async def test_a_call_that_is_submitted_runs_whatever_lane_its_task_has(shop: Shop, /) -> None:
+async def test_a_submitted_call_runs_whatever_lane_its_task_has(shop: Shop, /) -> None:
     jobs = [await _task(shop.app, name).asubmit(20) for name in ("double", "kept")]
 
     assert [await job.aresult(timeout=60) for job in jobs] == [40, 21]
@@ -30,7 +30,7 @@ async def test_a_call_that_is_submitted_runs_whatever_lane_its_task_has(shop: Sh
 
 
 @pytest.mark.parametrize("way", ["asubmit", "asend"])
-def test_options_of_the_store_are_kept_with_the_job(way: str) -> None:
+def test_options_of_the_store_are_stored_with_the_job(way: str) -> None:
     @run_by(in_shop)
     async def check(shop: Shop, /) -> None:
         first = await shop.jobs.asubmit("double", 1, delay="1h")
@@ -57,7 +57,7 @@ def test_options_of_the_store_are_kept_with_the_job(way: str) -> None:
 
 
 @run_by(in_shop)
-async def test_a_call_waits_for_those_that_its_options_name(shop: Shop, /) -> None:
+async def test_a_call_waits_for_the_jobs_that_its_options_name(shop: Shop, /) -> None:
     first = await _task(shop.app, "sleep").asubmit(30)
     call = _task(shop.app, "double").options(depends_on=[first])
     many = await shop.jobs.asubmit_many(call, [(1,), (2,)])
@@ -86,7 +86,7 @@ async def test_both_ways_to_submit_are_the_same_submission(shop: Shop, /) -> Non
 
 
 @run_by(in_shop)
-async def test_labels_are_added_and_other_options_replaced(shop: Shop, /) -> None:
+async def test_labels_are_merged_and_other_options_replaced(shop: Shop, /) -> None:
     call = _task(shop.app, "double").options(labels={"a": "1", "b": "2"}, owner="ann")
 
     job = await shop.jobs.asubmit(call, 1, labels={"b": "3"}, owner="bob")
@@ -100,7 +100,7 @@ def _planned(base: JobPlan, **options: Unpack[JobOptions]) -> JobPlan:
     return plan_job(base, options, task="t")
 
 
-def test_what_a_job_needs_of_its_node_is_put_together() -> None:
+def test_requirements_of_a_job_on_its_node_are_merged() -> None:
     both = _planned(_planned(JobPlan(), resources={"cpu": 2}), place={"labels": {"zone": "a"}})
     other = _planned(both, resources={"cpu": 4})
 
@@ -111,7 +111,7 @@ def test_what_a_job_needs_of_its_node_is_put_together() -> None:
     )
 
 
-def test_an_option_that_is_none_or_empty_is_as_not_given() -> None:
+def test_an_option_of_none_or_an_empty_one_counts_as_not_given() -> None:
     some = _planned(JobPlan(), description="for people", owner="ann", labels={"a": "b"}, preemptible=True)
     more = _planned(some, held=True, depends_on=["first"], connection="transaction")
     nothing: JobOptions = {
@@ -136,7 +136,7 @@ def test_a_call_to_the_broker_refuses_options_of_the_store() -> None:
                 send(1)
 
 
-def test_a_wrong_option_of_the_store_names_the_task_and_the_option() -> None:
+def test_an_invalid_store_option_names_the_task_and_the_option() -> None:
     app = TaskMQ("memory://")
 
     @app.task(name="render")
@@ -157,7 +157,7 @@ def _statements(app: TaskMQ) -> None:
 
 
 @run_by(in_shop, also=_statements)
-async def test_a_parameter_that_is_named_like_an_option_is_not_guessed(shop: Shop, /) -> None:
+async def test_a_parameter_with_the_name_of_an_option_is_ambiguous(shop: Shop, /) -> None:
     task = _task(shop.app, "statement")
 
     with pytest.raises(InvalidArguments, match="tenant= is an option of submit, and the task has") as caught:

@@ -28,7 +28,7 @@ async def test_a_job_is_changed_by_the_record_that_was_read(shop: Shop, /) -> No
 
 
 @run_by(in_shop)
-async def test_a_record_that_is_out_of_date_is_read_again(shop: Shop, /) -> None:
+async def test_an_outdated_record_is_read_again(shop: Shop, /) -> None:
     job = await shop.jobs.asubmit("double", 1, delay="1h")
     record = await shop.jobs.aget(job.id)
     await shop.jobs.ahold(job.id)
@@ -45,7 +45,7 @@ async def test_a_record_that_is_out_of_date_is_read_again(shop: Shop, /) -> None
 
 
 @run_by(in_shop)
-async def test_a_listed_job_which_is_changed_keeps_its_arguments(shop: Shop, /) -> None:
+async def test_a_listed_job_keeps_its_arguments_when_it_is_changed(shop: Shop, /) -> None:
     job = await shop.jobs.asubmit("double", 21, delay="1h")
     (listed,) = (await shop.jobs.alist()).jobs
     assert listed.body == b""
@@ -57,7 +57,7 @@ async def test_a_listed_job_which_is_changed_keeps_its_arguments(shop: Shop, /) 
 
 
 @run_by(in_shop)
-async def test_a_job_that_is_changed_when_its_timer_is_overdue_runs_all_the_same(shop: Shop, /) -> None:
+async def test_a_job_that_is_changed_when_its_timer_is_overdue_still_runs(shop: Shop, /) -> None:
     job = await shop.jobs.asubmit("double", 1, delay="10s")
     await shop.process.stop()
     await asyncio.sleep(11)
@@ -83,7 +83,7 @@ async def test_a_record_of_another_tenant_is_unknown_too(shop: Shop, /) -> None:
 
 
 @run_by(in_shop)
-async def test_the_history_of_a_change_says_from_and_to_what_beside_its_note(shop: Shop, /) -> None:
+async def test_the_history_of_a_change_has_old_and_new_values_beside_its_note(shop: Shop, /) -> None:
     job = await shop.jobs.asubmit("double", 1, delay="1h", priority=5)
 
     await shop.jobs.achange(job.id, priority=8, note="sooner")

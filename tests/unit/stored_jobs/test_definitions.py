@@ -79,7 +79,7 @@ def test_a_job_has_the_arguments_and_options_of_its_definition_and_names_its_ver
     assert _call(app, record.id) == (("jan", date(2027, 1, 31)), {"region": "us"})
 
 
-def test_what_a_submission_says_goes_before_what_its_definition_says(app: TaskMQ) -> None:
+def test_a_submission_overrides_its_definition(app: TaskMQ) -> None:
     app.definitions.put(
         "monthly",
         "report",
@@ -111,7 +111,7 @@ def test_what_a_submission_says_goes_before_what_its_definition_says(app: TaskMQ
     assert _call(app, record.id) == (("feb", date(2027, 2, 28)), {"region": "asia", "queue": "x"})
 
 
-def test_without_options_of_its_own_a_definition_leaves_those_of_the_task(app: TaskMQ) -> None:
+def test_a_definition_without_options_keeps_those_of_the_task(app: TaskMQ) -> None:
     app.definitions.put("monthly", "report", args=["jan", "2027-01-31"])
 
     record = app.jobs.get(app.jobs.submit("monthly").id)
@@ -119,7 +119,7 @@ def test_without_options_of_its_own_a_definition_leaves_those_of_the_task(app: T
     assert (record.queue, record.priority, record.expires) == ("reports", 6, None)
 
 
-def test_a_definition_may_lack_what_each_submission_gives(app: TaskMQ) -> None:
+def test_a_definition_may_omit_what_each_submission_adds(app: TaskMQ) -> None:
     app.definitions.put("monthly", "report", kwargs={"day": date(2027, 1, 31)})
 
     job = app.jobs.submit("monthly", "jan")
@@ -132,7 +132,7 @@ def test_a_definition_may_lack_what_each_submission_gives(app: TaskMQ) -> None:
     assert app.jobs.count() == 1
 
 
-def test_many_jobs_are_made_from_a_definition_at_once(app: TaskMQ) -> None:
+def test_many_jobs_are_created_from_a_definition_at_once(app: TaskMQ) -> None:
     app.definitions.put("monthly", "report", kwargs={"day": "2027-01-31"})
 
     jobs = app.jobs.submit_many("monthly", [("jan",), {"month": "feb", "day": "2027-02-28"}])
@@ -145,7 +145,7 @@ def test_many_jobs_are_made_from_a_definition_at_once(app: TaskMQ) -> None:
         app.jobs.submit_many("monthly", ["jan"])
 
 
-def test_the_same_submission_is_one_job_though_the_definition_has_changed_meanwhile(app: TaskMQ) -> None:
+def test_a_repeated_submission_is_one_job_even_if_the_definition_has_changed(app: TaskMQ) -> None:
     app.definitions.put("monthly", "report", kwargs={"day": "2027-01-31"})
     first = app.jobs.submit("monthly", "jan", job_id="jan")
     app.definitions.put("monthly", "report", kwargs={"day": "2027-02-28"})
@@ -158,7 +158,7 @@ def test_the_same_submission_is_one_job_though_the_definition_has_changed_meanwh
     assert app.jobs.count() == 1
 
 
-def test_a_repeated_job_names_the_definition_that_the_first_was_made_from(app: TaskMQ) -> None:
+def test_a_repeated_job_names_the_definition_of_the_first_one(app: TaskMQ) -> None:
     app.definitions.put("monthly", "report", args=["jan", "2027-01-31"])
     job = app.jobs.submit("monthly", delay="1h")
     app.definitions.delete("monthly")
@@ -169,7 +169,7 @@ def test_a_repeated_job_names_the_definition_that_the_first_was_made_from(app: T
     assert (again.detail.definition, again.detail.definition_version) == ("monthly", 1)
 
 
-def test_a_definition_is_one_of_its_tenants(app: TaskMQ) -> None:
+def test_a_definition_belongs_to_its_tenant(app: TaskMQ) -> None:
     app.definitions.put("monthly", "report", args=["jan", "2027-01-31"], tenant="acme")
 
     job = app.jobs.submit("monthly", tenant="acme")
@@ -182,7 +182,7 @@ def test_a_definition_is_one_of_its_tenants(app: TaskMQ) -> None:
         app.definitions.get("monthly")
 
 
-def test_versions_are_made_listed_and_found_again(app: TaskMQ) -> None:
+def test_versions_are_created_listed_and_found_again(app: TaskMQ) -> None:
     puts = [app.definitions.put("monthly", "report", priority=priority) for priority in (1, 2, 2, 3)]
 
     assert [one.version for one in puts] == [1, 2, 2, 3]
@@ -196,7 +196,7 @@ def test_versions_are_made_listed_and_found_again(app: TaskMQ) -> None:
         app.definitions.versions("weekly")
 
 
-def test_a_definition_is_changed_and_deleted_for_the_version_that_was_seen(app: TaskMQ) -> None:
+def test_a_definition_is_changed_and_deleted_for_the_seen_version(app: TaskMQ) -> None:
     app.definitions.put("monthly", "report", version=0)
 
     with pytest.raises(DefinitionConflict, match="has version 1 and not 2") as conflict:
@@ -214,7 +214,7 @@ def test_a_definition_is_changed_and_deleted_for_the_version_that_was_seen(app: 
     assert app.definitions.put("monthly", "report", version=0).version == 2
 
 
-def test_definitions_are_listed_by_the_beginning_of_their_names(app: TaskMQ) -> None:
+def test_definitions_are_listed_by_the_prefix_of_their_names(app: TaskMQ) -> None:
     for name in ("b", "a.y", "a.x"):
         app.definitions.put(name, "report")
 
@@ -259,7 +259,7 @@ def test_definitions_are_listed_by_the_beginning_of_their_names(app: TaskMQ) -> 
         (lambda app: app.definitions.versions("x", limit=0), InvalidOption, "limit"),
     ],
 )
-def test_what_cannot_be_is_refused_by_name_and_nothing_is_kept(
+def test_an_invalid_definition_is_refused_by_name_and_nothing_is_stored(
     app: TaskMQ, put: Callable[[TaskMQ], object], error: type[Exception], reason: str
 ) -> None:
     with pytest.raises(error, match=reason):
@@ -269,7 +269,7 @@ def test_what_cannot_be_is_refused_by_name_and_nothing_is_kept(
 
 
 @pytest.mark.parametrize("name", ["x" * 500, "x\0", "\ud800", ""])
-def test_a_name_that_nothing_can_have_is_an_unknown_one(app: TaskMQ, name: str) -> None:
+def test_an_invalid_name_is_reported_as_unknown(app: TaskMQ, name: str) -> None:
     with pytest.raises(UnknownTask):
         app.jobs.submit(name)
     with pytest.raises(DefinitionNotFound):
@@ -279,7 +279,7 @@ def test_a_name_that_nothing_can_have_is_an_unknown_one(app: TaskMQ, name: str) 
     assert app.jobs.count() == 0
 
 
-def test_a_task_that_has_gone_is_named_with_its_definition(app: TaskMQ, tmp_path: Path) -> None:
+def test_a_removed_task_is_reported_with_its_definition(app: TaskMQ, tmp_path: Path) -> None:
     app.definitions.put("monthly", "report", args=["jan", "2027-01-31"])
 
     with (
@@ -289,7 +289,7 @@ def test_a_task_that_has_gone_is_named_with_its_definition(app: TaskMQ, tmp_path
         other.jobs.submit("monthly")
 
 
-def test_a_task_that_gets_the_name_of_a_definition_goes_before_it(app: TaskMQ) -> None:
+def test_a_task_with_the_name_of_a_definition_takes_precedence(app: TaskMQ) -> None:
     app.definitions.put("monthly", "report", args=["jan", "2027-01-31"])
 
     @app.task(name="monthly", queue="other")
@@ -300,17 +300,17 @@ def test_a_task_that_gets_the_name_of_a_definition_goes_before_it(app: TaskMQ) -
     assert (record.task, record.queue, record.detail) == ("monthly", "other", None)
 
 
-def test_without_a_store_definitions_say_what_is_missing() -> None:
+def test_definitions_without_a_store_say_what_is_missing() -> None:
     with TaskMQ("memory://definitions") as app, pytest.raises(UnsupportedFeature, match="store="):
         app.definitions.get("monthly")
 
 
-def test_expiry_may_be_said_as_any_duration(app: TaskMQ) -> None:
+def test_an_expiry_may_be_any_duration(app: TaskMQ) -> None:
     assert app.definitions.put("a", "report", expires=timedelta(seconds=1)).content.expires == 1_000
     assert app.definitions.put("b", "report", expires=1.5).content.expires == 1_500
 
 
-def test_a_repeated_submission_with_the_tasks_own_types_is_the_same(app: TaskMQ) -> None:
+def test_a_repeated_submission_with_types_of_the_task_is_the_same(app: TaskMQ) -> None:
     @app.task(name="read", queue="files")
     def read(path: Path, count: int = 1) -> None: ...
 
@@ -328,7 +328,7 @@ def test_a_repeated_submission_with_the_tasks_own_types_is_the_same(app: TaskMQ)
         app.jobs.submit("nightly", "\ud800", job_id="b")
 
 
-def test_a_store_that_keeps_no_definitions_says_so() -> None:
+def test_a_store_without_definitions_says_so() -> None:
     class Plain:
         address = "plain://jobs"
 

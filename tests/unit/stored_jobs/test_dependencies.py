@@ -12,7 +12,7 @@ from tests.unit.stored_jobs.kit import Shop, in_shop
 
 
 @run_by(in_shop)
-async def test_a_job_runs_once_those_that_it_waits_for_have_succeeded(shop: Shop, /) -> None:
+async def test_a_job_runs_once_its_dependencies_have_succeeded(shop: Shop, /) -> None:
     first: Job[Any] = await shop.jobs.asubmit("double", 1)
     second: Job[Any] = await shop.jobs.asubmit("sleep", 30, job_id="second")
     third: Job[Any] = await shop.jobs.asubmit("double", 3, depends_on=[first, "second"])
@@ -32,7 +32,7 @@ async def test_a_job_runs_once_those_that_it_waits_for_have_succeeded(shop: Shop
 
 
 @run_by(in_shop)
-async def test_a_failure_ends_those_behind_it_and_starts_those_that_wait_for_one(shop: Shop, /) -> None:
+async def test_a_failure_ends_dependents_on_success_and_starts_dependents_on_failure(shop: Shop, /) -> None:
     first: Job[Any] = await shop.jobs.asubmit("end", "reject", delay="5s")
     behind: Job[Any] = await shop.jobs.asubmit("double", 1, depends_on=[first])
     further: Job[Any] = await shop.jobs.asubmit("double", 2, depends_on=[behind])
@@ -67,7 +67,7 @@ async def test_a_clone_does_not_wait_and_many_may_wait_for_one(shop: Shop, /) ->
 
 
 @run_by(in_shop)
-async def test_a_cancelled_job_ends_those_that_wait_and_a_held_one_waits_on(shop: Shop, /) -> None:
+async def test_a_cancelled_job_ends_its_dependents_and_a_held_one_keeps_them_waiting(shop: Shop, /) -> None:
     first: Job[Any] = await shop.jobs.asubmit("double", 1, delay="1h")
     behind: Job[Any] = await shop.jobs.asubmit("double", 2, depends_on=[first])
     held: Job[Any] = await shop.jobs.asubmit("double", 3, held=True, depends_on=[(first, "ended")])
@@ -86,7 +86,7 @@ async def test_a_cancelled_job_ends_those_that_wait_and_a_held_one_waits_on(shop
 
 
 @run_by(in_shop)
-async def test_what_a_job_waits_for_has_to_be_there_and_said_well(shop: Shop, /) -> None:
+async def test_a_dependency_must_exist_and_be_well_formed(shop: Shop, /) -> None:
     first: Job[Any] = await shop.jobs.asubmit("double", 1, tenant="acme", job_id="first")
 
     async def submit(*depends_on: Any, **options: Any) -> None:

@@ -76,13 +76,13 @@ _DOORS: Final[Mapping[str, tuple[set[str], Mapping[str, str], Mapping[str, str]]
 
 
 @pytest.mark.parametrize("door", _DOORS)
-def test_a_door_takes_every_option_or_has_a_reason_not_to(door: str) -> None:
+def test_a_door_accepts_every_option_or_has_a_reason_not_to(door: str) -> None:
     taken, names, without = _DOORS[door]
 
     assert {names.get(name, name) for name in taken} == set(JobOptions.__annotations__) - without.keys()
 
 
-def test_a_definition_is_put_with_the_options_that_it_keeps() -> None:
+def test_a_definition_is_stored_with_its_options() -> None:
     assert set(DefinitionOptions.__annotations__) == _DOORS["a definition"][0]
 
 

@@ -63,7 +63,7 @@ async def test_a_job_that_waits_for_its_time_knows_that_its_queue_is_paused(shop
 
 
 @run_by(in_shop)
-async def test_a_queue_that_no_worker_consumes_is_named_with_its_broker(shop: Shop, /) -> None:
+async def test_a_queue_without_a_worker_is_named_with_its_broker(shop: Shop, /) -> None:
     shop.worker.requeue_now()
     await shop.running
     job = await _dispatched(shop)
@@ -78,7 +78,7 @@ async def test_a_queue_that_no_worker_consumes_is_named_with_its_broker(shop: Sh
 
 
 @run_by(play)
-async def test_a_job_that_no_scheduler_dispatches_names_the_scheduler_and_the_workers_too(stage: Stage, /) -> None:
+async def test_a_job_without_a_scheduler_names_the_scheduler_and_the_workers_too(stage: Stage, /) -> None:
     (job,) = await stage.submit()
 
     reasons = (await explain_job(stage.session, stage.store, stage.job(job))).reasons
@@ -90,7 +90,7 @@ async def test_a_job_that_no_scheduler_dispatches_names_the_scheduler_and_the_wo
 
 
 @run_by(in_shop)
-async def test_a_broker_that_is_away_is_named(shop: Shop, /) -> None:
+async def test_an_unavailable_broker_is_named(shop: Shop, /) -> None:
     shop.worker.requeue_now()
     await shop.running
     job = await _dispatched(shop)
@@ -104,7 +104,7 @@ async def test_a_broker_that_is_away_is_named(shop: Shop, /) -> None:
 
 
 @run_by(in_shop)
-async def test_a_state_that_is_away_makes_pauses_unknown_and_workers_stay_known(shop: Shop, /) -> None:
+async def test_an_unavailable_state_makes_pauses_unknown_and_workers_stay_known(shop: Shop, /) -> None:
     for _ in range(40):
         await shop.jobs.asubmit("sleep", 5.0)
     await until(lambda: JobState.DISPATCHED in shop.stage.states() and JobState.RUNNING in shop.stage.states())

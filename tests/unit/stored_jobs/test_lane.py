@@ -17,7 +17,7 @@ def _task(app: TaskMQ, name: str) -> Task[..., Any]:
 
 
 @run_by(in_shop)
-async def test_a_call_of_such_a_task_is_a_job_of_the_store_and_runs(shop: Shop, /) -> None:
+async def test_a_call_of_a_store_task_is_a_job_of_the_store_and_runs(shop: Shop, /) -> None:
     job = await _task(shop.app, "kept").asend(41)
 
     assert (await shop.jobs.aget(job.id)).task == "kept"
@@ -37,7 +37,7 @@ async def test_one_call_of_another_task_goes_to_the_store_and_can_be_cancelled_t
 
 
 @run_by(in_shop)
-async def test_one_call_of_such_a_task_goes_to_the_broker(shop: Shop, /) -> None:
+async def test_one_call_of_a_store_task_goes_to_the_broker(shop: Shop, /) -> None:
     job = await _task(shop.app, "kept").options(lane="broker").asend(1)
 
     assert await job.aresult(timeout=5) == 2
@@ -55,7 +55,7 @@ async def test_many_calls_are_as_many_jobs_of_the_store(shop: Shop, /) -> None:
 
 
 @run_by(in_shop)
-async def test_an_id_that_is_sent_twice_is_one_job_and_with_other_arguments_a_conflict(shop: Shop, /) -> None:
+async def test_an_id_sent_twice_is_one_job_and_with_other_arguments_a_conflict(shop: Shop, /) -> None:
     call = _task(shop.app, "kept").options(job_id="order-17", tenant="acme", delay="1m")
     first, second = await call.asend(1), await call.asend(1)
 
@@ -65,14 +65,14 @@ async def test_an_id_that_is_sent_twice_is_one_job_and_with_other_arguments_a_co
         await call.asend(2)
 
 
-def test_without_a_store_the_call_says_what_is_missing() -> None:
+def test_a_call_without_a_store_says_what_is_missing() -> None:
     with TaskMQ("memory://") as app:
         define(app)
         with pytest.raises(UnsupportedFeature, match=r"store="):
             _task(app, "kept").send(1)
 
 
-def test_as_a_step_of_a_workflow_it_has_to_go_to_the_broker() -> None:
+def test_a_workflow_step_has_to_go_to_the_broker() -> None:
     app = TaskMQ("memory://")
     define(app)
 

@@ -34,7 +34,7 @@ async def _shop(name: str) -> AsyncGenerator[tuple[TaskMQ, list[tuple[float, lis
         await broker.aclose()
 
 
-async def test_the_first_job_is_announced_at_once_and_those_behind_it_together() -> None:
+async def test_the_first_job_is_announced_at_once_and_later_ones_together() -> None:
     async with _shop("together") as (app, heard):
         for queue in ("one", "one", "other", "one"):
             await app.jobs.asubmit(queue)
@@ -48,7 +48,7 @@ async def test_the_first_job_is_announced_at_once_and_those_behind_it_together()
         assert {round(at - first[0], 6) for at, _ in heard[1:]} == {_PACE}
 
 
-async def test_a_job_is_announced_at_once_where_nothing_was_for_a_while() -> None:
+async def test_a_job_is_announced_at_once_after_a_pause() -> None:
     async with _shop("at once") as (app, heard):
         for _ in range(3):
             await app.jobs.asubmit("one")
@@ -57,7 +57,7 @@ async def test_a_job_is_announced_at_once_where_nothing_was_for_a_while() -> Non
         assert len(heard) == 3
 
 
-async def test_what_cannot_run_yet_is_not_announced() -> None:
+async def test_a_job_that_cannot_run_yet_is_not_announced() -> None:
     async with _shop("later") as (app, heard):
         await app.jobs.asubmit("one", delay=60)
         await app.jobs.asubmit("one", held=True)
@@ -66,7 +66,7 @@ async def test_what_cannot_run_yet_is_not_announced() -> None:
         assert not heard
 
 
-async def test_an_app_that_closes_announces_what_it_has_submitted() -> None:
+async def test_a_closing_app_announces_its_submissions() -> None:
     async with _shop("closing") as (app, heard):
         await app.jobs.asubmit("one")
         await app.jobs.asubmit("other")

@@ -72,7 +72,7 @@ def _play(
     asyncio.run(main())
 
 
-def test_the_store_keeps_a_reference_and_whoever_asks_gets_the_value(tmp_path: Path) -> None:
+def test_the_store_keeps_a_reference_and_callers_get_the_value(tmp_path: Path) -> None:
     async def test(app: TaskMQ, _: Worker) -> None:
         job: Job[Any] = await app.jobs.asubmit("echo", "☂", 100_000)
         small: Job[Any] = await app.jobs.asubmit("echo", "☂", 3)
@@ -92,7 +92,7 @@ def test_the_store_keeps_a_reference_and_whoever_asks_gets_the_value(tmp_path: P
     _play(test, tmp_path)
 
 
-def test_whoever_does_not_know_the_place_is_told_so_and_what_is_gone_has_expired(tmp_path: Path) -> None:
+def test_a_caller_without_the_file_store_is_told_so_and_a_lost_value_has_expired(tmp_path: Path) -> None:
     async def test(app: TaskMQ, _: Worker) -> None:
         job: Job[Any] = await app.jobs.asubmit("echo", "x", 5_000)
         await job.aresult(_PATIENCE)
@@ -108,7 +108,7 @@ def test_whoever_does_not_know_the_place_is_told_so_and_what_is_gone_has_expired
     _play(test, tmp_path)
 
 
-def test_a_result_waits_with_its_worker_until_its_place_can_be_reached(
+def test_a_result_waits_with_its_worker_until_the_file_store_can_be_reached(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     (tmp_path / "file").write_text("no folder")
@@ -125,7 +125,7 @@ def test_a_result_waits_with_its_worker_until_its_place_can_be_reached(
     _play(test, tmp_path, place="file/below")
 
 
-def test_a_large_result_that_cannot_be_kept_in_time_interrupts_its_job(tmp_path: Path) -> None:
+def test_a_large_result_that_cannot_be_stored_in_time_interrupts_its_job(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("no folder")
 
     async def test(app: TaskMQ, _: Worker) -> None:
@@ -147,7 +147,7 @@ def test_a_large_result_that_cannot_be_kept_in_time_interrupts_its_job(tmp_path:
     _play(test, tmp_path, place="file/below", result_wait=0.3)
 
 
-def test_a_key_that_was_done_before_gives_its_value_to_another_job(tmp_path: Path) -> None:
+def test_an_already_finished_key_gives_its_value_to_another_job(tmp_path: Path) -> None:
     async def test(app: TaskMQ, _: Worker) -> None:
         first: Job[Any] = await app.jobs.asubmit("charge", 7, 5_000)
         assert await first.aresult(_PATIENCE) == "c" * 5_000
@@ -161,7 +161,7 @@ def test_a_key_that_was_done_before_gives_its_value_to_another_job(tmp_path: Pat
 
 @pytest.mark.real_time
 @pytest.mark.parametrize("result", [b"", b"{}", b"\xff", b'{"content_type":"a","blob":{"name":"x"}}', b"[" * 5_000])
-async def test_a_reference_that_cannot_be_read_is_a_damaged_result(result: bytes, tmp_path: Path) -> None:
+async def test_an_unreadable_reference_is_a_damaged_result(result: bytes, tmp_path: Path) -> None:
     app = _app(new_url(), tmp_path)
     driver = JobDriver(app.sessions.store())
     job = await driver.accepted(await driver.dispatched(), "succeeded", content_type=REFERENCE, result=result)

@@ -22,7 +22,7 @@ async def _detached(shop: Shop, job: Job[Any]) -> None:
 
 
 @pytest.mark.parametrize("has_state", [True, False])
-def test_a_run_goes_on_beyond_the_broker_s_patience_and_its_one_end_counts(has_state: bool) -> None:
+def test_a_run_continues_beyond_the_consumer_timeout_and_its_only_end_counts(has_state: bool) -> None:
     async def test(shop: Shop) -> None:
         job: Job[Any] = await shop.jobs.asubmit("sleep", ALLOWED * 3)
 
@@ -42,7 +42,7 @@ def test_a_run_goes_on_beyond_the_broker_s_patience_and_its_one_end_counts(has_s
 
 
 @run_by(in_shop, is_impatient=True)
-async def test_a_worker_that_stops_gives_a_detached_run_back_without_counting_the_attempt(shop: Shop, /) -> None:
+async def test_a_stopping_worker_returns_a_detached_run_without_counting_the_attempt(shop: Shop, /) -> None:
     job: Job[Any] = await shop.jobs.asubmit("sleep", ALLOWED * 3)
     await _detached(shop, job)
 
@@ -57,7 +57,7 @@ async def test_a_worker_that_stops_gives_a_detached_run_back_without_counting_th
 
 
 @run_by(in_shop, is_impatient=True)
-async def test_a_scheduler_that_cannot_be_told_in_time_has_the_job_run_twice_and_end_once(
+async def test_a_job_runs_twice_and_ends_once_if_its_scheduler_cannot_be_reached_in_time(
     shop: Shop, /, caplog: pytest.LogCaptureFixture
 ) -> None:
     job: Job[Any] = await shop.jobs.asubmit("sleep", ALLOWED * 1.5)

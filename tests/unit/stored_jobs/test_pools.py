@@ -17,7 +17,7 @@ def _in_shop(test: Callable[[Shop], Coroutine[None, None, None]]) -> None:
 
 
 @run_by(_in_shop)
-async def test_pools_are_described_changed_and_removed(shop: Shop, /) -> None:
+async def test_pools_are_described_changed_and_deleted(shop: Shop, /) -> None:
     pools = shop.app.pools
     await pools.aset("acme", weight=5, min={"slots": 2})
     changed = await pools.aset("acme", max={"slots": 8})
@@ -33,7 +33,7 @@ async def test_pools_are_described_changed_and_removed(shop: Shop, /) -> None:
 
 
 @run_by(_in_shop)
-async def test_amounts_of_what_is_no_resource_are_refused_by_name(shop: Shop, /) -> None:
+async def test_amounts_of_unknown_resources_are_refused_by_name(shop: Shop, /) -> None:
     with pytest.raises(InvalidOption, match="pool 'acme': min: 'the CPU' is not the name of a resource"):
         await shop.app.pools.aset("acme", min={"slots": 1, "the CPU": 4})
     with pytest.raises(InvalidOption, match=r"pool 'acme': max: gpu=0\.5: a run gets whole devices only"):
@@ -43,7 +43,7 @@ async def test_amounts_of_what_is_no_resource_are_refused_by_name(shop: Shop, /)
 
 
 @run_by(_in_shop)
-async def test_a_queue_goes_by_a_policy_that_is_said_by_its_name_or_in_full(shop: Shop, /) -> None:
+async def test_a_queue_follows_a_policy_given_by_name_or_in_full(shop: Shop, /) -> None:
     pools = shop.app.pools
     await pools.aset_policy("work", "weighted")
     await pools.aset_policy("mail", QueuePolicy(policy="priority", strict=True))
@@ -72,7 +72,7 @@ async def test_a_job_beyond_a_quota_is_refused_with_the_limit_and_the_time(shop:
 
 
 @run_by(_in_shop)
-async def test_of_many_jobs_those_within_the_quota_are_kept(shop: Shop, /) -> None:
+async def test_jobs_of_a_batch_within_the_quota_are_accepted(shop: Shop, /) -> None:
     await shop.app.pools.aset_quota("acme", a_day=2)
     double = shop.app.tasks["double"].options(tenant="acme")
 
@@ -85,7 +85,7 @@ async def test_of_many_jobs_those_within_the_quota_are_kept(shop: Shop, /) -> No
 
 
 @run_by(_in_shop)
-async def test_an_owner_s_quota_and_that_of_what_waits_name_whose_they_are(shop: Shop, /) -> None:
+async def test_quotas_of_an_owner_and_of_waiting_jobs_name_their_subject(shop: Shop, /) -> None:
     pools = shop.app.pools
     await pools.aset_quota("acme", "*", a_day=0)
     with pytest.raises(QuotaExceeded, match="user 'ann' of tenant 'acme' may have 0 jobs a day"):
@@ -98,7 +98,7 @@ async def test_an_owner_s_quota_and_that_of_what_waits_name_whose_they_are(shop:
 
 
 @run_by(_in_shop)
-async def test_quotas_are_listed_with_what_is_used_up_today_and_removed(shop: Shop, /) -> None:
+async def test_quotas_are_listed_with_the_usage_of_today_and_deleted(shop: Shop, /) -> None:
     pools = shop.app.pools
     await pools.aset_quota("acme", a_day=5)
     await pools.aset_quota("acme", "ann", bytes=10**6)
@@ -119,7 +119,7 @@ async def test_quotas_are_listed_with_what_is_used_up_today_and_removed(shop: Sh
     assert [state.quota.name for state in await pools.aquotas()] == ["*"]
 
 
-def test_callers_without_a_loop_have_the_same(tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_synchronous_callers_have_the_same_methods(tmp_path_factory: pytest.TempPathFactory) -> None:
     with TaskMQ("memory://", store=f"sqlite:///{tmp_path_factory.mktemp('pools')}/jobs.db") as app:
         app.pools.set("acme", weight=2)
         app.pools.set_policy("work", "fifo")

@@ -73,7 +73,7 @@ async def test_a_job_is_found_by_its_tenant_and_the_stores_id_and_by_no_other_te
 
 
 @run_by(in_shop)
-async def test_every_method_about_one_job_takes_its_tenant(shop: Shop, /) -> None:
+async def test_every_method_for_one_job_accepts_its_tenant(shop: Shop, /) -> None:
     jobs = shop.jobs
     for tenant in ("acme", "globex"):
         await jobs.asubmit("double", 1, job_id="render-1", tenant=tenant, delay="1h")
@@ -101,7 +101,7 @@ async def _until_it_ends(shop: Shop, job_id: str, *, tenant: str) -> AsyncIterat
         yield line
 
 
-def test_all_of_app_jobs_takes_a_tenant_in_both_kinds_of_calls() -> None:
+def test_all_of_app_jobs_accepts_a_tenant_in_sync_and_async_calls() -> None:
     about_the_state = {"list_waiting", "alist_waiting"}
     of_handles = {name for name, _ in getmembers(JobService, callable)}
     methods = {name: each for name, each in getmembers(Jobs, callable) if not name.startswith("_")}

@@ -66,7 +66,7 @@ def _register(app: TaskMQ, *registrations: TaskRegistration, origin: Origin = "b
     app.sessions.run_sync(register(), instead="")
 
 
-def test_an_option_that_a_registered_task_has_a_parameter_for_is_not_guessed(code: TaskMQ, app: TaskMQ) -> None:
+def test_an_option_with_the_name_of_a_task_parameter_is_ambiguous(code: TaskMQ, app: TaskMQ) -> None:
     @code.task(name="statement")
     def statement(number: int, tenant: str = "") -> None: ...
 
@@ -78,7 +78,7 @@ def test_an_option_that_a_registered_task_has_a_parameter_for_is_not_guessed(cod
     assert [job.tenant for job in app.jobs.list().jobs] == ["acme"]
 
 
-def test_a_job_goes_to_the_registered_queue_with_the_tasks_options(app: TaskMQ) -> None:
+def test_a_job_goes_to_the_registered_queue_with_the_options_of_the_task(app: TaskMQ) -> None:
     job = app.jobs.submit("report", "jan", 2026, 2027, region="us")
 
     record = app.jobs.get(job.id)
@@ -90,7 +90,7 @@ def test_a_job_goes_to_the_registered_queue_with_the_tasks_options(app: TaskMQ) 
     assert job.task == "report"
 
 
-def test_options_of_the_call_go_before_those_of_the_task(app: TaskMQ) -> None:
+def test_options_of_the_call_override_those_of_the_task(app: TaskMQ) -> None:
     job = app.jobs.submit("report", "jan", queue="other", priority=1, tenant="umbrella", job_id="x", delay="1h")
 
     record = app.jobs.get(job.id)
@@ -113,7 +113,7 @@ def test_options_of_the_call_go_before_those_of_the_task(app: TaskMQ) -> None:
         (("jan",), {"month": "feb"}, "'month' is given twice"),
     ],
 )
-def test_arguments_that_do_not_fit_are_refused_by_the_name_of_the_field(
+def test_mismatching_arguments_are_refused_by_the_name_of_the_field(
     app: TaskMQ, args: tuple[Any, ...], kwargs: dict[str, Any], reason: str
 ) -> None:
     with pytest.raises(InvalidArguments, match=reason) as refused:
@@ -123,14 +123,14 @@ def test_arguments_that_do_not_fit_are_refused_by_the_name_of_the_field(
     assert app.jobs.count() == 0
 
 
-def test_a_value_inside_of_another_is_named_and_not_shown(app: TaskMQ) -> None:
+def test_an_invalid_nested_value_is_named_and_not_shown(app: TaskMQ) -> None:
     with pytest.raises(InvalidArguments, match=r"at `to\[1\]\.number`") as refused:
         app.jobs.submit("ship", [{"street": "a", "number": 1}, {"street": "b", "number": "secret" * 200_000}])
 
     assert "secret" not in str(refused.value)
 
 
-def test_values_without_a_form_are_refused(app: TaskMQ) -> None:
+def test_unencodable_values_are_refused(app: TaskMQ) -> None:
     with pytest.raises(EncodeError, match="task report"):
         app.jobs.submit("report", "\ud800")
     with pytest.raises(EncodeError, match="object"):
@@ -138,19 +138,19 @@ def test_values_without_a_form_are_refused(app: TaskMQ) -> None:
     assert app.jobs.count() == 0
 
 
-def test_values_are_encoded_as_the_tasks_own_code_would(app: TaskMQ) -> None:
+def test_values_are_encoded_as_the_code_of_the_task_would(app: TaskMQ) -> None:
     job = app.jobs.submit("ship", [Address("a", 1)])
 
     assert bytes(decode_envelope(app.jobs.get(job.id).body).args) == b'[[{"street":"a","number":1}]]'
 
 
-def test_many_are_submitted_by_the_name_of_their_task(app: TaskMQ) -> None:
+def test_many_jobs_are_submitted_by_the_name_of_their_task(app: TaskMQ) -> None:
     jobs = app.jobs.submit_many("report", [("jan",), {"month": "feb"}])
 
     assert len({job.id for job in jobs}) == app.jobs.count() == 2
 
 
-def test_a_task_whose_keys_its_code_makes_is_submitted_there(app: TaskMQ) -> None:
+def test_a_task_with_keys_computed_in_code_is_submitted_by_that_code(app: TaskMQ) -> None:
     with pytest.raises(InvalidOption, match="unique=, idempotency_key="):
         app.jobs.submit("only", 1)
 
@@ -166,7 +166,7 @@ def test_the_arguments_of_a_job_are_changed_and_checked(app: TaskMQ) -> None:
     assert app.jobs.get(job.id).version == changed.version
 
 
-def test_a_definition_is_made_of_a_registered_task(app: TaskMQ) -> None:
+def test_a_definition_may_use_a_registered_task(app: TaskMQ) -> None:
     app.definitions.put("monthly", "report", kwargs={"region": "us"})
 
     record = app.jobs.get(app.jobs.submit("monthly", "jan").id)
@@ -180,7 +180,7 @@ def test_a_definition_is_made_of_a_registered_task(app: TaskMQ) -> None:
         app.definitions.put("ship", "report")
 
 
-def test_an_app_that_has_the_code_goes_by_it_whatever_was_registered(tmp_path: Path, code: TaskMQ) -> None:
+def test_an_app_with_the_code_ignores_registrations(tmp_path: Path, code: TaskMQ) -> None:
     store = f"sqlite:///{tmp_path}/jobs.db"
     loose = TaskRegistration(task="report", queue="elsewhere")
     with TaskMQ("memory://code", store=store) as app:
@@ -193,7 +193,7 @@ def test_an_app_that_has_the_code_goes_by_it_whatever_was_registered(tmp_path: P
             app.jobs.submit("report", 7)
 
 
-def test_what_a_scheduler_has_registered_is_not_loosened_over_the_broker(app: TaskMQ, code: TaskMQ) -> None:
+def test_the_broker_cannot_loosen_the_registration_of_a_scheduler(app: TaskMQ, code: TaskMQ) -> None:
     _register(app, *registrations_of(code.tasks), origin="app")
     _register(app, TaskRegistration(task="report", queue="elsewhere"))
 
@@ -202,7 +202,7 @@ def test_what_a_scheduler_has_registered_is_not_loosened_over_the_broker(app: Ta
     assert app.jobs.get(app.jobs.submit("report", "jan").id).queue == "reports"
 
 
-def test_tasks_are_listed_and_found_for_those_who_have_no_code(app: TaskMQ) -> None:
+def test_tasks_are_listed_and_found_without_their_code(app: TaskMQ) -> None:
     page = app.jobs.catalogue.list(limit=2)
 
     assert [one.registration.task for one in page.tasks] == ["only", "report"]
@@ -216,14 +216,14 @@ def test_tasks_are_listed_and_found_for_those_who_have_no_code(app: TaskMQ) -> N
 
 
 @pytest.mark.parametrize("name", ["raport", "x" * 500, "\0", "\ud800"])
-def test_a_name_that_nobody_has_registered_is_unknown(app: TaskMQ, name: str) -> None:
+def test_an_unregistered_name_is_unknown(app: TaskMQ, name: str) -> None:
     with pytest.raises(UnknownTask, match="taskmq task list"):
         app.jobs.submit(name)
     assert app.jobs.count() == 0
 
 
 @pytest.mark.real_time
-async def test_a_registration_that_has_changed_counts_within_five_seconds(code: TaskMQ) -> None:
+async def test_a_changed_registration_applies_within_five_seconds(code: TaskMQ) -> None:
     clock = FakeClock()
     store = StagedStore(clock=clock)
     app = TaskMQ("memory://no-code", clock=clock)
@@ -245,7 +245,7 @@ async def test_a_registration_that_has_changed_counts_within_five_seconds(code: 
     await app.aclose()
 
 
-def test_a_task_whose_annotations_cannot_be_resolved_is_not_registered(code: TaskMQ) -> None:
+def test_a_task_with_unresolvable_annotations_is_not_registered(code: TaskMQ) -> None:
     async def lost(value: "Missing") -> None: ...  # type: ignore[name-defined]  # noqa: F821
 
     code.task(name="lost")(lost)
@@ -253,7 +253,9 @@ def test_a_task_whose_annotations_cannot_be_resolved_is_not_registered(code: Tas
     assert [one.task for one in registrations_of(code.tasks)] == ["only", "report", "ship"]
 
 
-def test_without_what_checks_schemas_a_job_is_refused(app: TaskMQ, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_job_is_refused_without_the_package_that_checks_schemas(
+    app: TaskMQ, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setitem(__import__("sys").modules, "jsonschema_rs", None)
 
     with pytest.raises(UnsupportedFeature, match=r"taskmq\[schemas\]"):

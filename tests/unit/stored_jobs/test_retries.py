@@ -55,7 +55,7 @@ async def test_a_second_retry_is_refused_and_names_the_first(shop: Shop, /) -> N
 
 
 @run_by(in_shop)
-async def test_of_many_who_retry_at_the_same_time_one_does(shop: Shop, /) -> None:
+async def test_one_of_several_simultaneous_retries_succeeds(shop: Shop, /) -> None:
     record = await shop.jobs.aget(await _failed(shop))
 
     answers = await asyncio.gather(*(shop.jobs.aretry(record) for _ in range(10)), return_exceptions=True)
@@ -65,7 +65,7 @@ async def test_of_many_who_retry_at_the_same_time_one_does(shop: Shop, /) -> Non
 
 
 @run_by(in_shop)
-async def test_a_retry_by_an_actor_is_in_the_audit_once(shop: Shop, /) -> None:
+async def test_a_retry_by_an_actor_is_audited_once(shop: Shop, /) -> None:
     ann = Actor(user_id="u1", user="ann", via="session")
     failed = await _failed(shop)
 
@@ -91,7 +91,7 @@ async def test_a_retry_needs_the_version_that_it_names(shop: Shop, /) -> None:
 
 
 @run_by(in_shop)
-async def test_a_failed_job_goes_on_under_the_id_that_its_submitter_chose(shop: Shop, /) -> None:
+async def test_a_failed_job_continues_under_the_id_of_its_submitter(shop: Shop, /) -> None:
     job = await shop.jobs.asubmit("fail", "no", job_id="order-17")
     await job.aoutcome(timeout=60)
     failed = await shop.jobs.aget("order-17")
@@ -112,7 +112,7 @@ async def test_a_failed_job_goes_on_under_the_id_that_its_submitter_chose(shop: 
 
 
 @run_by(in_shop)
-async def test_a_job_goes_on_from_its_checkpoint(shop: Shop, /) -> None:
+async def test_a_job_continues_from_its_checkpoint(shop: Shop, /) -> None:
     job = await shop.jobs.asubmit("counted", 3, job_id="archive")
     await job.aoutcome(timeout=60)
     await shop.jobs.aretry("archive")
@@ -121,7 +121,7 @@ async def test_a_job_goes_on_from_its_checkpoint(shop: Shop, /) -> None:
 
 
 @run_by(in_shop)
-async def test_a_submission_under_the_id_of_a_failed_job_says_that_it_has_failed(shop: Shop, /) -> None:
+async def test_a_submission_with_the_id_of_a_failed_job_reports_the_failure(shop: Shop, /) -> None:
     first = await shop.jobs.asubmit("end", "reject", job_id="order-17")
     await first.aoutcome(timeout=5)
 
@@ -133,7 +133,7 @@ async def test_a_submission_under_the_id_of_a_failed_job_says_that_it_has_failed
 
 
 @run_by(in_shop)
-async def test_every_handle_of_a_job_that_was_there_says_in_which_state_it_was(shop: Shop, /) -> None:
+async def test_every_handle_of_an_existing_job_has_its_state(shop: Shop, /) -> None:
     kept = shop.app.tasks["kept"].options(job_id="order-17")
     made = [await kept.asend(1), await kept.asubmit(1)]
     repeated = [await shop.jobs.aclone("order-17", new_id="copy") for _ in range(2)]
@@ -151,7 +151,9 @@ async def test_every_handle_of_a_job_that_was_there_says_in_which_state_it_was(s
     [("reject", True, "resume"), ("reject", False, "new"), ("done", True, "new"), ("done", False, "new")],
 )
 @run_by(in_shop)
-async def test_a_job_goes_on_or_is_repeated_as_suits_it(shop: Shop, /, how: str, is_named: bool, mode: str) -> None:
+async def test_a_job_is_resumed_or_repeated_as_appropriate(
+    shop: Shop, /, how: str, is_named: bool, mode: str
+) -> None:
     job = await shop.jobs.asubmit("end", how, job_id="order-17" if is_named else None)
     await job.aoutcome(timeout=5)
 
@@ -161,7 +163,7 @@ async def test_a_job_goes_on_or_is_repeated_as_suits_it(shop: Shop, /, how: str,
 
 
 @run_by(in_shop)
-async def test_a_job_that_cannot_go_on_is_left_as_it_is(shop: Shop, /) -> None:
+async def test_a_job_that_cannot_be_resumed_is_unchanged(shop: Shop, /) -> None:
     done = await shop.jobs.asubmit("double", 1)
     await done.aresult(timeout=5)
     with pytest.raises(JobConflict, match="is succeeded, so that it cannot go on"):
@@ -180,7 +182,7 @@ async def test_a_job_that_cannot_go_on_is_left_as_it_is(shop: Shop, /) -> None:
 
 
 @run_by(in_shop)
-async def test_what_waited_runs_again_behind_what_it_waited_for(shop: Shop, /) -> None:
+async def test_a_retried_graph_runs_again_in_order(shop: Shop, /) -> None:
     first = await shop.jobs.asubmit("end", "reject", job_id="first")
     second = await shop.jobs.asubmit("double", 1, job_id="second", depends_on=[first])
     third = await shop.jobs.asubmit("double", 2, depends_on=[second])
@@ -205,9 +207,7 @@ async def test_what_waited_runs_again_behind_what_it_waited_for(shop: Shop, /) -
 
 @pytest.mark.parametrize("mode", ["resume", "new"])
 @run_by(in_shop)
-async def test_a_job_that_was_cancelled_while_it_waited_still_needs_what_it_waited_for(
-    shop: Shop, /, mode: RetryMode
-) -> None:
+async def test_a_job_cancelled_while_waiting_still_needs_its_dependencies(shop: Shop, /, mode: RetryMode) -> None:
     first = await shop.jobs.asubmit("end", "reject", delay="10s")
     waiting = await shop.jobs.asubmit("double", 1, depends_on=[first])
     await waiting.acancel()

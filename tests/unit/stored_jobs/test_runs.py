@@ -18,7 +18,7 @@ from tests.unit.stored_jobs.kit import RETRY, Shop, in_shop
 
 
 @pytest.mark.parametrize("has_state", [True, False])
-def test_a_submitted_job_runs_and_its_result_comes_back(has_state: bool) -> None:
+def test_a_submitted_job_runs_and_returns_its_result(has_state: bool) -> None:
     async def test(shop: Shop) -> None:
         job: Job[Any] = await shop.jobs.asubmit("double", 21)
 
@@ -47,7 +47,7 @@ async def test_a_wait_outlives_the_state_because_the_end_is_in_the_store(shop: S
 
 
 @run_by(in_shop)
-async def test_a_failing_job_is_retried_by_its_tasks_policy_and_waits_in_the_store(shop: Shop, /) -> None:
+async def test_a_failing_job_is_retried_by_the_policy_of_its_task_and_waits_in_the_store(shop: Shop, /) -> None:
     job: Job[Any] = await shop.jobs.asubmit("fail", "oops")
     await until(lambda: shop.stage.job(job.id).state is JobState.RETRYING)
     waiting = await shop.jobs.aget(job.id)
@@ -76,7 +76,7 @@ async def test_a_failing_job_is_retried_by_its_tasks_policy_and_waits_in_the_sto
     ],
 )
 @run_by(in_shop)
-async def test_each_end_of_a_run_is_the_job_s(shop: Shop, /, how: str, state: JobState) -> None:
+async def test_each_end_of_a_run_is_the_end_of_the_job(shop: Shop, /, how: str, state: JobState) -> None:
     job: Job[Any] = await shop.jobs.asubmit("end", how)
 
     await until(lambda: shop.stage.job(job.id).state.is_final)
@@ -96,7 +96,7 @@ async def test_a_snoozed_job_waits_in_the_store_and_its_attempt_does_not_count(s
 
 
 @run_by(in_shop)
-async def test_a_job_that_is_snoozed_beyond_all_times_waits_and_harms_no_other_report(shop: Shop, /) -> None:
+async def test_a_job_snoozed_forever_waits_and_affects_no_other_report(shop: Shop, /) -> None:
     never: Job[Any] = await shop.jobs.asubmit("end", "never")
     other: Job[Any] = await shop.jobs.asubmit("end", "now")
 
@@ -107,7 +107,7 @@ async def test_a_job_that_is_snoozed_beyond_all_times_waits_and_harms_no_other_r
     assert await shop.stage.parked() == []
 
 
-def test_a_job_that_waits_for_a_limit_of_its_task_keeps_the_others_in_the_store() -> None:
+def test_a_job_at_the_limit_of_its_task_keeps_the_others_in_the_store() -> None:
     def also(app: TaskMQ) -> None:
         @app.task(name="alone", queue="work", concurrency=1, retry=None)
         async def alone(seconds: float) -> None:
@@ -129,7 +129,7 @@ def test_a_job_that_waits_for_a_limit_of_its_task_keeps_the_others_in_the_store(
 
 
 @run_by(in_shop)
-async def test_arguments_that_the_worker_cannot_read_end_the_job(shop: Shop, /) -> None:
+async def test_unreadable_arguments_end_the_job(shop: Shop, /) -> None:
     job: Job[Any] = await shop.jobs.asubmit("double", 1, delay="10s")
     body = (await shop.jobs.aget(job.id)).body.replace(b'"args":[1]', b'"args":["x"]')
     shop.stage.database.ask("UPDATE job SET body = ?", body)
@@ -139,7 +139,7 @@ async def test_arguments_that_the_worker_cannot_read_end_the_job(shop: Shop, /) 
 
 
 @run_by(in_shop, knows_tasks=False)
-async def test_a_job_whose_task_no_worker_knows_is_refused_and_comes_again(shop: Shop, /) -> None:
+async def test_a_job_with_an_unknown_task_is_refused_and_retried(shop: Shop, /) -> None:
     job: Job[Any] = await shop.jobs.asubmit("double", 1)
 
     await until(lambda: shop.stage.job(job.id).state is JobState.SCHEDULED)
@@ -150,7 +150,7 @@ async def test_a_job_whose_task_no_worker_knows_is_refused_and_comes_again(shop:
 
 
 @run_by(in_shop, knows_tasks=False)
-async def test_a_job_that_is_refused_again_and_again_comes_later_each_time(shop: Shop, /) -> None:
+async def test_a_repeatedly_refused_job_waits_longer_each_time(shop: Shop, /) -> None:
     job: Job[Any] = await shop.jobs.asubmit("double", 1)
 
     await shop.stage.pass_by(40)
@@ -159,7 +159,7 @@ async def test_a_job_that_is_refused_again_and_again_comes_later_each_time(shop:
     assert [after - before for before, after in itertools.pairwise(refusals)] == [5, 10, 20]
 
 
-def test_progress_and_saved_steps_of_a_job_are_found_in_its_next_attempt() -> None:
+def test_progress_and_saved_steps_of_a_job_are_available_to_its_next_attempt() -> None:
     built: list[str] = []
 
     async def build(month: str) -> str:
@@ -208,7 +208,7 @@ async def test_a_run_of_more_than_a_quarter_of_a_second_is_seen_to_run(shop: Sho
 
 
 @run_by(in_shop)
-async def test_a_job_with_early_acknowledgement_is_told_to_run_before_it_does(shop: Shop, /) -> None:
+async def test_a_job_with_early_acknowledgement_is_reported_as_running_before_it_runs(shop: Shop, /) -> None:
     job: Job[Any] = await shop.jobs.asubmit("once", 5.0)
 
     await until(lambda: shop.stage.job(job.id).state is JobState.RUNNING)
@@ -217,7 +217,7 @@ async def test_a_job_with_early_acknowledgement_is_told_to_run_before_it_does(sh
 
 
 @pytest.mark.parametrize("has_state", [True, False])
-def test_a_running_job_is_stopped_where_its_cancellation_is_asked_for(has_state: bool) -> None:
+def test_a_running_job_is_stopped_on_request(has_state: bool) -> None:
     async def test(shop: Shop) -> None:
         job: Job[Any] = await shop.jobs.asubmit("sleep", 500.0)
         other: Job[Any] = await shop.jobs.asubmit("sleep", 50.0)
@@ -238,7 +238,7 @@ def test_a_running_job_is_stopped_where_its_cancellation_is_asked_for(has_state:
 
 
 @run_by(in_shop)
-async def test_a_job_that_has_expired_when_it_comes_to_its_worker_does_not_run(shop: Shop, /) -> None:
+async def test_a_job_that_expires_before_it_reaches_a_worker_does_not_run(shop: Shop, /) -> None:
     job: Job[Any] = await shop.jobs.asubmit("double", 1, delay="20s", expires="10s")
 
     with pytest.raises(JobCancelled):
@@ -248,7 +248,7 @@ async def test_a_job_that_has_expired_when_it_comes_to_its_worker_does_not_run(s
 
 
 @run_by(in_shop)
-async def test_reports_wait_for_a_broker_that_is_away_and_nothing_is_acknowledged_before(shop: Shop, /) -> None:
+async def test_reports_wait_for_an_unavailable_broker_and_acks_wait_for_reports(shop: Shop, /) -> None:
     job: Job[Any] = await shop.jobs.asubmit("sleep", 0.1)
     await until(lambda: shop.stage.job(job.id).state is JobState.DISPATCHED)
     shop.broker.fail_publishes(3, BrokerUnavailable("away (staged)"))
@@ -259,7 +259,7 @@ async def test_reports_wait_for_a_broker_that_is_away_and_nothing_is_acknowledge
 
 
 @run_by(in_shop)
-async def test_a_worker_that_stops_gives_the_job_back_and_it_runs_elsewhere(shop: Shop, /) -> None:
+async def test_a_stopping_worker_requeues_the_job_and_it_runs_elsewhere(shop: Shop, /) -> None:
     job: Job[Any] = await shop.jobs.asubmit("sleep", 50.0)
     await until(lambda: shop.stage.job(job.id).state is JobState.RUNNING)
 
@@ -290,7 +290,7 @@ async def test_a_success_frees_its_slot_before_its_report_and_is_acknowledged_af
 
 
 @run_by(in_shop)
-async def test_a_worker_that_drains_waits_for_what_it_has_told(shop: Shop, /) -> None:
+async def test_a_draining_worker_waits_for_its_reports(shop: Shop, /) -> None:
     shop.broker.hang_publishes()
     job: Job[Any] = await shop.jobs.asubmit("double", 21)
     await until(lambda: shop.broker.hanging == 1)
@@ -306,7 +306,7 @@ async def test_a_worker_that_drains_waits_for_what_it_has_told(shop: Shop, /) ->
 
 
 @run_by(in_shop)
-async def test_a_worker_that_stops_before_its_report_is_confirmed_gives_the_job_back(shop: Shop, /) -> None:
+async def test_a_worker_that_stops_before_its_report_is_confirmed_requeues_the_job(shop: Shop, /) -> None:
     shop.broker.hang_publishes()
     job: Job[Any] = await shop.jobs.asubmit("double", 21)
     await until(lambda: shop.broker.hanging == 1)
@@ -319,7 +319,7 @@ async def test_a_worker_that_stops_before_its_report_is_confirmed_gives_the_job_
 
 
 @run_by(in_shop)
-async def test_a_report_that_the_broker_does_not_take_at_once_is_published_again(shop: Shop, /) -> None:
+async def test_a_report_that_the_broker_refuses_at_first_is_published_again(shop: Shop, /) -> None:
     shop.broker.fail_publishes(2, BrokerUnavailable("away"))
     job: Job[Any] = await shop.jobs.asubmit("double", 21)
 
@@ -336,7 +336,7 @@ async def _hands_on(number: int) -> object:
 
 
 @pytest.mark.parametrize("keeps_result", [True, False])
-def test_a_job_whose_work_was_only_returned_fails_with_the_reason(*, keeps_result: bool) -> None:
+def test_a_job_that_only_returned_an_awaitable_fails_with_the_reason(*, keeps_result: bool) -> None:
     def define_it(app: TaskMQ) -> None:
         app.task(name="hands_on", queue="work", result=keeps_result)(_hands_on)
 

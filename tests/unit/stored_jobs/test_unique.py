@@ -38,7 +38,7 @@ def _in_shop(test: Callable[[Shop], Coroutine[None, None, None]]) -> None:
 
 
 @run_by(_in_shop)
-async def test_a_further_call_is_refused_with_the_id_of_the_job_that_waits(shop: Shop, /) -> None:
+async def test_a_second_call_is_refused_with_the_id_of_the_waiting_job(shop: Shop, /) -> None:
     first: Job[Any] = await shop.jobs.asubmit("sync", 7, delay="1h", job_id="mine", tenant="north")
     other: Job[Any] = await shop.jobs.asubmit("sync", 7, delay="1h")
 
@@ -65,7 +65,7 @@ async def test_the_last_call_of_a_debounced_task_runs_once(shop: Shop, /) -> Non
 
 
 @run_by(_in_shop)
-async def test_a_call_gets_the_job_that_is_there_until_that_has_ended(shop: Shop, /) -> None:
+async def test_a_call_returns_the_existing_job_until_that_has_ended(shop: Shop, /) -> None:
     first: Job[Any] = await shop.jobs.asubmit("latest", 7, delay="1h")
     many: list[Job[Any]] = await shop.jobs.asubmit_many("latest", [(7,), (8,)])
     assert many[0].id == first.id
@@ -78,7 +78,7 @@ async def test_a_call_gets_the_job_that_is_there_until_that_has_ended(shop: Shop
 
 
 @run_by(_in_shop)
-async def test_a_throttled_call_gets_the_first_job_though_it_has_ended(shop: Shop, /) -> None:
+async def test_a_throttled_call_returns_the_first_job_even_if_it_has_ended(shop: Shop, /) -> None:
     first: Job[Any] = await shop.jobs.asubmit("report", 7)
     await until(lambda: shop.stage.job(first.id).state.is_final)
 
@@ -88,7 +88,7 @@ async def test_a_throttled_call_gets_the_first_job_though_it_has_ended(shop: Sho
 
 
 @run_by(_in_shop)
-async def test_of_many_those_are_kept_whose_keys_are_free(shop: Shop, /) -> None:
+async def test_jobs_of_a_batch_with_free_keys_are_accepted(shop: Shop, /) -> None:
     await shop.jobs.asubmit("sync", 2, delay="1h")
 
     with pytest.raises(PartlySent) as partly:

@@ -60,7 +60,7 @@ bounds = st.tuples(st.integers(1, 8), st.integers(0, 24)).map(lambda pair: (pair
 
 
 @given(bounds, st.floats(0, 400), st.floats(0.01, 5), st.floats(0, 0.02))
-def test_it_stays_in_bounds_and_does_not_flap_on_a_constant_load(
+def test_scaling_stays_in_bounds_and_does_not_oscillate_under_a_constant_load(
     limits: tuple[int, int], jobs: float, each: float, cores: float
 ) -> None:
     least, most = limits
@@ -74,7 +74,7 @@ def test_it_stays_in_bounds_and_does_not_flap_on_a_constant_load(
 
 
 @given(bounds, st.floats(1.05, 10))
-def test_it_reaches_the_most_under_an_overload_and_within_seconds(limits: tuple[int, int], over: float) -> None:
+def test_scaling_reaches_the_maximum_within_seconds_under_an_overload(limits: tuple[int, int], over: float) -> None:
     least, most = limits
     site = _Site(Autoscale(least=least, most=most))
 
@@ -84,7 +84,7 @@ def test_it_reaches_the_most_under_an_overload_and_within_seconds(limits: tuple[
 
 
 @given(bounds)
-def test_it_comes_down_to_the_least_when_there_is_nothing_to_do_one_at_a_time(limits: tuple[int, int]) -> None:
+def test_scaling_goes_down_to_the_minimum_one_by_one_without_work(limits: tuple[int, int]) -> None:
     least, most = limits
     site = _Site(Autoscale(least=least, most=most, calm=5))
     site.run(120, jobs=2 * most * SLOTS, each=1.0)
@@ -98,7 +98,7 @@ def test_it_comes_down_to_the_least_when_there_is_nothing_to_do_one_at_a_time(li
     assert all(first - second in (0, 1) for first, second in pairwise(after))
 
 
-def test_it_waits_for_new_processes_to_consume_before_it_asks_for_more() -> None:
+def test_scaling_waits_for_new_processes_to_consume_before_adding_more() -> None:
     scale = Autoscale(least=1, most=8)
 
     assert scale.look(_load(0, 1, 10, backlog=10_000)) == 2
@@ -106,7 +106,7 @@ def test_it_waits_for_new_processes_to_consume_before_it_asks_for_more() -> None
     assert scale.look(_load(2, 2, 20, backlog=30_000)) == 4
 
 
-def test_a_process_that_never_starts_does_not_keep_others_from_coming() -> None:
+def test_a_process_that_never_starts_does_not_prevent_others() -> None:
     scale = Autoscale(least=1, most=16)
     scale.look(_load(0, 1, 10, backlog=10_000))
     scale.look(_load(10, 2, 20, backlog=10_000))
@@ -123,11 +123,11 @@ def test_a_backlog_beside_idle_processes_changes_nothing() -> None:
     assert [scale.look(_load(at, 1, 1, rate=1, backlog=100_000)) for at in range(100)] == [1] * 100
 
 
-def test_processor_time_counts_where_slots_are_free() -> None:
+def test_processor_time_counts_if_slots_are_free() -> None:
     assert Autoscale(least=1, most=8).look(_load(0, 1, 1, cpu=0.95)) == 2
 
 
-def test_one_less_that_was_too_few_is_tried_later_and_later() -> None:
+def test_a_reduction_that_was_too_much_is_retried_later_and_later() -> None:
     scale = Autoscale(least=1, most=2, calm=10)
     downs: list[int] = []
     for at in range(1000):
@@ -142,7 +142,7 @@ def test_one_less_that_was_too_few_is_tried_later_and_later() -> None:
     assert all(second > 1.5 * first for first, second in pairwise(gaps))
 
 
-def test_one_that_was_dismissed_is_not_made_up_for() -> None:
+def test_a_dismissed_process_is_not_replaced() -> None:
     scale = Autoscale(least=2, most=4)
 
     scale.dismiss()
@@ -154,7 +154,7 @@ def test_one_that_was_dismissed_is_not_made_up_for() -> None:
     assert (scale.least, scale.most, scale.wanted) == (0, 0, 0)
 
 
-def test_nothing_is_decided_where_no_process_reports() -> None:
+def test_scaling_decides_nothing_without_reports() -> None:
     scale = Autoscale(least=2, most=4)
 
     assert scale.look(Load(0, 0, 0, 0, 0.0, 0.0, None)) == 2

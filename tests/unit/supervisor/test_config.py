@@ -22,6 +22,6 @@ def test_an_address_is_a_port_with_or_without_a_host_or_a_path(text: str, addres
 
 
 @pytest.mark.parametrize("text", ["", "host", "host:", ":80", "65536", "-1", "host:http"])
-def test_what_is_no_address_is_refused(text: str) -> None:
+def test_an_invalid_address_is_refused(text: str) -> None:
     with pytest.raises(InvalidOption, match="PORT, HOST:PORT, or the path"):
         parse_address(text)

@@ -17,7 +17,7 @@ from taskmq.supervisor.exit_reason import ExitReason, OutOfMemory
         (ExitReason(-40), "signal", "was killed by 40"),
     ],
 )
-def test_an_ending_says_what_happened(ending: ExitReason, how: str, words: str) -> None:
+def test_an_exit_has_a_description(ending: ExitReason, how: str, words: str) -> None:
     assert (ending.how, str(ending)) == (how, words)
 
 
@@ -57,7 +57,7 @@ def test_a_kill_for_memory_is_distinguished_from_other_kills(tmp_path: Path, own
     assert not memory.ending(-9).is_out_of_memory
 
 
-def test_only_a_kill_is_for_memory(tmp_path: Path) -> None:
+def test_only_a_kill_can_be_for_memory(tmp_path: Path) -> None:
     groups = Groups(tmp_path, "0::/\n", "memory.events")
     memory = OutOfMemory(groups.own, groups.root)
 
@@ -68,7 +68,7 @@ def test_only_a_kill_is_for_memory(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("own", ["", "0::/\n", "4:memory:/x\n", "nonsense"])
-def test_a_system_that_does_not_tell_is_no_failure(tmp_path: Path, own: str) -> None:
+def test_a_system_without_that_information_is_not_a_failure(tmp_path: Path, own: str) -> None:
     (tmp_path / "own").write_text(own)
 
     assert not OutOfMemory(tmp_path / "own", tmp_path / "nowhere").ending(-9).is_out_of_memory

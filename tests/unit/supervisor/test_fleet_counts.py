@@ -26,7 +26,7 @@ def _plain(counts: list[Count]) -> dict[tuple[str, str], tuple[dict[str, int], l
 
 
 @given(st.lists(runs), st.lists(runs))
-def test_the_sum_is_that_of_all_runs_whichever_processes_are_still_there(
+def test_the_sum_covers_all_runs_including_those_of_ended_processes(
     ended: list[list[tuple[str, str, str, float]]], living: list[list[tuple[str, str, str, float]]]
 ) -> None:
     totals = FleetCounts()
@@ -38,7 +38,7 @@ def test_the_sum_is_that_of_all_runs_whichever_processes_are_still_there(
     assert _plain(total) == _plain(_counts(run for process in (*ended, *living) for run in process))
 
 
-def test_asking_changes_nothing() -> None:
+def test_reading_changes_nothing() -> None:
     totals, living = FleetCounts(), _counts([("t", "q", "succeeded", 1.0)])
     totals.keep(_counts([("t", "q", "succeeded", 1.0)]))
 

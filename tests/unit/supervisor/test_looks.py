@@ -46,7 +46,7 @@ def _supervisor(child: Hanging) -> Supervisor:
     return supervisor
 
 
-async def test_a_look_that_fails_is_logged_and_the_next_one_kills_what_hangs(
+async def test_a_failed_poll_is_logged_and_the_next_one_kills_hanging_processes(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     child = Hanging(failures=2)
@@ -65,7 +65,7 @@ async def test_a_look_that_fails_is_logged_and_the_next_one_kills_what_hangs(
     ] * 2
 
 
-async def test_a_supervisor_that_stops_looks_at_nothing() -> None:
+async def test_a_stopping_supervisor_polls_nothing() -> None:
     child = Hanging(failures=0)
     supervisor = _supervisor(child)
     supervisor._signals = 1

@@ -25,7 +25,7 @@ class Full:
         return ProcessSlot(0, start=self.start, judge=ExitReason, proven=lambda: True, burst=False)
 
 
-def test_it_tries_again_later_and_later_and_says_why(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_failing_process_restarts_with_growing_pauses_and_the_reason(caplog: pytest.LogCaptureFixture) -> None:
     full = Full()
     slot = full.slot()
 
@@ -54,5 +54,5 @@ def test_it_tries_again_later_and_later_and_says_why(caplog: pytest.LogCaptureFi
 
 
 @pytest.mark.real_time
-async def test_nothing_is_replaced_where_there_is_nobody() -> None:
+async def test_an_empty_slot_replaces_nothing() -> None:
     assert await Full().slot().replace("restarting") is None

@@ -29,7 +29,7 @@ def _status(*, ended: int = 0, memory: int = 0, descriptors: int = 0) -> WorkerS
     )
 
 
-def test_a_process_without_limits_goes_on() -> None:
+def test_a_process_without_limits_continues() -> None:
     status = _status(ended=10**9, memory=1 << 40, descriptors=10**6)
 
     assert not RecycleLimits()
@@ -44,9 +44,7 @@ def test_a_process_without_limits_goes_on() -> None:
         (RecycleLimits(descriptors=900), "900 open descriptors"),
     ],
 )
-def test_a_process_that_has_reached_a_limit_is_replaced_and_the_words_say_which(
-    limits: RecycleLimits, words: str
-) -> None:
+def test_a_process_at_a_limit_is_replaced_and_the_message_names_the_limit(limits: RecycleLimits, words: str) -> None:
     there = _status(ended=100, memory=512 * MEGABYTE, descriptors=900)
     before = _status(ended=99, memory=512 * MEGABYTE - 1, descriptors=899)
 
@@ -62,7 +60,7 @@ def test_processes_started_together_do_not_end_together() -> None:
     assert limits.reached(_status(ended=900), age=60, luck=0.4) is None
 
 
-def test_memory_that_a_process_needs_to_begin_with_does_not_end_it_at_once() -> None:
+def test_the_initial_memory_of_a_process_does_not_end_it_at_once() -> None:
     limits = RecycleLimits(memory=MEGABYTE, descriptors=5, jobs=1)
 
     assert limits.reached(_status(memory=90 * MEGABYTE, descriptors=50), age=5, luck=0) is None
@@ -70,5 +68,5 @@ def test_memory_that_a_process_needs_to_begin_with_does_not_end_it_at_once() -> 
     assert limits.reached(_status(ended=1, memory=90 * MEGABYTE), age=5, luck=0) == "1 jobs"
 
 
-def test_a_process_that_has_done_nothing_is_not_replaced_for_its_jobs() -> None:
+def test_an_idle_process_is_not_replaced_for_its_jobs() -> None:
     assert RecycleLimits(jobs=1).reached(_status(ended=0), age=60, luck=1) is None

@@ -43,7 +43,7 @@ def ear(path: Path) -> Iterator[Ear]:
     ear.close()
 
 
-def test_it_hears_when_the_service_is_ready_what_it_does_and_when_it_stops(path: Path, ear: Ear) -> None:
+def test_systemd_is_told_when_the_service_is_ready_and_its_status_and_its_stop(path: Path, ear: Ear) -> None:
     systemd = Systemd({"NOTIFY_SOCKET": str(path)})
 
     systemd.ready()
@@ -57,7 +57,7 @@ def test_it_hears_when_the_service_is_ready_what_it_does_and_when_it_stops(path:
     assert third.startswith("RELOADING=1\nMONOTONIC_USEC=")
 
 
-def test_the_watchdog_is_fed_where_systemd_wants_it(path: Path, ear: Ear) -> None:
+def test_the_watchdog_is_fed_if_systemd_requests_it(path: Path, ear: Ear) -> None:
     given = {"NOTIFY_SOCKET": str(path), "WATCHDOG_USEC": "30000000"}
 
     Systemd({"NOTIFY_SOCKET": str(path)}).alive()
@@ -82,7 +82,7 @@ def test_an_abstract_address_works_too() -> None:
 
 
 @pytest.mark.parametrize("environment", [{}, {"NOTIFY_SOCKET": "/nowhere/at/all"}])
-def test_without_a_systemd_nothing_happens(environment: dict[str, str]) -> None:
+def test_nothing_happens_without_systemd(environment: dict[str, str]) -> None:
     systemd = Systemd(environment)
 
     systemd.ready()

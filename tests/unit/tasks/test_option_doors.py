@@ -109,13 +109,13 @@ _DOORS_OF_A_STORE: Final[Mapping[str, Door]] = {
 _ALL: Final = [(name, False) for name in _DOORS] + [(name, True) for name in _DOORS_OF_A_STORE]
 
 
-def test_each_option_of_a_task_is_one_of_senders_or_of_workers() -> None:
+def test_each_task_option_belongs_to_senders_or_to_workers() -> None:
     assert set(TaskOptions.__annotations__) == set(_OF_SENDERS) | _OF_WORKERS
 
 
 @pytest.mark.parametrize("option", _OF_SENDERS)
 @pytest.mark.parametrize(("door", "has_store"), _ALL)
-def test_an_option_is_kept_or_refused_at_every_door(door: str, has_store: bool, option: str) -> None:
+def test_an_option_is_accepted_or_refused_at_every_door(door: str, has_store: bool, option: str) -> None:
     queues = [WorkQueue("reports"), WorkQueue("work", ordered=4) if option == "order_key" else WorkQueue("work")]
     app = TaskMQ(queues=queues, default_queue="work")
     ran: list[int] = []
@@ -144,7 +144,7 @@ def test_an_option_is_kept_or_refused_at_every_door(door: str, has_store: bool, 
 
 @pytest.mark.parametrize("option", sorted(set(_OF_SENDERS) - {"order_key", "unique"}))
 @pytest.mark.parametrize("has_store", [False, True])
-def test_an_option_is_kept_or_refused_by_reactions(has_store: bool, option: str) -> None:
+def test_an_option_is_accepted_or_refused_by_reactions(has_store: bool, option: str) -> None:
     app = TaskMQ(queues=[WorkQueue("reports"), WorkQueue("work")], default_queue="work")
 
     @app.task(name="load")

@@ -90,7 +90,7 @@ def folder(tmp_path: Path) -> Path:
     ],
     ids=str,
 )
-def test_a_task_is_named_by_the_file_however_it_is_run(folder: Path, arguments: tuple[str, ...], name: str) -> None:
+def test_a_task_is_named_by_its_file_however_it_is_run(folder: Path, arguments: tuple[str, ...], name: str) -> None:
     done = _run(folder, *arguments)
 
     assert name in done.stdout.split()
@@ -98,7 +98,7 @@ def test_a_task_is_named_by_the_file_however_it_is_run(folder: Path, arguments: 
 
 
 @pytest.mark.parametrize("path", ["shop.py", "sub/shop.py", "pkg/shop.py", "pkg/inner/shop.py"])
-def test_a_worker_has_the_names_that_the_program_sends(folder: Path, path: str) -> None:
+def test_a_worker_has_the_task_names_that_the_program_sends(folder: Path, path: str) -> None:
     (folder / path).write_text(
         f"from taskmq import TaskMQ\napp = TaskMQ('memory://shop', include=[__name__])\n{_SHOP}"
     )
@@ -107,7 +107,7 @@ def test_a_worker_has_the_names_that_the_program_sends(folder: Path, path: str) 
     assert _run(folder, "-c", program).stdout == _run(folder, path).stdout
 
 
-def test_processes_that_are_spawned_know_a_task_by_its_name_and_call_it(tmp_path: Path) -> None:
+def test_spawned_processes_know_a_task_by_its_name_and_call_it(tmp_path: Path) -> None:
     (tmp_path / "shop.py").write_text(_POOL)
 
     assert _run(tmp_path, "shop.py").stdout.splitlines() == [
@@ -118,7 +118,7 @@ def test_processes_that_are_spawned_know_a_task_by_its_name_and_call_it(tmp_path
 
 
 @pytest.mark.parametrize("how", ["-c", "stdin", "exec", "archive"])
-def test_a_task_that_no_worker_can_import_is_warned_of(folder: Path, how: str) -> None:
+def test_a_task_that_no_worker_can_import_causes_a_warning(folder: Path, how: str) -> None:
     text = None
     match how:
         case "-c":
@@ -138,7 +138,7 @@ def test_a_task_that_no_worker_can_import_is_warned_of(folder: Path, how: str) -
     assert "@app.task(name=...)" in done.stderr
 
 
-def test_a_task_with_a_name_of_its_own_is_not_warned_of(tmp_path: Path) -> None:
+def test_a_task_with_an_explicit_name_causes_no_warning(tmp_path: Path) -> None:
     program = "from taskmq import task\n@task(name='shop.sell')\ndef sell() -> None: ...\nprint(sell.name)"
 
     done = _run(tmp_path, "-W", "error", "-c", program)
@@ -156,7 +156,7 @@ def test_a_task_is_pickled_by_reference() -> None:
     assert pickle.loads(pickle.dumps(price)) is price
 
 
-def test_a_copy_of_a_task_is_a_task_of_its_own() -> None:
+def test_a_copy_of_a_task_is_a_separate_task() -> None:
     copied = copy.copy(price)
     copied.plan = msgspec.structs.replace(price.plan, retry=RetryPolicy(max_attempts=7))
 
@@ -164,7 +164,7 @@ def test_a_copy_of_a_task_is_a_task_of_its_own() -> None:
     assert price.plan.retry == RetryPolicy()
 
 
-def test_a_task_that_its_module_does_not_name_is_refused_by_pickle() -> None:
+def test_a_task_without_a_module_attribute_cannot_be_pickled() -> None:
     app = TaskMQ("memory://shop")
 
     @app.task

@@ -84,26 +84,26 @@ def test_a_task_looks_like_its_function() -> None:
     assert repr(defined) == f"<Task {__name__}.add>"
 
 
-def test_a_nested_function_s_name_leaves_out_where_it_is_nested() -> None:
+def test_the_name_of_a_nested_function_omits_its_enclosing_function() -> None:
     def nested() -> None: ...
 
     class Shop:
         @staticmethod
         def sell() -> None: ...
 
-    here = f"{__name__}.test_a_nested_function_s_name_leaves_out_where_it_is_nested"
+    here = f"{__name__}.test_the_name_of_a_nested_function_omits_its_enclosing_function"
 
     assert define(nested, {}).name == f"{here}.nested"
     assert define(Shop.sell, {}).name == f"{here}.Shop.sell"
     assert define(lambda: None, {}).name == f"{here}.lambda"
 
 
-def test_a_name_that_is_given_wins() -> None:
+def test_an_explicit_name_wins() -> None:
     assert define(add, {"name": "sum"}).name == "sum"
 
 
 @pytest.mark.parametrize("arguments", [["shop.py"], ["-m", "shop"], ["-m", "stores.shop"]])
-def test_a_task_of_a_script_is_named_as_a_worker_will_import_it(tmp_path: Path, arguments: list[str]) -> None:
+def test_a_task_of_a_script_has_the_name_that_a_worker_imports(tmp_path: Path, arguments: list[str]) -> None:
     program = "from taskmq import task\n@task\ndef sell() -> None: ...\nprint(sell.name)\n"
     (tmp_path / "stores").mkdir()
     for file in ("shop.py", "stores/shop.py"):
@@ -117,7 +117,7 @@ def test_a_task_of_a_script_is_named_as_a_worker_will_import_it(tmp_path: Path, 
 
 
 @pytest.mark.parametrize("is_piped", [False, True])
-def test_a_task_of_a_program_without_a_file_is_named_by_main(*, is_piped: bool) -> None:
+def test_a_task_of_a_program_without_a_file_is_named_after_main(*, is_piped: bool) -> None:
     program = "from taskmq import task\n@task\ndef sell() -> None: ...\nprint(sell.name)\n"
 
     done = subprocess.run(
@@ -162,12 +162,12 @@ def test_a_task_cannot_be_made_of_a_task(app: TaskMQ) -> None:
         app.task(defined)
 
 
-def test_an_option_that_cannot_be_is_refused_where_the_function_is_defined(app: TaskMQ) -> None:
+def test_an_invalid_option_is_refused_where_the_function_is_defined(app: TaskMQ) -> None:
     with pytest.raises(InvalidOption, match=r"^task add: unknown option 'quue'; did you mean 'queue'\?$"):
         app.task(quue="x")(add)  # type: ignore[call-overload]
 
 
-def test_a_signature_that_no_message_can_hold_is_refused_at_its_definition(app: TaskMQ) -> None:
+def test_an_unencodable_signature_is_refused_at_its_definition(app: TaskMQ) -> None:
     def bad(value: complex) -> None: ...
     def bad_return() -> complex:
         return 1j
@@ -178,7 +178,7 @@ def test_a_signature_that_no_message_can_hold_is_refused_at_its_definition(app: 
         app.task(bad_return)
 
 
-def test_a_task_that_keeps_no_results_may_return_anything(app: TaskMQ) -> None:
+def test_a_task_without_results_may_return_anything(app: TaskMQ) -> None:
     def odd() -> complex:
         return 1j
 
@@ -208,7 +208,7 @@ def test_an_object_without_a_name_needs_one() -> None:
         define(functools.partial(add, b=3), {})
 
 
-def test_two_objects_under_one_name_are_told_apart_by_their_places(app: TaskMQ) -> None:
+def test_two_objects_under_one_name_are_distinguished_by_their_location(app: TaskMQ) -> None:
     app.task(name="add")(functools.partial(add, b=3))
 
     with pytest.raises(DuplicateTask, match=r"task 'add' is defined twice: by add in functools and by add in tests"):
@@ -220,14 +220,14 @@ def test_a_task_is_still_the_plain_function(app: TaskMQ) -> None:
     assert app.task(name="again")(add)(1, b=1) == 2
 
 
-def test_calling_an_async_task_gives_its_coroutine(app: TaskMQ) -> None:
+def test_calling_an_async_task_returns_its_coroutine(app: TaskMQ) -> None:
     coroutine = app.task(aadd)(1)
 
     assert inspect.iscoroutine(coroutine)
     assert asyncio.run(coroutine) == 3
 
 
-def test_calling_a_task_here_is_not_checked_and_sends_nothing(app: TaskMQ) -> None:
+def test_calling_a_task_directly_checks_and_sends_nothing(app: TaskMQ) -> None:
     @app.task
     def same(value: int) -> int:
         return value
@@ -239,7 +239,7 @@ def test_an_unbound_task_can_be_called() -> None:
     assert task(add)(1) == 3
 
 
-def test_a_context_is_made_up_for_a_call_outside_of_a_worker(app: TaskMQ) -> None:
+def test_a_call_outside_a_worker_gets_a_detached_context(app: TaskMQ) -> None:
     @app.task(result=False)
     def sell(ctx: Context, item: str, *, count: int = 1) -> tuple[Context, str, int]:
         return ctx, item, count
@@ -252,7 +252,7 @@ def test_a_context_is_made_up_for_a_call_outside_of_a_worker(app: TaskMQ) -> Non
     assert ctx.deadline is None
 
 
-def test_a_task_that_a_task_calls_shares_its_context(app: TaskMQ) -> None:
+def test_a_task_called_by_a_task_shares_its_context(app: TaskMQ) -> None:
     @app.task(result=False)
     async def sell(ctx: Context, item: str) -> Context:
         return ctx
@@ -262,7 +262,7 @@ def test_a_task_that_a_task_calls_shares_its_context(app: TaskMQ) -> None:
     assert run_in(outer, lambda: asyncio.run(sell("a"))) is outer
 
 
-def test_what_is_sent_says_what_a_worker_needs_to_know(app: TaskMQ) -> None:
+def test_a_message_contains_what_a_worker_needs(app: TaskMQ) -> None:
     job = app.task(add).send(1, b=5)
 
     found = message(app)
@@ -289,7 +289,7 @@ def test_a_job_knows_its_task_and_its_id(app: TaskMQ) -> None:
     assert UUID(job.id).version == 7
 
 
-def test_ids_are_ordered_by_time_and_never_the_same(app: TaskMQ, clock: FakeClock) -> None:
+def test_ids_are_ordered_by_time_and_unique(app: TaskMQ, clock: FakeClock) -> None:
     defined = app.task(add)
     ids = []
     for _ in range(20):
@@ -315,7 +315,7 @@ def test_asend_is_send_for_coroutines(app: TaskMQ) -> None:
 
 
 @pytest.mark.parametrize("count", [0, 1, 999, 1000, 1001, 2500])
-def test_send_many_sends_each_call_in_its_order(app: TaskMQ, count: int) -> None:
+def test_send_many_sends_each_call_in_order(app: TaskMQ, count: int) -> None:
     jobs = app.task(add).send_many((i,) for i in range(count))
 
     assert len({job.id for job in jobs}) == count
@@ -337,7 +337,7 @@ def test_asend_many_is_send_many_for_coroutines(app: TaskMQ) -> None:
     assert [each.envelope.id for each in messages(app)] == ids
 
 
-def test_send_many_takes_calls_lazily_and_what_was_taken_before_a_bad_one_is_sent(app: TaskMQ) -> None:
+def test_send_many_is_lazy_and_sends_calls_before_an_invalid_one(app: TaskMQ) -> None:
     defined = app.task(add)
     taken = []
 
@@ -353,7 +353,7 @@ def test_send_many_takes_calls_lazily_and_what_was_taken_before_a_bad_one_is_sen
     assert len(messages(app)) == 1500
 
 
-def test_one_job_id_is_not_for_many_calls(app: TaskMQ) -> None:
+def test_a_batch_cannot_share_one_job_id(app: TaskMQ) -> None:
     chosen = app.task(add).options(job_id="7")
 
     with pytest.raises(InvalidOption, match=r"test_task\.add: job_id is for one call, not for many"):
@@ -381,7 +381,7 @@ def test_options_change_the_call_and_not_the_task(app: TaskMQ, clock: FakeClock)
 @pytest.mark.parametrize(
     ("priority", "queue"), [(None, "q"), (0, "q.p.low"), (2, "q.p.low"), (3, "q"), (6, "q"), (7, "q.p.high")]
 )
-def test_the_priority_chooses_the_queue_s_class(app: TaskMQ, priority: int | None, queue: str) -> None:
+def test_the_priority_selects_the_class_of_the_queue(app: TaskMQ, priority: int | None, queue: str) -> None:
     defined = app.task(queue="q")(add)
 
     (defined if priority is None else defined.options(priority=priority)).send(1)
@@ -389,7 +389,7 @@ def test_the_priority_chooses_the_queue_s_class(app: TaskMQ, priority: int | Non
     assert message(app, queue).envelope.priority == priority
 
 
-def test_a_delayed_call_is_not_there_before_its_time(app: TaskMQ, clock: FakeClock) -> None:
+def test_a_delayed_call_arrives_at_its_time_and_not_before(app: TaskMQ, clock: FakeClock) -> None:
     app.task(add).options(delay="10m").send(1)
     clock.advance("599s")
     before = messages(app)
@@ -399,7 +399,7 @@ def test_a_delayed_call_is_not_there_before_its_time(app: TaskMQ, clock: FakeClo
     assert message(app).envelope.eta == _START + 600_000
 
 
-def test_a_call_with_an_eta_is_there_at_that_instant(app: TaskMQ, clock: FakeClock) -> None:
+def test_a_call_with_an_eta_arrives_at_that_instant(app: TaskMQ, clock: FakeClock) -> None:
     eta = datetime.fromtimestamp(_START / 1000, UTC) + timedelta(minutes=10)
     app.task(add).options(eta=eta).send(1)
 
@@ -408,13 +408,13 @@ def test_a_call_with_an_eta_is_there_at_that_instant(app: TaskMQ, clock: FakeClo
     assert message(app).envelope.eta == _START + 600_000
 
 
-def test_an_eta_in_the_past_is_at_once(app: TaskMQ) -> None:
+def test_an_eta_in_the_past_means_at_once(app: TaskMQ) -> None:
     app.task(add).options(eta=datetime(2001, 1, 1, tzinfo=UTC)).send(1)
 
     assert message(app).envelope.eta == 978_307_200_000
 
 
-def test_a_task_s_own_delay_and_expiry_count_from_each_sending(app: TaskMQ, clock: FakeClock) -> None:
+def test_delay_and_expiry_of_a_task_start_at_each_send(app: TaskMQ, clock: FakeClock) -> None:
     defined = app.task(delay=5, expires="1m")(add)
     defined.send(1)
     clock.advance("1m")
@@ -433,7 +433,7 @@ def test_an_expiry_may_be_an_instant(app: TaskMQ) -> None:
     assert message(app).envelope.expires == 1_893_456_000_000
 
 
-def test_celery_s_words_do_what_they_did_there(app: TaskMQ, clock: FakeClock) -> None:
+def test_celery_argument_names_keep_their_meaning(app: TaskMQ, clock: FakeClock) -> None:
     defined = app.task(add)
 
     defined.delay(1, b=2)
@@ -454,12 +454,12 @@ def test_celery_s_words_do_what_they_did_there(app: TaskMQ, clock: FakeClock) ->
     assert len(messages(app, "other")) == 1
 
 
-def test_celery_s_countdown_and_eta_exclude_each_other(app: TaskMQ) -> None:
+def test_countdown_and_eta_of_celery_exclude_each_other(app: TaskMQ) -> None:
     with pytest.raises(InvalidOption, match=r"delay and eta exclude each other"):
         app.task(add).apply_async((1,), countdown=1, eta=datetime(2030, 1, 1, tzinfo=UTC))
 
 
-def test_what_does_not_fit_is_not_sent(app: TaskMQ) -> None:
+def test_mismatching_arguments_are_not_sent(app: TaskMQ) -> None:
     defined = app.task(add)
     loose: Any = app.task(name="loose")(lambda value: value)
     defined.send(1)
@@ -478,7 +478,7 @@ def test_what_does_not_fit_is_not_sent(app: TaskMQ) -> None:
     assert len(messages(app)) == 1
 
 
-def test_a_task_of_no_app_cannot_be_sent_and_says_what_to_do() -> None:
+def test_a_task_without_an_app_cannot_be_sent_and_the_error_names_a_remedy() -> None:
     defined = task(add)
 
     for send in (
@@ -499,7 +499,7 @@ def test_a_context_is_never_sent(app: TaskMQ) -> None:
     assert call_of(message(app).envelope) == (b'["a"]', b"{}")
 
 
-def test_what_a_run_sends_descends_from_it(app: TaskMQ) -> None:
+def test_a_job_sent_by_a_run_is_its_child(app: TaskMQ) -> None:
     defined = app.task(add)
     first = Context(Envelope(task="t"), job_id="first", max_attempts=1, queue="q", redelivered=False)
     second = Context(
@@ -529,7 +529,7 @@ def test_what_a_run_sends_descends_from_it(app: TaskMQ) -> None:
     ]
 
 
-def test_an_app_that_speaks_messagepack_sends_all_kinds_of_calls(clock: FakeClock) -> None:
+def test_an_app_that_uses_messagepack_sends_all_kinds_of_calls(clock: FakeClock) -> None:
     with TaskMQ(new_url(), clock=clock, content_type="msgpack") as app:
         defined = app.task(name="t")(lambda a=None, *, b=None: None)
         defined.send()

@@ -42,7 +42,7 @@ def _count(shop: Harness) -> int:
     return shop.app.jobs.count()
 
 
-def test_a_job_is_there_once_its_transaction_has_committed(shop: Harness, caller: Caller) -> None:
+def test_a_job_exists_once_its_transaction_has_committed(shop: Harness, caller: Caller) -> None:
     job = shop.app.jobs.submit("count", 1, job_id="mine", connection=caller)
     assert _count(shop) == 0
     shop.drain()
@@ -55,7 +55,7 @@ def test_a_job_is_there_once_its_transaction_has_committed(shop: Harness, caller
     assert job.result() == 2
 
 
-def test_a_job_of_a_transaction_that_is_rolled_back_never_was(shop: Harness, caller: Caller) -> None:
+def test_a_job_of_a_rolled_back_transaction_never_existed(shop: Harness, caller: Caller) -> None:
     shop.app.jobs.submit("count", 1, job_id="mine", connection=caller)
     caller.rollback()
     caller.commit()
@@ -82,7 +82,7 @@ def test_a_job_waits_for_another_one_of_its_transaction(shop: Harness, caller: C
     assert (first.result(), second.result()) == (2, 3)
 
 
-def test_a_transaction_sees_what_others_have_committed_meanwhile(shop: Harness, caller: Caller) -> None:
+def test_a_transaction_sees_what_others_have_committed_in_the_meantime(shop: Harness, caller: Caller) -> None:
     jobs = shop.app.jobs
     jobs.submit("count", 1, connection=caller)
     other = jobs.submit("count", 2)
@@ -93,7 +93,7 @@ def test_a_transaction_sees_what_others_have_committed_meanwhile(shop: Harness, 
     assert last.result() == 4
 
 
-def test_what_a_savepoint_undoes_is_forgotten_and_nothing_else(shop: Harness, caller: Caller) -> None:
+def test_rolling_back_a_savepoint_forgets_only_its_jobs(shop: Harness, caller: Caller) -> None:
     jobs = shop.app.jobs
     jobs.submit("count", 1, job_id="before", connection=caller)
     outer = caller.begin_nested()
@@ -109,7 +109,7 @@ def test_what_a_savepoint_undoes_is_forgotten_and_nothing_else(shop: Harness, ca
     assert sorted(str(job.key) for job in jobs.list().jobs) == ["before", "released"]
 
 
-def test_a_savepoint_that_was_there_before_the_first_job_undoes_it(shop: Harness, caller: Caller) -> None:
+def test_a_savepoint_older_than_the_first_job_undoes_it(shop: Harness, caller: Caller) -> None:
     savepoint = caller.begin_nested()
     shop.app.jobs.submit("count", 1, connection=caller)
     savepoint.rollback()
@@ -141,7 +141,7 @@ def test_one_session_has_one_transaction_after_the_other(shop: Harness, caller: 
     assert _count(shop) == 3
 
 
-def test_a_session_within_a_test_s_own_transaction_commits_for_the_test(shop: Harness) -> None:
+def test_a_session_within_the_transaction_of_a_test_commits_for_the_test(shop: Harness) -> None:
     with _ENGINE.connect() as connection:
         around = connection.begin()
         make = sessionmaker(bind=connection, join_transaction_mode="create_savepoint")
@@ -155,7 +155,7 @@ def test_a_session_within_a_test_s_own_transaction_commits_for_the_test(shop: Ha
 @pytest.mark.real_time
 @pytest.mark.parametrize("commits", [True, False])
 @pytest.mark.parametrize("kind", ["session", "connection"])
-async def test_asynchronous_sessions_and_connections_are_followed(shop: Harness, kind: str, *, commits: bool) -> None:
+async def test_async_sessions_and_connections_are_followed(shop: Harness, kind: str, *, commits: bool) -> None:
     engine = create_async_engine("sqlite+aiosqlite://")
     made: Any = AsyncSession(engine) if kind == "session" else engine.connect()
     async with made as caller:
@@ -173,12 +173,12 @@ async def test_asynchronous_sessions_and_connections_are_followed(shop: Harness,
 
 
 @pytest.mark.parametrize("connection", [7, "session"])
-def test_what_does_not_say_when_it_commits_is_refused(shop: Harness, connection: object) -> None:
+def test_a_connection_without_commit_notifications_is_refused(shop: Harness, connection: object) -> None:
     with pytest.raises(UnsupportedFeature, match=f"connection={type(connection).__name__}: in a test"):
         shop.app.jobs.submit("count", 1, connection=connection)
 
 
-def test_a_connection_of_the_driver_s_is_refused(shop: Harness) -> None:
+def test_a_connection_of_the_driver_is_refused(shop: Harness) -> None:
     connection = sqlite3.connect(":memory:")
     with pytest.raises(UnsupportedFeature, match="any other does not say when it commits"):
         shop.app.jobs.submit("count", 1, connection=connection)
@@ -189,7 +189,7 @@ def test_a_connection_of_the_driver_s_is_refused(shop: Harness) -> None:
 @pytest.mark.parametrize(
     ("store", "taken"), [("postgresql://db/x", "asynchronous"), ("sqlite:///jobs.db", "synchronous")]
 )
-async def test_the_kind_that_the_app_s_own_store_refuses_is_refused_in_its_tests(store: str, taken: str) -> None:
+async def test_a_kind_refused_by_the_real_store_is_refused_in_tests(store: str, taken: str) -> None:
     app = TaskMQ("memory://", store=store)
     app.task(name="count")(_next)
     engine = create_async_engine("sqlite+aiosqlite://")

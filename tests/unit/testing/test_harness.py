@@ -84,7 +84,7 @@ def shop() -> Iterator[Shop]:
         yield made
 
 
-def test_jobs_run_when_the_test_says_so_with_what_travelled(shop: Shop) -> None:
+def test_jobs_run_on_demand_with_their_encoded_arguments(shop: Shop) -> None:
     job = shop.note.send("a", Size(2, 3))
     assert shop.done == []
     assert job.state() is JobState.QUEUED
@@ -102,9 +102,7 @@ def test_jobs_run_when_the_test_says_so_with_what_travelled(shop: Shop) -> None:
     assert shop.done == [("b", Size(7))]
 
 
-def test_steps_of_a_workflow_are_given_the_values_of_others_as_by_a_worker(
-    shop: Shop, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_workflow_steps_get_the_values_of_others_as_in_a_worker(shop: Shop, caplog: pytest.LogCaptureFixture) -> None:
     @shop.app.task(name="total")
     async def total(numbers: list[int], start: int) -> int:
         return sum(numbers) + start
@@ -124,7 +122,7 @@ def test_steps_of_a_workflow_are_given_the_values_of_others_as_by_a_worker(
     assert not caplog.records
 
 
-def test_a_result_that_nothing_will_bring_is_not_waited_for_for_ever(shop: Shop) -> None:
+def test_waiting_for_a_result_that_cannot_come_ends(shop: Shop) -> None:
     with Harness(shop.app, timeout=0.05):
         job = shop.note.send("a")
         with pytest.raises(ResultTimeout, match=r"drain\(\) or advance\(\)"):
@@ -140,7 +138,7 @@ async def _started_workflow(shop: Shop) -> object:
         return await (await chain(shop.note.s("a")).asend()).aresult()
 
 
-def test_what_cannot_be_sent_in_production_cannot_be_sent_here(shop: Shop) -> None:
+def test_a_call_refused_in_production_is_refused_in_a_test(shop: Shop) -> None:
     untyped: Any = shop.note
     for send in (lambda: untyped.send(1), untyped.send, lambda: untyped.send("a", sise=1)):
         with pytest.raises(InvalidArguments):
@@ -150,7 +148,7 @@ def test_what_cannot_be_sent_in_production_cannot_be_sent_here(shop: Shop) -> No
     assert shop.bench.sent == []
 
 
-def test_retries_and_their_delays_take_no_time_of_the_test_s(shop: Shop) -> None:
+def test_retries_and_their_delays_take_no_real_time(shop: Shop) -> None:
     job = shop.flaky.send(2)
 
     shop.bench.drain()
@@ -164,7 +162,7 @@ def test_retries_and_their_delays_take_no_time_of_the_test_s(shop: Shop) -> None
     assert shop.bench.failed == []
 
 
-def test_a_task_s_own_error_is_raised_in_the_test_with_its_own_traceback(shop: Shop) -> None:
+def test_an_error_of_a_task_is_raised_in_the_test_with_its_traceback(shop: Shop) -> None:
     shop.flaky.send(9)
 
     with pytest.raises(ValueError, match=r"^attempt 3 fails$") as caught:
@@ -180,7 +178,7 @@ def test_a_task_s_own_error_is_raised_in_the_test_with_its_own_traceback(shop: S
     shop.bench.drain()
 
 
-def test_functions_in_threads_are_told_of_as_well_and_the_others_run_on(shop: Shop) -> None:
+def test_errors_in_threads_are_reported_too_and_other_jobs_still_run(shop: Shop) -> None:
     @shop.app.task(name="bad", retry=None)
     def bad(number: int) -> None:
         assert threading.current_thread() is not threading.main_thread()
@@ -198,7 +196,7 @@ def test_functions_in_threads_are_told_of_as_well_and_the_others_run_on(shop: Sh
     assert shop.done == [("after", Size(1))]
 
 
-def test_a_test_may_look_at_failures_itself(shop: Shop) -> None:
+def test_a_test_may_inspect_failures_itself(shop: Shop) -> None:
     job = shop.flaky.send(9)
     shop.bench.drain(raise_errors=False)
 
@@ -208,7 +206,7 @@ def test_a_test_may_look_at_failures_itself(shop: Shop) -> None:
         job.result()
 
 
-def test_what_did_not_die_is_no_failure(shop: Shop) -> None:
+def test_a_retried_job_is_not_a_failure(shop: Shop) -> None:
     @shop.app.task(name="ignored")
     async def ignored() -> None:
         raise Ignore("not today")
@@ -242,7 +240,7 @@ def test_a_rejection_and_a_failure_outside_of_the_task_are_reported_too(shop: Sh
     assert (failed.task, failed.reason, failed.error) == ("endless", "timeout", caught.value)
 
 
-def test_jobs_of_jobs_are_run_when_their_time_has_come(shop: Shop) -> None:
+def test_jobs_sent_by_jobs_are_run_at_their_time(shop: Shop) -> None:
     shop.parent.send(3)
 
     shop.bench.advance("59m")
@@ -253,7 +251,7 @@ def test_jobs_of_jobs_are_run_when_their_time_has_come(shop: Shop) -> None:
     assert shop.bench.now == START + timedelta(hours=1)
 
 
-def test_time_moves_only_when_it_is_told_to_and_as_far_as_there_is_something_to_do(shop: Shop) -> None:
+def test_time_moves_only_on_request_and_only_as_far_as_work_is_left(shop: Shop) -> None:
     shop.note.options(delay="30d").send("far")
     shop.note.options(eta=START + timedelta(days=365)).send("farther")
 
@@ -286,7 +284,7 @@ def test_schedules_are_emitted_as_time_passes(shop: Shop) -> None:
     assert len(shop.done) == 2 + 6 * 48
 
 
-def test_what_was_sent_is_known_by_its_arguments_however_they_were_given(shop: Shop) -> None:
+def test_a_sent_call_is_found_by_its_arguments_however_they_were_passed(shop: Shop) -> None:
     shop.note.send("a", size=Size(2))
     shop.note.send(text="b")
     shop.parent.options(queue="other", delay="1h", headers={"x": 1}).send(2)
@@ -317,13 +315,13 @@ def test_what_was_sent_is_known_by_its_arguments_however_they_were_given(shop: S
     assert len(shop.done) == 4
 
 
-def test_nothing_sent_is_said_so(shop: Shop) -> None:
+def test_an_empty_list_of_sent_calls_says_so(shop: Shop) -> None:
     with pytest.raises(AssertionError, match=r"^note\(\) was not sent; nothing was$"):
         shop.bench.assert_sent(shop.note)
 
 
 @pytest.mark.real_time
-async def test_coroutines_run_on_the_test_s_own_loop() -> None:
+async def test_coroutines_run_on_the_loop_of_the_test() -> None:
     shop = Shop()
     loops: list[object] = []
 
@@ -350,7 +348,7 @@ async def test_coroutines_run_on_the_test_s_own_loop() -> None:
         await shop.app.aclose()
 
 
-def test_results_are_kept_for_their_time_of_the_app_s_clock(shop: Shop) -> None:
+def test_results_expire_by_the_clock_of_the_app(shop: Shop) -> None:
     job = shop.note.send("a")
     shop.bench.drain()
     shop.bench.advance("23h")
@@ -384,7 +382,7 @@ def test_middleware_dependencies_and_the_executor_of_the_app_are_used() -> None:
     assert witness.seen == [None, None, None]
 
 
-def test_one_test_leaves_nothing_to_the_next_and_the_app_is_as_it_was() -> None:
+def test_tests_are_independent_and_the_app_is_restored() -> None:
     shop = Shop()
     before = dict(vars(shop.app))
     for _ in range(2):
@@ -404,7 +402,7 @@ def test_one_test_leaves_nothing_to_the_next_and_the_app_is_as_it_was() -> None:
 
 
 @pytest.mark.parametrize("kind", ["hang", "snooze"])
-def test_what_never_ends_ends_the_test_and_not_its_run(kind: str) -> None:
+def test_an_endless_loop_of_jobs_fails_the_test_and_not_the_run(kind: str) -> None:
     shop = Shop()
 
     @shop.app.task(name="endless")
@@ -419,7 +417,7 @@ def test_what_never_ends_ends_the_test_and_not_its_run(kind: str) -> None:
             bench.drain()
 
 
-def test_an_ordered_queue_waits_for_the_retry_of_its_first() -> None:
+def test_an_ordered_queue_waits_for_the_retry_of_its_first_job() -> None:
     app = TaskMQ("amqp://localhost:1/", queues=[WorkQueue("steps", ordered=2)])
     seen: list[str] = []
 
@@ -450,15 +448,13 @@ def test_jobs_that_wait_in_the_state_are_run_too() -> None:
 
 
 @pytest.mark.parametrize("count", [1, 300])
-def test_a_drain_costs_little(shop: Shop, count: int) -> None:
+def test_a_drain_is_cheap(shop: Shop, count: int) -> None:
     shop.note.send_many([(str(number),) for number in range(count)])
     shop.bench.drain()
     assert len(shop.done) == count
 
 
-def test_tasks_of_included_modules_are_sent_before_anything_else_asks_for_them(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_tasks_of_included_modules_can_be_sent_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "included_tasks.py").write_text(
         "from taskmq import task\n\n\n@task(name='double')\ndef double(number: int) -> int:\n    return 2 * number\n"
     )
@@ -483,7 +479,7 @@ def _limited(**options: Any) -> tuple[TaskMQ, list[tuple[int, int]]]:
 
 
 @pytest.mark.parametrize("lane", ["broker", "store"])
-def test_a_start_under_a_rate_is_at_its_turn_by_the_time_of_the_test(lane: str) -> None:
+def test_a_rate_limit_uses_the_time_of_the_test(lane: str) -> None:
     app, ran = _limited(lane=lane, rate_limit=RateLimit("20/s", strict=True))
 
     with Harness(app, timeout="50s") as harness:
@@ -496,7 +492,7 @@ def test_a_start_under_a_rate_is_at_its_turn_by_the_time_of_the_test(lane: str) 
     assert all(53 >= late - early >= 52 for early, late in itertools.pairwise(starts))
 
 
-def test_runs_that_wait_for_their_turn_when_an_advance_ends_start_later_and_once() -> None:
+def test_runs_still_waiting_after_an_advance_start_later_and_once() -> None:
     app, ran = _limited(rate_limit=RateLimit("20/s", strict=True))
 
     with Harness(app, timeout="50s") as harness:

@@ -44,7 +44,7 @@ def shop() -> Iterator[Harness]:
         yield harness
 
 
-def test_a_submitted_job_runs_when_the_test_says_so(shop: Harness) -> None:
+def test_a_submitted_job_runs_on_demand(shop: Harness) -> None:
     jobs = shop.app.jobs
     job = jobs.submit("count", 41)
     assert jobs.get(job.id).state is JobState.QUEUED
@@ -57,7 +57,7 @@ def test_a_submitted_job_runs_when_the_test_says_so(shop: Harness) -> None:
     assert job.state() is JobState.SUCCEEDED
 
 
-def test_a_task_of_the_store_lane_is_sent_as_any_other_and_may_submit_more(shop: Harness) -> None:
+def test_a_task_of_the_store_lane_is_sent_like_any_other_and_may_submit_more(shop: Harness) -> None:
     job = shop.app.tasks["kept"].send(7)
     shop.assert_sent("kept", 7)
 
@@ -68,7 +68,7 @@ def test_a_task_of_the_store_lane_is_sent_as_any_other_and_may_submit_more(shop:
     assert shop.app.jobs.count() == 2
 
 
-def test_quotas_of_running_jobs_are_kept_as_a_scheduler_keeps_them() -> None:
+def test_quotas_of_running_jobs_work_as_with_a_scheduler() -> None:
     app, under_way = _watched()
     with Harness(app) as harness:
         app.pools.set_quota("acme", running=2)
@@ -127,7 +127,7 @@ def test_a_job_that_is_due_later_runs_at_its_time(shop: Harness) -> None:
     assert began.result() == 2
 
 
-def test_a_job_that_fails_for_good_is_tried_at_its_times_and_told(shop: Harness) -> None:
+def test_a_permanently_failing_job_is_retried_on_time_and_reported(shop: Harness) -> None:
     job = shop.app.tasks["fail"].send()
     began = shop.now
 
@@ -163,7 +163,7 @@ def test_jobs_are_cancelled_held_changed_and_listed(shop: Harness) -> None:
     assert second.result() == 2
 
 
-def test_a_job_runs_once_those_that_it_waits_for_have_succeeded(shop: Harness) -> None:
+def test_a_job_runs_once_its_dependencies_have_succeeded(shop: Harness) -> None:
     jobs = shop.app.jobs
     first = jobs.submit("count", 1)
     second = jobs.submit("count", 2, depends_on=[first])
@@ -177,7 +177,7 @@ def test_a_job_runs_once_those_that_it_waits_for_have_succeeded(shop: Harness) -
     assert third.result() == 4
 
 
-def test_each_policy_of_a_dependency_says_what_a_failure_leads_to(shop: Harness) -> None:
+def test_each_policy_of_a_dependency_has_its_effect_after_a_failure(shop: Harness) -> None:
     jobs = shop.app.jobs
     bad = shop.app.tasks["fail"].send()
     conditions: tuple[DependencyCondition, ...] = ("succeeded", "ended", "failed")
@@ -196,7 +196,7 @@ def test_each_policy_of_a_dependency_says_what_a_failure_leads_to(shop: Harness)
     assert [failed.job_id for failed in shop.failed] == [bad.id]
 
 
-def test_a_job_that_is_cancelled_lets_those_go_that_wait_for_it(shop: Harness) -> None:
+def test_cancelling_a_job_releases_its_dependents(shop: Harness) -> None:
     jobs = shop.app.jobs
     first = jobs.submit("count", 1, delay="1h")
     after = jobs.submit("count", 2, depends_on=[(first, "ended")])
@@ -208,7 +208,7 @@ def test_a_job_that_is_cancelled_lets_those_go_that_wait_for_it(shop: Harness) -
     assert (after.result(), never.state()) == (3, JobState.UPSTREAM_FAILED)
 
 
-def test_schedules_are_fired_as_a_scheduler_does_it(shop: Harness) -> None:
+def test_schedules_fire_as_with_a_scheduler(shop: Harness) -> None:
     shop.app.schedules.add("hourly", shop.app.tasks["count"], every("1h"), args=(1,))
 
     shop.advance("3h")
@@ -245,7 +245,7 @@ def test_a_schedule_of_a_tenant_runs_over_a_change_of_dst(start: datetime, insta
         assert status.fired == 3
 
 
-def test_schedules_of_the_code_and_those_that_start_workflows_are_fired_too() -> None:
+def test_schedules_in_code_and_those_of_workflows_fire_too() -> None:
     app = TaskMQ(store="postgresql://never-reached/db")
     ran: list[str] = []
 
@@ -268,7 +268,7 @@ def test_schedules_of_the_code_and_those_that_start_workflows_are_fired_too() ->
     assert sorted(ran) == ["1 + 2", "3 + 3", "tick", "tick"]
 
 
-def test_a_run_that_is_asked_for_by_hand_is_a_job_of_the_store() -> None:
+def test_a_manual_run_is_a_job_of_the_store() -> None:
     app = TaskMQ(store="postgresql://never-reached/db")
     app.task(name="count")(lambda: 7)
 
@@ -282,7 +282,7 @@ def test_a_run_that_is_asked_for_by_hand_is_a_job_of_the_store() -> None:
 
 
 @pytest.mark.real_time
-async def test_coroutines_use_it_as_well(shop: Harness) -> None:
+async def test_coroutines_use_the_harness_as_well(shop: Harness) -> None:
     job = await shop.app.jobs.asubmit("count", 1, delay="1h")
     await shop.aadvance("1h")
     assert await job.aresult() == 2
@@ -296,7 +296,7 @@ def test_an_app_without_a_store_has_none_in_a_test_either() -> None:
         harness.app.jobs.submit("count")
 
 
-def test_an_app_has_a_store_in_a_test_where_a_task_of_its_needs_one() -> None:
+def test_an_app_has_a_store_in_a_test_if_a_task_needs_one() -> None:
     app = TaskMQ("memory://")
 
     @app.task(name="kept", lane="store")
@@ -323,7 +323,7 @@ def test_an_app_has_the_store_that_its_environment_names(monkeypatch: pytest.Mon
 
 
 @pytest.mark.parametrize("has_store", [True, False])
-def test_whether_there_is_a_store_can_be_said(has_store: bool) -> None:
+def test_a_test_may_choose_whether_there_is_a_store(has_store: bool) -> None:
     app = TaskMQ("memory://", store=None if has_store else "postgresql://never-reached/db")
     app.task(name="count")(lambda: 1)
 
@@ -335,7 +335,7 @@ def test_whether_there_is_a_store_can_be_said(has_store: bool) -> None:
                 harness.app.jobs.submit("count")
 
 
-def test_an_app_whose_delays_are_in_the_state_is_refused_a_store_as_in_production() -> None:
+def test_an_app_with_delays_in_the_state_is_refused_a_store_as_in_production() -> None:
     app = TaskMQ("memory://", store="postgresql://never-reached/db", delay="state")
     app.task(name="count")(lambda: 1)
 

@@ -175,7 +175,7 @@ def _leads(before: JobState, after: JobState, *, steps: int) -> bool:
     return after in reached
 
 
-def test_what_has_to_be_true_is_true_after_every_step_of_random_histories() -> None:
+def test_the_invariants_hold_after_every_step_of_random_histories() -> None:
     stale = 0
 
     for seed in range(_HISTORIES):

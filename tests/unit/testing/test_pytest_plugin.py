@@ -86,7 +86,7 @@ def run(directory: Path, *arguments: str, **files: str) -> "subprocess.Completed
     ],
     ids=["pytest's settings", "taskmq's settings", "an app", "a function"],
 )
-def test_the_app_is_found_and_each_test_has_it_for_itself(tmp_path: Path, files: dict[str, str]) -> None:
+def test_the_app_is_found_and_each_test_uses_it_alone(tmp_path: Path, files: dict[str, str]) -> None:
     ran = run(tmp_path, "-q", shop__py=_SHOP, test_shop__py=_TESTS, **files)
 
     assert "3 passed" in ran.stdout, ran.stdout
@@ -150,7 +150,7 @@ def test_a_failing_task_fails_its_test_with_the_line_of_the_task(tmp_path: Path)
         },
     ],
 )
-def test_how_long_a_drain_may_take_can_be_said(tmp_path: Path, files: dict[str, str]) -> None:
+def test_the_time_limit_of_a_drain_is_configurable(tmp_path: Path, files: dict[str, str]) -> None:
     test = """
     import asyncio
     import pytest
@@ -180,7 +180,7 @@ def test_how_long_a_drain_may_take_can_be_said(tmp_path: Path, files: dict[str, 
         },
     ],
 )
-def test_an_app_whose_store_only_its_deployment_names_is_given_one(tmp_path: Path, files: dict[str, str]) -> None:
+def test_an_app_with_a_store_named_only_by_its_deployment_gets_one(tmp_path: Path, files: dict[str, str]) -> None:
     test = """
     import shop
 
@@ -194,7 +194,7 @@ def test_an_app_whose_store_only_its_deployment_names_is_given_one(tmp_path: Pat
     assert "1 passed" in ran.stdout, ran.stdout
 
 
-def test_a_setting_of_the_store_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
+def test_an_invalid_store_setting_is_refused(tmp_path: Path) -> None:
     settings = "[pytest]\ntaskmq_app = shop:app\ntaskmq_store = perhaps\n"
     ran = run(tmp_path, "-k", "first", shop__py=_SHOP, test_shop__py=_TESTS, pytest__ini=settings)
 
@@ -209,14 +209,14 @@ def test_a_setting_of_the_store_that_cannot_be_read_is_refused(tmp_path: Path) -
         ({"conftest__py": "import pytest\n@pytest.fixture\ndef taskmq_target():\n    return 7\n"}, "taskmq_target=7"),
     ],
 )
-def test_an_app_that_is_not_there_is_asked_for(tmp_path: Path, files: dict[str, str], why: str) -> None:
+def test_a_missing_app_is_requested(tmp_path: Path, files: dict[str, str], why: str) -> None:
     ran = run(tmp_path, "-k", "first", shop__py=_SHOP, test_shop__py=_TESTS, **files)
 
     assert ran.returncode == 1
     assert why in ran.stdout
 
 
-def test_a_project_that_does_not_use_it_loads_nothing_of_taskmq(tmp_path: Path) -> None:
+def test_a_project_without_taskmq_tests_loads_nothing_of_taskmq(tmp_path: Path) -> None:
     test = """
     import sys
 

@@ -51,7 +51,7 @@ def handled_by_a_broken_chat() -> Generator[None]:
         for stored in (False, True)
     ],
 )
-async def test_whatever_is_raised_at_a_border_each_job_ends_once(
+async def test_each_job_ends_once_whatever_is_raised_at_a_border(
     executor: ExecutorKind, runs: Path, *, stored: bool
 ) -> None:
     await check_every_border(executor, runs, stored=stored)
@@ -61,6 +61,6 @@ async def test_whatever_is_raised_at_a_border_each_job_ends_once(
     "stored",
     [pytest.param(False, id="broker"), pytest.param(True, id="store", marks=pytest.mark.matrix)],
 )
-async def test_a_log_handler_that_fails_changes_no_job_and_no_worker(runs: Path, *, stored: bool) -> None:
+async def test_a_failing_log_handler_affects_no_job_and_no_worker(runs: Path, *, stored: bool) -> None:
     with handled_by_a_broken_chat():
         await check_every_border("async", runs, stored=stored)

@@ -7,7 +7,7 @@ from taskmq.worker.child_protocol import ChildReady, ChildReport, read_line, wri
 from tests.unit.supervisor.test_recycle_limits import _status
 
 
-def test_what_is_written_is_read() -> None:
+def test_a_written_message_is_read_back() -> None:
     count = Count("t", "q", {"succeeded": 1})
     count.run.add(0.5)
     report = ChildReport(status=_status(ended=1), counts=[count], cpu=0.25, depths={"q": 3})
@@ -17,9 +17,9 @@ def test_what_is_written_is_read() -> None:
 
 
 @pytest.mark.parametrize("line", [b"", b"\n", b"hello\n", b"{}\n", b'{"type":"ready"}\n', b"\xff\xfe\n"])
-def test_a_line_of_somebody_else_is_nothing(line: bytes) -> None:
+def test_a_foreign_line_is_ignored(line: bytes) -> None:
     assert read_line(line) is None
 
 
-def test_a_line_that_was_cut_off_is_nothing() -> None:
+def test_a_truncated_line_is_ignored() -> None:
     assert read_line(write_line(ChildReady(app="a", broker="b", queues=[], tasks=[]))[:-1]) is None

@@ -52,7 +52,7 @@ async def run_forged(app: StagedApp, gate: Gate, body: bytes, *, queue: str) -> 
     ],
 )
 @run_by(play)
-async def test_an_invitation_to_report_to_another_queue_is_parked(
+async def test_an_invitation_with_a_foreign_reports_queue_is_parked(
     app: StagedApp, gate: Gate, /, reports: str
 ) -> None:
     reason = await run_forged(app, gate, invitation(reports), queue="work.jobs")
@@ -72,7 +72,7 @@ async def test_an_invitation_outside_the_queue_of_invitations_is_parked(
 
 
 @pytest.mark.parametrize("name", ["shop.0", "a shop.17", "größe.3", "x" * 240, "ä" * 60])
-def test_the_reports_queue_of_every_app_may_be_named(name: str) -> None:
+def test_the_reports_queue_of_every_app_is_accepted(name: str) -> None:
     envelope = decode_envelope(invitation(f"taskmq.reports.{name}"))
 
     assert envelope.store is not None

@@ -42,7 +42,7 @@ def _job(name: str, **facts: Any) -> Envelope:
     return Envelope(task="crunch", store=Invitation(id=name, token=1, reports="reports"), **facts)
 
 
-def test_a_job_that_is_recalled_goes_back_once() -> None:
+def test_a_recalled_job_is_requeued_once() -> None:
     preemptions = _preemptions(FakeClock())
 
     preemptions.ask([Preemption(job="a", token=1)])
@@ -61,7 +61,7 @@ def test_another_dispatch_of_a_recalled_job_is_run() -> None:
     assert not preemptions.is_recalled(_job("a"))
 
 
-def test_jobs_that_have_not_come_within_a_minute_are_forgotten_and_hold_up_no_others() -> None:
+def test_jobs_that_did_not_arrive_within_a_minute_are_forgotten_and_delay_no_others() -> None:
     clock = FakeClock()
     preemptions = _preemptions(clock)
     preemptions.ask([Preemption(job=job, token=1) for job in ("a", "b")])

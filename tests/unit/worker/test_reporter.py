@@ -84,7 +84,7 @@ async def _reporting(app: TaskMQ, *, looks: bool = False) -> AsyncGenerator[Read
         os.close(reading)
 
 
-async def test_it_says_once_that_it_is_ready_and_then_how_it_does() -> None:
+async def test_a_worker_reports_once_that_it_is_ready_and_then_its_status() -> None:
     async with _reporting(_app()) as reader:
         await reader.until(lambda: len(reader.reports) >= 3)
         assert [each for each in reader.said if isinstance(each, ChildReady)] == [
@@ -100,7 +100,7 @@ def _address(reader: Reader) -> str:
     return ready.broker
 
 
-async def test_runs_of_a_queues_classes_are_one_count_reported_only_with_news() -> None:
+async def test_runs_of_all_classes_of_a_queue_are_one_count_reported_only_with_news() -> None:
     app = _app()
     async with _reporting(app) as reader:
         for priority in (0, 5, 9):
@@ -114,7 +114,7 @@ async def test_runs_of_a_queues_classes_are_one_count_reported_only_with_news() 
         assert all(not report.counts for report in reader.reports[seen:])
 
 
-async def test_a_supervisor_that_does_not_read_holds_nothing_up_and_misses_no_run() -> None:
+async def test_a_supervisor_that_does_not_read_delays_nothing_and_misses_no_run() -> None:
     app = _app()
     async with _reporting(app) as reader:
         for _ in range(50):
@@ -124,13 +124,13 @@ async def test_a_supervisor_that_does_not_read_holds_nothing_up_and_misses_no_ru
         await reader.until(lambda: reader.ended == 50)
 
 
-async def test_one_that_looks_tells_how_many_messages_wait() -> None:
+async def test_a_polling_reporter_counts_the_waiting_messages() -> None:
     app = _app()
     async with _reporting(app, looks=True) as reader:
         await reader.until(lambda: bool(reader.reports) and reader.reports[-1].depths == {"jobs": 0})
 
 
-async def test_a_supervisor_that_is_gone_is_told_nothing_more() -> None:
+async def test_a_dead_supervisor_gets_no_more_reports() -> None:
     app = _app()
     reading, writing = os.pipe()
     worker = Worker(app, WorkerConfig())

@@ -85,7 +85,7 @@ async def test_an_early_acknowledged_job_without_a_result_is_a_dead_letter_and_r
 
 
 @run_by(play, retry=RetryPolicy(never=(StateUnavailable,)))
-async def test_a_task_that_never_tries_outages_again_runs_once_and_is_a_dead_letter(
+async def test_a_task_that_never_retries_outages_runs_once_and_is_a_dead_letter(
     app: StagedApp, gate: Gate, /
 ) -> None:
     app.points.refused = {"put"}
@@ -99,7 +99,7 @@ async def test_a_task_that_never_tries_outages_again_runs_once_and_is_a_dead_let
     assert app.story() == ["confirmed work.dlq", "acked work"]
 
 
-def test_what_has_failed_or_is_not_wanted_ends_without_a_result(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_failed_or_cancelled_job_ends_without_a_result(caplog: pytest.LogCaptureFixture) -> None:
     async def test() -> None:
         with staged() as app:
 

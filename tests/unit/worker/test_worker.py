@@ -17,7 +17,7 @@ from tests.unit.worker.staged import Fault, StagedApp, settle_loop, staged
 
 
 @run_by(play)
-async def test_tasks_run_their_results_are_stored_and_their_messages_acknowledged(
+async def test_tasks_run_and_their_results_are_stored_and_their_messages_acknowledged(
     app: StagedApp, gate: Gate, /
 ) -> None:
     await send(app, "a", "b")
@@ -61,13 +61,13 @@ async def test_the_worker_holds_no_more_deliveries_of_a_queue_than_the_prefetch(
 
 
 @pytest.mark.parametrize(("concurrency", "prefetch"), [(1, 2), (32, 64), (200, 250), (1000, 1000)])
-def test_without_a_prefetch_it_is_twice_the_slots_within_reason(concurrency: int, prefetch: int) -> None:
+def test_the_default_prefetch_is_twice_the_slots_within_limits(concurrency: int, prefetch: int) -> None:
     assert WorkerConfig(concurrency=concurrency).effective_prefetch == prefetch
     assert WorkerConfig(concurrency=concurrency, prefetch=7).effective_prefetch == 7
 
 
 @run_by(play)
-async def test_what_is_urgent_overtakes_what_has_not_started(app: StagedApp, gate: Gate, /) -> None:
+async def test_an_urgent_job_overtakes_waiting_ones(app: StagedApp, gate: Gate, /) -> None:
     await send(app, "running", "low 1", "low 2", queue="work.p.low")
     async with working(app, concurrency=1):
         await send(app, "default", queue="work")
@@ -102,7 +102,7 @@ async def test_a_retry_comes_after_its_delay_with_the_next_attempt() -> None:
 
 
 @run_by(play)
-async def test_garbage_is_parked_and_the_worker_goes_on(
+async def test_an_invalid_message_is_parked_and_the_worker_continues(
     app: StagedApp, gate: Gate, /, caplog: pytest.LogCaptureFixture
 ) -> None:
     await app.put(b"\xff", job_id="garbage")
@@ -116,7 +116,7 @@ async def test_garbage_is_parked_and_the_worker_goes_on(
         assert ids(await app.messages("work.dlq")) == ["misfit"]
 
 
-def test_an_outcome_that_a_fault_keeps_from_its_end_is_settled_a_moment_later(
+def test_an_outcome_delayed_by_a_fault_is_settled_a_moment_later(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async def test(app: StagedApp, gate: Gate) -> None:
@@ -152,7 +152,7 @@ async def test_an_outcome_that_cannot_be_settled_becomes_a_failure_and_a_dead_le
 
 
 @run_by(play)
-async def test_a_job_that_never_gets_an_end_runs_once_and_goes_back_when_the_worker_stops(
+async def test_an_unsettled_job_runs_once_and_is_requeued_when_the_worker_stops(
     app: StagedApp, gate: Gate, /
 ) -> None:
     app.points.bugs = {"put": 1_000}
@@ -181,7 +181,7 @@ async def test_an_early_acknowledged_task_is_off_the_broker_while_it_runs(app: S
 
 
 @run_by(play, ack="early")
-async def test_a_task_that_is_acknowledged_early_is_not_lost_before_it_starts(app: StagedApp, gate: Gate, /) -> None:
+async def test_an_early_acknowledged_task_is_not_lost_before_it_starts(app: StagedApp, gate: Gate, /) -> None:
     """It came before its time, and the broker does not take the copy: it stays where it is."""
 
     app.points.plan = [Fault.NONE] * 2
@@ -199,7 +199,7 @@ async def test_a_task_that_is_acknowledged_early_is_not_lost_before_it_starts(ap
 
 
 @run_by(play)
-async def test_a_draining_worker_gives_back_waiting_jobs_in_order_and_finishes_the_others(
+async def test_a_draining_worker_requeues_waiting_jobs_in_order_and_finishes_the_others(
     app: StagedApp, gate: Gate, /
 ) -> None:
     await send(app, "a", "b", "c", "d", "e")
@@ -222,7 +222,7 @@ async def test_a_draining_worker_gives_back_waiting_jobs_in_order_and_finishes_t
 
 
 @run_by(play)
-async def test_a_draining_worker_takes_nothing_new(app: StagedApp, gate: Gate, /) -> None:
+async def test_a_draining_worker_accepts_nothing_new(app: StagedApp, gate: Gate, /) -> None:
     await send(app, "a")
     async with working(app) as (worker, running):
         worker.drain()
@@ -237,7 +237,7 @@ async def test_a_draining_worker_takes_nothing_new(app: StagedApp, gate: Gate, /
 
 
 @run_by(play)
-async def test_what_is_delivered_while_the_consumer_stops_is_given_back_once(app: StagedApp, gate: Gate, /) -> None:
+async def test_a_delivery_during_the_stop_of_the_consumer_is_requeued_once(app: StagedApp, gate: Gate, /) -> None:
     async with working(app) as (worker, running):
         twin = app.twin()
         for label in ("a", "b"):
@@ -255,7 +255,7 @@ async def test_what_is_delivered_while_the_consumer_stops_is_given_back_once(app
 
 
 @run_by(play)
-async def test_running_tasks_get_their_grace(app: StagedApp, gate: Gate, /) -> None:
+async def test_running_tasks_get_their_grace_period(app: StagedApp, gate: Gate, /) -> None:
     await send(app, "a")
     async with working(app, grace=30) as (worker, running):
         worker.drain()
@@ -269,7 +269,7 @@ async def test_running_tasks_get_their_grace(app: StagedApp, gate: Gate, /) -> N
 
 
 @run_by(play)
-async def test_after_the_grace_runs_are_interrupted_and_go_back_without_an_attempt(
+async def test_runs_are_interrupted_after_the_grace_period_and_requeued_without_an_attempt(
     app: StagedApp, gate: Gate, /
 ) -> None:
     await send(app, "a", "b")
@@ -291,7 +291,7 @@ async def test_after_the_grace_runs_are_interrupted_and_go_back_without_an_attem
 
 
 @run_by(play)
-async def test_a_second_signal_gives_back_what_runs_now(app: StagedApp, gate: Gate, /) -> None:
+async def test_a_second_signal_requeues_running_jobs(app: StagedApp, gate: Gate, /) -> None:
     await send(app, "a")
     async with working(app, grace=3600) as (worker, running):
         worker.drain()
@@ -306,7 +306,7 @@ async def test_a_second_signal_gives_back_what_runs_now(app: StagedApp, gate: Ga
 
 
 @run_by(play)
-async def test_a_run_that_is_over_when_the_grace_ends_is_settled_and_not_interrupted(
+async def test_a_run_that_ends_with_the_grace_period_is_settled_and_not_interrupted(
     app: StagedApp, gate: Gate, /
 ) -> None:
     # Its arguments do not fit, and its dead letter hangs.
@@ -325,7 +325,7 @@ async def test_a_run_that_is_over_when_the_grace_ends_is_settled_and_not_interru
 
 
 @run_by(play)
-async def test_a_stopping_worker_gives_back_what_it_cannot_store(app: StagedApp, gate: Gate, /) -> None:
+async def test_a_stopping_worker_requeues_jobs_that_it_cannot_store(app: StagedApp, gate: Gate, /) -> None:
     app.points.plan = [Fault.NONE] * 2
     app.points.rest = Fault.REFUSED
     await send(app, "a")
@@ -338,7 +338,7 @@ async def test_a_stopping_worker_gives_back_what_it_cannot_store(app: StagedApp,
     assert worker.left_behind == 0
 
 
-async def test_a_coroutine_that_ignores_cancellation_is_left_behind_and_its_job_returns() -> None:
+async def test_a_coroutine_that_ignores_cancellation_is_abandoned_and_its_job_requeued() -> None:
     with staged() as app:
         released = asyncio.Event()
 
@@ -365,7 +365,7 @@ async def test_a_coroutine_that_ignores_cancellation_is_left_behind_and_its_job_
 
 
 @run_by(play)
-async def test_a_cancelled_worker_gives_everything_back_and_leaves_no_task_behind(
+async def test_a_cancelled_worker_requeues_everything_and_leaves_no_task_behind(
     app: StagedApp, gate: Gate, /
 ) -> None:
     for moment in ("running", "draining"):

@@ -21,7 +21,7 @@ def url() -> Iterator[str]:
 
 
 @pytest.mark.real_time
-async def test_a_job_s_retry_waits_in_the_state_and_runs_when_its_time_has_come(url: str) -> None:
+async def test_a_retry_waits_in_the_state_and_runs_at_its_time(url: str) -> None:
     app = TaskMQ(url, delay="state")
     attempts: list[int] = []
     has_failed, has_run = asyncio.Event(), asyncio.Event()

@@ -16,7 +16,7 @@ from tests.unit.worker.staged import Fault, StagedApp, settle_loop, staged
 
 
 @run_by(play)
-async def test_a_worker_waits_for_a_broker_that_is_down_and_starts_when_it_comes(
+async def test_a_worker_waits_for_an_unavailable_broker_and_starts_once_it_answers(
     app: StagedApp, gate: Gate, /
 ) -> None:
     app.points.plan = [Fault.REFUSED, Fault.HANGS, Fault.NONE, Fault.REFUSED]
@@ -31,7 +31,7 @@ async def test_a_worker_waits_for_a_broker_that_is_down_and_starts_when_it_comes
 
 @pytest.mark.parametrize("fault", [Fault.REFUSED, Fault.HANGS])
 @run_by(play)
-async def test_a_worker_that_is_stopped_before_the_broker_answers_ends_at_once(
+async def test_a_worker_stopped_before_the_broker_answers_ends_at_once(
     app: StagedApp, gate: Gate, /, fault: Fault
 ) -> None:
     app.points.rest = fault
@@ -49,7 +49,7 @@ async def test_a_worker_that_is_stopped_before_the_broker_answers_ends_at_once(
 
 
 @run_by(play)
-async def test_a_worker_that_is_cancelled_before_the_broker_answers_leaves_no_task_behind(
+async def test_a_worker_cancelled_before_the_broker_answers_leaves_no_task_behind(
     app: StagedApp, gate: Gate, /
 ) -> None:
     app.points.rest = Fault.HANGS
@@ -64,7 +64,7 @@ async def test_a_worker_that_is_cancelled_before_the_broker_answers_leaves_no_ta
 
 
 @run_by(play)
-async def test_a_worker_that_is_stopped_before_it_runs_ends_at_once(app: StagedApp, gate: Gate, /) -> None:
+async def test_a_worker_stopped_before_it_runs_ends_at_once(app: StagedApp, gate: Gate, /) -> None:
     await send(app, "a")
     worker = Worker(app, WorkerConfig())
     worker.drain()
@@ -76,7 +76,7 @@ async def test_a_worker_that_is_stopped_before_it_runs_ends_at_once(app: StagedA
 
 
 @run_by(play)
-async def test_a_worker_consumes_the_queues_it_is_told_to_and_declares_them(app: StagedApp, gate: Gate, /) -> None:
+async def test_a_worker_declares_and_consumes_the_configured_queues(app: StagedApp, gate: Gate, /) -> None:
     await send(app, "not mine")
     gate.open.set()
     async with working(app, queues=("other", "other", "third"), force=True) as (worker, _):
@@ -88,7 +88,7 @@ async def test_a_worker_consumes_the_queues_it_is_told_to_and_declares_them(app:
     assert gate.finished == ["mine"]
 
 
-def test_a_queue_that_no_task_uses_is_refused_unless_that_is_meant() -> None:
+def test_a_queue_without_a_task_is_refused_unless_that_is_intended() -> None:
     with staged() as app:
 
         @app.task(queue="images")
@@ -122,7 +122,7 @@ def test_an_impossible_setting_is_refused(setting: dict[str, int]) -> None:
         )
 
 
-def test_a_task_that_insists_on_results_is_refused_without_a_state_and_by_name() -> None:
+def test_a_task_that_requires_results_is_refused_without_a_state_and_by_name() -> None:
     with staged(with_state=False) as app:
 
         @app.task(name="insists", result=True)
@@ -133,7 +133,7 @@ def test_a_task_that_insists_on_results_is_refused_without_a_state_and_by_name()
             Worker(app, WorkerConfig())
 
 
-async def test_a_task_for_a_process_is_refused_where_nobody_knows_the_apps_module() -> None:
+async def test_a_process_task_is_refused_if_the_module_of_the_app_is_unknown() -> None:
     with staged() as app:
 
         @app.task(name="heavy", executor="process")
@@ -159,7 +159,7 @@ def _mail_app(url: str, lanes: int, seen: list[str]) -> tuple[TaskMQ, asyncio.Ev
 
 
 @pytest.mark.real_time
-async def test_jobs_of_lanes_that_are_described_no_more_run_and_come_back_to_them() -> None:
+async def test_jobs_of_former_lanes_run_and_are_requeued_there() -> None:
     tenant = next(name for name in map(str, range(100)) if min(lane_pair(name, 16)) >= 8)
 
     url, seen = new_url(), list[str]()
@@ -178,7 +178,7 @@ async def test_jobs_of_lanes_that_are_described_no_more_run_and_come_back_to_the
         assert [queue.lanes for queue in worker.queues] == [16]
 
 
-async def test_a_worker_waits_for_a_broker_that_does_not_tell_which_lanes_there_are() -> None:
+async def test_a_worker_waits_for_a_broker_that_does_not_list_the_lanes() -> None:
     with staged(queues=[WorkQueue("work", lanes=2)]) as app:
         ran = asyncio.Event()
 
@@ -211,7 +211,7 @@ async def test_a_burst_over_empty_queues_ends(app: StagedApp, gate: Gate, /) -> 
     assert app.story() == []
 
 
-async def test_a_burst_waits_for_what_runs_and_for_what_that_sends() -> None:
+async def test_a_burst_waits_for_running_jobs_and_for_the_jobs_they_send() -> None:
     with staged() as app:
         seen: list[int] = []
 
@@ -228,7 +228,7 @@ async def test_a_burst_waits_for_what_runs_and_for_what_that_sends() -> None:
         assert seen == [3, 2, 1, 0]
 
 
-async def test_a_burst_does_not_wait_for_what_is_delayed() -> None:
+async def test_a_burst_does_not_wait_for_delayed_jobs() -> None:
     with staged() as app:
 
         @app.task(name="fails", queue="work", retry=RetryPolicy(base="1h", jitter=False))

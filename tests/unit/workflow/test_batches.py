@@ -82,7 +82,7 @@ async def working(app: TaskMQ) -> AsyncIterator[None]:
 
 
 @pytest.mark.parametrize("content_type", ["json", "msgpack"])
-async def test_a_batch_takes_jobs_until_it_is_closed_and_then_its_callbacks_run(content_type: str) -> None:
+async def test_a_batch_accepts_jobs_until_it_is_closed_and_then_its_callbacks_run(content_type: str) -> None:
     shop = Shop(content_type=content_type)
 
     async with working(shop.app):
@@ -105,7 +105,7 @@ async def test_a_batch_takes_jobs_until_it_is_closed_and_then_its_callbacks_run(
             await flow.aadd(shop.double.s(5))
 
 
-async def test_a_job_adds_to_its_own_batch_and_what_it_adds_under_a_key_is_there_once() -> None:
+async def test_a_job_adds_to_its_own_batch_and_a_keyed_addition_exists_once() -> None:
     shop = Shop()
 
     async with working(shop.app):
@@ -115,7 +115,7 @@ async def test_a_job_adds_to_its_own_batch_and_what_it_adds_under_a_key_is_there
         assert await (await shop.alone.asend()).aresult(20) is None
 
 
-async def test_a_failed_job_fails_the_batch_which_still_ends_and_a_redrive_mends_it() -> None:
+async def test_a_failed_job_fails_the_batch_which_still_ends_and_a_redrive_repairs_it() -> None:
     shop = Shop()
     shop.broken = {2}
 
@@ -136,7 +136,7 @@ async def test_a_failed_job_fails_the_batch_which_still_ends_and_a_redrive_mends
         assert [2, 4] in shop.ran
 
 
-async def test_a_batch_of_one_id_is_sent_once_and_goes_on_where_it_stopped() -> None:
+async def test_a_batch_of_one_id_is_sent_once_and_resumes_where_it_stopped() -> None:
     shop = Shop()
 
     async with working(shop.app):
@@ -151,7 +151,7 @@ async def test_a_batch_of_one_id_is_sent_once_and_goes_on_where_it_stopped() -> 
         assert sorted(number for number in shop.ran if isinstance(number, int)) == [1, 2, 3]
 
 
-async def test_a_cancelled_batch_takes_no_more_jobs() -> None:
+async def test_a_cancelled_batch_accepts_no_more_jobs() -> None:
     shop = Shop()
 
     async with shop.app:
@@ -165,7 +165,7 @@ async def test_a_cancelled_batch_takes_no_more_jobs() -> None:
             await flow.aresult(20)
 
 
-def test_code_without_a_loop_adds_and_closes_too() -> None:
+def test_synchronous_code_adds_and_closes_too() -> None:
     shop = Shop()
     with shop.app:
         flow = batch(on_success=shop.total.s()).send()
@@ -176,7 +176,7 @@ def test_code_without_a_loop_adds_and_closes_too() -> None:
             shop.app.flow(flow.id).add(shop.double.s(2))
 
 
-def test_what_cannot_be_is_refused_before_anything_is_sent() -> None:
+def test_an_invalid_batch_is_refused_before_anything_is_sent() -> None:
     shop = Shop()
     not_complete: Any = shop.double.s()
     anything: Any = 7

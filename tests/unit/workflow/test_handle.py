@@ -109,7 +109,7 @@ class Shop:
 
 
 @pytest.mark.parametrize("content_type", ["json", "msgpack"])
-async def test_chains_groups_chords_and_maps_come_to_their_values(content_type: str) -> None:
+async def test_chains_groups_chords_and_maps_compute_their_values(content_type: str) -> None:
     shop = Shop(content_type=content_type)
     add, total, numbers = shop.add, shop.total, shop.numbers
 
@@ -127,7 +127,7 @@ async def test_chains_groups_chords_and_maps_come_to_their_values(content_type: 
 
 
 @pytest.mark.parametrize("content_type", ["json", "msgpack"])
-async def test_what_is_behind_an_empty_group_is_given_an_empty_list(content_type: Any) -> None:
+async def test_a_step_behind_an_empty_group_gets_an_empty_list(content_type: Any) -> None:
     shop = Shop(content_type=content_type)
     add, total = shop.add, shop.total
 
@@ -146,7 +146,7 @@ async def test_what_is_behind_an_empty_group_is_given_an_empty_list(content_type
         assert await (await graph.asend()).aresult(10) == {"sum": 0}
 
 
-async def test_an_empty_group_waits_for_the_step_before_it() -> None:
+async def test_an_empty_group_waits_for_the_previous_step() -> None:
     shop = Shop()
     shop.broken = {"b"}
 
@@ -160,7 +160,7 @@ async def test_an_empty_group_waits_for_the_step_before_it() -> None:
             await flow.aresult(10)
 
 
-def test_a_workflow_that_names_no_task_cannot_be_sent() -> None:
+def test_a_workflow_without_a_task_cannot_be_sent() -> None:
     nothing: list[Workflow[Any]] = [group(), group([]) | group(), group(group())]
     for workflow in nothing:
         with pytest.raises(
@@ -169,7 +169,7 @@ def test_a_workflow_that_names_no_task_cannot_be_sent() -> None:
             workflow.send()
 
 
-def test_a_workflow_is_sent_and_awaited_without_a_loop_of_ones_own(tmp_path: Any) -> None:
+def test_a_workflow_is_sent_and_awaited_by_synchronous_code(tmp_path: Any) -> None:
     shop = Shop(f"local://{tmp_path}/queue")
     with shop.app:
         flow = (shop.add.s(1) | shop.add.s(5)).send(keep="1h")
@@ -226,7 +226,7 @@ async def letters(shop: Shop, queue: str = "default.dlq") -> list[str | None]:
         return [each.message_id for each in found]
 
 
-async def test_a_redrive_removes_the_dead_letters_of_what_runs_again_and_no_other() -> None:
+async def test_a_redrive_removes_only_the_dead_letters_of_rerun_steps() -> None:
     shop = Shop()
     shop.broken = {"a", "b", "c"}
 
@@ -289,7 +289,7 @@ async def test_the_steps_of_a_workflow_are_reported_with_their_tasks_attempts_an
     assert [step.after for step in steps] == [(), ("named",), ("named-2",)]
 
 
-async def test_the_calls_of_a_step_for_each_item_are_reported_as_parts_of_it() -> None:
+async def test_the_calls_of_a_mapped_step_are_reported_as_parts_of_it() -> None:
     shop = Shop()
 
     async with shop.open():
@@ -305,7 +305,7 @@ async def test_the_calls_of_a_step_for_each_item_are_reported_as_parts_of_it() -
     ]
 
 
-async def test_rules_let_a_graph_go_on_after_failures() -> None:
+async def test_rules_let_a_graph_continue_after_failures() -> None:
     shop = Shop()
     shop.broken = {"bad"}
 
@@ -340,7 +340,7 @@ async def test_rules_let_a_graph_go_on_after_failures() -> None:
             await shop.app.flow(sent.id).aresult_of(fed)
 
 
-async def test_no_more_calls_of_a_map_run_at_a_time_than_its_limit_says() -> None:
+async def test_a_map_runs_no_more_calls_at_a_time_than_its_limit() -> None:
     shop = Shop()
 
     async with shop.open():
@@ -353,7 +353,7 @@ async def test_no_more_calls_of_a_map_run_at_a_time_than_its_limit_says() -> Non
         assert shop.most == 3
 
 
-async def test_a_map_over_too_much_or_over_no_list_fails() -> None:
+async def test_a_map_over_too_many_items_or_no_list_fails() -> None:
     shop = Shop()
 
     async with shop.open():
@@ -366,7 +366,7 @@ async def test_a_map_over_too_much_or_over_no_list_fails() -> None:
         assert not [line for line in shop.ran if line != "add 1 1"]
 
 
-async def test_a_step_has_attempts_of_its_own() -> None:
+async def test_a_step_has_its_own_attempts() -> None:
     shop = Shop()
 
     async with shop.open():
@@ -386,7 +386,7 @@ async def test_a_step_has_attempts_of_its_own() -> None:
     ]
 
 
-async def test_a_cancelled_flow_stops_what_runs_and_starts_nothing_more() -> None:
+async def test_a_cancelled_flow_stops_running_steps_and_starts_no_more() -> None:
     shop = Shop()
 
     async with shop.open():
@@ -415,7 +415,7 @@ async def test_the_same_id_is_one_flow_however_often_it_is_sent() -> None:
     assert shop.ran == ["once"]
 
 
-async def test_a_flow_that_is_not_known_is_reported_and_its_messages_are_dead() -> None:
+async def test_an_unknown_flow_is_reported_and_its_messages_are_dead() -> None:
     shop = Shop()
 
     async with shop.app:
@@ -437,7 +437,7 @@ async def test_a_flow_that_is_not_known_is_reported_and_its_messages_are_dead() 
         assert flow.id
 
 
-async def test_without_a_state_workflows_are_refused_by_name() -> None:
+async def test_workflows_without_a_state_are_refused_by_name() -> None:
     app = TaskMQ("amqp://nobody@nowhere:1/")
 
     @app.task(name="alone")

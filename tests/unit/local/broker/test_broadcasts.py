@@ -37,7 +37,7 @@ def rows(folder: Path) -> list[str]:
         return [topic for (topic,) in connection.execute("SELECT topic FROM broadcasts ORDER BY seq")]
 
 
-def test_what_is_older_than_half_a_minute_goes_with_the_next_announcement(tmp_path: Path) -> None:
+def test_announcements_older_than_half_a_minute_are_deleted_with_the_next_one(tmp_path: Path) -> None:
     clock = FakeClock(1_000_000)
 
     async def test(broker: LocalBroker, heard: list[str]) -> None:
@@ -57,7 +57,7 @@ def test_what_is_older_than_half_a_minute_goes_with_the_next_announcement(tmp_pa
     assert rows(tmp_path) == ["young", "new"]
 
 
-def test_only_the_newest_ten_thousand_are_kept_and_numbers_are_never_given_twice(tmp_path: Path) -> None:
+def test_only_the_newest_ten_thousand_are_kept_and_numbers_are_never_reused(tmp_path: Path) -> None:
     with closing(open_file(tmp_path / "taskmq.db", QUEUE_FILE)) as connection:
         assert last_broadcast(connection) == 0
         connection.execute("BEGIN")
@@ -71,7 +71,7 @@ def test_only_the_newest_ten_thousand_are_kept_and_numbers_are_never_given_twice
         assert last_broadcast(connection) == 10_006
 
 
-def test_who_was_not_rung_for_hears_within_a_second_or_so(tmp_path: Path) -> None:
+def test_a_listener_that_missed_its_wakeup_polls_within_about_a_second(tmp_path: Path) -> None:
     async def test(broker: LocalBroker, heard: list[str]) -> None:
         await broker.listen(["#"], lambda topic, _: heard.append(topic))
         with closing(sqlite3.connect(tmp_path / "taskmq.db")) as connection:
@@ -83,7 +83,7 @@ def test_who_was_not_rung_for_hears_within_a_second_or_so(tmp_path: Path) -> Non
     with_broker(tmp_path, test)
 
 
-def test_more_than_a_look_takes_at_once_is_heard_in_order(tmp_path: Path) -> None:
+def test_more_messages_than_one_poll_takes_arrive_in_order(tmp_path: Path) -> None:
     async def test(broker: LocalBroker, heard: list[str]) -> None:
         await broker.listen(["#"], lambda topic, _: heard.append(topic))
         topics = [f"t{number}" for number in range(1_700)]
@@ -111,7 +111,7 @@ def test_announcements_beyond_a_thousand_uncommitted_ones_are_dropped(tmp_path: 
     with_broker(tmp_path, test)
 
 
-def test_a_listener_that_has_stopped_leaves_nothing_behind(tmp_path: Path) -> None:
+def test_a_stopped_listener_leaves_nothing_behind(tmp_path: Path) -> None:
     async def test(broker: LocalBroker, heard: list[str]) -> None:
         first = await broker.listen(["#"], lambda topic, _: heard.append(topic))
         second = await broker.listen(["#"], lambda topic, _: heard.append(topic))

@@ -39,7 +39,7 @@ def test_a_url_without_a_directory_is_refused() -> None:
         opened("local://")
 
 
-async def test_a_relative_path_stays_where_it_was_when_the_process_moves(
+async def test_a_relative_path_stays_fixed_when_the_process_changes_its_directory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "elsewhere").mkdir()
@@ -53,7 +53,7 @@ async def test_a_relative_path_stays_where_it_was_when_the_process_moves(
     assert (tmp_path / ".taskmq" / "taskmq.db").exists()
 
 
-async def test_declaring_makes_the_dead_letter_queue_and_the_shared_ones(url: str) -> None:
+async def test_declaring_creates_the_dead_letter_queue_and_the_shared_queues(url: str) -> None:
     broker = opened(url)
     await declare(broker, "q")
     names = ["q.p.high", "q", "q.p.low", "q.dlq", PARKING, UNROUTABLE, "other"]
@@ -62,7 +62,7 @@ async def test_declaring_makes_the_dead_letter_queue_and_the_shared_ones(url: st
     await broker.aclose()
 
 
-async def test_a_delayed_message_comes_when_the_clock_reaches_its_time_and_to_the_tail(url: str) -> None:
+async def test_a_delayed_message_joins_the_tail_of_its_queue_at_its_time(url: str) -> None:
     clock, inbox = FakeClock(), Inbox()
     broker = opened(url, clock)
     await declare(broker)
@@ -81,7 +81,7 @@ async def test_a_delayed_message_comes_when_the_clock_reaches_its_time_and_to_th
     await broker.aclose()
 
 
-async def test_a_delayed_message_whose_queue_has_gone_goes_to_unroutable(url: str) -> None:
+async def test_a_delayed_message_of_a_deleted_queue_goes_to_unroutable(url: str) -> None:
     clock = FakeClock()
     broker = opened(url, clock)
     await declare(broker, "q", "r")
@@ -98,7 +98,7 @@ async def test_a_delayed_message_whose_queue_has_gone_goes_to_unroutable(url: st
     await broker.aclose()
 
 
-async def test_a_deleted_queue_is_declared_again_by_whoever_had_declared_it(url: str) -> None:
+async def test_its_users_declare_a_deleted_queue_again(url: str) -> None:
     inbox, declarer, other = Inbox(), opened(url), opened(url)
     await declare(declarer)
     consumer = await other.consume([Subscription("q", 10)], inbox)
@@ -115,7 +115,7 @@ async def test_a_deleted_queue_is_declared_again_by_whoever_had_declared_it(url:
     await other.aclose()
 
 
-async def test_a_publish_waits_for_one_piece_of_a_long_queue_that_is_deleted(url: str) -> None:
+async def test_a_publish_waits_for_one_step_of_deleting_a_long_queue(url: str) -> None:
     broker = opened(url)
     await declare(broker, "long", "other")
     await send(broker, *map(str, range(11_000)), queue="long")
@@ -133,7 +133,7 @@ async def test_a_publish_waits_for_one_piece_of_a_long_queue_that_is_deleted(url
     await broker.aclose()
 
 
-async def test_a_message_that_cannot_be_stored_fails_alone(url: str) -> None:
+async def test_an_unstorable_message_fails_alone(url: str) -> None:
     broker = opened(url)
     await declare(broker)
     bad = [
@@ -155,7 +155,7 @@ async def test_a_message_that_cannot_be_stored_fails_alone(url: str) -> None:
     await broker.aclose()
 
 
-async def test_a_locked_file_ends_a_publish_at_its_deadline_and_sends_nothing_later(
+async def test_a_publish_to_a_locked_file_ends_at_its_deadline_and_sends_nothing_later(
     url: str,
 ) -> None:
     broker = opened(url)
@@ -176,7 +176,7 @@ async def test_a_locked_file_ends_a_publish_at_its_deadline_and_sends_nothing_la
     await broker.aclose()
 
 
-async def test_many_that_nobody_waits_for_any_more_are_not_taken_back_at_their_deadline(url: str) -> None:
+async def test_a_late_batch_of_abandoned_calls_is_not_withdrawn(url: str) -> None:
     broker = opened(url)
     await declare(broker)
     blocker = sqlite3.connect(file_of(url), isolation_level=None)
@@ -194,7 +194,7 @@ async def test_many_that_nobody_waits_for_any_more_are_not_taken_back_at_their_d
     await broker.aclose()
 
 
-async def test_many_that_are_late_are_told_so_together_and_nothing_is_sent_later(url: str) -> None:
+async def test_late_calls_are_failed_in_one_batch_and_nothing_is_sent_later(url: str) -> None:
     broker = opened(url)
     await declare(broker)
     blocker = sqlite3.connect(file_of(url), isolation_level=None)
@@ -226,7 +226,7 @@ class Obstacle:
     def end(self, error: Exception | None) -> None: ...
 
 
-async def test_a_publish_whose_commit_is_under_way_at_its_deadline_ends_as_unknown(url: str) -> None:
+async def test_a_publish_that_is_committing_at_its_deadline_ends_as_unknown(url: str) -> None:
     broker, obstacle = opened(url), Obstacle()
     await declare(broker)
 
@@ -240,7 +240,7 @@ async def test_a_publish_whose_commit_is_under_way_at_its_deadline_ends_as_unkno
     await broker.aclose()
 
 
-async def test_a_full_disk_is_a_typed_error_and_acks_are_repeated_until_there_is_room(url: str) -> None:
+async def test_a_full_disk_raises_a_typed_error_and_acks_are_retried_until_there_is_room(url: str) -> None:
     inbox, broker = Inbox(), opened(url)
     await declare(broker)
     await broker.consume([Subscription("q", 10)], inbox)
@@ -266,7 +266,7 @@ async def test_a_full_disk_is_a_typed_error_and_acks_are_repeated_until_there_is
     await other.aclose()
 
 
-async def test_acks_that_could_not_be_written_are_written_later(url: str) -> None:
+async def test_failed_acks_are_written_later(url: str) -> None:
     inbox, broker = Inbox(), opened(url)
     await declare(broker)
     await send(broker, "1", "2", "3")
@@ -287,7 +287,7 @@ async def test_acks_that_could_not_be_written_are_written_later(url: str) -> Non
 
 
 @pytest.mark.parametrize("obstacle", ["not a directory", "not a database", "too new"])
-async def test_a_place_that_cannot_be_used_is_a_typed_error_that_says_why(tmp_path: Path, obstacle: str) -> None:
+async def test_an_unusable_directory_raises_a_typed_error_with_the_reason(tmp_path: Path, obstacle: str) -> None:
     directory = tmp_path / "queue"
     if obstacle == "not a directory":
         directory.write_text("a file")
@@ -315,7 +315,7 @@ async def test_a_place_that_cannot_be_used_is_a_typed_error_that_says_why(tmp_pa
     await broker.aclose()
 
 
-async def test_a_file_that_was_removed_is_not_quietly_made_anew(url: str) -> None:
+async def test_a_deleted_file_is_not_recreated_silently(url: str) -> None:
     broker = opened(url)
     await declare(broker)
     file_of(url).unlink()
@@ -326,7 +326,7 @@ async def test_a_file_that_was_removed_is_not_quietly_made_anew(url: str) -> Non
     await broker.aclose()
 
 
-async def test_closing_leaves_nothing_but_the_database(url: str) -> None:
+async def test_closing_leaves_only_the_database(url: str) -> None:
     inbox, broker = Inbox(), opened(url)
     await declare(broker)
     await send(broker, "1")
@@ -355,7 +355,7 @@ async def test_large_messages_pass_through_unchanged(url: str) -> None:
     await broker.aclose()
 
 
-def test_the_file_is_legible(url: str) -> None:
+def test_the_file_has_documented_tables(url: str) -> None:
     async def main() -> None:
         broker = opened(url)
         await declare(broker)

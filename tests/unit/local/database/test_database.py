@@ -36,7 +36,7 @@ class Adding:
         self.outcome.set_result(error)
 
 
-async def test_a_work_that_fails_does_not_fail_its_neighbours(tmp_path: Path) -> None:
+async def test_a_failing_work_does_not_fail_its_neighbours(tmp_path: Path) -> None:
     database = Database(tmp_path / "taskmq.db", name="test")
     works = [Adding("q1"), Adding("q2"), Adding("q1"), Adding("q3")]
     for work in works:
@@ -49,7 +49,7 @@ async def test_a_work_that_fails_does_not_fail_its_neighbours(tmp_path: Path) ->
     await database.aclose(within=PATIENCE)
 
 
-async def test_what_comes_up_in_one_turn_of_the_loop_shares_a_transaction(tmp_path: Path) -> None:
+async def test_works_of_one_loop_iteration_share_a_transaction(tmp_path: Path) -> None:
     database = Database(tmp_path / "taskmq.db", name="test")
     commits: list[int] = []
     works = [Adding(f"q{number}") for number in range(50)]
@@ -69,7 +69,7 @@ async def test_what_comes_up_in_one_turn_of_the_loop_shares_a_transaction(tmp_pa
     await database.aclose(within=PATIENCE)
 
 
-async def test_a_work_whose_end_fails_does_not_keep_the_others_from_theirs(tmp_path: Path) -> None:
+async def test_a_work_whose_callback_fails_does_not_keep_the_others_from_theirs(tmp_path: Path) -> None:
     reported: list[object] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: reported.append(context["exception"]))
     database = Database(tmp_path / "taskmq.db", name="test")
@@ -84,7 +84,7 @@ async def test_a_work_whose_end_fails_does_not_keep_the_others_from_theirs(tmp_p
     await database.aclose(within=PATIENCE)
 
 
-async def test_a_call_that_was_given_up_is_not_done_later(tmp_path: Path) -> None:
+async def test_an_abandoned_call_is_not_executed_later(tmp_path: Path) -> None:
     database = Database(tmp_path / "taskmq.db", name="test")
     await database.call(count, care=Care.READ)
     blocker = sqlite3.connect(tmp_path / "taskmq.db", isolation_level=None)
@@ -103,7 +103,7 @@ async def test_a_call_that_was_given_up_is_not_done_later(tmp_path: Path) -> Non
     await database.aclose(within=PATIENCE)
 
 
-async def test_closing_while_the_file_is_locked_ends_everything_that_waits(tmp_path: Path) -> None:
+async def test_closing_while_the_file_is_locked_ends_all_waiting_calls(tmp_path: Path) -> None:
     database = Database(tmp_path / "taskmq.db", name="test")
     await database.call(count, care=Care.READ)
     blocker = sqlite3.connect(tmp_path / "taskmq.db", isolation_level=None)
@@ -125,7 +125,7 @@ async def test_closing_while_the_file_is_locked_ends_everything_that_waits(tmp_p
     assert isinstance(await late.outcome, FileFailure)
 
 
-async def test_only_what_must_survive_a_power_failure_is_synced(tmp_path: Path) -> None:
+async def test_only_writes_that_must_survive_a_power_failure_are_synced(tmp_path: Path) -> None:
     database = Database(tmp_path / "taskmq.db", name="test")
 
     def synchronous(connection: sqlite3.Connection) -> int:
@@ -139,7 +139,7 @@ async def test_only_what_must_survive_a_power_failure_is_synced(tmp_path: Path) 
     await database.aclose(within=PATIENCE)
 
 
-def test_others_on_the_loop_write_through_the_one_that_is_shared_while_that_is_open(tmp_path: Path) -> None:
+def test_other_loops_write_through_the_shared_connection_while_it_is_open(tmp_path: Path) -> None:
     path = tmp_path / "taskmq.db"
 
     async def main() -> None:
@@ -167,7 +167,7 @@ def test_others_on_the_loop_write_through_the_one_that_is_shared_while_that_is_o
     run(main())
 
 
-async def test_what_comes_up_turn_by_turn_after_a_commit_shares_the_next_one(tmp_path: Path) -> None:
+async def test_works_submitted_after_a_commit_share_the_next_transaction(tmp_path: Path) -> None:
     database = Database(tmp_path / "taskmq.db", name="test")
     commits: list[int] = []
 

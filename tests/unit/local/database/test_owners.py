@@ -27,7 +27,7 @@ LOOK = """
 """
 
 
-def test_an_owner_is_alive_for_its_own_process_and_for_others_until_it_is_released(tmp_path: Path) -> None:
+def test_an_owner_is_alive_to_all_processes_until_it_is_released(tmp_path: Path) -> None:
     owner = Owner(tmp_path)
 
     assert is_alive(tmp_path, owner.name)
@@ -40,7 +40,7 @@ def test_an_owner_is_alive_for_its_own_process_and_for_others_until_it_is_releas
     assert python(LOOK, str(tmp_path), owner.name) == "False"
 
 
-def test_an_owner_of_a_dead_process_is_dead_though_its_file_is_there(tmp_path: Path) -> None:
+def test_the_owner_of_a_dead_process_is_dead_even_if_its_file_exists(tmp_path: Path) -> None:
     name = python(
         """
         import os, sys
@@ -56,7 +56,7 @@ def test_an_owner_of_a_dead_process_is_dead_though_its_file_is_there(tmp_path: P
     assert not is_alive(tmp_path, name)
 
 
-def test_a_forked_child_neither_is_the_owner_nor_keeps_it_alive(tmp_path: Path) -> None:
+def test_a_forked_child_is_not_the_owner_and_does_not_keep_it_alive(tmp_path: Path) -> None:
     seen = python(
         """
         import os, sys, time
@@ -83,7 +83,7 @@ def test_a_forked_child_neither_is_the_owner_nor_keeps_it_alive(tmp_path: Path) 
     assert seen.split() == ["True", "False"]
 
 
-def test_files_that_the_dead_left_are_swept_when_they_are_old(tmp_path: Path) -> None:
+def test_old_files_of_dead_owners_are_deleted(tmp_path: Path) -> None:
     living = Owner(tmp_path)
     for name in ("1-young", "1-old"):
         (tmp_path / "owners" / name).touch()

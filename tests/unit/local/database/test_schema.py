@@ -23,7 +23,7 @@ def tables_of(path: Path) -> list[tuple[str, str]]:
 _LATER = replace(QUEUE_FILE, steps=("CREATE TABLE flavours (name TEXT PRIMARY KEY) WITHOUT ROWID",))
 
 
-def test_a_file_that_is_behind_is_upgraded_by_whoever_opens_it_first(tmp_path: Path) -> None:
+def test_an_outdated_file_is_upgraded_by_the_first_process_that_opens_it(tmp_path: Path) -> None:
     fresh, old = tmp_path / "fresh" / "taskmq.db", tmp_path / "old" / "taskmq.db"
     open_file(fresh, _LATER).close()
     open_file(old, QUEUE_FILE).close()
@@ -36,7 +36,7 @@ def test_a_file_that_is_behind_is_upgraded_by_whoever_opens_it_first(tmp_path: P
     assert tables_of(old) == tables_of(fresh)
 
 
-def test_a_file_of_a_development_version_is_refused_and_stays(tmp_path: Path) -> None:
+def test_a_file_of_a_development_version_is_refused_and_not_changed(tmp_path: Path) -> None:
     path = tmp_path / "taskmq.db"
     with closing(open_file(path, QUEUE_FILE)) as connection:
         connection.execute("PRAGMA user_version = 10")
@@ -48,7 +48,7 @@ def test_a_file_of_a_development_version_is_refused_and_stays(tmp_path: Path) ->
     assert tables_of(path) == before
 
 
-def test_what_a_file_holds_survives_an_upgrade(tmp_path: Path) -> None:
+def test_the_contents_of_a_file_survive_an_upgrade(tmp_path: Path) -> None:
     url = f"local://{tmp_path}"
     message = Outgoing(queue="q", body=b"{}", content_type="application/json", job_id="a", task="t")
 

@@ -27,7 +27,7 @@ def opened(url: str, clock: FakeClock | None = None) -> MemoryBroker:
     return open_memory_broker(url, BrokerOptions(clock=clock or FakeClock()))
 
 
-async def test_a_delayed_message_comes_when_the_clock_reaches_its_time_and_not_before(url: str) -> None:
+async def test_a_delayed_message_arrives_at_its_time_and_not_before(url: str) -> None:
     clock, inbox = FakeClock(), Inbox()
     broker = opened(url, clock)
     await declare(broker)
@@ -43,7 +43,7 @@ async def test_a_delayed_message_comes_when_the_clock_reaches_its_time_and_not_b
     await broker.aclose()
 
 
-async def test_a_delayed_message_goes_to_the_tail_of_its_queue(url: str) -> None:
+async def test_a_delayed_message_joins_the_tail_of_its_queue(url: str) -> None:
     clock, inbox = FakeClock(), Inbox()
     broker = opened(url, clock)
     await declare(broker)
@@ -61,7 +61,7 @@ async def test_a_delayed_message_goes_to_the_tail_of_its_queue(url: str) -> None
     await broker.aclose()
 
 
-async def test_an_earlier_message_moves_the_timer(url: str) -> None:
+async def test_an_earlier_message_reschedules_the_timer(url: str) -> None:
     clock, inbox = FakeClock(), Inbox()
     consumer, sender = opened(url, clock), opened(url, clock)
     await declare(consumer)
@@ -79,7 +79,7 @@ async def test_an_earlier_message_moves_the_timer(url: str) -> None:
     await consumer.aclose()
 
 
-def test_a_producer_on_another_threads_loop_wakes_the_consumer(url: str) -> None:
+def test_a_producer_on_the_loop_of_another_thread_wakes_the_consumer(url: str) -> None:
     async def produce() -> None:
         broker = opened(url)
         await send(broker, *(str(number) for number in range(100)))
@@ -102,7 +102,7 @@ def test_a_producer_on_another_threads_loop_wakes_the_consumer(url: str) -> None
     run(main())
 
 
-async def test_consumers_of_one_queue_share_what_is_ready(url: str) -> None:
+async def test_consumers_of_one_queue_share_ready_messages(url: str) -> None:
     one, two, broker = Inbox(), Inbox(), opened(url)
     await declare(broker)
     await broker.consume([Subscription("q", 50)], one)
@@ -116,7 +116,7 @@ async def test_consumers_of_one_queue_share_what_is_ready(url: str) -> None:
     await broker.aclose()
 
 
-async def test_what_a_closed_broker_held_goes_back_to_the_front_in_order(url: str) -> None:
+async def test_messages_of_a_closed_broker_return_to_the_front_in_order(url: str) -> None:
     inbox, again, broker, other = Inbox(), Inbox(), opened(url), opened(url)
     await declare(broker)
     await send(broker, "1", "2", "3", "4", "5")
@@ -133,7 +133,7 @@ async def test_what_a_closed_broker_held_goes_back_to_the_front_in_order(url: st
     await other.aclose()
 
 
-async def test_settling_after_the_close_is_void_and_counted(url: str) -> None:
+async def test_settling_after_the_close_is_counted_and_has_no_effect(url: str) -> None:
     inbox, broker, other = Inbox(), opened(url), opened(url)
     await declare(broker)
     await send(broker, "1", "2")
@@ -150,7 +150,7 @@ async def test_settling_after_the_close_is_void_and_counted(url: str) -> None:
     await other.aclose()
 
 
-async def test_a_deleted_queue_is_declared_again_by_whoever_had_declared_it(url: str) -> None:
+async def test_its_users_declare_a_deleted_queue_again(url: str) -> None:
     inbox, declarer, other = Inbox(), opened(url), opened(url)
     await declare(declarer)
     consumer = await other.consume([Subscription("q", 10)], inbox)
@@ -167,7 +167,7 @@ async def test_a_deleted_queue_is_declared_again_by_whoever_had_declared_it(url:
     await other.aclose()
 
 
-async def test_settling_a_message_of_a_deleted_queue_is_void(url: str) -> None:
+async def test_settling_a_message_of_a_deleted_queue_has_no_effect(url: str) -> None:
     inbox, broker = Inbox(), opened(url)
     await declare(broker)
     await send(broker, "1", "2")
@@ -183,7 +183,7 @@ async def test_settling_a_message_of_a_deleted_queue_is_void(url: str) -> None:
     await broker.aclose()
 
 
-async def test_a_delayed_message_whose_queue_has_gone_goes_to_unroutable(url: str) -> None:
+async def test_a_delayed_message_of_a_deleted_queue_goes_to_unroutable(url: str) -> None:
     clock = FakeClock()
     broker = opened(url, clock)
     await declare(broker)
@@ -198,7 +198,7 @@ async def test_a_delayed_message_whose_queue_has_gone_goes_to_unroutable(url: st
     await broker.aclose()
 
 
-async def test_a_deliver_that_fails_does_not_strand_the_others(url: str) -> None:
+async def test_a_failing_delivery_does_not_strand_the_others(url: str) -> None:
     reported: list[object] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: reported.append(context["exception"]))
     inbox, broker = Inbox(), opened(url)
@@ -217,7 +217,7 @@ async def test_a_deliver_that_fails_does_not_strand_the_others(url: str) -> None
     await broker.aclose()
 
 
-async def test_a_forgotten_hub_is_empty_for_the_next_one(url: str) -> None:
+async def test_a_discarded_hub_is_empty_for_its_next_user(url: str) -> None:
     before = opened(url)
     await declare(before)
     await send(before, "1")
@@ -232,7 +232,7 @@ async def test_a_forgotten_hub_is_empty_for_the_next_one(url: str) -> None:
     await after.aclose()
 
 
-async def test_names_are_apart(url: str) -> None:
+async def test_hubs_of_different_names_are_separate(url: str) -> None:
     one, two = opened(url), opened(f"{url}-other")
     await declare(one)
 

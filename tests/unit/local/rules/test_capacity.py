@@ -12,7 +12,7 @@ def test_a_queue_is_full_by_its_messages_or_by_their_bytes() -> None:
     assert Capacity().refusal("q", ready=10**9, held=10**12, size=1) is None
 
 
-def test_a_declaration_makes_what_the_queue_needs_and_what_all_share() -> None:
+def test_declaring_creates_the_queue_and_the_shared_queues() -> None:
     queue = WorkQueue("images", max_length=5)
 
     found = queues_of([queue])

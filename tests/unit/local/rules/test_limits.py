@@ -95,7 +95,7 @@ def most_in(starts: list[float], window: float) -> int:
     spread=some.sampled_from([0.0, 1.0, 30.0]),
     seed=some.integers(0, 1000),
 )
-def test_starts_are_never_more_than_the_rate_and_its_burst_allow(
+def test_starts_never_exceed_the_rate_and_its_burst(
     per_second: int, burst: int, late: float, lost: float, count: int, spread: float, seed: int
 ) -> None:
     dice = random.Random(seed)
@@ -119,7 +119,7 @@ def test_starts_are_never_more_than_the_rate_and_its_burst_allow(
     spread=some.sampled_from([0.0, 1.0, 30.0]),
     seed=some.integers(0, 1000),
 )
-def test_starts_under_a_strict_rate_are_never_closer_than_it_says(
+def test_starts_under_a_strict_rate_keep_their_distance(
     per_second: int, late: float, lost: float, count: int, spread: float, seed: int
 ) -> None:
     dice = random.Random(seed)
@@ -132,7 +132,7 @@ def test_starts_under_a_strict_rate_are_never_closer_than_it_says(
         assert len(play.started) == count
 
 
-def test_a_strict_rate_is_used_up_by_jobs_that_come_in_time() -> None:
+def test_a_strict_rate_is_used_fully_by_punctual_jobs() -> None:
     play = Play(RateDemand(key="r", interval=0.1, strict=True), late=(0.0, 0.05))
 
     play.play(jobs(300))
@@ -140,7 +140,7 @@ def test_a_strict_rate_is_used_up_by_jobs_that_come_in_time() -> None:
     assert max(play.starts) <= 30 * 1.2
 
 
-def test_a_rate_is_used_up_as_long_as_jobs_wait() -> None:
+def test_a_rate_is_used_fully_while_jobs_wait() -> None:
     play = Play(RateDemand(key="r", interval=0.01))
 
     play.play(jobs(3000))
@@ -150,7 +150,7 @@ def test_a_rate_is_used_up_as_long_as_jobs_wait() -> None:
     assert play.looks < 3 * 3000
 
 
-def test_what_was_missed_for_a_moment_is_made_up_for() -> None:
+def test_a_short_gap_is_made_up_for() -> None:
     play = Play(RateDemand(key="r", interval=0.01), stall=(10.0, 11.0))
 
     play.play(jobs(4000))
@@ -159,7 +159,7 @@ def test_what_was_missed_for_a_moment_is_made_up_for() -> None:
     assert most_in([start for start in play.starts if start > 2], 1.0) <= 158
 
 
-def test_a_rate_is_used_up_by_jobs_that_come_far_too_late() -> None:
+def test_a_rate_is_used_fully_by_very_late_jobs() -> None:
     play = Play(RateDemand(key="r", interval=0.01), late=(10.0, 20.0))
 
     play.play(jobs(10_000))
@@ -168,7 +168,7 @@ def test_a_rate_is_used_up_by_jobs_that_come_far_too_late() -> None:
     assert len(between) > 0.95 * 4000
 
 
-def test_a_line_moves_on_in_order() -> None:
+def test_a_line_advances_in_order() -> None:
     play = Play(RateDemand(key="r", interval=0.1), late=(0.0, 0.0))
 
     play.play([(number * 0.001, f"{number}") for number in range(200)])
@@ -177,7 +177,7 @@ def test_a_line_moves_on_in_order() -> None:
     assert max(abs(places[str(number)] - number) for number in range(200)) <= 4
 
 
-def test_what_was_reported_to_come_and_never_does_costs_seconds_not_starts() -> None:
+def test_announced_jobs_that_never_arrive_cost_seconds_and_not_starts() -> None:
     play = Play(RateDemand(key="r", interval=0.01), lost=0.5)
 
     play.play([*jobs(2000), *jobs(2000, at=25.0, name="later")])
@@ -188,7 +188,7 @@ def test_what_was_reported_to_come_and_never_does_costs_seconds_not_starts() -> 
     assert max(later) < 27 + 2000 * 0.01
 
 
-def test_jobs_without_room_in_the_line_come_again_in_time() -> None:
+def test_jobs_without_room_in_the_line_are_retried_in_time() -> None:
     play = Play(RateDemand(key="r", interval=0.001))
 
     play.play(jobs(15_000))
@@ -207,7 +207,7 @@ def test_jobs_without_room_in_the_line_come_again_in_time() -> None:
     count=some.integers(1, 120),
     seed=some.integers(0, 1000),
 )
-def test_places_are_never_more_than_there_are(
+def test_permits_never_exceed_the_limit(
     places: int, runs: float, late: float, lost: float, count: int, seed: int
 ) -> None:
     play = Play(PlaceDemand(key="p", places=places), runs=runs, late=(0.0, late), lost=lost, seed=seed)
@@ -219,7 +219,7 @@ def test_places_are_never_more_than_there_are(
         assert len(play.started) == count
 
 
-def test_places_are_used_as_long_as_jobs_wait() -> None:
+def test_permits_are_used_fully_while_jobs_wait() -> None:
     for runs, share in ((0.2, 0.85), (1.0, 0.9), (5.0, 0.9)):
         play = Play(PlaceDemand(key="p", places=3), runs=runs, late=(0.0, 0.125))
 
@@ -230,7 +230,7 @@ def test_places_are_used_as_long_as_jobs_wait() -> None:
         assert play.looks < 10 * 300, (runs, play.looks)
 
 
-def test_newcomers_pass_nobody_for_ever() -> None:
+def test_newcomers_cannot_overtake_a_waiting_job_forever() -> None:
     play = Play(PlaceDemand(key="p", places=1), runs=0.2)
     newcomers = [(number * 0.05, f"new {number}") for number in range(4000)]
 
@@ -241,7 +241,7 @@ def test_newcomers_pass_nobody_for_ever() -> None:
     assert len(waits) == 100
 
 
-def test_limits_that_nobody_needs_are_forgotten() -> None:
+def test_unused_limits_are_deleted() -> None:
     table = LimitTable()
     for number in range(2000):
         demand = RateDemand(key=f"{number}", interval=1)
@@ -250,7 +250,7 @@ def test_limits_that_nobody_needs_are_forgotten() -> None:
     assert len(table._limits) < 800
 
 
-def test_gaps_between_starts_are_even_where_jobs_come_in_time() -> None:
+def test_punctual_jobs_start_at_even_intervals() -> None:
     play = Play(RateDemand(key="r", interval=0.02), late=(0.0, 0.1))
 
     play.play(jobs(500))

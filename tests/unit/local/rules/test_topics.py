@@ -17,7 +17,7 @@ def fits(pattern: list[str], topic: list[str]) -> bool:
 
 
 @given(st.lists(patterns, max_size=3), topics)
-def test_a_topic_fits_as_in_an_exchange_of_topics(several: list[list[str]], topic: list[str]) -> None:
+def test_a_topic_matches_as_in_a_topic_exchange(several: list[list[str]], topic: list[str]) -> None:
     expected = any(fits(pattern, topic) for pattern in several)
 
     assert matcher([".".join(pattern) for pattern in several])(".".join(topic)) is expected

@@ -43,7 +43,7 @@ def record(job_id: str = "job", state: JobState = JobState.SUCCEEDED, attempt: i
     return ResultRecord(job_id=job_id, task="test", state=state, attempt=attempt, finished=1)
 
 
-async def test_a_result_is_gone_after_its_ttl(url: str) -> None:
+async def test_a_result_expires_after_its_ttl(url: str) -> None:
     clock = FakeClock()
     async with opened(url, clock) as state:
         await state.results.put(record(), ttl=10)
@@ -56,7 +56,7 @@ async def test_a_result_is_gone_after_its_ttl(url: str) -> None:
             await state.results.wait("job", timeout=0)
 
 
-async def test_an_expired_success_makes_room_for_another_result(url: str) -> None:
+async def test_an_expired_success_can_be_replaced_by_another_result(url: str) -> None:
     clock = FakeClock()
     async with opened(url, clock) as state:
         await state.results.put(record(), ttl=10)
@@ -77,7 +77,7 @@ async def test_a_success_is_never_overwritten_and_a_failure_is(url: str) -> None
         assert await state.results.get("job") == record()
 
 
-async def test_of_puts_at_the_same_time_the_success_wins(url: str) -> None:
+async def test_a_success_wins_over_concurrent_puts(url: str) -> None:
     async with opened(url, FakeClock()) as state:
         records = [record(state=JobState.FAILED), record(), record(state=JobState.CANCELLED)]
 
@@ -86,7 +86,7 @@ async def test_of_puts_at_the_same_time_the_success_wins(url: str) -> None:
         assert await state.results.get("job") == record()
 
 
-def test_a_waiter_is_told_by_a_put_on_another_threads_loop(url: str) -> None:
+def test_a_put_on_the_loop_of_another_thread_wakes_a_waiter(url: str) -> None:
     async def put() -> None:
         async with opened(url, FakeClock()) as state:
             await state.results.put(record(), ttl=10)
@@ -104,7 +104,7 @@ def test_a_waiter_is_told_by_a_put_on_another_threads_loop(url: str) -> None:
     run(main())
 
 
-async def test_no_put_falls_between_the_look_and_the_listening(url: str) -> None:
+async def test_no_put_is_missed_between_reading_and_listening(url: str) -> None:
     async with opened(url, FakeClock()) as putting, opened(url, FakeClock()) as state:
         for number in range(100):
             name = f"job{number}"
@@ -115,7 +115,7 @@ async def test_no_put_falls_between_the_look_and_the_listening(url: str) -> None
             assert await waiting == record(name)
 
 
-async def test_closing_ends_the_waits(url: str) -> None:
+async def test_closing_ends_all_waits(url: str) -> None:
     async with opened(url, FakeClock()) as state:
         waiting = asyncio.create_task(state.results.wait("job", timeout=None))
         await settle_loop()
@@ -126,7 +126,7 @@ async def test_closing_ends_the_waits(url: str) -> None:
             await waiting
 
 
-async def test_what_has_expired_does_not_fill_the_file(tmp_path: Path) -> None:
+async def test_expired_results_do_not_fill_the_file(tmp_path: Path) -> None:
     clock = FakeClock()
     async with opened(f"local://{tmp_path}", clock) as state:
         for generation in range(5):
@@ -158,7 +158,7 @@ async def test_results_share_the_transactions_of_the_broker_and_outlive_it(tmp_p
     await state.aclose()
 
 
-async def test_that_there_was_a_result_is_remembered_as_long_again_and_then_forgotten(url: str) -> None:
+async def test_an_expired_result_is_remembered_for_the_same_time_again(url: str) -> None:
     clock = FakeClock()
     async with opened(url, clock) as state:
         await state.results.put(record(), ttl=100)

@@ -35,7 +35,7 @@ def test_an_address_of_the_internet_is_public(address: str) -> None:
         "2001:0:7f00:1::", "255.255.255.255", "host", "",
     ],
 )  # fmt: skip
-def test_an_address_of_no_use_in_the_internet_is_not_public(address: str) -> None:
+def test_an_unusable_address_is_not_public(address: str) -> None:
     assert not is_public(address)
 
 
@@ -49,7 +49,7 @@ def test_no_address_of_a_special_network_is_public(network: str) -> None:
 
 
 @given(_V4, st.integers(0, 2**80 - 1))
-def test_an_address_in_another_one_is_as_public_as_by_itself(inner: IPv4Address, rest: int) -> None:
+def test_an_embedded_address_is_as_public_as_the_address_itself(inner: IPv4Address, rest: int) -> None:
     expected = is_public(str(inner))
 
     for prefix in ("::ffff:0:0", "64:ff9b::"):
@@ -58,14 +58,14 @@ def test_an_address_in_another_one_is_as_public_as_by_itself(inner: IPv4Address,
 
 
 @given(_V4, st.integers(0, 2**32 - 1))
-def test_tunnels_and_translations_that_end_anywhere_are_not_public(inner: IPv4Address, other: int) -> None:
+def test_tunnels_and_translations_to_any_address_are_not_public(inner: IPv4Address, other: int) -> None:
     for prefix, shift in (("::", 0), ("::ffff:0:0:0", 0), ("64:ff9b:1::", 0), ("2001::", 64), ("2001::", 0)):
         assert not is_public(str(IPv6Address(int(IPv6Address(prefix)) + (int(inner) << shift))))
     assert not is_public(str(IPv6Address((0x2001 << 112) + (int(inner) << 64) + other)))
 
 
 @given(st.integers(0, 2**128 - 1).map(IPv6Address))
-def test_what_is_outside_of_the_routed_space_is_public_by_nothing(address: IPv6Address) -> None:
+def test_addresses_outside_the_allocated_space_are_not_public(address: IPv6Address) -> None:
     stands_for = any(address in IPv6Network(text) for text in ("::ffff:0:0/96", "64:ff9b::/96"))
 
     assert not is_public(str(address)) or stands_for or address in IPv6Network("2000::/3")

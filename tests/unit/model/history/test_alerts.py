@@ -56,7 +56,7 @@ def test_an_alert_fires_once_and_is_resolved_once() -> None:
     assert (course.state(), course.alerts["a"].number) == ("resolved", 3)
 
 
-def test_one_that_was_resolved_may_fire_again() -> None:
+def test_a_resolved_alert_may_fire_again() -> None:
     course = Course()
 
     told = [course.look(10, a=value) for value in (1, 0, 1, 0)]
@@ -65,7 +65,7 @@ def test_one_that_was_resolved_may_fire_again() -> None:
     assert course.alerts["a"].number == 6
 
 
-def test_a_pending_alert_fires_when_it_has_been_so_for_long_enough() -> None:
+def test_a_pending_alert_fires_after_its_duration() -> None:
     course = Course(replace(RULE, pending_for=20))
 
     told = [course.look(10, a=1) for _ in range(4)]
@@ -73,7 +73,7 @@ def test_a_pending_alert_fires_when_it_has_been_so_for_long_enough() -> None:
     assert told == [[], [], [("firing", "a")], []]
 
 
-def test_a_pending_alert_that_is_back_goes_without_a_word() -> None:
+def test_a_pending_alert_that_recovers_ends_silently() -> None:
     course = Course(replace(RULE, pending_for=20))
 
     told = [course.look(10, a=value) for value in (1, 0, 1, 1, 1)]
@@ -81,7 +81,7 @@ def test_a_pending_alert_that_is_back_goes_without_a_word() -> None:
     assert told == [[], [], [], [], [("firing", "a")]]
 
 
-def test_an_alert_ends_where_its_rule_lets_go_and_not_before() -> None:
+def test_an_alert_ends_at_the_clear_threshold_of_its_rule_and_not_before() -> None:
     course = Course(replace(RULE, clear=0.2))
 
     told = [course.look(10, a=value) for value in (0.9, 0.4, 0.21, 0.2)]
@@ -89,7 +89,7 @@ def test_an_alert_ends_where_its_rule_lets_go_and_not_before() -> None:
     assert told == [[("firing", "a")], [], [], [("resolved", "a")]]
 
 
-def test_an_alert_ends_when_it_has_been_back_for_long_enough() -> None:
+def test_an_alert_ends_after_it_has_recovered_for_its_duration() -> None:
     course = Course(replace(RULE, clear_for=20))
 
     told = [course.look(10, a=value) for value in (1, 0, 0, 1, 0, 0, 0)]
@@ -97,7 +97,7 @@ def test_an_alert_ends_when_it_has_been_back_for_long_enough() -> None:
     assert told == [[("firing", "a")], [], [], [], [], [], [("resolved", "a")]]
 
 
-def test_figures_that_are_too_low_are_the_alert_of_a_rule_that_says_below() -> None:
+def test_a_low_figure_fires_the_alert_of_a_below_rule() -> None:
     course = Course(AlertRule(name="r", metric="ended", threshold=5, below=True, clear=8))
 
     told = [course.look(10, a=value) for value in (5, 4, 7, 8)]
@@ -105,7 +105,7 @@ def test_figures_that_are_too_low_are_the_alert_of_a_rule_that_says_below() -> N
     assert told == [[], [("firing", "a")], [], [("resolved", "a")]]
 
 
-def test_a_subject_of_which_nothing_is_heard_is_back() -> None:
+def test_a_subject_without_figures_has_recovered() -> None:
     course = Course()
     course.look(10, a=1, b=1)
 
@@ -113,7 +113,7 @@ def test_a_subject_of_which_nothing_is_heard_is_back() -> None:
     assert course.state("b") == "firing"
 
 
-def test_somebody_is_told_again_while_it_goes_on() -> None:
+def test_a_continuing_alert_is_notified_again() -> None:
     course = Course(replace(RULE, repeat=30))
 
     told = [course.look(10, a=1) for _ in range(7)]
@@ -123,7 +123,7 @@ def test_somebody_is_told_again_while_it_goes_on() -> None:
     assert [never.look(10**6, a=1) for _ in range(3)] == [[("firing", "a")], [], []]
 
 
-def test_nobody_is_told_during_a_silence_and_of_what_goes_on_afterwards() -> None:
+def test_no_notification_is_sent_during_a_silence_and_one_follows_it() -> None:
     course = Course(silences=[Silence(id="s", begins=0, ends=25_000)])
 
     told = [course.look(10, a=1, b=value) for value in (1, 0, 0, 0)]
@@ -131,7 +131,7 @@ def test_nobody_is_told_during_a_silence_and_of_what_goes_on_afterwards() -> Non
     assert told == [[], [], [("firing", "a")], []]
 
 
-def test_nobody_is_told_while_another_rule_stands_before() -> None:
+def test_no_notification_is_sent_while_another_rule_suppresses_it() -> None:
     course = Course()
 
     assert course.look(10, a=1, is_inhibited=True) == []
@@ -140,7 +140,7 @@ def test_nobody_is_told_while_another_rule_stands_before() -> None:
     assert course.look(10, a=1) == [("firing", "a")]
 
 
-def test_the_end_of_what_was_told_is_told_during_a_silence_too() -> None:
+def test_a_notified_alert_reports_its_end_during_a_silence_too() -> None:
     course = Course()
     course.look(10, a=1)
     course.silences.append(Silence(id="s", begins=0, ends=90_000))
@@ -149,14 +149,14 @@ def test_the_end_of_what_was_told_is_told_during_a_silence_too() -> None:
     assert course.look(10, a=0, b=0) == [("resolved", "a")]
 
 
-def test_the_end_of_what_was_told_is_told_while_another_rule_stands_before() -> None:
+def test_a_notified_alert_reports_its_end_while_another_rule_suppresses_it_too() -> None:
     course = Course()
     course.look(10, a=1)
 
     assert course.look(10, a=0, is_inhibited=True) == [("resolved", "a")]
 
 
-def test_the_alerts_of_a_rule_that_is_not_looked_at_end() -> None:
+def test_alerts_of_an_unevaluated_rule_end() -> None:
     course = Course(replace(RULE, pending_for=15))
     course.look(10, told=1, over=1)
     course.look(10, told=1)
@@ -184,7 +184,7 @@ def test_the_alerts_of_a_rule_that_is_not_looked_at_end() -> None:
         ({"ends": 5}, False),
     ],
 )
-def test_a_silence_is_of_what_fits_it(fields: dict[str, Any], expected: bool) -> None:
+def test_a_silence_applies_to_its_matches(fields: dict[str, Any], expected: bool) -> None:
     alert = Alert(tenant="acme", rule="r1", subject="task:t", state=AlertState.FIRING, since=0, value=1, changed=0)
     given: dict[str, Any] = {"id": "s", "begins": 0, "ends": 9, **fields}
 
@@ -203,12 +203,12 @@ def test_a_silence_is_of_what_fits_it(fields: dict[str, Any], expected: bool) ->
         ({"threshold": float("inf")}, "number"),
     ],
 )
-def test_a_rule_that_cannot_be_is_refused(fields: dict[str, Any], word: str) -> None:
+def test_an_invalid_rule_is_refused(fields: dict[str, Any], word: str) -> None:
     with pytest.raises(InvalidOption, match=word):
         check_rule(replace(RULE, **fields))
 
 
-def test_rules_that_can_be_are_not_refused() -> None:
+def test_a_valid_rule_is_not_refused() -> None:
     check_rule(RULE)
     check_rule(replace(RULE, clear=0.5))
     check_rule(replace(RULE, metric="depth", each="queue"))
@@ -228,7 +228,7 @@ _RULES = st.builds(
 
 
 @given(_RULES, st.lists(st.tuples(st.booleans(), st.sampled_from([None, 0.0, 4.0, 5.0, 6.0, 9.0])), max_size=30))
-def test_of_any_row_of_figures_each_end_is_reported_after_its_beginning(
+def test_each_end_is_reported_after_its_beginning_for_any_series_of_figures(
     rule: AlertRule, row: list[tuple[bool, float | None]]
 ) -> None:
     course = Course(rule)
@@ -253,7 +253,7 @@ def test_of_any_row_of_figures_each_end_is_reported_after_its_beginning(
 
 
 @given(_RULES, st.lists(st.sampled_from([0.0, 4.0, 6.0]), max_size=20))
-def test_looking_twice_at_the_same_figures_changes_nothing_more(rule: AlertRule, row: list[float]) -> None:
+def test_evaluating_the_same_figures_twice_changes_nothing_more(rule: AlertRule, row: list[float]) -> None:
     course = Course(rule)
     for value in row:
         course.look(10, a=value)
@@ -270,7 +270,7 @@ def _full(tenant: str = "acme", *, channels: int = 1) -> list[AlertRule]:
     ]
 
 
-def test_a_tenant_with_very_many_rules_gets_no_more_and_may_change_what_it_has() -> None:
+def test_a_tenant_at_its_rule_limit_gets_no_more_and_may_change_existing_ones() -> None:
     present = _full()
 
     check_limits(replace(RULE, name="new", tenant="acme"), present[1:])
@@ -280,7 +280,7 @@ def test_a_tenant_with_very_many_rules_gets_no_more_and_may_change_what_it_has()
     assert caught.value.most == 100
 
 
-def test_rules_of_a_tenant_have_so_many_channels_together() -> None:
+def test_the_rules_of_a_tenant_share_a_limit_of_channels() -> None:
     present = _full(channels=100)
     first = present[0]
 
@@ -290,7 +290,7 @@ def test_rules_of_a_tenant_have_so_many_channels_together() -> None:
         check_limits(replace(first, channels=("mailto:new@b.c", "mailto:newer@b.c")), present)
 
 
-def test_a_tenant_has_so_many_silences_and_the_instance_any_number() -> None:
+def test_silences_are_limited_for_a_tenant_and_not_for_the_instance() -> None:
     one = Silence(id="0", tenant="acme", begins=0, ends=9)
     present = [replace(one, id=str(number)) for number in range(100)]
 
@@ -303,5 +303,5 @@ def test_a_tenant_has_so_many_silences_and_the_instance_any_number() -> None:
     assert caught.value.most == 100
 
 
-def test_the_instance_has_as_many_rules_and_channels_as_it_wants() -> None:
+def test_rules_and_channels_of_the_instance_are_not_limited() -> None:
     check_limits(replace(RULE, name="new", channels=("mailto:new@b.c",)), _full("", channels=100))

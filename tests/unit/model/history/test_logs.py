@@ -53,12 +53,12 @@ def test_a_message_of_lines_has_at_most_256_kib() -> None:
 
 
 @pytest.mark.parametrize("body", [b"", b"[]", b"{}", b'{"logs":[{"id":1}]}', b"\xff", b'{"logs":' + b"[" * 10_000])
-def test_a_message_that_has_no_lines_is_malformed(body: bytes) -> None:
+def test_a_message_without_lines_is_malformed(body: bytes) -> None:
     with pytest.raises(MalformedMessage, match="no log lines"):
         decode_logs(body)
 
 
-def test_a_line_that_is_too_long_says_so() -> None:
+def test_a_truncated_line_says_so() -> None:
     name, text = shortened("l" * 300, "x" * (LONGEST_LINE + 1))
 
     assert (len(name), len(text)) == (200, LONGEST_LINE)
@@ -66,11 +66,11 @@ def test_a_line_that_is_too_long_says_so() -> None:
     assert shortened("l", "x" * LONGEST_LINE) == ("l", "x" * LONGEST_LINE)
 
 
-def test_letters_that_have_no_form_are_escaped() -> None:
+def test_unencodable_characters_are_escaped() -> None:
     assert shortened("a\ud800", "b\0ä") == ("a\\ud800", "b\\x00ä")
 
 
-def test_every_level_has_one_that_stands_for_it() -> None:
+def test_every_level_maps_to_a_standard_level() -> None:
     assert [standard_level(level) for level in (0, 9, 10, 25, 49, 50, 1_000)] == [10, 10, 10, 20, 40, 50, 50]
     assert {level_name(level) for level in range(100)} == set(LEVELS)
     assert (read_level("ERROR"), read_level("debug")) == (40, 10)
@@ -107,7 +107,7 @@ def test_every_level_has_one_that_stands_for_it() -> None:
         ("https://example.com/a@b", "https://example.com/a@b"),
     ],
 )
-def test_secrets_that_are_recognised_are_replaced(text: str, expected: str) -> None:
+def test_recognised_secrets_are_redacted(text: str, expected: str) -> None:
     assert Redactor().redact(text) == expected
 
 
@@ -115,11 +115,11 @@ def test_secrets_that_are_recognised_are_replaced(text: str, expected: str) -> N
     "part",
     ["a://:", "a-", "password", "password ", "password='", 'secret\\"', 'pwd="\\', "pwd=\\", "bearer ", "a://u:@"],
 )
-def test_a_long_hostile_line_is_read_to_its_end(part: str) -> None:
+def test_a_long_hostile_line_is_read_completely(part: str) -> None:
     assert Redactor().redact(f"{part * 10_000}\npassword=hunter2").endswith("[redacted]")
 
 
-def test_further_patterns_replace_what_they_find() -> None:
+def test_custom_patterns_redact_their_matches() -> None:
     assert Redactor([r"(?P<keep>iban )\w+", "ann"]).redact("Ann has IBAN DE12") == "[redacted] has IBAN [redacted]"
     with pytest.raises(InvalidOption, match="regular expression"):
         Redactor(["("])
@@ -140,7 +140,7 @@ def test_further_patterns_replace_what_they_find() -> None:
         ("mailto:ops@example.com#warning", Channel("mail", "ops@example.com")),
     ],
 )
-def test_a_channel_is_read(text: str, expected: Channel) -> None:
+def test_a_channel_is_parsed(text: str, expected: Channel) -> None:
     assert parse_channel(text) == expected
 
 
@@ -153,7 +153,7 @@ def test_a_channel_is_read(text: str, expected: Channel) -> None:
         "pagerduty+https://h/v2", "telegram+https://h/bot1?chat_id=1&chat_id=2", "opsgenie+https://h/",
     ],
 )  # fmt: skip
-def test_what_is_no_channel_is_refused(text: str) -> None:
+def test_an_invalid_channel_is_refused(text: str) -> None:
     with pytest.raises(InvalidOption, match="channel"):
         parse_channel(text)
 
@@ -161,7 +161,7 @@ def test_what_is_no_channel_is_refused(text: str) -> None:
 @pytest.mark.parametrize(
     "text", ["slack+https://h/sesame#urgent", "pagerduty+https://h/v2?key=sesame", "https://h/sesame x"]
 )
-def test_what_is_wrong_with_a_channel_is_said_without_its_secret(text: str) -> None:
+def test_an_invalid_channel_is_reported_without_its_secret(text: str) -> None:
     with pytest.raises(InvalidOption, match="channel") as caught:
         parse_channel(text)
 
@@ -178,11 +178,11 @@ def test_what_is_wrong_with_a_channel_is_said_without_its_secret(text: str) -> N
         ("mailto:a@b#warning", "info", False),
     ],
 )
-def test_a_channel_is_told_from_its_severity_on(text: str, severity: Any, expected: bool) -> None:
+def test_a_channel_is_notified_from_its_severity_upward(text: str, severity: Any, expected: bool) -> None:
     assert is_told(text, severity) is expected
 
 
-def test_what_is_opened_and_closed_by_itself_gets_each_alert_singly() -> None:
+def test_an_incident_service_gets_each_alert_separately() -> None:
     assert is_told_singly("pagerduty+https://events.pagerduty.com/v2/enqueue")
     assert not is_told_singly("mailto:a@b#warning")
 
@@ -197,7 +197,7 @@ def test_what_is_opened_and_closed_by_itself_gets_each_alert_singly() -> None:
         ("alertmanager+https://am.example.com/secret", "alertmanager+https://am.example.com"),
     ],
 )
-def test_a_channel_is_shown_without_what_may_be_a_secret(text: str, shown: str) -> None:
+def test_a_channel_is_shown_without_its_possible_secrets(text: str, shown: str) -> None:
     assert shown_channel(text) == shown
 
 
@@ -209,5 +209,5 @@ def test_a_channel_is_shown_without_what_may_be_a_secret(text: str, shown: str) 
         ("pagerduty+https://h?routing_key=K#critical", "h"),
     ],
 )
-def test_the_host_of_a_channel_is_who_keeps_a_sender_waiting(text: str, host: str) -> None:
+def test_a_slow_channel_is_identified_by_its_host(text: str, host: str) -> None:
     assert channel_host(text) == host

@@ -40,7 +40,7 @@ def _rollup(minute: int = 0, *, task: str = "t", queue: str = "q", tenant: str =
 
 
 @given(_SECONDS)
-def test_a_time_is_in_the_first_bucket_whose_bound_it_does_not_exceed(seconds: float) -> None:
+def test_a_time_falls_into_the_first_bucket_whose_bound_it_does_not_exceed(seconds: float) -> None:
     bucket = bucket_of(seconds)
 
     assert 0 <= bucket < BUCKETS
@@ -49,7 +49,7 @@ def test_a_time_is_in_the_first_bucket_whose_bound_it_does_not_exceed(seconds: f
 
 
 @given(st.lists(_SECONDS, min_size=1, max_size=50), st.floats(0, 1))
-def test_a_quantile_is_right_to_within_a_bucket(times: list[float], share: float) -> None:
+def test_a_quantile_is_accurate_to_one_bucket(times: list[float], share: float) -> None:
     buckets = Buckets()
     for each in times:
         buckets.add(each)
@@ -62,7 +62,7 @@ def test_a_quantile_is_right_to_within_a_bucket(times: list[float], share: float
 
 
 @given(st.lists(_SECONDS, max_size=20), st.lists(_SECONDS, max_size=20))
-def test_buckets_of_two_times_are_those_of_both(first: list[float], second: list[float]) -> None:
+def test_merged_buckets_contain_the_times_of_both(first: list[float], second: list[float]) -> None:
     one, other, both = Buckets(), Buckets(), Buckets()
     for each in first:
         one.add(each)
@@ -77,7 +77,7 @@ def test_buckets_of_two_times_are_those_of_both(first: list[float], second: list
     assert one.total == pytest.approx(both.total)
 
 
-def test_of_nothing_there_are_no_times() -> None:
+def test_no_samples_have_no_times() -> None:
     assert Buckets().quantile(0.5) is None
     assert Buckets().mean is None
     assert Rollup.empty().failure_rate is None
@@ -105,7 +105,7 @@ def test_events_are_counted_in_their_minutes() -> None:
     assert minute_of(MINUTE + 5) == MINUTE
 
 
-def test_longer_times_are_summed_by_what_is_told_apart() -> None:
+def test_longer_periods_are_summed_by_their_dimensions() -> None:
     rollups = [
         _rollup(0, succeeded=1),
         _rollup(1, dead=1),
@@ -122,7 +122,7 @@ def test_longer_times_are_summed_by_what_is_told_apart() -> None:
     }
 
 
-def test_failures_of_the_broker_lane_alone_are_kept() -> None:
+def test_only_failures_of_the_broker_lane_are_kept() -> None:
     whole = _event(
         "dead", job_id="j", tenant="acme", worker="w", attempt=3, seconds=1.5, error="OSError", reason="error", at=9
     )
@@ -137,7 +137,7 @@ def test_failures_of_the_broker_lane_alone_are_kept() -> None:
     assert failure_of(_event("succeeded")) is None
 
 
-def test_every_figure_follows_from_a_rollup_or_is_not_there() -> None:
+def test_every_figure_derives_from_a_rollup_or_is_absent() -> None:
     rollup = _rollup(succeeded=3, dead=1, retried=2, started=4, cancelled=1)
     rollup.waited.add(0.5)
     rollup.ran.add(1.0)
@@ -174,13 +174,13 @@ def test_a_series_has_a_point_for_each_step() -> None:
         series_of(["ended"], [], since=0, until=MINUTE, step=MINUTE, by=("worker",))
 
 
-def test_a_figure_that_is_asked_for_twice_is_reported_once() -> None:
+def test_a_metric_requested_twice_is_reported_once() -> None:
     found = series_of(["ended", "failed", "ended"], [_rollup(0, dead=1)], since=0, until=MINUTE, step=MINUTE)
 
     assert {name: series[0].points for name, series in found.items()} == {"ended": [(0, 1.0)], "failed": [(0, 1.0)]}
 
 
-def test_an_answer_with_too_many_values_is_refused_as_a_whole() -> None:
+def test_an_answer_with_too_many_values_is_refused_completely() -> None:
     rollups = [_rollup(task=f"t{number}", succeeded=1) for number in range(100)]
 
     found = series_of(["ended"], rollups, since=0, until=1_000 * MINUTE, step=MINUTE, by=("task",))
@@ -192,12 +192,12 @@ def test_an_answer_with_too_many_values_is_refused_as_a_whole() -> None:
 @pytest.mark.parametrize(
     ("since", "until", "step"), [(5, 5, MINUTE), (0, 9, 1), (0, 9, MINUTE + 1), (0, 10**9, MINUTE)]
 )
-def test_a_time_that_cannot_be_shown_is_refused(since: int, until: int, step: int) -> None:
+def test_an_unrepresentable_period_is_refused(since: int, until: int, step: int) -> None:
     with pytest.raises(InvalidOption):
         check_step(since, until, step)
 
 
-def test_a_time_that_can_be_shown_is_not_refused() -> None:
+def test_a_representable_period_is_not_refused() -> None:
     assert check_step(0, 10 * MINUTE, MINUTE) == MINUTE
 
 
@@ -212,7 +212,7 @@ def _samples(
 
 
 @given(st.integers(0, 200), st.integers(0, 200), st.sampled_from((1, 15, 20, 60)))
-def test_parts_of_a_time_adjoin_and_are_read_in_quarters_where_they_can(since: int, minutes: int, step: int) -> None:
+def test_parts_of_a_period_adjoin_and_use_quarters_where_possible(since: int, minutes: int, step: int) -> None:
     until = since + minutes
     parts = spans(since * MINUTE, until * MINUTE, step * MINUTE)
 
@@ -225,7 +225,7 @@ def test_parts_of_a_time_adjoin_and_are_read_in_quarters_where_they_can(since: i
     assert all(begin % QUARTER == end % QUARTER == 0 for begin, end in quarters)
 
 
-def test_a_rule_looks_at_its_window_tenant_tasks_and_queues() -> None:
+def test_a_rule_reads_its_window_tenant_tasks_and_queues() -> None:
     rollups = [
         _rollup(9, dead=1, succeeded=3),
         _rollup(4, dead=7),
@@ -244,7 +244,7 @@ def test_a_rule_looks_at_its_window_tenant_tasks_and_queues() -> None:
     assert _samples(rollups, metric="retries") == {"": 0.0}
 
 
-def test_jobs_that_have_expired_are_counted_whoever_has_found_them_so() -> None:
+def test_expired_jobs_are_counted_whoever_reports_them() -> None:
     found: dict[RollupKey, Rollup] = {}
     at = 9 * MINUTE
     rolled_up([_event("cancelled", at=at), _event("cancelled", at=at, reason="expired")], found)
@@ -254,7 +254,7 @@ def test_jobs_that_have_expired_are_counted_whoever_has_found_them_so() -> None:
     assert _samples([of_worker, _rollup(9, expired=2)], metric="expired") == {"": 3.0}
 
 
-def test_times_say_nothing_where_there_are_none() -> None:
+def test_times_are_absent_without_samples() -> None:
     rollup = _rollup(9, succeeded=1)
 
     assert _samples([rollup], metric="run_p95") == {}
@@ -264,7 +264,7 @@ def test_times_say_nothing_where_there_are_none() -> None:
     assert _samples([rollup], metric="wait_p95") == {"": bucket_bound(bucket_of(4.0))}
 
 
-def test_where_too_few_are_looked_for_none_is_a_figure_too() -> None:
+def test_too_few_of_something_includes_zero() -> None:
     assert _samples([], metric="ended", below=True) == {"": 0.0}
     assert _samples([], metric="ended") == _samples([], metric="ended", below=True, each="task") == {}
 
@@ -283,7 +283,7 @@ def test_silence_is_the_time_since_the_last_success() -> None:
     assert _samples([_rollup(8, dead=1)], metric="silence", each="task") == {}
 
 
-def test_jobs_that_are_counted_by_task_queue_and_tenant_are_those_of_the_rule() -> None:
+def test_a_rule_counts_the_jobs_of_its_task_queue_and_tenant() -> None:
     def found(**rule: Any) -> dict[str, float]:
         given: dict[str, Any] = {"name": "r", "threshold": 1, "metric": "unschedulable", **rule}
         return job_samples(AlertRule(**given), {("t", "q", ""): 2, ("t", "r", "acme"): 3, ("u", "q", "acme"): 4})
@@ -294,7 +294,7 @@ def test_jobs_that_are_counted_by_task_queue_and_tenant_are_those_of_the_rule() 
     assert found(queue="x") == {}
 
 
-def test_figures_of_queues_are_each_for_itself_or_all_together() -> None:
+def test_figures_of_queues_are_separate_or_combined() -> None:
     def found(metric: Any, **rule: Any) -> dict[str, float]:
         given: dict[str, Any] = {"name": "r", "threshold": 1, "metric": metric, **rule}
         return queue_samples(AlertRule(**given), {"mail": 3.0, "work": 4.0})

@@ -37,14 +37,14 @@ def _chain(count: int) -> list[AuditRecord]:
     ]
 
 
-def test_an_entry_comes_back_as_it_was_handed_over() -> None:
+def test_an_entry_survives_its_round_trip() -> None:
     (record,) = _chain(1)
 
     assert record.entry() == _entry(1)
     assert not record.is_erased
 
 
-def test_a_whole_chain_is_whole_from_any_place() -> None:
+def test_a_whole_chain_verifies_from_any_starting_point() -> None:
     chain = _chain(5)
 
     assert broken_link(ChainLink(), chain) == ""
@@ -68,14 +68,14 @@ def test_a_changed_entry_breaks_the_chain(field: str, place: int) -> None:
 
 
 @pytest.mark.parametrize("place", range(4))
-def test_an_entry_that_was_taken_away_breaks_the_chain(place: int) -> None:
+def test_a_removed_entry_breaks_the_chain(place: int) -> None:
     chain = _chain(5)
     del chain[place]
 
     assert broken_link(ChainLink(), chain) == f"position {place + 1} is missing: the next entry has {place + 2}"
 
 
-def test_an_entry_in_the_place_of_another_breaks_the_chain() -> None:
+def test_a_swapped_entry_breaks_the_chain() -> None:
     chain = _chain(3)
     first, second = chain[0], chain[1]
     chain[:2] = [
@@ -86,7 +86,7 @@ def test_an_entry_in_the_place_of_another_breaks_the_chain() -> None:
     assert "position 1 (entry 2) is not what was sealed" in broken_link(ChainLink(), chain)
 
 
-def test_what_was_erased_leaves_the_chain_whole() -> None:
+def test_an_erasure_leaves_the_chain_intact() -> None:
     chain = _chain(3)
     chain[0] = replace(chain[0], who=None, who_salt=None)
     chain[1] = replace(chain[1], what=None, what_salt=None)
@@ -97,14 +97,14 @@ def test_what_was_erased_leaves_the_chain_whole() -> None:
     assert (chain[1].entry().user, chain[1].entry().before, chain[1].entry().note) == ("ann", None, "")
 
 
-def test_a_part_whose_salt_alone_was_taken_is_reported() -> None:
+def test_a_removed_salt_alone_is_reported() -> None:
     chain = _chain(1)
     chain[0] = replace(chain[0], who_salt=None)
 
     assert broken_link(ChainLink(), chain) == "position 1 (entry 1): 'who' was changed"
 
 
-def test_a_commitment_does_not_tell_a_part_that_could_be_guessed() -> None:
+def test_a_commitment_does_not_reveal_a_guessable_part() -> None:
     entry = _entry(1)
     first = recorded(entry, number=1, at=1, who_salt=b"a" * 16, what_salt=b"b" * 16)
     second = recorded(entry, number=1, at=1, who_salt=b"c" * 16, what_salt=b"d" * 16)

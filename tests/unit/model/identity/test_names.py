@@ -5,23 +5,23 @@ from taskmq.model.identity import check_name, check_pattern, check_text
 
 
 @pytest.mark.parametrize("name", ["a", "acme", "Ann.Smith", "a@example.org", "7", "x" * 64, "a-b_c+d"])
-def test_a_name_is_what_it_was_given_as(name: str) -> None:
+def test_a_valid_name_is_unchanged(name: str) -> None:
     assert check_name(name, what="tenant") == name
 
 
 @pytest.mark.parametrize("name", ["", " ", "*", "@a", "-a", "a b", "x" * 65, "é", "a\n", "a\0", "a/b", "\ud800"])
-def test_a_name_that_cannot_be_is_refused(name: str) -> None:
+def test_an_invalid_name_is_refused(name: str) -> None:
     with pytest.raises(InvalidOption, match=r"^tenant '"):
         check_name(name, what="tenant")
 
 
 @pytest.mark.parametrize("pattern", ["*", "billing.*", "mail.send", "a:b-?"])
-def test_a_pattern_is_what_it_was_given_as(pattern: str) -> None:
+def test_a_valid_pattern_is_unchanged(pattern: str) -> None:
     assert check_pattern(pattern) == pattern
 
 
 @pytest.mark.parametrize("pattern", ["", "a b", "[a]", "x" * 129, "é", "a\n"])
-def test_a_pattern_that_cannot_be_is_refused(pattern: str) -> None:
+def test_an_invalid_pattern_is_refused(pattern: str) -> None:
     with pytest.raises(InvalidOption, match=r"^task pattern '"):
         check_pattern(pattern)
 

@@ -50,14 +50,14 @@ def _of(*memberships: Membership) -> Identity:
     return Identity(user_id="u", user="ann", memberships=memberships, via="session")
 
 
-def test_every_permission_has_a_rule_and_says_what_it_is_for() -> None:
+def test_every_permission_has_a_rule_and_a_description() -> None:
     assert set(RULES) == set(Permission)
     assert len({rule.about for rule in RULES.values()}) == len(RULES)
     assert {rule.place for rule in RULES.values()} == set(Place)
     assert all((rule.role is None) == (rule.place is Place.ACCOUNT) for rule in RULES.values())
 
 
-def test_a_role_includes_itself_and_those_before_it() -> None:
+def test_a_role_includes_the_roles_below_it() -> None:
     roles = list(Role)
 
     for lower, higher in combinations(roles, 2):
@@ -67,7 +67,7 @@ def test_a_role_includes_itself_and_those_before_it() -> None:
 
 
 @given(_users, _permissions, _asked, st.sampled_from([*_TENANTS, EVERYWHERE]), _roles)
-def test_more_role_never_means_less_permission(
+def test_a_higher_role_never_has_fewer_permissions(
     identity: Identity, permission: Permission, tenant: str | None, where: str, role: Role
 ) -> None:
     others = tuple(each for each in identity.memberships if each.tenant != where)
@@ -110,7 +110,7 @@ def test_a_token_never_exceeds_its_user(
 
 
 @given(_users, _permissions, st.sampled_from(_TENANTS))
-def test_a_scope_has_the_tenants_in_which_one_may(identity: Identity, permission: Permission, tenant: str) -> None:
+def test_a_scope_lists_the_tenants_it_covers(identity: Identity, permission: Permission, tenant: str) -> None:
     if RULES[permission].place is Place.TENANT:
         assert scope_for(identity, permission).has(tenant) == may(identity, permission, tenant)
     elif RULES[permission].place is not Place.ANYWHERE:
@@ -119,12 +119,12 @@ def test_a_scope_has_the_tenants_in_which_one_may(identity: Identity, permission
 
 
 @given(_permissions, _asked)
-def test_nobody_may_do_anything_but_see_to_their_own_account(permission: Permission, tenant: str | None) -> None:
+def test_a_user_without_roles_may_only_manage_the_own_account(permission: Permission, tenant: str | None) -> None:
     assert may(_of(), permission, tenant) == (permission in SELF_SERVICE)
 
 
 @given(_roles, _permissions)
-def test_a_role_in_a_tenant_says_nothing_of_another(role: Role, permission: Permission) -> None:
+def test_a_role_in_one_tenant_grants_nothing_in_another(role: Role, permission: Permission) -> None:
     ann = _of(Membership("north", role))
 
     assert roles_in(ann, "north") == [role]
@@ -138,7 +138,7 @@ def test_a_role_in_a_tenant_says_nothing_of_another(role: Role, permission: Perm
 
 
 @given(_permissions, st.sampled_from(_TENANTS))
-def test_the_instances_admin_may_do_everything_everywhere(permission: Permission, tenant: str) -> None:
+def test_the_admin_of_the_instance_may_do_everything_everywhere(permission: Permission, tenant: str) -> None:
     root = _of(Membership(EVERYWHERE, Role.ADMIN))
 
     assert may(root, permission)
@@ -146,7 +146,7 @@ def test_the_instances_admin_may_do_everything_everywhere(permission: Permission
     assert scope_for(root, permission) == EVERYTHING_OF_ALL
 
 
-def test_what_is_anywhere_needs_a_role_somewhere() -> None:
+def test_an_action_in_any_tenant_needs_a_role_in_one() -> None:
     ann = _of(Membership("north", Role.VIEWER))
 
     assert may(ann, Permission.TASKS_READ)
@@ -155,7 +155,7 @@ def test_what_is_anywhere_needs_a_role_somewhere() -> None:
     assert scope_for(ann, Permission.TENANTS_READ) == Scope(frozenset({"north"}))
 
 
-def test_a_token_for_some_tenants_is_good_for_nothing_of_the_instance() -> None:
+def test_a_token_for_some_tenants_has_no_access_to_the_instance() -> None:
     root = _of(Membership(EVERYWHERE, Role.ADMIN))
     token = replace(root, via="token", scopes=frozenset(Permission), tenants=frozenset({"north"}))
 
@@ -168,7 +168,7 @@ def test_a_token_for_some_tenants_is_good_for_nothing_of_the_instance() -> None:
     assert scope_for(token, Permission.TENANTS_READ) == Scope(frozenset({"north"}))
 
 
-def test_a_token_sees_to_its_users_account_only_where_its_scopes_say_so() -> None:
+def test_a_token_manages_the_account_of_its_user_only_if_its_scopes_say_so() -> None:
     token = replace(_of(Membership("north", Role.ADMIN)), via="token")
 
     assert not may(token, Permission.ACCOUNT_CHANGE)
@@ -188,13 +188,13 @@ def test_a_token_sees_to_its_users_account_only_where_its_scopes_say_so() -> Non
         ((Membership(EVERYWHERE, Role.VIEWER),), frozenset(), None),
     ],
 )
-def test_a_call_that_names_no_tenant_is_at_home_where_there_is_one(
+def test_a_call_without_a_tenant_uses_the_only_tenant_of_the_caller(
     memberships: tuple[Membership, ...], tenants: frozenset[str] | None, expected: str | None
 ) -> None:
     assert home(replace(_of(*memberships), tenants=tenants)) == expected
 
 
-def test_a_task_may_be_called_by_the_patterns_of_a_role_that_submits() -> None:
+def test_the_task_patterns_of_a_submitter_role_limit_its_calls() -> None:
     ann = _of(
         Membership("north", Role.SUBMITTER, ("billing.*", "mail.?")),
         Membership("south", Role.VIEWER),
@@ -210,7 +210,7 @@ def test_a_task_may_be_called_by_the_patterns_of_a_role_that_submits() -> None:
     assert not allows_task(replace(ann, tasks=("mail.*",)), "north", "billing.pay")
 
 
-def test_scopes_are_permissions_kinds_of_them_or_roles() -> None:
+def test_scopes_are_permissions_groups_of_permissions_or_roles() -> None:
     assert read_scopes(["jobs.read"]) == {Permission.JOBS_READ}
     assert read_scopes(["queues.*", "jobs.read"]) == {
         Permission.JOBS_READ,
@@ -224,14 +224,14 @@ def test_scopes_are_permissions_kinds_of_them_or_roles() -> None:
 
 
 @pytest.mark.parametrize("word", ["", "*", "jobs", "jobs.", "jobs.write", "job.*", "root", ".*"])
-def test_a_scope_that_is_none_is_refused_by_name(word: str) -> None:
+def test_an_invalid_scope_is_refused_by_name(word: str) -> None:
     with pytest.raises(InvalidOption, match=r"^no scope '"):
         read_scopes([word])
 
 
 @pytest.mark.parametrize("place", [Place.TENANT, Place.INSTANCE])
 @pytest.mark.parametrize("role", list(Role))
-def test_what_a_role_may_do_is_what_may_says(role: Role, place: Place) -> None:
+def test_the_permissions_of_a_role_match_the_checks(role: Role, place: Place) -> None:
     tenant = "north" if place is Place.TENANT else EVERYWHERE
     ann = _of(Membership(tenant, role))
 
@@ -243,7 +243,7 @@ def test_what_a_role_may_do_is_what_may_says(role: Role, place: Place) -> None:
     assert permissions_of(role, place) == expected
 
 
-def test_a_scope_of_one_tenant_alone_names_it() -> None:
+def test_a_scope_for_one_tenant_names_it() -> None:
     assert Scope(frozenset({"north"})).single() == "north"
     assert Scope(frozenset({"north", "south"})).single() is None
     assert EVERYTHING_OF_ALL.single() is None
@@ -263,7 +263,7 @@ def test_a_scope_of_one_tenant_alone_names_it() -> None:
         ([("*", Role.ADMIN, ("*",)), ("acme", Role.ADMIN, ("billing.*",))], ("*",), ("*",), True),
     ],
 )
-def test_an_admin_gives_no_more_than_they_have(
+def test_an_admin_grants_no_more_than_they_have(
     roles: list[tuple[str, Role, tuple[str, ...]]],
     of_token: tuple[str, ...],
     given: tuple[str, ...],
@@ -287,9 +287,7 @@ def test_an_admin_gives_no_more_than_they_have(
         ((Membership("acme", Role.ADMIN, ("mail.*",)), Membership("north", Role.SUBMITTER, ("mail.*",))), False),
     ],
 )
-def test_who_may_call_more_than_an_admin_is_not_changed_by_them(
-    present: tuple[Membership, ...], expected: bool
-) -> None:
+def test_an_admin_cannot_change_a_user_with_more_permissions(present: tuple[Membership, ...], expected: bool) -> None:
     ann = _of(Membership("acme", Role.ADMIN, ("mail.*",)))
 
     assert may_take(ann, present) is expected
@@ -308,7 +306,7 @@ def test_who_may_call_more_than_an_admin_is_not_changed_by_them(
         ("m*", False),
     ],
 )
-def test_a_pattern_is_ones_own_where_all_that_fits_it_may_be_called(pattern: str, expected: bool) -> None:
+def test_a_pattern_is_covered_if_all_its_matches_may_be_called(pattern: str, expected: bool) -> None:
     assert allows_pattern(_of(Membership("acme", Role.OPERATOR, ("mail.*",))), "acme", pattern) is expected
     assert allows_pattern(_of(Membership("acme", Role.OPERATOR)), "acme", pattern)
 
@@ -317,7 +315,7 @@ _any_pattern = st.text("ab*?[]", max_size=4)
 
 
 @given(st.lists(_any_pattern, max_size=3), _any_pattern, st.text("ab*", max_size=4))
-def test_what_fits_an_allowed_pattern_is_allowed(own: list[str], pattern: str, task: str) -> None:
+def test_every_match_of_a_covered_pattern_may_be_called(own: list[str], pattern: str, task: str) -> None:
     user = _of(Membership("north", Role.OPERATOR, tuple(own)))
 
     if allows_pattern(user, "north", pattern) and fnmatchcase(task, pattern):

@@ -20,7 +20,7 @@ def test_waits_begin_after_the_free_failures_and_double_up_to_the_longest() -> N
     assert wait_after(key, 10**9) == 10_000
 
 
-def test_the_fifth_wrong_password_of_a_credential_waits_for_as_long_as_they_count() -> None:
+def test_the_fifth_wrong_password_blocks_the_credential_while_failures_count() -> None:
     key = confirmation_key("session-1")
 
     assert [wait_after(key, failures) for failures in range(6)] == [0] * 4 + [FORGET_AFTER_MS] * 2
@@ -29,7 +29,7 @@ def test_the_fifth_wrong_password_of_a_credential_waits_for_as_long_as_they_coun
 
 
 @given(st.integers(0, 100), st.integers(0, 100))
-def test_more_failures_never_mean_a_shorter_wait(fewer: int, more: int) -> None:
+def test_more_failures_never_shorten_the_wait(fewer: int, more: int) -> None:
     for key in throttle_keys("ann", "192.0.2.1"):
         assert wait_after(key, fewer) <= wait_after(key, fewer + more) <= FORGET_AFTER_MS
 
@@ -39,7 +39,7 @@ def test_failures_count_for_a_while_after_the_last() -> None:
     assert failures_at(7, at=1000, now=1000 + FORGET_AFTER_MS) == 0
 
 
-def test_what_failures_count_for_does_not_tell_what_was_typed() -> None:
+def test_throttle_keys_do_not_reveal_the_typed_text() -> None:
     keys = throttle_keys("My Password", "192.0.2.1")
 
     assert len({key.key for key in keys}) == len(keys) == 3
@@ -49,7 +49,7 @@ def test_what_failures_count_for_does_not_tell_what_was_typed() -> None:
     assert throttle_keys("\ud800", "\0")
 
 
-def test_one_place_waits_longer_than_one_name() -> None:
+def test_an_address_waits_longer_than_a_name() -> None:
     """Somebody who guesses does not lock out the user, who comes from another address."""
     pair, name, address = throttle_keys("ann", "192.0.2.1")
 
@@ -57,7 +57,7 @@ def test_one_place_waits_longer_than_one_name() -> None:
     assert name.longest_ms == address.longest_ms < pair.longest_ms
 
 
-def test_a_success_lifts_what_others_have_failed_and_nothing_of_the_pair() -> None:
+def test_a_success_clears_the_name_and_address_and_not_the_pair() -> None:
     pair, name, address = throttle_keys("ann", "192.0.2.1")
     (elsewhere, *_), (other, *_) = (
         {key.known for key in keys if key.known}
@@ -68,7 +68,7 @@ def test_a_success_lifts_what_others_have_failed_and_nothing_of_the_pair() -> No
     assert len({name.known, elsewhere, other, pair.key, name.key, address.key}) == 6
 
 
-def test_a_use_is_written_down_once_a_minute_or_sooner_for_what_ends_sooner() -> None:
+def test_a_use_is_recorded_once_a_minute_or_sooner_near_the_expiry() -> None:
     assert not touches(0, 59_999)
     assert touches(0, 60_000)
     assert touches(0, 10_000, idle_ms=20_000)
@@ -76,7 +76,7 @@ def test_a_use_is_written_down_once_a_minute_or_sooner_for_what_ends_sooner() ->
     assert not touches(0, 59_999, idle_ms=3_600_000)
 
 
-def test_one_client_of_ipv6_counts_as_one_whichever_of_its_addresses_it_takes() -> None:
+def test_an_ipv6_client_counts_as_one_across_its_addresses() -> None:
     networks = {
         network_of(address) for address in ("2001:db8:1:2::1", "2001:DB8:1:2:ffff::9", "2001:db8:1:2::1%eth0")
     }

@@ -20,7 +20,7 @@ from taskmq.model.jobs.filters import JobFilter, Retried
 _BULK = Bulk(id="1", tenant="acme", action="cancel", filter="state=held")
 
 
-def test_a_key_is_its_tenant_s_own() -> None:
+def test_a_key_belongs_to_one_tenant() -> None:
     keys = [msgspec.structs.replace(_BULK, tenant=tenant, key="k").unique_key for tenant in ("acme", "", None)]
 
     assert len({*keys}) == 3
@@ -28,7 +28,7 @@ def test_a_key_is_its_tenant_s_own() -> None:
     assert _BULK.unique_key is None
 
 
-def test_its_mark_is_in_the_history_of_every_job() -> None:
+def test_the_mark_of_a_bulk_is_in_the_history_of_every_job() -> None:
     assert _BULK.mark == "bulk 1"
 
 
@@ -41,13 +41,11 @@ def test_its_mark_is_in_the_history_of_every_job() -> None:
         ((("mail.*",), ("*.pay",)), False),
     ],
 )
-def test_a_task_has_to_fit_a_pattern_of_everybody_who_has_a_say(
-    tasks: tuple[tuple[str, ...], ...], expected: bool
-) -> None:
+def test_a_task_has_to_match_every_limiting_pattern(tasks: tuple[tuple[str, ...], ...], expected: bool) -> None:
     assert msgspec.structs.replace(_BULK, tasks=tasks).allows("shop.pay") is expected
 
 
-def test_outcomes_are_added_and_so_many_refusals_are_kept() -> None:
+def test_outcomes_are_counted_and_a_limited_number_of_refusals_is_kept() -> None:
     refusals = [BulkRefused(str(number), "JobConflict", "it has ended") for number in range(MOST_REFUSALS)]
     begun = msgspec.structs.replace(_BULK, pending=("7",))
 
@@ -58,7 +56,7 @@ def test_outcomes_are_added_and_so_many_refusals_are_kept() -> None:
     assert (twice.done, twice.refused, len(twice.refusals)) == (6, 1 + MOST_REFUSALS, MOST_REFUSALS)
 
 
-def test_of_the_first_that_were_repeated_it_is_kept_as_which_job() -> None:
+def test_the_new_ids_of_the_first_repeated_jobs_are_kept() -> None:
     repeated = [BulkRepeated(str(number), f"again {number}") for number in range(MOST_REFUSALS)]
 
     once = add_outcomes(_BULK, done=1, refusals=(), due=9, repeated=repeated[:1])
@@ -77,13 +75,13 @@ def test_of_the_first_that_were_repeated_it_is_kept_as_which_job() -> None:
         ("cancel", "", False, ""),
     ],
 )
-def test_a_retry_of_many_leaves_out_what_was_retried_before(
+def test_a_bulk_retry_skips_jobs_that_were_retried_before(
     action: BulkAction, said: Retried, again: bool, meant: str
 ) -> None:
     assert wanted(JobFilter(retried=said), action, again=again) == JobFilter(retried=meant)  # type: ignore[arg-type]
 
 
-def test_jobs_that_wait_have_their_turn_behind_others_until_none_helps() -> None:
+def test_waiting_jobs_are_visited_again_until_no_visit_helps() -> None:
     listing = add_outcomes(_BULK, done=0, refusals=(), due=9, deferred=["c", "b"])
     listed = add_outcomes(msgspec.structs.replace(listing, is_listed=True), done=1, refusals=(), due=9)
     once = add_outcomes(

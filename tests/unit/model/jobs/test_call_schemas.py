@@ -58,7 +58,7 @@ def _report(
     """
 
 
-def test_a_task_is_told_with_its_parameters_and_the_schema_of_its_arguments() -> None:
+def test_a_task_is_described_with_its_parameters_and_argument_schema() -> None:
     registration = _registered(_report)
 
     assert (registration.task, registration.queue, registration.facts.priority) == ("t", "q", 3)
@@ -77,7 +77,7 @@ def test_a_task_is_told_with_its_parameters_and_the_schema_of_its_arguments() ->
     }
 
 
-def test_a_task_without_parameters_takes_an_empty_object() -> None:
+def test_a_task_without_parameters_accepts_an_empty_object() -> None:
     def nothing() -> None: ...
 
     registration = _registered(nothing)
@@ -91,7 +91,7 @@ def test_a_task_without_parameters_takes_an_empty_object() -> None:
     assert (registration.description, registration.positional, registration.rest) == ("", (), "")
 
 
-def test_types_that_refer_to_themselves_are_reported_without_patterns() -> None:
+def test_recursive_types_are_reported_without_patterns() -> None:
     def walk(node: _Node, pair: tuple[int, str]) -> None: ...
 
     registration = _registered(walk)
@@ -107,7 +107,7 @@ def test_types_that_refer_to_themselves_are_reported_without_patterns() -> None:
     assert not validator.is_valid({"node": {"name": "b", "next": 1}, "pair": [1, "x"]})
 
 
-def test_a_type_without_a_schema_may_be_anything_and_the_others_are_reported() -> None:
+def test_a_type_without_a_schema_accepts_anything_and_the_others_are_described() -> None:
     def mixed(path: Path, model: _Model, whatever: object, number: int) -> None: ...
 
     properties = _schema(_registered(mixed))["properties"]
@@ -115,7 +115,7 @@ def test_a_type_without_a_schema_may_be_anything_and_the_others_are_reported() -
     assert properties == {"path": {"type": "string"}, "model": {}, "whatever": {}, "number": {"type": "integer"}}
 
 
-def test_a_type_that_msgspec_cannot_describe_may_be_anything() -> None:
+def test_a_type_that_msgspec_cannot_describe_accepts_anything() -> None:
     def first(odd: int, other: int) -> None: ...
 
     signature = Signature(first, owner="t", injected=_Context)
@@ -129,7 +129,7 @@ def test_a_type_that_msgspec_cannot_describe_may_be_anything() -> None:
 
 
 @pytest.mark.parametrize("takes_more", [True, False])
-def test_a_schema_that_is_too_long_leaves_the_names(takes_more: bool) -> None:
+def test_an_overlong_schema_is_reduced_to_the_names(takes_more: bool) -> None:
     words = tuple(f"{number:060}" for number in range(2_000))
 
     def long(word: Literal[words]) -> None: ...  # type: ignore[valid-type]
@@ -169,7 +169,7 @@ def test_arguments_are_bound_to_the_names_of_their_parameters() -> None:
         ([], {"others": ["1"]}, "'others' is positional"),
     ],
 )
-def test_arguments_that_fit_no_parameter_are_refused_by_name(
+def test_arguments_that_match_no_parameter_are_refused_by_name(
     args: list[Any], kwargs: dict[str, Any], reason: str
 ) -> None:
     with pytest.raises(InvalidArguments, match=reason):
@@ -183,7 +183,7 @@ def test_too_many_arguments_are_refused() -> None:
         bound(_registered(one), [1, 2], {})
 
 
-def test_names_that_a_task_does_not_have_are_refused() -> None:
+def test_unknown_argument_names_are_refused() -> None:
     def one(number: int) -> None: ...
 
     def none() -> None: ...
@@ -197,11 +197,11 @@ def test_names_that_a_task_does_not_have_are_refused() -> None:
 
 
 @pytest.mark.parametrize("function", [_report, lambda: None])
-def test_what_is_reported_of_a_task_has_no_flaw(function: Callable[..., Any]) -> None:
+def test_a_described_task_has_no_flaw(function: Callable[..., Any]) -> None:
     assert flaw_of(_registered(function)) == ""
 
 
-def test_a_part_may_be_true_or_false() -> None:
+def test_a_schema_may_be_true_or_false() -> None:
     assert flaw_of(_with({"type": "object", "properties": {"x": {"anyOf": [True, False]}, "y": True}})) == ""
     assert flaw_of(_with({"type": "object", "anyOf": [True], "$defs": {"a": False}})) == ""
 
@@ -246,5 +246,5 @@ _MANY: dict[str, Any] = {
         (_with(_MANY), "or to too much"),
     ],
 )
-def test_a_registration_that_is_not_to_be_trusted_has_a_flaw(registration: TaskRegistration, reason: str) -> None:
+def test_an_invalid_registration_has_a_flaw(registration: TaskRegistration, reason: str) -> None:
     assert re.search(reason, flaw_of(registration))

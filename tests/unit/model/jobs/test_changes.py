@@ -31,7 +31,7 @@ def _is_sound(decision: Decision | Refusal, state: JobState) -> bool:
     return decision.state is state or (can_follow(state, decision.state) and not decision.is_request)
 
 
-def test_every_decision_is_a_step_that_the_table_allows() -> None:
+def test_every_decision_is_a_transition_of_the_table() -> None:
     asked = itertools.product(_ACTIONS, _STATES, (_PAST, _NOW, _FUTURE))
     decisions = [(*each, decide(each[0], each[1], due=each[2], now=_NOW)) for each in asked]
 
@@ -39,12 +39,12 @@ def test_every_decision_is_a_step_that_the_table_allows() -> None:
 
 
 @pytest.mark.parametrize(("action", "state"), [*itertools.product(_ACTIONS, sorted(TERMINAL))])
-def test_what_has_ended_is_left_alone(action: Action, state: JobState) -> None:
+def test_an_ended_job_is_not_changed(action: Action, state: JobState) -> None:
     assert decide(action, state, due=_NOW, now=_NOW) == Refusal(f"has ended: it is {state}")
 
 
 @pytest.mark.parametrize("state", sorted(UNDERWAY))
-def test_what_a_worker_has_can_be_asked_to_stop_and_nothing_else(state: JobState) -> None:
+def test_a_running_job_can_only_be_asked_to_stop(state: JobState) -> None:
     assert decide("cancel", state, due=_NOW, now=_NOW) == Decision(state, is_request=True)
     for action in set(_ACTIONS) - {"cancel"}:
         refusal = decide(action, state, due=_NOW, now=_NOW)
@@ -53,7 +53,7 @@ def test_what_a_worker_has_can_be_asked_to_stop_and_nothing_else(state: JobState
 
 
 @pytest.mark.parametrize("state", sorted(CHANGEABLE))
-def test_a_cancel_of_what_nobody_has_is_definite(state: JobState) -> None:
+def test_cancelling_a_waiting_job_is_final(state: JobState) -> None:
     assert decide("cancel", state, due=_NOW, now=_NOW) == Decision(JobState.CANCELLED)
 
 
@@ -71,12 +71,12 @@ def test_a_cancel_of_what_nobody_has_is_definite(state: JobState) -> None:
         ("retrying", _FUTURE, "retrying"),
     ],
 )
-def test_a_changed_job_waits_or_is_ready_as_its_time_says(state: str, due: int, after: str) -> None:
+def test_a_changed_job_waits_or_is_ready_according_to_its_time(state: str, due: int, after: str) -> None:
     assert decide("change", JobState(state), due=due, now=_NOW) == Decision(JobState(after))
 
 
 @pytest.mark.parametrize(("action", "state"), [*itertools.product(_ACTIONS, sorted(CHANGEABLE))])
-def test_what_does_not_need_the_time_comes_to_the_same_without_it(action: Action, state: JobState) -> None:
+def test_decisions_without_a_time_do_not_depend_on_the_clock(action: Action, state: JobState) -> None:
     # Timers fire what is due; and what is queued is due.
     due = _PAST if state is JobState.QUEUED else _FUTURE
     assert needs_time(action, is_moved=True)
@@ -85,11 +85,11 @@ def test_what_does_not_need_the_time_comes_to_the_same_without_it(action: Action
 
 
 @pytest.mark.parametrize("state", ["waiting", "held", "scheduled", "queued", "retrying"])
-def test_a_job_is_held_wherever_it_waits(state: str) -> None:
+def test_a_job_can_be_held_in_any_waiting_state(state: str) -> None:
     assert decide("hold", JobState(state), due=_NOW, now=_NOW) == Decision(JobState.HELD)
 
 
-def test_a_released_job_goes_on_as_its_time_says() -> None:
+def test_a_released_job_continues_according_to_its_time() -> None:
     assert decide("release", JobState.HELD, due=_PAST, now=_NOW) == Decision(JobState.QUEUED)
     assert decide("release", JobState.HELD, due=_FUTURE, now=_NOW) == Decision(JobState.SCHEDULED)
 
@@ -104,7 +104,7 @@ def test_a_retried_job_is_due_now(state: str) -> None:
     assert decide("retry", JobState(state), due=_FUTURE, now=_NOW) == Decision(JobState.QUEUED, is_due=True)
 
 
-def test_a_retry_of_what_is_queued_changes_nothing() -> None:
+def test_retrying_a_queued_job_changes_nothing() -> None:
     assert decide("retry", JobState.QUEUED, due=_PAST, now=_NOW) == Decision(JobState.QUEUED)
 
 
@@ -126,7 +126,7 @@ def test_a_job_that_waits_for_others_is_not_retried() -> None:
         (JobState.SUCCEEDED, True, False, "new"),
     ],
 )
-def test_a_job_whose_id_others_know_goes_on_under_it(
+def test_a_referenced_job_keeps_its_id_on_retry(
     state: JobState, is_named: bool, was_asked_to_end: bool, mode: str
 ) -> None:
     assert retry_mode(state, is_named=is_named, was_asked_to_end=was_asked_to_end) == mode

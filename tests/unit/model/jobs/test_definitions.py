@@ -30,7 +30,7 @@ _contents = st.builds(
 
 
 @given(_contents)
-def test_a_content_comes_back_as_it_was_and_has_one_text(content: DefinitionContent) -> None:
+def test_a_content_survives_its_round_trip_and_has_one_text(content: DefinitionContent) -> None:
     text = encode_content(content)
 
     assert decode_content(text) == content
@@ -38,7 +38,7 @@ def test_a_content_comes_back_as_it_was_and_has_one_text(content: DefinitionCont
 
 
 @given(_contents)
-def test_the_text_does_not_depend_on_the_order_in_which_arguments_were_given(content: DefinitionContent) -> None:
+def test_the_text_does_not_depend_on_the_order_of_the_arguments(content: DefinitionContent) -> None:
     turned: dict[str, Any] = dict(reversed(content.kwargs.items()))
 
     other = DefinitionContent(
@@ -56,7 +56,7 @@ def test_the_text_does_not_depend_on_the_order_in_which_arguments_were_given(con
     assert encode_content(other) == encode_content(content)
 
 
-def test_given_arguments_stand_in_the_place_of_the_definitions_own() -> None:
+def test_given_arguments_override_those_of_the_definition() -> None:
     content = DefinitionContent(task="t", args=[1, 2], kwargs={"a": 1, "b": 2})
 
     assert merged(content, (), {}) == ((1, 2), {"a": 1, "b": 2})

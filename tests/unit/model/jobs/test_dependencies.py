@@ -23,21 +23,21 @@ def test_a_dependency_is_met_by_the_ends_that_its_condition_names() -> None:
 
 
 @pytest.mark.parametrize("state", [JobState.FAILED, JobState.CANCELLED, JobState.EXPIRED, JobState.SKIPPED])
-def test_what_was_to_succeed_and_has_not_fails_those_behind_it(state: JobState) -> None:
+def test_a_failed_dependency_on_success_fails_its_dependents(state: JobState) -> None:
     assert after_upstream("succeeded", state) is JobState.UPSTREAM_FAILED
 
 
 @pytest.mark.parametrize("state", [JobState.SUCCEEDED, JobState.CANCELLED, JobState.SKIPPED])
-def test_what_was_to_fail_and_has_not_makes_those_behind_it_needless(state: JobState) -> None:
+def test_a_successful_dependency_on_failure_skips_its_dependents(state: JobState) -> None:
     assert after_upstream("failed", state) is JobState.SKIPPED
 
 
-def test_an_end_says_which_job_was_to_end_how_and_has_not() -> None:
+def test_an_unmet_dependency_names_the_job_and_the_expected_end() -> None:
     assert end_reason(JobDependency("a", "failed"), JobState.SUCCEEDED) == "job a was to be failed, and is succeeded"
 
 
 @given(_GRAPHS)
-def test_every_job_comes_behind_those_that_it_waits_for_or_is_in_a_circle(upstream: dict[str, list[str]]) -> None:
+def test_every_job_follows_its_dependencies_or_is_in_a_cycle(upstream: dict[str, list[str]]) -> None:
     groups, circular = generations(upstream)
 
     ordered = [job_id for group in groups for job_id in group]

@@ -39,12 +39,12 @@ _filters = st.builds(
 
 
 @given(_filters)
-def test_a_filter_is_read_back_as_it_was_written(which: JobFilter) -> None:
+def test_a_filter_survives_its_round_trip(which: JobFilter) -> None:
     assert parse_filter(filter_text(which), _NOW) == which
 
 
 @given(st.text() | st.text(alphabet='status:,-*"\\ >=.5ahlbe', max_size=30))
-def test_any_text_is_a_filter_or_a_typed_error_with_a_column_in_it(text: str) -> None:
+def test_any_text_is_a_filter_or_a_typed_error_with_a_column(text: str) -> None:
     which, error = _tried(text)
 
     if which is not None:
@@ -56,13 +56,13 @@ def test_any_text_is_a_filter_or_a_typed_error_with_a_column_in_it(text: str) ->
 
 @given(st.text() | st.text(alphabet='created:now-+24h<>="\\ ', max_size=30))
 @example("status:failed task:now")
-def test_what_may_have_no_times_means_the_same_at_any_time(text: str) -> None:
+def test_a_filter_without_relative_times_does_not_depend_on_the_clock(text: str) -> None:
     if not may_have_times(text) and (which := _tried(text)[0]) is not None:
         assert parse_filter(text, _NOW + 1) == which
 
 
 @pytest.mark.parametrize("text", ["created:>now", "created:<=-24h", 'created:">+1h"'])
-def test_a_filter_by_a_time_from_now_may_have_times(text: str) -> None:
+def test_a_relative_filter_may_contain_times(text: str) -> None:
     assert may_have_times(text)
     assert parse_filter(text, _NOW) != parse_filter(text, _NOW + 1)
 
@@ -74,7 +74,7 @@ def _tried(text: str) -> tuple[JobFilter | None, InvalidFilter | None]:
         return None, error
 
 
-def test_a_whole_filter_is_read() -> None:
+def test_a_complete_filter_is_parsed() -> None:
     text = (
         "status:failed,dead task:billing.* queue:default tenant:acme error:TimeoutError duration:>5s wait:>=30s "
         'attempt:>=3 created:>=-24h label.team:x key:order-17,"order 18" id:1,2'
@@ -97,7 +97,7 @@ def test_a_whole_filter_is_read() -> None:
 
 
 @pytest.mark.parametrize("text", ["", " ", "\n\t "])
-def test_an_empty_text_means_everything(text: str) -> None:
+def test_an_empty_text_matches_everything(text: str) -> None:
     assert parse_filter(text, _NOW) == EVERYTHING
     assert filter_text(EVERYTHING) == ""
 
@@ -119,7 +119,7 @@ def test_an_empty_text_means_everything(text: str) -> None:
         ),
     ],
 )
-def test_states_may_be_called_as_other_systems_do(text: str, expected: set[JobState]) -> None:
+def test_states_of_other_systems_are_accepted_as_aliases(text: str, expected: set[JobState]) -> None:
     assert parse_filter(text, _NOW) == JobFilter(states=frozenset(expected))
 
 
@@ -158,7 +158,7 @@ def test_times_are_instants_with_a_zone_or_relative_to_now(text: str, which: Job
         ("duration:>=1h30m", JobFilter(min_ran=_HOUR * 3 // 2)),
     ],
 )
-def test_names_and_values_are_taken_to_the_letter_in_quotes(text: str, which: JobFilter) -> None:
+def test_quoted_names_and_values_are_literal(text: str, which: JobFilter) -> None:
     assert parse_filter(text, _NOW) == which
 
 
@@ -199,7 +199,7 @@ def test_names_and_values_are_taken_to_the_letter_in_quotes(text: str, which: Jo
         ("created:>-yesterday", 9, "'-yesterday' is not a relative time"),
     ],
 )
-def test_a_text_that_cannot_be_read_is_refused_with_its_place_and_what_to_write(
+def test_an_invalid_text_is_refused_with_its_position_and_the_expected_text(
     text: str, column: int, says: str
 ) -> None:
     with pytest.raises(InvalidFilter) as caught:
@@ -210,7 +210,7 @@ def test_a_text_that_cannot_be_read_is_refused_with_its_place_and_what_to_write(
     assert isinstance(caught.value, InvalidOption)
 
 
-def test_a_filter_is_written_as_people_would() -> None:
+def test_a_filter_is_formatted_as_people_would_write_it() -> None:
     which = JobFilter(
         states=frozenset({JobState.FAILED, JobState.CANCELLED}),
         tasks=("a",),

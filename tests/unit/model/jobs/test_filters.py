@@ -5,7 +5,7 @@ from taskmq.model.jobs.filters import EVERYTHING, JobFilter
 from taskmq.model.states import JobState
 
 
-def test_a_filter_that_says_nothing_means_everything() -> None:
+def test_a_filter_without_conditions_matches_everything() -> None:
     assert JobFilter() == EVERYTHING
     assert msgspec.json.encode(EVERYTHING) == b"{}"
 
@@ -37,8 +37,6 @@ def test_a_filter_travels_as_json() -> None:
         (JobFilter(retried="no"), [False, False, False]),
     ],
 )
-def test_who_looks_for_failures_does_not_look_for_what_was_retried(
-    which: JobFilter, expected: list[bool | None]
-) -> None:
+def test_a_filter_for_failures_excludes_retried_jobs(which: JobFilter, expected: list[bool | None]) -> None:
     states = (JobState.FAILED, JobState.EXPIRED, JobState.SUCCEEDED)
     assert [which.wants_retried(state) for state in states] == expected

@@ -47,12 +47,12 @@ from tests.unit.scheduler.fairness.cluster import pools_of
         ),
     ],
 )
-def test_what_cannot_be_is_refused_by_name(make: Any, text: str) -> None:
+def test_invalid_values_are_refused_by_name(make: Any, text: str) -> None:
     with pytest.raises(InvalidOption, match=text):
         make()
 
 
-def test_amounts_of_resources_are_taken_as_they_are() -> None:
+def test_resource_amounts_are_unchanged() -> None:
     pool = TenantPool(name="lab", min={"gpu": 2.0}, max={"slots": 50.0, "gpu": 4.0})
 
     assert pool.check_amounts() is pool
@@ -65,7 +65,7 @@ def test_the_path_of_a_tenant_begins_at_the_queue() -> None:
     assert [pool.name for pool in path_of("other", pools)] == ["other"]
 
 
-def test_what_a_store_has_kept_of_pools_is_read_and_a_pool_has_one_name() -> None:
+def test_stored_pools_are_read_and_have_unique_names() -> None:
     assert read_sharing(None) == Sharing()
     assert read_sharing('{"version": 3, "pools": {"a": {"name": "a"}}}').pools == pools_of(TenantPool(name="a"))
     # The middle class had another name at first.
@@ -78,7 +78,7 @@ def test_what_a_store_has_kept_of_pools_is_read_and_a_pool_has_one_name() -> Non
         Sharing(pools={"b": TenantPool(name="a")})
 
 
-def test_a_tenant_learns_of_its_own_pool_and_of_classes_by_whom_a_run_was_stopped() -> None:
+def test_a_tenant_sees_its_own_pool_and_the_classes_of_preempting_jobs() -> None:
     own, foreign = (preemption_reason(pool_group(name)) for name in ("acme", "beta"))
     of_a_class = preemption_reason("class high")
 

@@ -26,21 +26,19 @@ def test_the_proof_of_a_dispatch_is_short_and_genuine(key: ReportKey, dispatch: 
 
 
 @given(_keys, _dispatches, _dispatches)
-def test_the_proof_of_one_dispatch_is_none_of_another(
+def test_the_proof_of_one_dispatch_does_not_fit_another(
     key: ReportKey, one: tuple[str, int, str], other: tuple[str, int, str]
 ) -> None:
     assert ReportKeys([key]).is_genuine(key.prove(*one), *other) is (one == other)
 
 
 @given(_keys, st.text(st.characters(codec="utf-8"), min_size=1), _tokens, st.text(st.characters(codec="utf-8")))
-def test_where_the_id_ends_and_the_queue_begins_is_part_of_what_is_proven(
-    key: ReportKey, job: str, token: int, queue: str
-) -> None:
+def test_the_proof_covers_the_border_between_id_and_queue(key: ReportKey, job: str, token: int, queue: str) -> None:
     assert not ReportKeys([key]).is_genuine(key.prove(job, token, queue), job[:-1], token, job[-1] + queue)
 
 
 @given(_keys, _dispatches, _texts)
-def test_a_text_that_no_key_has_made_is_no_proof(key: ReportKey, dispatch: tuple[str, int, str], text: str) -> None:
+def test_a_text_without_a_key_is_not_a_proof(key: ReportKey, dispatch: tuple[str, int, str], text: str) -> None:
     keys = ReportKeys([key])
 
     assert not keys.is_genuine(text, *dispatch)
@@ -49,7 +47,7 @@ def test_a_text_that_no_key_has_made_is_no_proof(key: ReportKey, dispatch: tuple
 
 
 @given(_keys, _keys, _dispatches)
-def test_a_proof_is_genuine_by_each_key_that_is_kept(
+def test_a_proof_is_genuine_under_each_retained_key(
     newest: ReportKey, older: ReportKey, dispatch: tuple[str, int, str]
 ) -> None:
     proofs = [newest.prove(*dispatch), older.prove(*dispatch)]
@@ -57,14 +55,14 @@ def test_a_proof_is_genuine_by_each_key_that_is_kept(
     assert all(ReportKeys([newest, older]).is_genuine(proof, *dispatch) for proof in proofs)
 
 
-def test_keys_of_one_id_with_other_secrets_prove_nothing_for_each_other() -> None:
+def test_keys_with_the_same_id_and_different_secrets_do_not_match() -> None:
     one, other = ReportKey("AAAA", bytes(32)), ReportKey("AAAA", bytes([1] * 32))
 
     assert not ReportKeys([one]).is_genuine(other.prove("job", 1, "reports"), "job", 1, "reports")
     assert ReportKeys([one, other]).is_genuine(other.prove("job", 1, "reports"), "job", 1, "reports")
 
 
-def test_a_proof_is_what_it_was_in_every_version() -> None:
+def test_a_proof_is_the_same_in_every_version() -> None:
     key = new_report_key(bytes(range(35)))
 
     assert key.id == "AAEC"
@@ -74,7 +72,7 @@ def test_a_proof_is_what_it_was_in_every_version() -> None:
     )
 
 
-def test_the_secret_of_a_key_is_shown_nowhere() -> None:
+def test_the_secret_of_a_key_is_never_shown() -> None:
     key = ReportKey("AAEC", b"a secret of 32 bytes, no less  .")
 
     assert f"{key} {key!r} {ReportKeys([key])}" == "<ReportKey AAEC> <ReportKey AAEC> <ReportKeys AAEC>"
@@ -85,12 +83,12 @@ def test_the_secret_of_a_key_is_shown_nowhere() -> None:
 
 
 @pytest.mark.parametrize("count", [0, 34, 36])
-def test_a_key_is_made_of_as_many_random_bytes_as_it_needs(count: int) -> None:
+def test_a_key_has_enough_random_bytes(count: int) -> None:
     with pytest.raises(ValueError, match=f"35 random bytes, not of {count}"):
         new_report_key(bytes(count))
 
 
-def test_messages_without_a_proof_are_what_they_were_before_there_were_any() -> None:
+def test_messages_without_a_proof_keep_their_old_form() -> None:
     assert (
         msgspec.json.encode(Invitation(id="0190", token=7, reports="r")) == b'{"id":"0190","token":7,"reports":"r"}'
     )

@@ -51,24 +51,24 @@ def admitted(one: QuotaBook, count: int, *, tenant: str = "acme", user: str = ""
         ({"tenant": "a", "running": 1, "on_limit": "wait"}, "on_limit='wait' is for a rate"),
     ],
 )
-def test_a_quota_that_cannot_be_is_refused(values: dict[str, Any], complaint: str) -> None:
+def test_an_invalid_quota_is_refused(values: dict[str, Any], complaint: str) -> None:
     with pytest.raises(InvalidOption, match=complaint):
         Quota(**values)
 
 
-def test_a_quota_under_another_s_name_is_refused() -> None:
+def test_a_quota_with_the_name_of_another_is_refused() -> None:
     with pytest.raises(InvalidOption, match="quota of 'acme' is listed as 'acme'"):
         Quotas(quotas={"acme": Quota(tenant="acme")})
 
 
-def test_what_a_store_has_kept_is_read_again() -> None:
+def test_stored_quotas_are_read_again() -> None:
     quotas = said(Quota(tenant="acme", rate=2.5), Quota(tenant="*", user="*", a_day=3))
 
     assert read_quotas(msgspec.json.encode(quotas)) == quotas
     assert read_quotas(None) == Quotas()
 
 
-def test_the_own_quota_goes_before_that_of_everybody() -> None:
+def test_an_individual_quota_overrides_the_general_one() -> None:
     quotas = said(
         Quota(tenant="acme", a_day=1),
         Quota(tenant="*", a_day=2),
@@ -88,7 +88,7 @@ def test_the_own_quota_goes_before_that_of_everybody() -> None:
     assert Quotas().of("acme", "ann") == []
 
 
-def test_no_two_have_one_usage() -> None:
+def test_no_two_subjects_share_a_usage_record() -> None:
     names = [usage_name("a"), usage_name("a", "b"), usage_name("a/b"), usage_name('a", "b'), usage_name("a", "")]
 
     assert len(set(names)) == len(names)
@@ -106,7 +106,7 @@ def test_a_day_ends_at_midnight_utc() -> None:
     assert admitted(book(quotas, now=5 * _DAY, usage=first.changed), 5) == 3
 
 
-def test_what_is_refused_counts_nowhere() -> None:
+def test_a_refused_job_does_not_count() -> None:
     quotas = said(Quota(tenant="acme", a_day=5), Quota(tenant="acme", user="ann", a_day=1))
     one = book(quotas, now=0)
 
@@ -118,7 +118,7 @@ def test_what_is_refused_counts_nowhere() -> None:
     assert admitted(one, 9) == 4
 
 
-def test_jobs_that_wait_count_together_with_those_that_come() -> None:
+def test_waiting_jobs_count_together_with_new_ones() -> None:
     quotas = said(Quota(tenant="acme", queued=5))
     one = book(quotas, now=0, queued={"acme": 3})
 
@@ -133,7 +133,7 @@ def test_jobs_that_wait_count_together_with_those_that_come() -> None:
     st.integers(1, 50),
     st.lists(st.tuples(st.integers(0, 5_000), st.integers(1, 20)), min_size=1, max_size=50),
 )
-def test_no_more_than_the_rate_and_one_burst_is_admitted_in_any_time(
+def test_at_most_the_rate_and_one_burst_are_admitted_in_any_period(
     rate: float, burst: int, steps: list[tuple[int, int]]
 ) -> None:
     quotas = said(Quota(tenant="acme", rate=rate, burst=burst))
@@ -158,7 +158,7 @@ def test_no_more_than_the_rate_and_one_burst_is_admitted_in_any_time(
             assert count <= burst + rate * (end - begin) / 1000 + 1e-6
 
 
-def test_jobs_go_while_their_tenant_and_their_owner_have_room() -> None:
+def test_jobs_are_dispatched_while_their_tenant_and_their_owner_have_room() -> None:
     quotas = said(Quota(tenant="acme", running=3, rate=9), Quota(tenant="acme", user="*", running=2))
     running = {("acme", "ann"): 1, ("acme", "gone"): 0, ("other", "ann"): 9}
     runs = RunBook(quotas, usage={}, running=running, now=_DAY)
@@ -171,7 +171,7 @@ def test_jobs_go_while_their_tenant_and_their_owner_have_room() -> None:
     assert "other" not in quotas.held_back()
 
 
-def test_a_rate_that_waits_lets_a_burst_go_and_then_one_after_the_other() -> None:
+def test_an_idle_rate_allows_one_burst_and_then_single_jobs() -> None:
     quotas = said(Quota(tenant="*", rate=2, burst=2, on_limit="wait"), Quota(tenant="b", rate=1))
     assert "a" in quotas.held_back()
     assert "" not in quotas.held_back()
@@ -189,7 +189,7 @@ def test_a_rate_that_waits_lets_a_burst_go_and_then_one_after_the_other() -> Non
     assert admitted(book(quotas, now=_DAY), 5, tenant="b") == 1
 
 
-def test_what_runs_have_used_is_kept_beside_what_was_submitted() -> None:
+def test_run_time_is_recorded_beside_submissions() -> None:
     names = [run_name("acme"), run_name("acme", "ann"), run_name("acme", ""), usage_name("acme", "ann")]
 
     assert len(set(names)) == 4
@@ -197,7 +197,7 @@ def test_what_runs_have_used_is_kept_beside_what_was_submitted() -> None:
     assert not run_name("acme2").startswith(usage_prefix("acme"))
 
 
-def test_lanes_are_looked_at_deeply_only_where_users_have_quotas_and_no_more_of_many() -> None:
+def test_lanes_are_searched_deeply_only_for_user_quotas_and_within_a_limit() -> None:
     whole = Quota(tenant="*", running=5)
     user = Quota(tenant="acme", user="*", running=1)
     refusing = Quota(tenant="other", user="ann", rate=1.0)
@@ -214,7 +214,7 @@ def test_lanes_are_looked_at_deeply_only_where_users_have_quotas_and_no_more_of_
     assert depths(everybodys, picks=[*many, ("large", 100)]) == [*[24] * 400, 100]
 
 
-def test_what_is_taken_back_leaves_its_room_to_others() -> None:
+def test_withdrawn_jobs_free_their_room() -> None:
     quotas = Quotas(
         version=1,
         quotas={
@@ -237,7 +237,7 @@ def test_what_is_taken_back_leaves_its_room_to_others() -> None:
     }
 
 
-def test_a_job_whose_body_goes_beyond_the_bytes_of_the_day_is_refused_until_midnight() -> None:
+def test_a_job_beyond_the_daily_bytes_is_refused_until_midnight() -> None:
     one = book(said(Quota(tenant="acme", bytes=250)), now=_DAY + 1)
 
     assert admitted(one, 5) == 2
@@ -247,7 +247,7 @@ def test_a_job_whose_body_goes_beyond_the_bytes_of_the_day_is_refused_until_midn
     assert one.admit(tenant="acme", user="", size=50, is_queued=True) is None
 
 
-def test_jobs_that_go_together_go_all_or_none_and_none_counts_nothing() -> None:
+def test_a_batch_is_admitted_completely_or_not_at_all_and_then_does_not_count() -> None:
     runs = RunBook(said(Quota(tenant="acme", running=2)), usage={}, running={}, now=_DAY)
 
     assert not runs.admit_all([("acme", "ann"), ("acme", "bob"), ("acme", "cid")])

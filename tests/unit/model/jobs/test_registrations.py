@@ -30,22 +30,22 @@ def _form(queue: str, *, first: int, last: int, origin: Origin = "broker") -> Re
     )
 
 
-def test_a_registration_comes_back_as_it_was() -> None:
+def test_a_registration_survives_its_round_trip() -> None:
     assert decode_registration(encode_registration(_TASK)) == _TASK
 
 
-def test_of_nothing_nothing_is_in_force() -> None:
+def test_no_registrations_mean_no_current_form() -> None:
     assert in_force([]) is None
 
 
-def test_the_youngest_form_is_in_force_while_a_deploy_goes_on() -> None:
+def test_the_newest_form_applies_during_a_deploy() -> None:
     old = _form("old", first=0, last=100 * _MINUTE)
     new = _form("new", first=99 * _MINUTE, last=99 * _MINUTE)
 
     assert in_force([old, new]) is in_force([new, old]) is new
 
 
-def test_a_form_that_was_taken_back_ends_being_in_force_half_an_hour_later() -> None:
+def test_a_withdrawn_form_stops_applying_after_half_an_hour() -> None:
     old = _form("old", first=0, last=129 * _MINUTE)
     new = _form("new", first=99 * _MINUTE, last=99 * _MINUTE)
     assert in_force([old, new]) is new
@@ -55,14 +55,14 @@ def test_a_form_that_was_taken_back_ends_being_in_force_half_an_hour_later() -> 
     assert in_force([later, new]) is later
 
 
-def test_a_schedulers_own_app_goes_before_what_came_over_the_broker() -> None:
+def test_the_app_of_a_scheduler_overrides_forms_from_the_broker() -> None:
     own = _form("own", first=0, last=10 * _MINUTE, origin="app")
     told = _form("told", first=9 * _MINUTE, last=10 * _MINUTE)
 
     assert in_force([told, own]) is own
 
 
-def test_tasks_are_reported_in_messages_of_a_bounded_size() -> None:
+def test_tasks_are_reported_in_messages_of_bounded_size() -> None:
     large = Raw(b'{"type":"object","title":"' + b"x" * 60_000 + b'"}')
     tasks = [TaskRegistration(task=f"t{number}", queue="q", schema=large) for number in range(10)]
 
@@ -87,6 +87,6 @@ def test_tasks_are_reported_in_messages_of_a_bounded_size() -> None:
         (b'{"v":2,"app":"a","worker":"w","tasks":[]}', "version 2"),
     ],
 )
-def test_what_tells_no_tasks_is_malformed(body: bytes, reason: str) -> None:
+def test_a_registration_without_tasks_is_malformed(body: bytes, reason: str) -> None:
     with pytest.raises(MalformedMessage, match=reason):
         decode_told(body)

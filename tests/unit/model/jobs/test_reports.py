@@ -69,7 +69,7 @@ def test_reports_are_read_as_they_were_written(reports: list[Report]) -> None:
 
 
 @given(st.lists(st.integers(1, LONGEST), max_size=12))
-def test_messages_are_full_and_no_larger_than_allowed(sizes: list[int]) -> None:
+def test_messages_are_full_and_within_the_limit(sizes: list[int]) -> None:
     reports = [_report(worker="w" * size) for size in sizes]
 
     messages = [*encode_reports(reports)]
@@ -90,7 +90,7 @@ def test_a_message_is_filled_to_the_last_byte() -> None:
     assert len([*encode_reports(one_more)]) == 2
 
 
-def test_a_report_that_is_larger_than_a_message_has_one_of_its_own() -> None:
+def test_an_oversized_report_has_its_own_message() -> None:
     large = _report(result=b"x" * 2 * LONGEST)
 
     messages = [*encode_reports([_report(), large, _report()])]
@@ -103,7 +103,7 @@ def test_no_reports_make_no_message() -> None:
     assert decode_reports(b"[]") == []
 
 
-def test_a_report_on_the_wire_is_what_its_page_says() -> None:
+def test_a_report_on_the_wire_matches_its_documentation() -> None:
     report = _report(attempt=2, started=5, ran=3, result=b"1", content_type="application/json", worker="w")
 
     (body,) = encode_reports([report, _report(kind="started")])
@@ -124,7 +124,7 @@ def test_a_report_on_the_wire_is_what_its_page_says() -> None:
     ]
 
 
-def test_what_later_versions_say_besides_is_read_over() -> None:
+def test_additional_fields_of_later_versions_are_ignored() -> None:
     assert decode_reports(b'[{"id":"1","token":7,"kind":"succeeded","mood":"good"}]') == [_report()]
 
 
@@ -157,12 +157,12 @@ def test_what_later_versions_say_besides_is_read_over() -> None:
         b'[{"id":"1","token":7,"kind":"succeeded"}] []',
     ],
 )
-def test_what_is_no_list_of_reports_is_malformed(body: bytes) -> None:
+def test_anything_but_a_list_of_reports_is_malformed(body: bytes) -> None:
     with pytest.raises(MalformedMessage, match="the message has no reports"):
         decode_reports(body)
 
 
-def test_a_report_that_cannot_be_read_takes_none_of_the_others_with_it() -> None:
+def test_an_unreadable_report_does_not_affect_the_others() -> None:
     good = next(encode_reports([_report()])).strip(b"[]")
     bad = b'{"id":"1","token":7,"kind":"slept"}'
 
@@ -177,7 +177,7 @@ def test_a_report_that_cannot_be_read_takes_none_of_the_others_with_it() -> None
             read_reports(body)
 
 
-def test_a_delay_beyond_all_times_counts_as_the_longest() -> None:
+def test_an_overlong_delay_counts_as_the_longest() -> None:
     (body,) = encode_reports([_report(kind="snoozed", delay=2**60)])
 
     assert decode_reports(body) == [_report(kind="snoozed", delay=LONGEST_DELAY)]
@@ -189,7 +189,7 @@ def test_any_bytes_are_reports_or_a_typed_error(body: bytes) -> None:
         assert all(isinstance(report, Report) for report in decode_reports(body))
 
 
-def test_a_text_without_a_form_is_a_typed_error_and_those_before_it_are_not_lost() -> None:
+def test_an_unencodable_text_is_a_typed_error_and_earlier_reports_are_kept() -> None:
     messages = encode_reports([_report(result=b"x" * LONGEST), _report(id="2"), _report(id="3", worker="\ud800")])
 
     assert next(messages)
@@ -198,7 +198,7 @@ def test_a_text_without_a_form_is_a_typed_error_and_those_before_it_are_not_lost
 
 
 @pytest.mark.parametrize("kind", _KINDS)
-def test_every_report_leads_where_the_table_allows(kind: ReportKind) -> None:
+def test_every_report_is_a_transition_of_the_table(kind: ReportKind) -> None:
     for asked in (False, True):
         after = after_report(kind, cancel_requested=asked)
         for before in UNDERWAY:
@@ -206,7 +206,7 @@ def test_every_report_leads_where_the_table_allows(kind: ReportKind) -> None:
 
 
 @pytest.mark.parametrize("kind", _KINDS)
-def test_a_request_to_cancel_ends_what_would_run_again_and_nothing_else(kind: ReportKind) -> None:
+def test_a_cancel_request_only_ends_jobs_that_would_run_again(kind: ReportKind) -> None:
     plain, asked = (after_report(kind, cancel_requested=asked) for asked in (False, True))
 
     if plain in TERMINAL or plain is JobState.RUNNING:
@@ -227,7 +227,7 @@ def test_a_request_to_cancel_ends_what_would_run_again_and_nothing_else(kind: Re
     st.integers(1, 2**31 - 1),
     st.integers(0, 2**53 - 1),
 )
-def test_an_invitation_is_the_stores_body_with_the_attempt_and_where_to_report(
+def test_an_invitation_is_the_stored_body_with_attempt_and_reports_queue(
     envelope: Envelope, attempt: int, token: int
 ) -> None:
     invitation = Invitation(id="0190", token=token, reports="taskmq.reports.shop.3")
@@ -238,7 +238,7 @@ def test_an_invitation_is_the_stores_body_with_the_attempt_and_where_to_report(
 
 
 @given(_reports)
-def test_only_a_success_whose_result_is_not_readable_is_changed(report: Report) -> None:
+def test_only_a_success_with_an_unreadable_result_is_changed(report: Report) -> None:
     read = with_readable_result(report)
 
     if read == report:
@@ -259,7 +259,7 @@ def test_only_a_success_whose_result_is_not_readable_is_changed(report: Report) 
         ("taskmq/reference", b'{"content_type": "application/json", "blob": {}}'),
     ],
 )
-def test_a_result_that_can_be_read_is_a_success(content_type: str, result: bytes) -> None:
+def test_a_readable_result_is_a_success(content_type: str, result: bytes) -> None:
     report = _report(content_type=content_type, result=result)
 
     assert with_readable_result(report) is report
@@ -276,7 +276,7 @@ def test_a_result_that_can_be_read_is_a_success(content_type: str, result: bytes
         ("", b"\x00", "not JSON: "),
     ],
 )
-def test_a_success_whose_result_cannot_be_read_has_failed(content_type: str, result: bytes, said: str) -> None:
+def test_a_success_with_an_unreadable_result_has_failed(content_type: str, result: bytes, said: str) -> None:
     read = with_readable_result(_report(content_type=content_type, result=result, worker="w"))
 
     assert (read.kind, read.worker, read.result) == ("failed", "w", b"")
@@ -297,7 +297,7 @@ def test_a_success_whose_result_cannot_be_read_has_failed(content_type: str, res
         ("failed", INTERRUPTED, None),
     ],
 )
-def test_a_run_that_was_interrupted_says_why_and_leaves_no_error(
+def test_an_interrupted_run_has_a_reason_and_no_error(
     kind: ReportKind, type_name: str, expected: Interruption | None
 ) -> None:
     why = ErrorRecord(type_name=type_name, message="why")
@@ -308,12 +308,12 @@ def test_a_run_that_was_interrupted_says_why_and_leaves_no_error(
 
 
 @pytest.mark.parametrize("kind", _KINDS)
-def test_a_report_without_an_error_is_of_no_interruption(kind: ReportKind) -> None:
+def test_a_report_without_an_error_has_no_interruption(kind: ReportKind) -> None:
     assert interruption_of(_report(kind=kind)) is None
     assert kept_error(_report(kind=kind)) is None
 
 
-def test_a_later_start_by_one_token_is_another_run() -> None:
+def test_a_later_start_with_the_same_token_is_another_run() -> None:
     assert ran_again(_report(started=11), 10)
     for reported, known in ((10, 10), (9, 10), (None, 10), (10, None)):
         assert not ran_again(_report(started=reported), known)

@@ -21,19 +21,19 @@ def _token(number: int, chance: int) -> int:
 
 
 @given(_numbers, _chances)
-def test_the_token_of_a_dispatch_has_its_number_and_fits_a_double(number: int, chance: int) -> None:
+def test_the_token_of_a_dispatch_contains_its_number_and_fits_a_double(number: int, chance: int) -> None:
     token = _token(number, chance)
 
     assert (token >> 32, token & 0xFFFFFFFF) == (number, chance)
     assert float(token) == token
 
 
-def test_numbers_begin_again_after_two_million_dispatches() -> None:
+def test_numbers_wrap_around_after_two_million_dispatches() -> None:
     assert next_token((2**21 - 1) << 32 | 5, 7) == 7
 
 
 @given(_numbers, _numbers, _chances, _chances)
-def test_a_dispatch_is_forgotten_where_its_number_or_its_chance_was_never_given(
+def test_a_dispatch_is_forgotten_if_its_number_was_never_used(
     reported: int, known: int, chance: int, other: int
 ) -> None:
     is_later = reported > known
@@ -43,7 +43,7 @@ def test_a_dispatch_is_forgotten_where_its_number_or_its_chance_was_never_given(
 
 
 @given(_kinds, _numbers, _numbers)
-def test_an_end_of_a_later_dispatch_counts_and_nothing_else(kind: ReportKind, reported: int, known: int) -> None:
+def test_only_an_end_of_the_current_or_a_later_dispatch_counts(kind: ReportKind, reported: int, known: int) -> None:
     token = _token(reported, 1)
     report = Report(id="1", token=token, proof=_KEY.prove("1", token, "reports"), kind=kind)
 
@@ -54,9 +54,7 @@ def test_an_end_of_a_later_dispatch_counts_and_nothing_else(kind: ReportKind, re
 
 
 @given(_kinds, st.integers(0, 2**53 - 1), _numbers, st.sampled_from(("", "AAAA", _KEY.prove("1", 1, "reports"))))
-def test_nothing_counts_whose_proof_is_of_another_dispatch(
-    kind: ReportKind, token: int, known: int, proof: str
-) -> None:
+def test_a_proof_of_another_dispatch_is_ignored(kind: ReportKind, token: int, known: int, proof: str) -> None:
     assume(token != 1)
     report = Report(id="1", token=token, proof=proof, kind=kind)
 
@@ -64,7 +62,7 @@ def test_nothing_counts_whose_proof_is_of_another_dispatch(
     assert is_invented(report, _token(known, 2), _KEYS, "reports") is is_forgotten(token, _token(known, 2))
 
 
-def test_a_proof_for_another_reports_queue_ends_nothing() -> None:
+def test_a_proof_for_another_reports_queue_ends_no_job() -> None:
     token = _token(5, 1)
     report = Report(id="1", token=token, proof=_KEY.prove("1", token, "reports"), kind="succeeded")
 

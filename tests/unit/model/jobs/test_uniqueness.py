@@ -21,7 +21,7 @@ def _holder(state: JobState, *, has_run: bool = False) -> KeyHolder:
 
 
 @pytest.mark.parametrize("until", _UNTIL)
-def test_a_key_is_free_that_nobody_has_had_or_whose_time_is_over(
+def test_an_unused_or_expired_key_is_free(
     until: Literal["waiting", "running", "over"],
 ) -> None:
     assert availability(_key(until), None, now=0) == "free"
@@ -30,7 +30,7 @@ def test_a_key_is_free_that_nobody_has_had_or_whose_time_is_over(
 
 
 @pytest.mark.parametrize("state", _STATES)
-def test_a_key_is_taken_for_as_long_as_it_says(state: JobState) -> None:
+def test_a_key_stays_taken_for_its_period(state: JobState) -> None:
     ended = state in TERMINAL
     assert availability(_key("over"), _holder(state, has_run=True), now=1_999) == "taken"
     assert availability(_key("running"), _holder(state, has_run=True), now=0) == ("free" if ended else "taken")
@@ -39,7 +39,7 @@ def test_a_key_is_taken_for_as_long_as_it_says(state: JobState) -> None:
 
 
 @pytest.mark.parametrize("state", _STATES)
-def test_a_job_that_nobody_runs_may_be_replaced(state: JobState) -> None:
+def test_a_job_that_is_not_running_may_be_replaced(state: JobState) -> None:
     waits = state in CHANGEABLE or state is JobState.DISPATCHED
     expected = "replaceable" if waits else "free" if state in TERMINAL else "taken"
 

@@ -46,14 +46,14 @@ def test_a_node_has_one_state_and_the_worst_counts() -> None:
     assert [node.is_open for node in closed] == [False] * 3
 
 
-def test_a_name_of_a_node_is_one_of_a_queue_as_well() -> None:
+def test_the_name_of_a_node_is_also_a_valid_queue_name() -> None:
     assert check_node_name("gpu-1.example.org") == "gpu-1.example.org"
     for name in ("", "-a", "a b", "a" * 129, "a.jobs", "a.dlq"):
         with pytest.raises(InvalidOption, match=r"node|queue"):
             check_node_name(name)
 
 
-def test_what_a_node_says_is_put_in_order_or_refused() -> None:
+def test_a_report_of_a_node_is_normalised_or_refused() -> None:
     told = NodeTold(name="a", address="10.0.0.7\n", capacity={"cpu": 2.5, "memory": 2.0**30, "gpu": 0.0})
 
     checked = checked_node(told)
@@ -73,7 +73,7 @@ def test_labels_are_few_and_short() -> None:
             check_labels(labels, what="labels")
 
 
-def test_what_a_job_needs_is_checked() -> None:
+def test_the_requirements_of_a_job_are_checked() -> None:
     assert job_needs() is None
     needs = job_needs(
         {"cpu": 2, "memory": "1G"},
@@ -109,7 +109,7 @@ def test_amounts_are_added_and_compared_by_name() -> None:
     assert left_over({"cpu": 1.0, "odd": 5.0}, {"cpu": 4.0}, {"cpu": 4.0, "gpu": 2.0, "none": 0.0}) == 0.75
 
 
-def test_the_node_of_which_the_least_is_left_fits_best() -> None:
+def test_the_node_with_the_least_left_over_fits_best() -> None:
     small, large = _node("b", capacity={"slots": 4.0, "cpu": 2.0}), _node("a", capacity={"slots": 4.0, "cpu": 16.0})
     amounts = {"cpu": 2.0}
 
@@ -120,7 +120,7 @@ def test_the_node_of_which_the_least_is_left_fits_best() -> None:
     assert best_fit(amounts, twins) is twins[1]
 
 
-def test_why_a_job_is_on_no_node_is_said_and_whether_it_ever_can_be() -> None:
+def test_an_unplaced_job_reports_the_reason_and_whether_it_can_ever_fit() -> None:
     needs = JobNeeds(resources={"cpu": 3.0})
 
     def why(*nodes: HostNode, wanted: JobNeeds = needs) -> tuple[str, bool]:
@@ -146,7 +146,7 @@ def test_why_a_job_is_on_no_node_is_said_and_whether_it_ever_can_be() -> None:
     assert why(_node(), closed[0]) == ("there is room on 1 nodes: it is about to be placed", False)
 
 
-def test_what_was_allocated_is_counted_within_the_time_that_is_asked_for() -> None:
+def test_allocations_are_counted_within_the_requested_period() -> None:
     hour = 3_600_000
     one = Allocation(id="1", node="a", job="j", amounts={"cpu": 2.0}, since=0, ended=2 * hour)
     other = replace(one, id="2", since=hour, ended=None)
@@ -159,7 +159,7 @@ def _wanted(job: str, node: str, cpu: float, *, epoch: int = 1, gang: str = "") 
     return Placement(job=job, tenant="", task="t", node=node, epoch=epoch, amounts={"cpu": cpu}, gang=gang)
 
 
-def test_what_can_be_reserved_is_and_the_rest_is_left_out() -> None:
+def test_reservations_are_made_where_possible() -> None:
     nodes = [_node("a"), _node("b", is_lost=True), _node("c", epoch=2)]
     wanted = [
         _wanted("1", "a", 3.0),
@@ -189,9 +189,7 @@ _WANTED = st.lists(
 
 
 @given(_WANTED, st.dictionaries(st.sampled_from(["a", "b"]), _CPUS))
-def test_no_node_is_given_more_than_is_free_and_gangs_are_whole(
-    wanted: list[Placement], used: dict[str, float]
-) -> None:
+def test_no_node_is_overcommitted_and_gangs_are_complete(wanted: list[Placement], used: dict[str, float]) -> None:
     nodes = [_node(name, used={"cpu": amount}) for name, amount in used.items()]
 
     found = reservable(wanted, nodes)
@@ -206,7 +204,7 @@ def test_no_node_is_given_more_than_is_free_and_gangs_are_whole(
     assert all(each.epoch == 1 for each in found)
 
 
-def test_only_nodes_that_take_jobs_count_as_capacity() -> None:
+def test_only_nodes_that_accept_jobs_count_as_capacity() -> None:
     nodes = [
         _node("a"),
         _node("b", capacity={"slots": 2.0, "gpu": 1.0}),
@@ -229,7 +227,7 @@ def test_a_gang_starts_only_once_all_of_its_jobs_are_ready() -> None:
     assert [*startable(placements, {"1", "2", "4"})] == ["1", "2", "4"]
 
 
-def test_jobs_of_a_gang_are_placed_together_and_others_by_themselves() -> None:
+def test_jobs_of_a_gang_are_placed_together_and_others_separately() -> None:
     placements = {
         "1": _wanted("1", "a", 1.0),
         "2": _wanted("2", "a", 1.0, gang="g"),

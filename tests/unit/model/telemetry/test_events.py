@@ -55,14 +55,14 @@ job_events = st.builds(
 
 
 @given(st.lists(job_events, max_size=5), st.integers(0, 2**53))
-def test_a_batch_of_job_events_comes_back_as_it_was(events: list[JobEvent], dropped: int) -> None:
+def test_a_batch_of_job_events_survives_its_round_trip(events: list[JobEvent], dropped: int) -> None:
     batch = decode_batch("job.started.q", encode_batch("w", events, dropped=dropped))
 
     assert batch.events == events
     assert (batch.worker, batch.dropped) == ("w", dropped)
 
 
-def test_words_of_errors_come_back_and_events_of_jobs_have_none() -> None:
+def test_error_messages_survive_the_round_trip_and_job_events_have_none() -> None:
     event = FailureEvent(
         event="dead", worker="w", number=1, at=2, job_id="a", task="t", queue="q", message="no", traceback="Trace"
     )
@@ -73,13 +73,13 @@ def test_words_of_errors_come_back_and_events_of_jobs_have_none() -> None:
     assert type(plain) is JobEvent
 
 
-def test_a_worker_event_comes_back_with_its_status() -> None:
+def test_a_worker_event_keeps_its_status() -> None:
     event = WorkerEvent(event="online", worker="web-1:7", number=1, at=2, status=STATUS)
 
     assert decode_batch("worker.online", encode_batch("web-1:7", [event], dropped=0)).events == [event]
 
 
-def test_what_an_event_does_not_say_takes_no_room() -> None:
+def test_empty_fields_of_an_event_take_no_space() -> None:
     event = JobEvent(event="started", number=1, at=2, job_id="a", task="t", queue="q")
 
     assert encode_batch("w", [event], dropped=0) == (
@@ -88,7 +88,7 @@ def test_what_an_event_does_not_say_takes_no_room() -> None:
     )
 
 
-def test_fields_and_events_of_later_versions_do_no_harm() -> None:
+def test_fields_and_events_of_later_versions_are_ignored() -> None:
     body = (
         b'{"v":1,"worker":"w","colour":"red","events":[{"event":"brewed","number":1,"at":2,"job_id":"a","task":"t",'
         b'"queue":"q","cups":3}]}'
@@ -113,7 +113,7 @@ def test_fields_and_events_of_later_versions_do_no_harm() -> None:
     ],
 )
 @pytest.mark.parametrize("topic", ["job.dead.q", "worker.beat"])
-def test_what_is_no_batch_is_refused(topic: str, body: bytes) -> None:
+def test_an_invalid_batch_is_refused(topic: str, body: bytes) -> None:
     with pytest.raises(MalformedMessage):
         decode_batch(topic, body)
 

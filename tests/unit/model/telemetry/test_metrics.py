@@ -1,7 +1,7 @@
 from taskmq.model.telemetry.metrics import BOUNDS, Count, Histogram
 
 
-def test_a_successful_run_is_counted_with_its_time_and_a_first_one_with_its_wait() -> None:
+def test_a_successful_run_records_its_duration_and_a_first_run_its_wait() -> None:
     count = Count("t", "q")
 
     count.succeeded(0.0005, 0.2)

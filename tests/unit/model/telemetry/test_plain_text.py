@@ -25,12 +25,12 @@ _TEXTS = st.text(st.one_of(st.characters(), _ACTING))
         ("\u2028\u2029\u202e", "\\u2028\\u2029\\u202e"),
     ],
 )
-def test_a_line_shows_what_acts_as_an_escape(text: str, shown: str) -> None:
+def test_control_characters_are_shown_as_escapes(text: str, shown: str) -> None:
     assert escape_line(text) == shown
 
 
 @given(_TEXTS)
-def test_nothing_in_a_line_ends_it_or_acts_on_a_terminal(text: str) -> None:
+def test_no_text_ends_its_line_or_controls_a_terminal(text: str) -> None:
     line = escape_line(text)
 
     assert len(line.splitlines()) <= 1
@@ -39,7 +39,7 @@ def test_nothing_in_a_line_ends_it_or_acts_on_a_terminal(text: str) -> None:
 
 
 @given(_TEXTS)
-def test_a_text_keeps_its_own_lines_and_tabs_alone(text: str) -> None:
+def test_a_text_keeps_only_its_own_newlines_and_tabs(text: str) -> None:
     found = escape_controls(text)
 
     assert found.split("\n") == [escape_controls(line) for line in text.split("\n")]
@@ -51,14 +51,14 @@ def test_every_line_of_a_traceback_is_indented(text: str) -> None:
     assert all(line.startswith("    ") for line in indent_lines(text).splitlines())
 
 
-def test_a_message_within_a_traceback_begins_no_line_of_its_own() -> None:
+def test_a_message_within_a_traceback_starts_no_line() -> None:
     assert indent_lines("ValueError: x\nERROR forged\r\x1b[2J\n") == (
         "    ValueError: x\n    ERROR forged\\r\\x1b[2J"
     )
 
 
 @given(_TEXTS)
-def test_json_means_the_same_and_nothing_in_it_acts(text: str) -> None:
+def test_json_keeps_its_meaning_and_controls_no_terminal(text: str) -> None:
     written = escape_json(json.dumps([text], ensure_ascii=False))
 
     assert json.loads(written) == [text]
@@ -66,11 +66,11 @@ def test_json_means_the_same_and_nothing_in_it_acts(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "order 17", "\u00e9\u2602 \u65e5\u672c", "a/b:c"])
-def test_a_name_that_is_one_line_is_taken(text: str) -> None:
+def test_a_one_line_name_is_accepted(text: str) -> None:
     assert check_line("job_id", text) == text
 
 
 @pytest.mark.parametrize("text", ["a\nb", "\x1b[2J", "\x9b", "a\tb", "\u202etxt", "\u2028", "\x7f"])
-def test_a_name_that_acts_is_refused(text: str) -> None:
+def test_a_name_with_control_characters_is_refused(text: str) -> None:
     with pytest.raises(InvalidOption, match=r"^job_id: '.*' has a control character, a line end or a mark"):
         check_line("job_id", text)

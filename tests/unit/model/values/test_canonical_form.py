@@ -69,7 +69,7 @@ def test_equal_values_have_one_form_whatever_their_order() -> None:
     assert canonical_json(everything(str.split)) == canonical_json(everything(lambda text: text.split()[::-1]))
 
 
-def test_the_form_is_the_same_in_processes_that_hash_differently() -> None:
+def test_the_form_is_the_same_in_processes_with_different_hash_seeds() -> None:
     program = (
         "from tests.unit.model.values.test_canonical_form import *\n"
         "sys.stdout.buffer.write(canonical_json(everything(str.split)))"
@@ -101,7 +101,7 @@ def test_the_form_is_the_same_in_processes_that_hash_differently() -> None:
     ],
     ids=repr,
 )
-def test_what_is_in_order_is_written_as_it_travels(value: object) -> None:
+def test_ordered_data_is_written_as_it_travels(value: object) -> None:
     assert canonical_json(value) == encode_value(value, "application/json")
 
 
@@ -117,7 +117,7 @@ def test_the_form_of_plain_data_says_the_same(value: object) -> None:
     assert msgspec.json.decode(canonical_json(value)) == value
 
 
-def test_keys_may_keep_the_order_in_which_code_says_them() -> None:
+def test_keys_may_keep_their_order_in_code() -> None:
     value = {"b": {"d", "c"}, "a": 1}
 
     ordered = canonical_order(value, {"b": ["d", "c"], "a": 1}, keeps_keys=True)
@@ -125,13 +125,13 @@ def test_keys_may_keep_the_order_in_which_code_says_them() -> None:
     assert list(ordered.items()) == [("b", ["c", "d"]), ("a", 1)]
 
 
-def test_data_of_another_shape_stays_as_it_is() -> None:
+def test_data_of_another_shape_is_unchanged() -> None:
     assert canonical_order({"a": 1, 1: 2}, {"1": 2}) == {"1": 2}
     assert canonical_order({1, 2}, "1,2") == "1,2"
     assert canonical_order([1, 2], [1]) == [1]
     assert canonical_order({"a": 1}, ["a"]) == ["a"]
 
 
-def test_what_has_no_form_in_json_has_none_here() -> None:
+def test_values_without_a_json_form_have_no_canonical_form() -> None:
     with pytest.raises(EncodeError):
         canonical_json({object()})

@@ -38,7 +38,7 @@ _THINGS: dict[str, Any] = {
 @pytest.mark.parametrize(
     ("place", "word"), [(place, word) for place in _THINGS for word in CELERY_WORDS[place]], ids=" ".join
 )
-def test_an_attribute_of_celery_names_what_taskmq_has_instead(place: str, word: str) -> None:
+def test_a_celery_attribute_names_its_taskmq_equivalent(place: str, word: str) -> None:
     with pytest.raises(AttributeError) as caught:
         getattr(_THINGS[place], word)
 
@@ -47,7 +47,7 @@ def test_an_attribute_of_celery_names_what_taskmq_has_instead(place: str, word: 
 
 
 @pytest.mark.parametrize("word", CELERY_WORDS["option"])
-def test_an_option_of_celery_names_what_taskmq_has_instead(word: str) -> None:
+def test_a_celery_option_names_its_taskmq_equivalent(word: str) -> None:
     known = {*TaskOptions.__annotations__, *JobOptions.__annotations__}
     assert word not in known
     define: Any = app.task
@@ -56,14 +56,14 @@ def test_an_option_of_celery_names_what_taskmq_has_instead(word: str) -> None:
             refused()
 
 
-def test_a_chord_in_two_calls_names_the_one_call() -> None:
+def test_a_chord_in_two_calls_names_the_single_call() -> None:
     header = [resize.s(1), resize.s(2)]
 
     with pytest.raises(InvalidOption, match=r"chord\(header, body\)"):
         chord(header)(total.s())  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue]
 
 
-def test_an_attribute_of_no_program_is_an_ordinary_error() -> None:
+def test_an_unknown_attribute_is_an_ordinary_error() -> None:
     assert celery_hint("Job", "resullt") == celery_hint("nowhere", "get") == ""
     for thing in _THINGS.values():
         with pytest.raises(AttributeError, match=r"object has no attribute 'no_such_name'$"):

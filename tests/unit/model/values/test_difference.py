@@ -123,7 +123,7 @@ _DAY = date(2026, 1, 1)
         (memoryview(b"a"), b"a"),
     ],
 )
-def test_nothing_is_lost_of_what_is_only_written_otherwise(sent: object, arrived: object) -> None:
+def test_equivalent_spellings_lose_nothing(sent: object, arrived: object) -> None:
     assert difference(sent, arrived) is None
 
 
@@ -163,6 +163,8 @@ def test_nothing_is_lost_of_what_is_only_written_otherwise(sent: object, arrived
         (1, 2, "another value"),
     ],
 )
-def test_what_is_lost_is_said_with_its_place_and_without_its_value(sent: object, arrived: object, words: str) -> None:
+def test_lost_data_is_reported_with_its_location_and_without_its_value(
+    sent: object, arrived: object, words: str
+) -> None:
     with pytest.raises(AssertionError, match=words):
         raise AssertionError(difference(sent, arrived))

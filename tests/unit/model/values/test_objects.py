@@ -40,21 +40,21 @@ def test_a_model_is_written_by_its_names_and_read_by_both() -> None:
     assert read_model(_Order, {"orderId": 7, "more": "x"}) == order
 
 
-def test_a_number_that_json_lacks_is_read_as_it_is() -> None:
+def test_a_number_outside_json_is_read_unchanged() -> None:
     assert read_model(_Order, {"orderId": 7, "share": float("inf")}).share == float("inf")
 
 
-def test_what_messagepack_has_beside_json_is_read_too() -> None:
+def test_messagepack_types_beyond_json_are_read_too() -> None:
     at = datetime(2026, 1, 1, tzinfo=UTC)
 
     assert read_model(_Raw, {"raw": b"\xff", "at": at}) == _Raw(raw=b"\xff", at=at)
 
 
-def test_an_older_pydantic_is_not_asked_for_what_it_does_not_know() -> None:
+def test_an_older_pydantic_is_not_called_with_unknown_options() -> None:
     assert read_model(_Former, {"a": 1}) == '{"a": 1}'
 
 
-def test_the_fields_of_a_model_are_its_own_and_what_it_takes_beside_them() -> None:
+def test_a_model_has_its_own_fields_and_the_extra_ones_it_accepts() -> None:
     order = _Order(orderId=7, more="x")  # type: ignore[call-arg]
     order._seen = 3
 
@@ -65,7 +65,7 @@ def test_the_fields_of_a_model_are_its_own_and_what_it_takes_beside_them() -> No
 
 
 @pytest.mark.parametrize(("kind", "expected"), [(_Order, True), (int, False), (_Former, False)])
-def test_a_model_is_known_by_its_methods(kind: type[Any], expected: bool) -> None:
+def test_a_model_is_recognised_by_its_methods(kind: type[Any], expected: bool) -> None:
     assert is_model(kind) is expected
 
 

@@ -84,7 +84,9 @@ def test_an_object_is_any_plain_data(content_type: str) -> None:
     ],
     ids=["object", "secret", "excluded", "one way", "own error", "nested"],
 )
-def test_what_would_not_arrive_as_it_is_is_refused_by_its_place(content_type: str, value: object, words: str) -> None:
+def test_a_value_that_would_change_on_the_wire_is_refused_by_its_location(
+    content_type: str, value: object, words: str
+) -> None:
     with pytest.raises(EncodeError, match=words) as refused:
         encode_value(value, content_type)
 
@@ -92,7 +94,7 @@ def test_what_would_not_arrive_as_it_is_is_refused_by_its_place(content_type: st
 
 
 @pytest.mark.parametrize("value", [None, 1.5, {"a": [1, "x", (2,), {"b"}]}, b"1", Path("a/b")])
-def test_plain_json_is_what_encoders_write(value: object) -> None:
+def test_plain_json_matches_the_output_of_encoders(value: object) -> None:
     assert encode_json(value) == encode_value(value, JSON)
 
 
@@ -105,6 +107,6 @@ def test_plain_json_is_what_encoders_write(value: object) -> None:
         (object(), "a value of type object cannot be encoded"),
     ],
 )
-def test_plain_json_is_refused_where_it_would_not_be_equal(value: object, words: str) -> None:
+def test_plain_json_is_refused_if_it_would_not_be_equal(value: object, words: str) -> None:
     with pytest.raises(EncodeError, match=words):
         encode_json(value)

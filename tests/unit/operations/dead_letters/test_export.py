@@ -20,7 +20,7 @@ values = st.recursive(
 )
 
 
-def test_a_letter_has_everything_that_is_known_about_it() -> None:
+def test_a_letter_contains_everything_known_about_it() -> None:
     found = letter(enqueued=NOW - 2, started=NOW - 1, body=b'{"id": "job"}', headers={"whose": "mine"})
 
     record = letter_record(found)
@@ -48,7 +48,7 @@ def test_a_letter_has_everything_that_is_known_about_it() -> None:
 
 
 @given(st.binary(max_size=200), st.dictionaries(st.text(max_size=10), values, max_size=5))
-def test_any_letter_is_one_line_from_which_its_body_comes_back(body: bytes, headers: dict[str, Any]) -> None:
+def test_any_letter_is_one_line_that_restores_its_body(body: bytes, headers: dict[str, Any]) -> None:
     line = letter_line(letter(body=body, headers=headers))
 
     assert line.count(b"\n") == 1
@@ -57,7 +57,7 @@ def test_any_letter_is_one_line_from_which_its_body_comes_back(body: bytes, head
     assert list(record["headers"]) == list(headers)
 
 
-def test_foreign_headers_have_a_form_in_json() -> None:
+def test_foreign_headers_have_a_json_form() -> None:
     headers = {"when": datetime(2026, 1, 1, tzinfo=UTC), "raw": b"\xff", "many": [{1: Decimal("1.5")}]}
 
     assert letter_record(letter(headers=headers))["headers"] == {

@@ -42,7 +42,7 @@ def caught(call: Any) -> str:
 
 
 @given(frames, folders, folders, numbers, numbers, st.text(max_size=30), st.text(max_size=30))
-def test_a_tracebacks_lines_folders_and_message_do_not_change_the_fingerprint(
+def test_line_numbers_folders_and_messages_do_not_change_the_fingerprint(
     where: list[tuple[str, str]], here: str, there: str, line: int, other: int, said: str, says: str
 ) -> None:
     one = trace(where, folder=here, line=line, source="a", said=said.replace("\n", " ").replace('"', ""))
@@ -52,21 +52,21 @@ def test_a_tracebacks_lines_folders_and_message_do_not_change_the_fingerprint(
 
 
 @given(frames, names)
-def test_another_function_at_the_end_is_another_failure(where: list[tuple[str, str]], name: str) -> None:
+def test_a_different_last_function_is_a_different_failure(where: list[tuple[str, str]], name: str) -> None:
     changed = [*where[:-1], (where[-1][0], f"{where[-1][1]}{name}")]
 
     assert of(trace(where)) != of(trace(changed))
 
 
 @given(st.lists(st.tuples(names, names), min_size=5, max_size=5), frames)
-def test_how_the_innermost_code_was_reached_does_not_matter(
+def test_the_path_to_the_innermost_code_does_not_matter(
     innermost: list[tuple[str, str]], before: list[tuple[str, str]]
 ) -> None:
     assert of(trace([*before, *innermost])) == of(trace(innermost))
 
 
 @given(frames, st.integers(0, 300))
-def test_a_traceback_whose_beginning_was_cut_off_is_the_same_failure(where: list[tuple[str, str]], cut: int) -> None:
+def test_a_traceback_with_a_truncated_beginning_is_the_same_failure(where: list[tuple[str, str]], cut: int) -> None:
     whole = trace([*([("outer", "outer")] * 20), *where[-5:], *[("inner", "inner")] * 5])
 
     assert of(whole[cut:]) == of(whole)
@@ -92,17 +92,17 @@ def test_numbers_in_generated_names_do_not_matter(one: int, two: int) -> None:
         ("two\n  lines", "two lines"),
     ],
 )
-def test_what_differs_from_job_to_job_does_not_matter_in_a_message(one: str, two: str) -> None:
+def test_variable_parts_of_a_message_do_not_matter(one: str, two: str) -> None:
     assert of(message=one) == of(message=two)
 
 
 @pytest.mark.parametrize(("one", "two"), [("disk full", "disk gone"), ("", "x"), ("can't open", "can't close")])
-def test_without_a_traceback_other_words_are_another_failure(one: str, two: str) -> None:
+def test_without_a_traceback_a_different_message_is_a_different_failure(one: str, two: str) -> None:
     assert of(message=one) != of(message=two)
 
 
 @pytest.mark.parametrize("field", ["task", "reason", "error_type"])
-def test_task_reason_and_error_type_tell_failures_apart(field: str) -> None:
+def test_task_reason_and_error_type_distinguish_failures(field: str) -> None:
     assert of(trace([("a", "b")]), **{field: "other"}) != of(trace([("a", "b")]))
 
 
@@ -155,12 +155,12 @@ def fail_together(*calls: Callable[[], None]) -> None:
     raise ExceptionGroup("some failed", errors)
 
 
-def test_other_code_that_fails_with_the_same_words_is_another_failure() -> None:
+def test_different_code_that_fails_with_the_same_message_is_a_different_failure() -> None:
     assert of(caught(fail)) == of(caught(fail))
     assert of(caught(fail)) != of(caught(fail_otherwise))
 
 
-def test_what_the_task_ended_with_counts_and_not_what_came_before() -> None:
+def test_the_final_exception_counts_and_its_causes_do_not() -> None:
     assert of(caught(lambda: fail_because(KeyError))) == of(caught(lambda: fail_because(OSError)))
     assert of(caught(lambda: fail_meanwhile(3))) != of(caught(lambda: fail_because(OSError)))
 

@@ -11,7 +11,7 @@ from tests.unit.operations.dead_letters.letters import NOW, letter
 _HOUR = 3_600_000
 
 
-def test_without_a_condition_every_letter_is_meant() -> None:
+def test_every_letter_is_selected_without_a_condition() -> None:
     assert LetterSelection().is_everything
     assert LetterSelection().at(NOW)(letter(died=None, reason="", error="", error_type=""))
     assert not LetterSelection(task="").is_everything
@@ -56,10 +56,10 @@ def test_without_a_condition_every_letter_is_meant() -> None:
         ({"task": "shop.*", "error": "ValueError"}, False),
     ],
 )
-def test_a_letter_is_meant_when_all_conditions_hold(condition: dict[str, Any], is_meant: bool) -> None:
+def test_a_letter_is_selected_if_all_conditions_hold(condition: dict[str, Any], is_meant: bool) -> None:
     assert LetterSelection(**condition).at(NOW + 2 * _HOUR)(letter()) is is_meant
 
 
 @pytest.mark.parametrize("condition", [{"older_than": timedelta(0)}, {"newer_than": timedelta(days=10_000)}])
-def test_a_letter_that_does_not_tell_when_it_died_is_never_chosen_by_its_age(condition: dict[str, Any]) -> None:
+def test_a_letter_without_a_time_of_death_is_never_selected_by_its_age(condition: dict[str, Any]) -> None:
     assert not LetterSelection(**condition).at(NOW)(letter(died=None))

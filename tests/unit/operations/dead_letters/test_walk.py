@@ -119,7 +119,7 @@ def _only(*names: str) -> Choose:
 
 
 @run_by(_run)
-async def test_browsing_shows_the_oldest_first_and_leaves_them_in_their_order(broker: Broker, /) -> None:
+async def test_browsing_shows_the_oldest_first_and_keeps_the_order(broker: Broker, /) -> None:
     await _bury(broker)
 
     first = await browse(broker, "images", limit=4)
@@ -146,12 +146,12 @@ async def test_a_letter_tells_what_happened(broker: Broker, /) -> None:
 
 
 @run_by(_run)
-async def test_browsing_an_empty_dead_letter_queue_gives_nothing(broker: Broker, /) -> None:
+async def test_browsing_an_empty_dead_letter_queue_yields_nothing(broker: Broker, /) -> None:
     assert await browse(broker, "images", limit=10) == []
 
 
 @run_by(_run)
-async def test_the_dead_letters_of_a_queue_that_does_not_exist_are_an_error(broker: Broker, /) -> None:
+async def test_the_dead_letters_of_a_missing_queue_are_an_error(broker: Broker, /) -> None:
     with pytest.raises(QueueMissing, match=r"nowhere\.dlq"):
         await browse(broker, "nowhere", limit=10)
     with pytest.raises(QueueMissing, match=r"nowhere\.dlq"):
@@ -163,7 +163,7 @@ async def test_the_dead_letters_of_a_queue_that_does_not_exist_are_an_error(brok
 
 
 @run_by(_run)
-async def test_a_letter_that_is_garbage_is_shown_with_what_stands_beside_it(broker: Broker, /) -> None:
+async def test_an_unreadable_letter_is_shown_with_its_headers(broker: Broker, /) -> None:
     await _bury(broker, ["garbage"], body=b"\xff\x00 no task")
 
     (letter,) = await browse(broker, "images", limit=1)
@@ -173,7 +173,7 @@ async def test_a_letter_that_is_garbage_is_shown_with_what_stands_beside_it(brok
 
 
 @run_by(_run)
-async def test_a_letter_that_the_broker_made_has_no_reason_and_comes_from_the_queue(broker: Broker, /) -> None:
+async def test_a_letter_created_by_the_broker_has_no_reason_and_names_its_queue(broker: Broker, /) -> None:
     await _bury(broker, ["dropped"], headers={"x-first-death-reason": "maxlen"})
 
     (letter,) = await browse(broker, "images", limit=1)
@@ -184,7 +184,7 @@ async def test_a_letter_that_the_broker_made_has_no_reason_and_comes_from_the_qu
 
 
 @run_by(_run)
-async def test_headers_of_ours_with_other_types_are_read_as_absent(broker: Broker, /) -> None:
+async def test_taskmq_headers_of_other_types_are_read_as_absent(broker: Broker, /) -> None:
     odd: dict[str, HeaderValue] = {"x-taskmq-reason": 7, "x-taskmq-died": "then", "x-taskmq-replayed": "twice"}
     await _bury(broker, ["odd"], headers={**odd, "x-taskmq-origin": 1})
 
@@ -194,7 +194,7 @@ async def test_headers_of_ours_with_other_types_are_read_as_absent(broker: Broke
 
 
 @run_by(_run)
-async def test_letters_are_visited_in_their_order_however_many_there_are(broker: Broker, /) -> None:
+async def test_any_number_of_letters_is_visited_in_order(broker: Broker, /) -> None:
     names = [f"{number:04}" for number in range(1_203)]
 
     await _bury(broker, names)
@@ -214,7 +214,7 @@ async def test_letters_are_visited_in_their_order_however_many_there_are(broker:
 
 
 @run_by(_run)
-async def test_a_visit_ends_when_enough_were_chosen(broker: Broker, /) -> None:
+async def test_a_visit_ends_after_enough_selected_letters(broker: Broker, /) -> None:
     names = [f"{number:04}" for number in range(1_100)]
 
     await _bury(broker, names)
@@ -228,7 +228,7 @@ async def test_a_visit_ends_when_enough_were_chosen(broker: Broker, /) -> None:
 
 
 @run_by(_run)
-async def test_letters_stay_in_their_order_when_who_looks_at_them_fails(broker: Broker, /) -> None:
+async def test_letters_keep_their_order_if_their_visitor_fails(broker: Broker, /) -> None:
     await _bury(broker)
 
     with pytest.raises(ZeroDivisionError):
@@ -249,7 +249,7 @@ async def test_the_error_type_of_an_old_letter_is_read_from_its_error(broker: Br
 
 @pytest.mark.parametrize("header", ["x-taskmq-origin", "x-taskmq-queue"])
 @run_by(_run)
-async def test_a_lost_message_tells_where_it_was_to_go(broker: Broker, /, header: str) -> None:
+async def test_an_unroutable_message_names_its_destination(broker: Broker, /, header: str) -> None:
     await _bury(broker, ["known"], queue=UNROUTABLE, headers={header: "images.p.low"})
     await _bury(broker, ["unknown"], queue=UNROUTABLE, headers={})
 
@@ -294,7 +294,7 @@ async def test_letters_of_one_failure_are_one_group(broker: Broker, /) -> None:
 
 
 @run_by(_run)
-async def test_letters_that_do_not_tell_when_they_died_are_counted_too(broker: Broker, /) -> None:
+async def test_letters_without_a_time_of_death_are_counted_too(broker: Broker, /) -> None:
     await _bury(broker, ["a", "b"], headers={})
 
     (found,) = await group_letters(broker, "images", choose=_only("a", "b"))
@@ -306,7 +306,7 @@ async def test_letters_that_do_not_tell_when_they_died_are_counted_too(broker: B
 
 
 @run_by(_run)
-async def test_deleting_chosen_letters_leaves_the_others_in_their_order(broker: Broker, /) -> None:
+async def test_deleting_selected_letters_keeps_the_order_of_the_others(broker: Broker, /) -> None:
     await _bury(broker)
 
     assert await purge(broker, "images", choose=_only("job-7", "job-2", "job-3")) == 3
@@ -318,7 +318,7 @@ async def test_deleting_chosen_letters_leaves_the_others_in_their_order(broker: 
 
 
 @run_by(_run)
-async def test_deleting_all_of_them_leaves_other_queues_alone(broker: Broker, /) -> None:
+async def test_deleting_all_letters_does_not_touch_other_queues(broker: Broker, /) -> None:
     await _bury(broker)
     await _bury(broker, ["waiting"], queue="images")
 
@@ -342,7 +342,7 @@ async def test_a_replay_keeps_the_order_and_empties_the_queue(broker: Broker, /)
 
 
 @run_by(_run)
-async def test_a_replayed_job_starts_anew_with_all_else_as_it_was(broker: Broker, /) -> None:
+async def test_a_replayed_job_restarts_with_all_other_fields_unchanged(broker: Broker, /) -> None:
     await _bury(broker, ["job"], eta=1_700_000_000_000, root="first", mine={"kept": [1]})
 
     await _replay(broker)
@@ -360,7 +360,7 @@ async def test_a_replayed_job_starts_anew_with_all_else_as_it_was(broker: Broker
 
 
 @run_by(_run)
-async def test_a_letter_goes_back_to_the_priority_class_that_it_came_from(broker: Broker, /) -> None:
+async def test_a_letter_returns_to_its_priority_class(broker: Broker, /) -> None:
     await _bury(broker, ["job"], headers={**_HEADERS, "x-taskmq-origin": "images.p.high"})
 
     await _replay(broker)
@@ -369,7 +369,7 @@ async def test_a_letter_goes_back_to_the_priority_class_that_it_came_from(broker
 
 
 @run_by(_run)
-async def test_how_often_a_job_was_replayed_is_counted(broker: Broker, /) -> None:
+async def test_replays_of_a_job_are_counted(broker: Broker, /) -> None:
     await _bury(broker, ["job"], headers={**_HEADERS, "x-taskmq-replayed": 4})
 
     await _replay(broker, plan=Replay(max_replays=None))
@@ -379,7 +379,7 @@ async def test_how_often_a_job_was_replayed_is_counted(broker: Broker, /) -> Non
 
 
 @run_by(_run)
-async def test_garbage_is_replayed_to_the_letter(broker: Broker, /) -> None:
+async def test_an_unreadable_letter_is_replayed_byte_for_byte(broker: Broker, /) -> None:
     await _bury(broker, ["garbage"], body=b"\xff\x00 no task", headers={})
 
     assert await _replay(broker) == 1
@@ -389,7 +389,7 @@ async def test_garbage_is_replayed_to_the_letter(broker: Broker, /) -> None:
 
 
 @run_by(_run)
-async def test_only_so_many_letters_as_asked_for_are_replayed(broker: Broker, /) -> None:
+async def test_a_replay_is_limited_to_the_requested_number_of_letters(broker: Broker, /) -> None:
     await _bury(broker)
 
     assert await _replay(broker, limit=3) == 3
@@ -399,7 +399,7 @@ async def test_only_so_many_letters_as_asked_for_are_replayed(broker: Broker, /)
 
 
 @run_by(_run)
-async def test_of_several_letters_of_one_job_one_is_sent_and_the_others_are_dropped(broker: Broker, /) -> None:
+async def test_one_of_several_letters_of_a_job_is_sent_and_the_others_are_dropped(broker: Broker, /) -> None:
     await _bury(broker, ["a", "b", "a", "c", "b", "a"])
 
     done = await replay(broker, "images", timeout=_TIMEOUT)
@@ -410,7 +410,7 @@ async def test_of_several_letters_of_one_job_one_is_sent_and_the_others_are_drop
 
 
 @run_by(_run)
-async def test_all_letters_of_a_job_are_sent_where_that_is_asked_for(broker: Broker, /) -> None:
+async def test_all_letters_of_a_job_are_sent_on_request(broker: Broker, /) -> None:
     await _bury(broker, ["a", "b", "a"])
 
     done = await replay(broker, "images", timeout=_TIMEOUT, plan=Replay(duplicates=True))
@@ -420,7 +420,7 @@ async def test_all_letters_of_a_job_are_sent_where_that_is_asked_for(broker: Bro
 
 
 @run_by(_run)
-async def test_letters_without_an_id_and_of_other_tasks_are_jobs_of_their_own(broker: Broker, /) -> None:
+async def test_letters_without_an_id_or_of_other_tasks_are_separate_jobs(broker: Broker, /) -> None:
     await _bury(broker, ["", "", "a"])
     await _bury(broker, ["a"], task="shrink")
 
@@ -430,7 +430,7 @@ async def test_letters_without_an_id_and_of_other_tasks_are_jobs_of_their_own(br
 
 
 @run_by(_run)
-async def test_a_limit_counts_jobs_and_leaves_what_is_behind(broker: Broker, /) -> None:
+async def test_a_limit_counts_jobs_and_leaves_the_remaining_letters(broker: Broker, /) -> None:
     await _bury(broker, ["a", "a", "b", "a", "c", "b"])
 
     done = await replay(broker, "images", timeout=_TIMEOUT, limit=2)
@@ -441,7 +441,7 @@ async def test_a_limit_counts_jobs_and_leaves_what_is_behind(broker: Broker, /) 
 
 
 @run_by(_run)
-async def test_the_other_letters_of_a_job_stay_where_its_copy_was_not_confirmed(broker: Broker, /) -> None:
+async def test_the_other_letters_of_a_job_stay_if_its_copy_was_not_confirmed(broker: Broker, /) -> None:
     flaky = FlakyBroker(broker)
     await _bury(broker, ["a", "b", "a", "b"])
     flaky.fail_publishes(1, PublishUnknown("no confirm"))
@@ -454,7 +454,7 @@ async def test_the_other_letters_of_a_job_stay_where_its_copy_was_not_confirmed(
 
 
 @run_by(_run)
-async def test_a_group_says_of_how_many_jobs_its_letters_are(broker: Broker, /) -> None:
+async def test_a_group_counts_the_jobs_of_its_letters(broker: Broker, /) -> None:
     await _bury(broker, ["a", "b", "a"])
 
     (found,) = await group_letters(broker, "images")
@@ -463,7 +463,7 @@ async def test_a_group_says_of_how_many_jobs_its_letters_are(broker: Broker, /) 
 
 
 @run_by(_run)
-async def test_replaying_nothing_is_no_error(broker: Broker, /) -> None:
+async def test_replaying_nothing_is_not_an_error(broker: Broker, /) -> None:
     assert await _replay(broker) == 0
     assert await _replay(broker, choose=lambda letter: True) == 0
 
@@ -481,7 +481,7 @@ async def test_more_letters_than_fit_into_one_window_are_replayed_in_order(broke
 
 
 @run_by(_run)
-async def test_only_chosen_letters_are_replayed_and_the_others_keep_their_order(broker: Broker, /) -> None:
+async def test_only_selected_letters_are_replayed_and_the_others_keep_their_order(broker: Broker, /) -> None:
     await _bury(broker)
 
     count = await _replay(broker, choose=_only("job-7", "job-2"))
@@ -492,7 +492,7 @@ async def test_only_chosen_letters_are_replayed_and_the_others_keep_their_order(
 
 
 @run_by(_run)
-async def test_a_choice_sees_at_most_the_letters_of_the_depth(broker: Broker, /) -> None:
+async def test_a_selection_sees_at_most_the_initial_number_of_letters(broker: Broker, /) -> None:
     await _bury(broker)
 
     done = await replay(broker, "images", timeout=_TIMEOUT, depth=5, choose=_only("job-4", "job-7"))
@@ -502,7 +502,7 @@ async def test_a_choice_sees_at_most_the_letters_of_the_depth(broker: Broker, /)
 
 
 @run_by(_run)
-async def test_letters_that_come_while_it_runs_are_left_for_the_next_replay(broker: Broker, /) -> None:
+async def test_letters_that_arrive_during_a_replay_wait_for_the_next_one(broker: Broker, /) -> None:
     class DiesAgain(FlakyBroker):
         """A broker whose jobs are dead again before the replay has gone on."""
 
@@ -527,7 +527,7 @@ async def test_letters_that_come_while_it_runs_are_left_for_the_next_replay(brok
 
 
 @run_by(_run)
-async def test_a_replay_can_go_on_with_the_last_attempt(broker: Broker, /) -> None:
+async def test_a_replay_can_continue_the_count_of_attempts(broker: Broker, /) -> None:
     await _bury(broker, ["job"], eta=1_700_000_000_000)
 
     await _replay(broker, plan=Replay(keep_attempts=True))
@@ -570,20 +570,20 @@ async def test_letters_can_be_sent_to_another_queue_in_their_priority_class(
         ("images.lane07", WorkQueue("other", lanes=4), "images.lane07"),
     ],
 )
-def test_letters_of_a_lane_or_class_that_is_gone_go_to_the_queue_itself(
+def test_letters_of_a_deleted_lane_or_class_go_to_the_queue_itself(
     origin: str, described: WorkQueue, target: str
 ) -> None:
     assert Replay(queues=[described]).target(letter(queue=origin)) == target
 
 
-def test_letters_that_go_to_another_queue_go_where_that_one_is_consumed() -> None:
+def test_letters_for_another_queue_are_placed_as_that_queue_expects() -> None:
     plan = Replay(to="other", queues=[WorkQueue("other", lanes=4)])
 
     assert plan.target(letter(queue="images.p.high")) == "other"
 
 
 @run_by(_run)
-async def test_letters_that_were_replayed_often_before_stay_and_are_counted(broker: Broker, /) -> None:
+async def test_letters_replayed_too_often_stay_and_are_counted(broker: Broker, /) -> None:
     for number in range(6):
         await _bury(broker, [f"job-{number}"], headers={**_HEADERS, "x-taskmq-replayed": number})
 
@@ -597,7 +597,7 @@ async def test_letters_that_were_replayed_often_before_stay_and_are_counted(brok
 
 
 @run_by(_run)
-async def test_letters_that_nobody_knows_the_origin_of_stay_and_are_counted(broker: Broker, /) -> None:
+async def test_letters_of_unknown_origin_stay_and_are_counted(broker: Broker, /) -> None:
     await _bury(broker, ["a", "b"], queue=UNROUTABLE, headers={})
     await _bury(broker, ["c"], queue=UNROUTABLE, headers={"x-taskmq-origin": "images"})
 
@@ -609,7 +609,7 @@ async def test_letters_that_nobody_knows_the_origin_of_stay_and_are_counted(brok
 
 
 @run_by(_run)
-async def test_the_copy_keeps_when_the_job_was_first_sent_and_what_it_descends_from(broker: Broker, /) -> None:
+async def test_the_copy_keeps_its_first_send_time_and_its_parents(broker: Broker, /) -> None:
     flaky = FlakyBroker(broker)
     await _bury(broker, ["job"], enqueued=_ENQUEUED, root="first")
 
@@ -620,7 +620,7 @@ async def test_the_copy_keeps_when_the_job_was_first_sent_and_what_it_descends_f
 
 
 @run_by(_run)
-async def test_a_rate_is_kept(broker: Broker, /) -> None:
+async def test_a_rate_is_respected(broker: Broker, /) -> None:
     clock = FakeClock()
     await _bury(broker)
 
@@ -639,12 +639,12 @@ async def test_a_rate_is_kept(broker: Broker, /) -> None:
 
 
 @pytest.mark.parametrize("rate", [0, -1])
-def test_no_rate_at_all_is_refused(rate: float) -> None:
+def test_a_rate_of_zero_is_refused(rate: float) -> None:
     with pytest.raises(InvalidOption, match="rate"):
         Replay(rate=rate)
 
 
-def test_a_target_that_is_no_queue_is_refused() -> None:
+def test_a_target_that_is_not_a_queue_is_refused() -> None:
     with pytest.raises(InvalidOption, match="amq"):
         Replay(to="amq.x")
 
@@ -670,7 +670,7 @@ async def test_each_letter_is_acked_only_after_its_copy_is_confirmed(broker: Bro
 
 
 @run_by(_run)
-async def test_a_letter_that_cannot_go_back_stays_and_the_others_are_replayed_once(broker: Broker, /) -> None:
+async def test_an_unreturnable_letter_stays_and_the_others_are_replayed_once(broker: Broker, /) -> None:
     await _bury(broker, ["a", "b"])
     await _bury(broker, ["lost"], headers={**_HEADERS, "x-taskmq-origin": "gone"})
     await _bury(broker, ["c", "d"])
@@ -687,7 +687,7 @@ async def test_a_letter_that_cannot_go_back_stays_and_the_others_are_replayed_on
 
 @pytest.mark.parametrize("error", [BrokerUnavailable("gone"), PublishUnknown("no confirm")], ids=repr)
 @run_by(_run)
-async def test_letters_whose_copies_fail_stay_in_their_order(broker: Broker, /, error: SendError) -> None:
+async def test_letters_with_failed_copies_keep_their_order(broker: Broker, /, error: SendError) -> None:
     flaky = FlakyBroker(broker)
     await _bury(broker)
     flaky.fail_publishes(3, error)
@@ -701,7 +701,7 @@ async def test_letters_whose_copies_fail_stay_in_their_order(broker: Broker, /, 
 
 
 @run_by(_run)
-async def test_a_lost_confirm_keeps_the_letter_though_its_copy_may_be_there(broker: Broker, /) -> None:
+async def test_a_lost_confirm_keeps_the_letter_even_if_its_copy_may_exist(broker: Broker, /) -> None:
     flaky = FlakyBroker(broker)
     await _bury(broker, ["a", "b"])
     flaky.lose_confirms(1)
@@ -715,7 +715,7 @@ async def test_a_lost_confirm_keeps_the_letter_though_its_copy_may_be_there(brok
 
 
 @run_by(_run)
-async def test_windows_after_one_with_a_failure_are_not_begun(broker: Broker, /) -> None:
+async def test_no_window_starts_after_one_with_a_failure(broker: Broker, /) -> None:
     names = [f"{number:04}" for number in range(700)]
 
     flaky = FlakyBroker(broker)

@@ -47,7 +47,7 @@ async def test_an_installation_without_workers_is_told_what_is_missing() -> None
         (WorkQueue("mail"), WorkQueue("mail", ordered=2), ["mail.p.high", "mail", "mail.p.low", "mail.jobs"]),
     ],
 )
-async def test_what_waits_where_workers_look_no_more_is_a_problem(
+async def test_a_message_in_a_queue_that_workers_no_longer_read_is_a_problem(
     before: WorkQueue, after: WorkQueue, stranded: list[str]
 ) -> None:
     app = TaskMQ(new_url(), queues=[after])
@@ -71,7 +71,7 @@ async def test_what_waits_where_workers_look_no_more_is_a_problem(
     assert later == []
 
 
-async def test_what_workers_of_another_description_still_take_is_no_problem() -> None:
+async def test_a_queue_read_by_workers_with_an_older_description_is_not_a_problem() -> None:
     async with TaskMQ(new_url(), queues=[WorkQueue("mail", lanes=2)]) as app:
         broker = app.sessions.current().broker
         await broker.declare([WorkQueue("mail")])
@@ -86,7 +86,7 @@ async def test_what_workers_of_another_description_still_take_is_no_problem() ->
     assert [each for each in findings if each.about == "mail.p.high"] == []
 
 
-def test_a_broker_that_cannot_be_reached_is_a_finding() -> None:
+def test_an_unreachable_broker_is_a_finding() -> None:
     examination = asyncio.run(examine(TaskMQ("amqp://guest:S3CRET@127.0.0.1:1/", send_timeout="1s")))
 
     assert not examination.is_complete
@@ -94,7 +94,7 @@ def test_a_broker_that_cannot_be_reached_is_a_finding() -> None:
     assert "S3CRET" not in str(examination.findings)
 
 
-async def test_each_part_that_is_away_is_named_and_the_others_are_examined(tmp_path: Path) -> None:
+async def test_each_unavailable_component_is_named_and_the_others_are_examined(tmp_path: Path) -> None:
     store = f"sqlite:///{tmp_path}/jobs.db"
     app = TaskMQ("amqp://127.0.0.1:1/", state="redis://127.0.0.1:1/0", store=store, send_timeout="1s")
 
@@ -126,7 +126,7 @@ def _about_the_store(app: TaskMQ) -> list[tuple[str, str, str]]:
     return [(each.level, each.finding, each.remedy) for each in found if each.about == "store"]
 
 
-def test_jobs_that_no_scheduler_dispatches_are_a_problem(tmp_path: Path) -> None:
+def test_jobs_without_a_scheduler_are_a_problem(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/jobs.db"
     before = _about_the_store(_with_store(url))
     with _with_store(url) as app:
@@ -170,7 +170,7 @@ async def _upgrade(url: str) -> None:
 
 
 @pytest.mark.parametrize("url", ["postgresql://me:S3CRET@127.0.0.1:1/none"])
-def test_a_store_that_cannot_be_reached_is_a_finding(url: str) -> None:
+def test_an_unreachable_store_is_a_finding(url: str) -> None:
     examination = asyncio.run(examine(_with_store(url)))
 
     assert not examination.is_complete

@@ -16,7 +16,7 @@ async def _parts(app: TaskMQ) -> dict[str, PartHealth]:
     return {each.part: each for each in await examine_parts(app)}
 
 
-async def test_an_app_without_a_store_has_no_part_that_needs_one() -> None:
+async def test_an_app_without_a_store_has_no_component_that_needs_one() -> None:
     async with TaskMQ(new_url()) as app:
         found = await _parts(app)
 
@@ -30,7 +30,7 @@ async def test_an_app_without_a_store_has_no_part_that_needs_one() -> None:
     }
 
 
-async def test_shares_without_a_scheduler_are_a_part_that_works_partly(tmp_path: Path) -> None:
+async def test_partitions_without_a_scheduler_are_a_degraded_component(tmp_path: Path) -> None:
     async with TaskMQ(new_url(), store=f"sqlite:///{tmp_path}/jobs.db") as app:
         store = app.sessions.store()
         assert isinstance(store, Upgradable)
@@ -43,7 +43,7 @@ async def test_shares_without_a_scheduler_are_a_part_that_works_partly(tmp_path:
     assert (before["schedulers"].status, after["schedulers"].status) == ("down", "partly")
 
 
-async def test_workers_that_leave_a_queue_of_the_app_alone_are_a_part_that_works_partly() -> None:
+async def test_a_queue_without_a_worker_is_a_degraded_component() -> None:
     app = TaskMQ(new_url())
     for queue in ("images", "mail"):
 

@@ -43,7 +43,7 @@ def level_of(findings: list[Finding]) -> str:
         ((5,), "warning", "not tested"),
     ],
 )
-def test_each_version_has_its_verdict_and_each_bad_one_its_remedy(
+def test_each_version_has_a_verdict_and_each_bad_one_a_remedy(
     version: tuple[int, ...] | None, level: str, words: str
 ) -> None:
     found = version_findings(version)
@@ -57,7 +57,7 @@ def test_each_version_has_its_verdict_and_each_bad_one_its_remedy(
     ("version", "way"),
     [((3, 10, 8), "3.13 and 4.2"), ((3, 13, 7), "4.2"), ((4, 0, 5), "4.2"), ((4, 2, 1), "upgrade to 4.3")],
 )
-def test_the_way_up_leaves_no_step_out(version: tuple[int, ...], way: str) -> None:
+def test_the_upgrade_path_skips_no_version(version: tuple[int, ...], way: str) -> None:
     ((_, _, _, remedy),) = version_findings(version)
 
     assert way in remedy
@@ -74,16 +74,16 @@ def test_the_way_up_leaves_no_step_out(version: tuple[int, ...], way: str) -> No
         ("27", "ok"),
     ],
 )
-def test_an_erlang_with_a_critical_hole_is_a_problem(text: str, level: str) -> None:
+def test_an_erlang_with_a_critical_vulnerability_is_a_problem(text: str, level: str) -> None:
     assert level_of(erlang_findings(text)) == level
 
 
 @pytest.mark.parametrize("text", [None, "", "unknown", "29.1-rc1"])
-def test_an_erlang_that_does_not_say_its_version_breaks_nothing(text: str | None) -> None:
+def test_an_unknown_erlang_version_breaks_nothing(text: str | None) -> None:
     assert [level for level, *_ in erlang_findings(text)] in ([], ["ok"])
 
 
-def test_what_was_not_looked_at_is_said() -> None:
+def test_unexamined_parts_are_reported() -> None:
     assert level_of(api_findings(None, "http://host:15672")) == "ok"
     found = api_findings("no answer", "http://host:15672")
     assert level_of(found) == "warning"
@@ -108,7 +108,7 @@ def test_what_was_not_looked_at_is_said() -> None:
         (Rights(), True, "warning", "could not be tried"),
     ],
 )
-def test_what_a_user_may_do_is_enough_for_a_role(rights: Rights, declares: bool, level: str, words: str) -> None:
+def test_permissions_are_checked_against_the_roles(rights: Rights, declares: bool, level: str, words: str) -> None:
     found = right_findings(rights, user="joe", declares=declares)
 
     assert level_of(found) == level
@@ -116,7 +116,7 @@ def test_what_a_user_may_do_is_enough_for_a_role(rights: Rights, declares: bool,
     assert "'joe'" in found[0][2]
 
 
-def test_a_broker_that_takes_no_messages_is_a_problem() -> None:
+def test_a_broker_that_blocks_publishing_is_a_problem() -> None:
     assert blocked_findings(None) == []
     assert level_of(blocked_findings("low on memory")) == "problem"
     assert level_of(blocked_findings("")) == "problem"
@@ -140,7 +140,7 @@ def node(**facts: Any) -> NodeFacts:
         ({"sockets": 832, "reserved": 900, "quorum_queues": 300}, "900 of them reserved for 300 quorum queues"),
     ],
 )
-def test_what_keeps_a_node_from_its_work_is_a_problem(facts: dict[str, Any], words: str) -> None:
+def test_a_node_with_an_active_alarm_is_a_problem(facts: dict[str, Any], words: str) -> None:
     found = node_findings([node(name="rabbit@b"), node(**facts)])
 
     assert level_of(found) == "problem"
@@ -156,7 +156,7 @@ def test_what_keeps_a_node_from_its_work_is_a_problem(facts: dict[str, Any], wor
         {"sockets": 832, "reserved": 742, "quorum_queues": 247},
     ],
 )
-def test_limits_that_are_near_are_a_warning_with_a_remedy(facts: dict[str, Any]) -> None:
+def test_nearly_reached_limits_are_a_warning_with_a_remedy(facts: dict[str, Any]) -> None:
     found = node_findings([node(**facts)])
 
     assert level_of(found) == "warning"
@@ -172,7 +172,7 @@ def test_limits_that_are_near_are_a_warning_with_a_remedy(facts: dict[str, Any])
         {"sockets": 832, "sockets_used": 10, "reserved": 693, "quorum_queues": 231},
     ],
 )
-def test_limits_that_are_far_or_not_told_are_no_finding(facts: dict[str, Any]) -> None:
+def test_distant_or_unknown_limits_are_not_a_finding(facts: dict[str, Any]) -> None:
     assert level_of(node_findings([node(**facts)])) == "ok"
 
 
@@ -181,7 +181,7 @@ def test_healthy_nodes_are_one_line() -> None:
     assert node_findings([]) == []
 
 
-def test_features_that_delays_need_have_to_be_on_before_4() -> None:
+def test_feature_flags_required_for_delays_must_be_enabled_before_4() -> None:
     on = {"quorum_queue": "enabled", "stream_queue": "enabled", "other": "disabled"}
 
     assert level_of(flag_findings(on, (3, 10, 8))) == "ok"
@@ -208,12 +208,12 @@ def test_clocks_that_differ_by_seconds_are_reported(offset: int, error: int, lev
     assert words in found[0][2]
 
 
-def test_a_clock_that_nobody_can_see_is_not_judged() -> None:
+def test_an_invisible_clock_is_not_judged() -> None:
     assert clock_findings(None, 0, about="rabbitmq") == []
 
 
 @given(st.integers(-(10**9), 10**9), st.integers(0, 10**6))
-def test_a_difference_that_may_be_a_mistake_of_looking_is_none(offset: int, error: int) -> None:
+def test_a_difference_within_the_measuring_error_is_not_reported(offset: int, error: int) -> None:
     found = clock_findings(offset, error, about="x")
 
     assert (level_of(found) == "ok") == (abs(offset) - error < 2_000)

@@ -31,6 +31,6 @@ def test_a_tenant_gets_a_virtual_host_its_queues_and_a_user_for_each_role() -> N
 
 
 @pytest.mark.parametrize("tenant", ["", "/", "t" * 201])
-def test_what_cannot_be_a_virtual_host_of_its_own_is_refused(tenant: str) -> None:
+def test_a_name_unsuitable_for_a_virtual_host_is_refused(tenant: str) -> None:
     with pytest.raises(InvalidOption, match="tenant"):
         isolation([], [], tenant=tenant, roles=[], app="")

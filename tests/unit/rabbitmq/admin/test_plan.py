@@ -61,7 +61,7 @@ def entry(found: Found, name: str, *queues: WorkQueue) -> TopologyEntry:
 
 @settings(max_examples=50, deadline=None)
 @given(there=st.sets(st.sampled_from(wanted(*QUEUES))), queues=st.lists(st.sampled_from(QUEUES), unique=True))
-def test_declaring_what_is_missing_makes_everything_the_same(there: set[Entity], queues: list[WorkQueue]) -> None:
+def test_declaring_the_missing_parts_makes_everything_equal(there: set[Entity], queues: list[WorkQueue]) -> None:
     exchanges = {entity.name for entity in there if isinstance(entity, Exchange)}
     names = {"exchange": exchanges, "queue": {entity.name for entity in there if isinstance(entity, Queue)}}
     found = after(
@@ -87,7 +87,7 @@ def test_declaring_what_is_missing_makes_everything_the_same(there: set[Entity],
 
 
 @given(queues=st.lists(st.sampled_from(QUEUES), unique=True))
-def test_what_is_exported_reads_back_as_the_same(queues: list[WorkQueue]) -> None:
+def test_an_export_reads_back_equal(queues: list[WorkQueue]) -> None:
     definitions = to_definitions(wanted(*queues), "shop")
 
     found = found_in(definitions["exchanges"], definitions["queues"], definitions["bindings"])
@@ -95,7 +95,7 @@ def test_what_is_exported_reads_back_as_the_same(queues: list[WorkQueue]) -> Non
     assert all(each.status == "same" for each in compare(wanted(*queues), found, queues=queues).entries)
 
 
-def test_a_queue_declared_on_demand_is_not_missing_and_is_created_all_the_same() -> None:
+def test_a_queue_declared_on_demand_is_not_missing_and_is_still_created() -> None:
     queue = WorkQueue("few", max_length=9)
     found = after(Found(), [*shared(), *ladder(), *main_queues(queue)])
 
@@ -108,7 +108,7 @@ def test_a_queue_declared_on_demand_is_not_missing_and_is_created_all_the_same()
     assert {entity.name for entity in find_missing(wanted(queue), comparison) if isinstance(entity, Queue)} == later
 
 
-def test_a_queue_that_is_there_without_what_leads_to_it_is_not_complete() -> None:
+def test_a_queue_without_its_bindings_is_incomplete() -> None:
     queue = WorkQueue("images")
     made = [entity for entities in queues_on_demand(queue).values() for entity in entities]
     there = [entity for entity in made if isinstance(entity, Queue)]
@@ -120,7 +120,7 @@ def test_a_queue_that_is_there_without_what_leads_to_it_is_not_complete() -> Non
     assert missing == {label(entity) for entity in made if isinstance(entity, Binding)}
 
 
-def test_each_argument_that_differs_is_told_with_what_is_wanted_and_what_is_there() -> None:
+def test_each_differing_argument_is_reported_with_both_values() -> None:
     found = after(Found(), wanted(WorkQueue("images", "classic")))
 
     different = entry(found, "images", WorkQueue("images"))
@@ -132,7 +132,7 @@ def test_each_argument_that_differs_is_told_with_what_is_wanted_and_what_is_ther
     assert is_migratable(different)
 
 
-def test_a_known_unwanted_argument_is_a_difference_and_an_unknown_one_is_none() -> None:
+def test_a_known_unwanted_argument_is_a_difference_and_an_unknown_one_is_not() -> None:
     found = after(Found(), wanted(WorkQueue("images")))
     there = found.queues["images"]
     assert there is not None
@@ -143,7 +143,7 @@ def test_a_known_unwanted_argument_is_a_difference_and_an_unknown_one_is_none() 
     assert entry(unknown, "images", WorkQueue("images")).status == "same"
 
 
-def test_a_queue_that_was_declared_without_a_type_has_the_one_that_the_broker_says() -> None:
+def test_a_queue_declared_without_a_type_has_the_default_type_of_the_broker() -> None:
     found = found_in(
         [],
         [{"name": "q", "type": "classic", "durable": True, "auto_delete": False, "exclusive": None, "arguments": {}}],
@@ -153,7 +153,7 @@ def test_a_queue_that_was_declared_without_a_type_has_the_one_that_the_broker_sa
     assert (found.queues["q"] or {})["x-queue-type"] == "classic"
 
 
-def test_a_shared_thing_that_differs_is_nothing_to_migrate() -> None:
+def test_a_differing_shared_object_needs_no_migration() -> None:
     found = after(Found(), wanted())
     there = found.exchanges[delay.DELIVER]
     assert there is not None
@@ -166,7 +166,7 @@ def test_a_shared_thing_that_differs_is_nothing_to_migrate() -> None:
     assert "apply" in different.remedy
 
 
-def test_what_is_left_over_is_reported_and_does_no_harm() -> None:
+def test_leftovers_are_reported_and_harmless() -> None:
     found = after(Found(), wanted(WorkQueue("orders", ordered=3), WorkQueue("others")))
     more: dict[str, dict[str, Trait]] = {
         "taskmq.delay.v0.l01": {},
@@ -198,7 +198,7 @@ def test_what_is_left_over_is_reported_and_does_no_harm() -> None:
     assert "`taskmq topology migrate orders` again" in extras["taskmq.migration.orders.s00"].remedy
 
 
-def test_queues_that_taskmq_declares_and_no_app_describes_are_not_left_over() -> None:
+def test_queues_that_taskmq_declares_itself_are_not_leftovers() -> None:
     of_node = WorkQueue("taskmq.node.gpu-1", max_length=9)
     reports = report_queue(ReportQueue("taskmq.reports.shop.3", ("orders.jobs",)))
     topics = topic_queue("taskmq.on.shop.paid", "billing", ["*.paid"])
@@ -211,7 +211,7 @@ def test_queues_that_taskmq_declares_and_no_app_describes_are_not_left_over() ->
     assert [each.name for each in comparison.entries if each.status == "extra"] == []
 
 
-def test_a_second_way_from_the_delay_ladder_is_reported() -> None:
+def test_a_second_binding_from_the_delay_ladder_is_reported() -> None:
     queue = WorkQueue("few", max_length=9)
     found = after(Found(), [*wanted(queue), Binding(delay.DELIVER, "few", "few")])
 
@@ -220,7 +220,7 @@ def test_a_second_way_from_the_delay_ladder_is_reported() -> None:
     assert [(each.kind, each.detail) for each in extras] == [("binding", "delayed messages come twice, or astray")]
 
 
-def test_a_queue_of_others_that_listens_in_is_named() -> None:
+def test_a_foreign_queue_with_a_taskmq_binding_is_named() -> None:
     queue = WorkQueue("orders")
     there = wanted(queue)
     tap = Binding("taskmq", "tap", "orders")
@@ -239,7 +239,7 @@ def test_a_queue_of_others_that_listens_in_is_named() -> None:
     assert "although it may be gone" in extras[0].detail
 
 
-def test_where_only_names_were_seen_nothing_is_said_to_be_the_same() -> None:
+def test_a_name_alone_does_not_prove_equality() -> None:
     found = Found(exchanges={"taskmq.dlx": None}, queues={"images": None}, bindings=None, complete=False)
 
     comparison = compare(wanted(WorkQueue("images")), found, queues=[WorkQueue("images")])

@@ -27,7 +27,7 @@ def keys(tuning: QueueTuning, version: str) -> dict[str, object]:
 
 
 @given(wanted=st.lists(names, min_size=1, unique=True), other=names)
-def test_a_pattern_fits_the_names_it_was_made_of_and_no_other(wanted: list[str], other: str) -> None:
+def test_a_pattern_matches_exactly_its_names(wanted: list[str], other: str) -> None:
     pattern = exactly(wanted)
 
     assert all(re.search(pattern, name) for name in wanted)
@@ -61,13 +61,13 @@ def test_names_are_quoted_for_the_shell_and_escaped_in_patterns() -> None:
         (None, "4.0", {"consumer-timeout": 30 * 24 * 3600 * 1000}),
     ],
 )
-def test_the_consumer_timeout_follows_from_the_tasks_time_limits(
+def test_the_consumer_timeout_follows_from_the_time_limits_of_the_tasks(
     longest: float | None, version: str, expected: dict[str, object]
 ) -> None:
     assert keys(QueueTuning(queue=WorkQueue("q"), longest=longest), version) == expected
 
 
-def test_the_consumer_timeout_is_the_nodes_before_3_12_and_the_consumers_after_4_2() -> None:
+def test_the_node_sets_the_consumer_timeout_before_3_12_and_the_consumer_from_4_2() -> None:
     tuning = [
         QueueTuning(queue=WorkQueue("a"), longest=20 * MINUTE),
         QueueTuning(queue=WorkQueue("b"), longest=60 * MINUTE),
@@ -84,7 +84,7 @@ def test_the_consumer_timeout_is_the_nodes_before_3_12_and_the_consumers_after_4
     assert (new.shell, new.request) == ("", None)
 
 
-def test_all_that_tunes_a_queue_is_one_policy() -> None:
+def test_all_settings_of_a_queue_are_one_policy() -> None:
     tuning = QueueTuning(queue=WorkQueue("q", max_length=100), longest=1, max_length=50, return_delay=1.5)
 
     assert keys(tuning, "4.3") == {
@@ -96,7 +96,7 @@ def test_all_that_tunes_a_queue_is_one_policy() -> None:
     }
 
 
-def test_only_4_3_holds_returned_messages_back_and_only_in_quorum_queues() -> None:
+def test_only_quorum_queues_of_4_3_delay_returned_messages() -> None:
     with pytest.raises(UnsupportedFeature, match=r"4\.3"):
         policies([QueueTuning(queue=WorkQueue("q"), longest=1, return_delay=1)], (4, 2), vhost="/")
 
@@ -109,7 +109,7 @@ def test_a_limit_by_policy_needs_a_queue_with_an_entrance() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "4", "four", "4.3-rc", "4.3.0.1.2"])
-def test_what_is_no_version_is_refused(text: str) -> None:
+def test_an_invalid_version_is_refused(text: str) -> None:
     with pytest.raises(InvalidOption, match="version"):
         parse_version(text)
 
@@ -177,7 +177,7 @@ RIGHTS: dict[Role, tuple[set[str], set[str], set[str]]] = {
 
 
 @pytest.mark.parametrize("role", RIGHTS)
-def test_each_role_may_do_what_it_has_to_and_no_more(role: Role) -> None:
+def test_each_role_has_exactly_its_required_permissions(role: Role) -> None:
     instruction = permissions(role, [WorkQueue("images", max_length=5)], vhost="v", user="u x")
     *command, user, configure, write, read = shlex.split(instruction.shell)
 
@@ -188,7 +188,7 @@ def test_each_role_may_do_what_it_has_to_and_no_more(role: Role) -> None:
 
 
 @pytest.mark.parametrize("role", RIGHTS)
-def test_a_placed_queue_gives_workers_and_schedulers_those_of_nodes(role: Role) -> None:
+def test_a_placed_queue_adds_permissions_for_node_queues(role: Role) -> None:
     *_, configure, write, read = shlex.split(
         permissions(role, [WorkQueue("images", placed=True)], vhost="v", user="u").shell
     )
@@ -200,7 +200,7 @@ def test_a_placed_queue_gives_workers_and_schedulers_those_of_nodes(role: Role) 
     assert not granted[0] & NODE
 
 
-def test_an_operator_may_do_all_that_is_of_the_app_and_of_taskmq_and_no_more() -> None:
+def test_an_operator_may_access_everything_of_the_app_and_taskmq_and_no_more() -> None:
     *_, configure, write, read = shlex.split(
         permissions("operator", [WorkQueue("images", max_length=5)], vhost="v", user="u").shell
     )

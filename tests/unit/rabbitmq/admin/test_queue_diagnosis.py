@@ -63,7 +63,7 @@ def queue(name: str, policy: dict[str, Any] | None = None, **facts: Any) -> Queu
         ("images", False),
     ],
 )
-def test_queues_in_which_messages_only_wait_are_known_by_name(name: str, does_wait: bool) -> None:
+def test_waiting_queues_are_recognised_by_name(name: str, does_wait: bool) -> None:
     assert waits_there(name) is does_wait
 
 
@@ -91,7 +91,7 @@ def test_queues_in_which_messages_only_wait_are_known_by_name(name: str, does_wa
         ("images.p.high", {"delivery-limit": 3}, "warning", "given up after 3"),
     ],
 )
-def test_a_policy_that_does_harm_is_reported_with_its_name_and_remedy(
+def test_a_harmful_policy_is_reported_with_its_name_and_remedy(
     name: str, policy: dict[str, Any], level: str, words: str
 ) -> None:
     ((found, about, text, remedy),) = policy_findings([queue(name, policy)])
@@ -116,7 +116,7 @@ def test_a_policy_that_does_harm_is_reported_with_its_name_and_remedy(
         ("somebody.elses", {"message-ttl": 1, "expires": 1, "overflow": "drop-head", "max-length": 1}),
     ],
 )
-def test_a_policy_that_does_no_harm_to_a_queue_is_no_finding(name: str, policy: dict[str, Any]) -> None:
+def test_a_policy_that_does_not_harm_a_queue_is_not_a_finding(name: str, policy: dict[str, Any]) -> None:
     assert policy_findings([queue(name, policy)]) == []
 
 
@@ -134,7 +134,7 @@ def test_an_operator_policy_is_named_too() -> None:
     assert text.startswith("policy all and operator policy limits: ")
 
 
-def test_what_differs_is_a_problem_and_what_is_missing_a_warning() -> None:
+def test_a_difference_is_a_problem_and_a_missing_queue_a_warning() -> None:
     entries = (
         TopologyEntry("same", "queue", "images"),
         TopologyEntry("different", "queue", "images.dlq", "x-queue-type is classic", "migrate"),
@@ -177,7 +177,7 @@ def test_what_differs_is_a_problem_and_what_is_missing_a_warning() -> None:
         ("queue", "images", "warning"),
     ],
 )
-def test_what_all_queues_need_and_is_missing_is_a_problem(kind: str, name: str, level: str) -> None:
+def test_a_missing_shared_queue_is_a_problem(kind: str, name: str, level: str) -> None:
     entries = (TopologyEntry("missing", kind, name), TopologyEntry("same", "exchange", "taskmq.dlx"))
     (finding,) = comparison_findings(Comparison(entries))
 
@@ -185,7 +185,7 @@ def test_what_all_queues_need_and_is_missing_is_a_problem(kind: str, name: str, 
     assert (finding.level, f"missing: {kind} {name}" in finding.finding) == (level, True)
 
 
-def test_without_the_http_api_a_fresh_virtual_host_is_no_problem_and_one_in_use_is() -> None:
+def test_without_the_http_api_only_a_used_virtual_host_is_a_problem() -> None:
     lacking = TopologyEntry("missing", "queue", "taskmq.parking")
     of_fresh = (lacking, TopologyEntry("unseen", "binding", "taskmq.dlx -> taskmq.parking []"))
     of_used = (*of_fresh, TopologyEntry("unseen", "exchange", "taskmq.dlx", "exists"))
@@ -220,7 +220,7 @@ def test_tasks_that_may_outlast_the_consumer_timeout_are_reported(
     assert all(remedy and about == "images" for _, about, _, remedy in found)
 
 
-def test_queues_of_one_finding_are_one_line() -> None:
+def test_queues_with_the_same_finding_are_one_line() -> None:
     loads = {WorkQueue(f"q{number}"): None for number in range(5)}
 
     ((level, about, _, _),) = timeout_findings(loads, [], (3, 10, 8))
@@ -228,7 +228,7 @@ def test_queues_of_one_finding_are_one_line() -> None:
     assert (level, about) == ("warning", "q0, q1, q2 and 2 more")
 
 
-def test_what_is_handed_over_in_time_is_no_finding_but_for_ordered_queues() -> None:
+def test_a_timely_handover_is_a_finding_only_for_ordered_queues() -> None:
     loads = {_WORK: None, WorkQueue("video"): 7_200.0, WorkQueue("ledger", ordered=2): None}
 
     ((level, about, _, _),) = timeout_findings(loads, [], (3, 10, 8), handed_over=1_350.0)
@@ -236,7 +236,7 @@ def test_what_is_handed_over_in_time_is_no_finding_but_for_ordered_queues() -> N
     assert (level, about) == ("warning", "ledger")
 
 
-def test_a_limit_below_the_time_of_the_hand_over_is_a_problem() -> None:
+def test_a_limit_below_the_handover_time_is_a_problem() -> None:
     facts = queue("images", {"consumer-timeout": 600_000})
 
     ((level, about, text, advice),) = timeout_findings({_WORK: None}, [facts], (4, 0, 5), handed_over=1_350.0)
@@ -246,7 +246,7 @@ def test_a_limit_below_the_time_of_the_hand_over_is_a_problem() -> None:
     assert "consumer_timeout=600" in advice
 
 
-def test_a_queues_own_argument_limits_too() -> None:
+def test_the_queue_argument_limits_too() -> None:
     facts = queue("images", {"consumer-timeout": 60_000}, arguments={"x-consumer-timeout": 30_000})
 
     ((level, _, text, _),) = timeout_findings({_WORK: 45.0}, [facts], (3, 13, 7))
@@ -267,14 +267,14 @@ def test_a_queues_own_argument_limits_too() -> None:
         ({"kind": "classic", "members": (), "online": (), "leader": None, "state": "down"}, "problem"),
     ],
 )
-def test_queues_without_their_members_are_reported(facts: dict[str, Any], level: str | None) -> None:
+def test_queues_with_missing_members_are_reported(facts: dict[str, Any], level: str | None) -> None:
     found = member_findings([queue("images", **facts)])
 
     assert [each[0] for each in found] == ([] if level is None else [level])
 
 
 @pytest.mark.parametrize(("count", "level"), [(0, None), (31, None), (32, "warning"), (40, "warning")])
-def test_one_look_tells_only_that_something_may_be_stuck(count: int, level: str | None) -> None:
+def test_one_poll_only_suggests_that_a_queue_is_stuck(count: int, level: str | None) -> None:
     found = stuck_findings([queue("taskmq.delay.v2.l03", dead_letters=count)], None, seconds=0)
 
     assert [each[0] for each in found] == ([] if level is None else [level])
@@ -284,7 +284,7 @@ def test_one_look_tells_only_that_something_may_be_stuck(count: int, level: str 
 @pytest.mark.parametrize(
     ("before", "after", "level"), [(5, 5, "problem"), (5, 9, "problem"), (5, 2, "ok"), (0, 7, "ok")]
 )
-def test_two_looks_tell_what_is_stuck(before: int, after: int, level: str) -> None:
+def test_two_polls_show_what_is_stuck(before: int, after: int, level: str) -> None:
     first = [queue("taskmq.delay.v2.l03", dead_letters=before)]
     second = [queue("taskmq.delay.v2.l03", dead_letters=after)]
 
@@ -294,13 +294,13 @@ def test_two_looks_tell_what_is_stuck(before: int, after: int, level: str) -> No
     assert about == ("taskmq.delay.v2.l03" if level == "problem" else "dead-lettering")
 
 
-def test_dead_letters_of_other_apps_are_reported_with_the_command_to_look_at_them() -> None:
+def test_dead_letters_of_other_apps_are_reported_with_a_command_to_inspect_them() -> None:
     queues = [queue("images.dlq", ready=3), queue("other.dlq", ready=2), queue("idle.dlq"), queue("other", ready=9)]
 
     assert letter_findings(queues, [_WORK]) == [("warning", "other", "2 dead letters", "taskmq dlq groups other")]
 
 
-def test_messages_that_wait_in_queues_that_nobody_knows_are_told() -> None:
+def test_messages_in_unknown_queues_are_reported() -> None:
     ours = {"x-dead-letter-exchange": "taskmq.dlx"}
     queues = [
         queue("images", ready=5),

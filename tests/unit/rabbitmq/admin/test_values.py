@@ -14,7 +14,7 @@ from taskmq_rabbitmq.connect.backoff import reconnect_backoff
 from taskmq_rabbitmq.consume.queue_consumer import consumer_tag
 
 
-def test_pauses_grow_to_four_seconds_and_begin_again_after_a_reset() -> None:
+def test_pauses_grow_to_four_seconds_and_start_over_after_a_reset() -> None:
     backoff = reconnect_backoff()
 
     pauses = [backoff.next() for _ in range(100)]
@@ -34,7 +34,7 @@ def test_a_consumer_tag_fits_and_ends_in_its_number(queue: str, number: int) -> 
     assert tag.endswith(f".{number}")
 
 
-def test_a_broker_shows_no_password() -> None:
+def test_a_broker_never_shows_its_password() -> None:
     broker = open_broker("amqp://me:S3CRET@a,b/shop", BrokerOptions())
 
     assert broker.address == "amqp://me@a:5672,b:5672/shop"
@@ -42,12 +42,12 @@ def test_a_broker_shows_no_password() -> None:
     assert broker.max_message_bytes == 16 * 2**20
 
 
-def test_a_url_that_cannot_be_read_is_refused_when_the_broker_is_opened() -> None:
+def test_an_invalid_url_is_refused_when_the_broker_is_opened() -> None:
     with pytest.raises(InvalidSetting):
         open_broker("amqp://h:x/", BrokerOptions())
 
 
-def test_pika_is_silent_unless_its_level_was_chosen() -> None:
+def test_pika_does_not_log_unless_its_level_was_set() -> None:
     logger = logging.getLogger("pika")
     before = logger.level
     try:

@@ -38,7 +38,7 @@ def _say(acks: AckBatch, *tags: int) -> bytes:
     return acks.take()
 
 
-def test_what_is_settled_in_order_is_said_in_one_frame() -> None:
+def test_acks_in_order_are_sent_in_one_frame() -> None:
     acks, score = AckBatch(7), Score(300)
 
     score.hear(_say(acks, *range(1, 201)))
@@ -47,7 +47,7 @@ def test_what_is_settled_in_order_is_said_in_one_frame() -> None:
     assert (score.frames, score.acked) == (2, set(range(1, 301)))
 
 
-def test_what_is_settled_out_of_order_is_said_one_by_one_until_the_gap_is_closed() -> None:
+def test_acks_out_of_order_are_sent_one_by_one_until_the_gap_is_closed() -> None:
     acks, score = AckBatch(7), Score(6)
 
     score.hear(_say(acks, 3, 2))
@@ -57,7 +57,7 @@ def test_what_is_settled_out_of_order_is_said_one_by_one_until_the_gap_is_closed
     assert (score.frames, score.outstanding) == (3, set())
 
 
-def test_a_delivery_that_was_given_back_is_never_covered() -> None:
+def test_an_ack_never_covers_a_requeued_delivery() -> None:
     acks, score = AckBatch(7), Score(4)
 
     score.hear(acks.requeue(2))
@@ -67,7 +67,7 @@ def test_a_delivery_that_was_given_back_is_never_covered() -> None:
 
 
 @pytest.mark.parametrize("first", [1, 2])
-def test_one_delivery_has_a_frame_of_its_own(first: int) -> None:
+def test_one_delivery_has_its_own_frame(first: int) -> None:
     acks, score = AckBatch(7), Score(2)
 
     score.hear(_say(acks, first))
@@ -80,7 +80,7 @@ def test_one_delivery_has_a_frame_of_its_own(first: int) -> None:
     st.randoms(use_true_random=False),
     st.lists(st.integers(1, 10), min_size=60, max_size=60),
 )
-def test_every_delivery_is_settled_as_was_said_and_no_other(
+def test_every_delivery_is_settled_exactly_as_requested(
     requeues: list[bool], random: Random, turns: list[int]
 ) -> None:
     acks, score = AckBatch(7), Score(len(requeues))

@@ -71,13 +71,13 @@ async def _is(truth: bool) -> bool:
     return truth
 
 
-async def test_what_is_written_is_on_its_way_before_the_loop_turns() -> None:
+async def test_writes_are_sent_before_the_loop_continues() -> None:
     async with line() as made:
         assert made.shortcut.send(b"frames") == b""
         assert made.other.recv(100) == b"frames"
 
 
-async def test_what_the_system_does_not_take_goes_the_long_way_in_its_order() -> None:
+async def test_unsent_bytes_take_the_slow_path_in_order() -> None:
     async with line() as made:
         sent = bytes(range(256)) * 40_000
         rest = made.shortcut.send(sent)
@@ -94,13 +94,13 @@ async def test_what_the_system_does_not_take_goes_the_long_way_in_its_order() ->
         assert received == sent + b"last"
 
 
-async def test_what_comes_is_handed_on() -> None:
+async def test_received_bytes_are_passed_on() -> None:
     async with line() as made:
         made.other.send(b"a" * 100_000)
         await eventually(lambda: _is(len(made.receiver.received) == 100_000), True, within=5)
 
 
-async def test_the_end_of_the_line_is_told() -> None:
+async def test_the_end_of_the_connection_is_reported() -> None:
     async with line() as made:
         made.other.close()
         await eventually(lambda: _is(bool(made.receiver.lost)), True, within=5)
@@ -116,7 +116,7 @@ async def test_nothing_is_written_after_an_abort() -> None:
         assert made.other.recv(100) == b""
 
 
-async def test_an_error_of_the_socket_is_left_to_pika() -> None:
+async def test_a_socket_error_is_left_to_pika() -> None:
     async with line() as made:
         made.other.close()
         assert made.shortcut.send(b"one") == b"one"
@@ -124,7 +124,7 @@ async def test_an_error_of_the_socket_is_left_to_pika() -> None:
         await eventually(lambda: _is(bool(made.receiver.lost)), True, within=5)
 
 
-def test_another_transport_has_none() -> None:
+def test_other_transports_have_no_direct_socket() -> None:
     assert DirectSocket.to(object()) is None  # type: ignore[arg-type]
 
 
@@ -139,7 +139,7 @@ def torn_line() -> tuple[socket.socket, socket.socket]:
 
 @pytest.mark.parametrize("new_loop", [asyncio.new_event_loop, uvloop.new_event_loop])
 @pytest.mark.parametrize("is_short", [True, False], ids=["the shortcut", "pika's way"])
-def test_a_reset_behind_bytes_that_have_come_is_found_with_them(
+def test_a_reset_after_received_bytes_is_found_with_them(
     new_loop: Callable[[], asyncio.AbstractEventLoop], is_short: bool
 ) -> None:
     # uvloop looks no more at a socket with an error: what is not found in that turn is never told.

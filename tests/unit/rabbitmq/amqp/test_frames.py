@@ -120,7 +120,7 @@ def interleave(messages: list[Message], order: list[int]) -> list[bytes]:
 
 
 @given(st.lists(messages, max_size=5), st.lists(st.integers(0, 50), max_size=20), st.lists(st.integers(0, 2**16)))
-def test_deliveries_come_out_as_pika_would_read_them_however_they_are_mixed_and_cut(
+def test_deliveries_match_those_of_pika_however_frames_are_mixed_and_split(
     sent: list[Message], order: list[int], places: list[int]
 ) -> None:
     sink = Sink({1, 2, 3})
@@ -168,7 +168,7 @@ def test_only_readers_that_ask_for_the_routing_key_get_it_with_deliveries(
             assert content.message_id == message.properties.get("message_id")
 
 
-def test_a_routing_key_that_is_no_text_is_none() -> None:
+def test_an_undecodable_routing_key_is_absent() -> None:
     (deliver, *rest) = Message(1, 7, False, {}, b"body", routing_key="kkkk").frames()
     sink = Sink(set())
     sink.ask_for_keys({1})
@@ -178,7 +178,7 @@ def test_a_routing_key_that_is_no_text_is_none() -> None:
     assert [(content.routing_key, body) for _, _, _, content, body in sink.got] == [(None, b"body")]
 
 
-def test_headers_that_pika_cannot_read_are_none() -> None:
+def test_headers_unreadable_for_pika_are_absent() -> None:
     # An instant after the year 9999: a value that RabbitMQ carries and Python's dates do not.
     table = b"\x04whenT" + (2**62).to_bytes(8, "big")
     raw = len(table).to_bytes(4, "big") + table
@@ -187,9 +187,7 @@ def test_headers_that_pika_cannot_read_are_none() -> None:
 
 
 @given(st.lists(messages, max_size=4), st.lists(st.integers(0, 2**16)))
-def test_channels_that_nobody_has_claimed_are_left_to_pika_byte_for_byte(
-    sent: list[Message], places: list[int]
-) -> None:
+def test_unclaimed_channels_are_left_to_pika_byte_for_byte(sent: list[Message], places: list[int]) -> None:
     sink = Sink({1})
     frames = interleave(sent, [])
 
@@ -201,7 +199,7 @@ def test_channels_that_nobody_has_claimed_are_left_to_pika_byte_for_byte(
 
 
 @given(st.integers(1, 2**63 - 1), st.booleans(), st.booleans())
-def test_confirms_are_read_on_their_channel_and_left_alone_elsewhere(tag: int, multiple: bool, nack: bool) -> None:
+def test_confirms_are_read_on_their_channel_and_ignored_elsewhere(tag: int, multiple: bool, nack: bool) -> None:
     sink = Sink(set())
     sink.reader.confirm_to(7, lambda *confirm: sink.confirms.append(confirm))
     method = spec.Basic.Nack(tag, multiple) if nack else spec.Basic.Ack(tag, multiple)
@@ -215,7 +213,7 @@ def test_confirms_are_read_on_their_channel_and_left_alone_elsewhere(tag: int, m
     assert len(sink.others) == 2
 
 
-def test_a_channel_that_is_forgotten_in_the_middle_of_a_delivery_leaves_no_trace() -> None:
+def test_a_channel_released_during_a_delivery_leaves_no_trace() -> None:
     sink = Sink({1})
     message = Message(1, 5, False, {}, b"x" * 5000)
     method, header, first, second = message.frames()
@@ -228,7 +226,7 @@ def test_a_channel_that_is_forgotten_in_the_middle_of_a_delivery_leaves_no_trace
     assert sink.others == [second]
 
 
-def test_more_body_than_the_header_has_promised_is_an_error() -> None:
+def test_a_body_longer_than_its_header_announces_is_an_error() -> None:
     sink = Sink({1})
     method, header, _ = Message(1, 5, False, {}, b"abc").frames()
 
@@ -237,7 +235,7 @@ def test_more_body_than_the_header_has_promised_is_an_error() -> None:
 
 
 @given(st.binary(max_size=300), st.lists(st.integers(0, 300)))
-def test_garbage_is_passed_on_or_waited_for_and_never_breaks_the_reader(data: bytes, places: list[int]) -> None:
+def test_garbage_is_passed_on_or_buffered_and_never_breaks_the_reader(data: bytes, places: list[int]) -> None:
     sink = Sink({1, 2, 3})
 
     with contextlib.suppress(WireError):
@@ -256,15 +254,13 @@ def test_garbage_is_passed_on_or_waited_for_and_never_breaks_the_reader(data: by
         b"\x04" + bytes(3) + b"\x09" * 8,
     ],
 )
-def test_what_is_no_frame_is_not_waited_for(nonsense: bytes) -> None:
+def test_an_invalid_frame_is_not_waited_for(nonsense: bytes) -> None:
     with pytest.raises(WireError, match="no frame begins"):
         Sink({1}).reader.feed(nonsense)
 
 
 @given(messages, st.data())
-def test_a_frame_that_does_not_end_where_it_should_is_an_error_and_no_delivery(
-    message: Message, data: st.DataObject
-) -> None:
+def test_a_frame_with_a_wrong_end_is_an_error_and_not_a_delivery(message: Message, data: st.DataObject) -> None:
     frames = message.frames()
     broken = data.draw(st.integers(0, len(frames) - 1))
     frames[broken] = frames[broken][:-1] + b"\x00"
@@ -286,7 +282,7 @@ def test_a_frame_that_does_not_end_where_it_should_is_an_error_and_no_delivery(
     exchange=short,
     key=short,
 )
-def test_pika_reads_what_is_published_as_it_was_meant(
+def test_pika_reads_published_messages_as_intended(
     headers: dict[str, str | int],
     texts: tuple[str, str, str, str, str],
     encoding: str | None,
@@ -347,7 +343,7 @@ def decoded(data: bytes) -> list[Any]:
 
 
 @given(st.integers(1, 2**16 - 1), st.integers(0, 2**63 - 1), st.booleans())
-def test_settlings_are_the_bytes_that_pika_would_write(channel: int, tag: int, multiple: bool) -> None:
+def test_settling_writes_the_same_bytes_as_pika(channel: int, tag: int, multiple: bool) -> None:
     assert (
         ack_frame(channel, tag, multiple=multiple)
         == pika_frame.Method(channel, spec.Basic.Ack(tag, multiple)).marshal()
@@ -364,7 +360,7 @@ def test_settlings_are_the_bytes_that_pika_would_write(channel: int, tag: int, m
         ({"kind": "\ud800"}, "Unicode"),
     ],
 )
-def test_what_has_no_form_in_a_frame_is_refused_by_name(change: dict[str, Any], words: str) -> None:
+def test_a_value_unsuitable_for_a_frame_is_refused_by_name(change: dict[str, Any], words: str) -> None:
     given_: dict[str, Any] = {
         "content_type": "",
         "content_encoding": None,
@@ -380,7 +376,7 @@ def test_what_has_no_form_in_a_frame_is_refused_by_name(change: dict[str, Any], 
         properties_bytes(**{**given_, **change})
 
 
-def test_keys_and_properties_that_do_not_fit_are_refused() -> None:
+def test_overlong_keys_and_properties_are_refused() -> None:
     with pytest.raises(WireError, match="routing key"):
         publish_frames(1, b"", b"k" * 256, b"", b"", frame_max=FRAME_MAX)
     with pytest.raises(WireError, match="properties"):

@@ -32,12 +32,12 @@ def _declared() -> dict[str, set[str]]:
     return found
 
 
-def test_each_class_of_pika_with_private_names_is_looked_at() -> None:
+def test_each_pika_class_with_private_names_is_listed() -> None:
     assert _declared().keys() == set(_CLASSES)
 
 
 @pytest.mark.parametrize("name", _CLASSES)
-def test_each_private_name_is_in_the_pika_that_is_installed(name: str) -> None:
+def test_each_private_name_exists_in_the_installed_pika(name: str) -> None:
     kind = getattr(pika_types, name)
     source = "".join(inspect.getsource(each) for each in kind.__mro__ if each.__module__.startswith("pika"))
 
@@ -50,7 +50,7 @@ def test_each_private_name_is_in_the_pika_that_is_installed(name: str) -> None:
     assert missing == set(), f"pika {pika.__version__}"
 
 
-def test_the_module_lists_them_all() -> None:
+def test_the_module_lists_all_private_names() -> None:
     listed = set(re.findall(r"`(_\w+)`", inspect.getdoc(pika_types) or ""))
 
     assert listed == set().union(*_declared().values())

@@ -56,7 +56,7 @@ def template(
     seconds=st.integers(0, 2**62),
     body=st.binary(min_size=1, max_size=60) | st.binary(min_size=FRAME_MAX - 8, max_size=FRAME_MAX - 8),
 )
-def test_the_frames_are_those_that_are_made_in_the_long_way(
+def test_the_frames_equal_those_of_the_slow_path(
     exchange: str,
     queue: str,
     content_type: str,
@@ -109,7 +109,7 @@ def test_the_frames_are_those_that_are_made_in_the_long_way(
     ],
     ids=["another id", "another root", "no body", "a body of two frames"],
 )
-def test_what_does_not_fit_is_left_to_the_long_way(root: bytes, job_id: bytes, body: bytes) -> None:
+def test_unsuitable_messages_take_the_slow_path(root: bytes, job_id: bytes, body: bytes) -> None:
     assert template().frames(1, root, job_id, 0, body) is None
 
 
@@ -118,6 +118,6 @@ def test_a_number_of_more_than_64_bits_is_refused() -> None:
         template().frames(1, b"r" * ID_LENGTH, b"j" * ID_LENGTH, 2**63, b"{}")
 
 
-def test_a_text_that_has_no_form_on_the_wire_is_refused() -> None:
+def test_an_unencodable_text_is_refused() -> None:
     with pytest.raises(WireError):
         template(kind="k" * 256)

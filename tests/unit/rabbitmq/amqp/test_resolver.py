@@ -10,14 +10,14 @@ from taskmq_rabbitmq.amqp.resolver import resolve
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "::1", "localhost"])
-def test_addresses_are_as_the_system_knows_them(host: str) -> None:
+def test_addresses_match_those_of_the_system(host: str) -> None:
     how = (socket.AF_UNSPEC, socket.SOCK_STREAM)
 
     assert asyncio.run(resolve(host, 5672, *how)) == socket.getaddrinfo(host, 5672, *how)
 
 
 @pytest.mark.real_time
-async def test_an_address_needs_no_thread() -> None:
+async def test_an_ip_address_needs_no_thread() -> None:
     before = threading.active_count()
     await resolve("127.0.0.1", 5672)
     assert threading.active_count() == before
@@ -36,7 +36,7 @@ async def test_no_executor_is_needed() -> None:
     assert await resolve("localhost", 5672)
 
 
-def test_an_answer_after_the_loop_was_closed_disturbs_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_answer_after_closing_the_loop_is_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
     is_closed = threading.Event()
 
     def answer(*_: object, **__: object) -> list[object]:

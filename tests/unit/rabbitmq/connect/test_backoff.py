@@ -8,11 +8,11 @@ from taskmq_rabbitmq.connect.backoff import patience, reconnect_backoff
 
 
 @pytest.mark.parametrize(("lasted", "seconds"), [(0, 3), (12, 3), (20, 5), (60, 15), (120, 30), (3600, 30)])
-def test_another_attempt_begins_after_a_quarter_of_how_long_it_has_lasted(lasted: float, seconds: float) -> None:
+def test_the_next_attempt_begins_after_a_quarter_of_the_previous_duration(lasted: float, seconds: float) -> None:
     assert patience(lasted) == seconds
 
 
-def test_pauses_are_drawn_up_to_a_bound_that_doubles(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pauses_are_drawn_up_to_a_doubling_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(random, "uniform", lambda _least, most: most)
     backoff = reconnect_backoff()
 

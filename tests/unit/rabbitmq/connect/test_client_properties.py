@@ -1,12 +1,12 @@
 from taskmq_rabbitmq.connect.client_properties import client_properties, connection_name
 
 
-def test_a_connection_is_named_after_the_process_its_place_and_its_role() -> None:
+def test_a_connection_is_named_after_its_process_and_role() -> None:
     assert connection_name("shop", "publish", host="web-3", pid=7) == "taskmq shop web-3:7 publish"
     assert connection_name("taskmq", "publish", host="web-3", pid=7) == "taskmq web-3:7 publish"
 
 
-def test_nothing_is_said_twice() -> None:
+def test_nothing_is_repeated() -> None:
     worker = "worker shop:app web-3:7"
 
     assert connection_name(worker, "consume", host="web-3", pid=7) == "taskmq worker shop:app web-3:7 consume"

@@ -21,7 +21,7 @@ _ALERT = "IncompatibleProtocolError: StreamLostError: (\"Stream connection lost:
         ("SSLError: [SSL: WRONG_VERSION_NUMBER] wrong version number (_ssl.c:1006)", "speaks no TLS"),
     ],
 )
-def test_what_trying_again_does_not_mend_is_reported_in_words(failure: str, meaning: str) -> None:
+def test_a_permanent_failure_is_reported_in_words(failure: str, meaning: str) -> None:
     found = distrusted(failure)
 
     assert found is not None
@@ -29,7 +29,7 @@ def test_what_trying_again_does_not_mend_is_reported_in_words(failure: str, mean
     assert failure in explained(failure)
 
 
-def test_a_port_that_hangs_up_may_be_one_for_tls() -> None:
+def test_a_port_that_hangs_up_may_require_tls() -> None:
     failure = "IncompatibleProtocolError: StreamLostError: ('Transport indicated EOF',)"
 
     assert distrusted(failure) is None
@@ -43,7 +43,7 @@ def test_a_port_that_hangs_up_may_be_one_for_tls() -> None:
         "AMQPConnectorStackTimeout: Timeout during AMQP handshake'127.0.0.1'/('127.0.0.1', 5672); ssl=False",
     ],
 )
-def test_a_node_that_accepts_and_stays_silent_may_have_no_file_handles_left(failure: str) -> None:
+def test_a_node_that_accepts_and_stays_silent_may_lack_file_handles(failure: str) -> None:
     found = explained(failure)
 
     assert "file handles" in found
@@ -51,5 +51,5 @@ def test_a_node_that_accepts_and_stays_silent_may_have_no_file_handles_left(fail
     assert failure in found
 
 
-def test_other_failures_stay_as_they_are() -> None:
+def test_other_failures_are_unchanged() -> None:
     assert explained("ConnectionResetError: [Errno 104]") == "ConnectionResetError: [Errno 104]"

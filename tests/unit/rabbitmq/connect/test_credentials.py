@@ -47,7 +47,7 @@ def _replace(path: Path, text: str) -> None:
     path.with_suffix(".new").rename(path)
 
 
-async def test_user_and_password_are_there_at_once() -> None:
+async def test_user_and_password_are_available_at_once() -> None:
     async with _login("amqp://user:S3CRET@h") as login:
         assert await login.secret() == "S3CRET"
         assert "S3CRET" not in repr(login)
@@ -62,9 +62,7 @@ async def test_a_token_is_read_from_its_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("content", "reason"), [(None, "No such file"), (b"", "empty"), (b"\xff\xfeS3CRET", "text")])
-async def test_a_file_without_a_token_is_a_refusal_that_names_it(
-    tmp_path: Path, content: bytes | None, reason: str
-) -> None:
+async def test_a_file_without_a_token_is_refused_by_name(tmp_path: Path, content: bytes | None, reason: str) -> None:
     path = tmp_path / "token"
     if content is not None:
         path.write_bytes(content)
@@ -76,7 +74,7 @@ async def test_a_file_without_a_token_is_a_refusal_that_names_it(
         assert "S3CRET" not in repr(caught.value) + repr(caught.value.__cause__)
 
 
-async def test_a_newer_token_in_the_file_is_handed_on_before_the_old_one_expires(tmp_path: Path) -> None:
+async def test_a_newer_token_in_the_file_is_used_before_the_old_one_expires(tmp_path: Path) -> None:
     path = tmp_path / "token"
     old, new = signed_token(seconds=2), signed_token(seconds=3600)
     path.write_text(old)
@@ -97,7 +95,7 @@ async def test_a_newer_token_in_the_file_is_handed_on_before_the_old_one_expires
     assert handed == [new]
 
 
-async def test_an_unrenewed_token_is_warned_about_once_and_looked_for_again(
+async def test_a_stale_token_is_warned_about_once_and_read_again(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     path = tmp_path / "token"
@@ -118,7 +116,7 @@ async def test_an_unrenewed_token_is_warned_about_once_and_looked_for_again(
     assert old not in caplog.text
 
 
-async def test_refused_papers_are_fetched_again_before_the_next_attempt(tmp_path: Path) -> None:
+async def test_refused_credentials_are_fetched_again_before_the_next_attempt(tmp_path: Path) -> None:
     path = tmp_path / "password"
     path.write_text("old")
 
@@ -133,7 +131,7 @@ async def test_refused_papers_are_fetched_again_before_the_next_attempt(tmp_path
         assert await login.secret() == "new"
 
 
-async def test_a_token_server_is_asked_once_for_all_who_wait() -> None:
+async def test_a_token_server_is_asked_once_for_all_waiters() -> None:
     with TokenServer(client_id="id:", secret="p%&ss") as server:
         url = f"amqp://id%3A:p%25%26ss@h?oauth2_token_url={quote(server.url, safe='')}&oauth2_scope=a%20b"
         async with _login(url) as login:
@@ -153,7 +151,7 @@ async def test_a_token_server_is_asked_once_for_all_who_wait() -> None:
         (200, b"{}", BrokerUnavailable, "no access_token"),
     ],
 )
-def test_a_token_server_that_hands_out_nothing_is_quoted_only_as_far_as_it_is_safe(
+def test_a_token_server_without_a_token_is_quoted_only_as_far_as_it_is_safe(
     status: int, body: bytes, kind: type[BrokerUnavailable], reason: str
 ) -> None:
     async def main() -> None:
@@ -177,7 +175,7 @@ async def test_a_wrong_client_secret_is_a_refusal() -> None:
             assert "Wr0ng" not in str(caught.value)
 
 
-def test_a_token_server_that_is_not_there_is_named() -> None:
+def test_an_unreachable_token_server_is_named() -> None:
     with TokenServer(client_id="id", secret="s") as server:
         pass
 
@@ -190,7 +188,7 @@ def test_a_token_server_that_is_not_there_is_named() -> None:
     asyncio.run(main())
 
 
-def test_a_renewal_that_fails_is_warned_about_once_and_tried_again(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_failed_renewal_is_warned_about_once_and_retried(caplog: pytest.LogCaptureFixture) -> None:
     async def main() -> None:
         async with _login(f"amqp://id:s@h?oauth2_token_url={server.url}") as login, asyncio.timeout(20):
             renewed = asyncio.Event()
@@ -227,7 +225,7 @@ def test_nothing_is_fetched_after_closing(tmp_path: Path) -> None:
     assert asyncio.run(main()) == []
 
 
-def test_a_token_that_does_not_fit_into_the_login_is_said_to_be_too_large() -> None:
+def test_a_token_too_large_for_the_login_is_reported_as_such() -> None:
     credentials = PasswordCredentials("", "x" * 4000, "")
     newer = PasswordCredentials("", "x" * 4000, "")
 
@@ -239,7 +237,7 @@ def test_a_token_that_does_not_fit_into_the_login_is_said_to_be_too_large() -> N
     assert newer.problem is None
 
 
-def test_a_broker_that_offers_no_way_to_log_in_is_quoted() -> None:
+def test_a_broker_without_a_login_method_is_quoted() -> None:
     external, plain = CertificateCredentials(), PasswordCredentials("u", "p", "")
 
     assert external.response_for(_start("PLAIN AMQPLAIN", "4.3.6")) == (None, None)
@@ -253,7 +251,7 @@ def test_a_broker_that_offers_no_way_to_log_in_is_quoted() -> None:
     assert "not PLAIN" in plain.problem
 
 
-def test_papers_show_no_secret_and_are_not_copied() -> None:
+def test_credentials_show_no_secret_and_are_not_copied() -> None:
     credentials = PasswordCredentials("u", "S3CRET", "remedy")
 
     assert "S3CRET" not in repr(credentials)

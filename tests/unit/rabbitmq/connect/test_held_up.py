@@ -41,7 +41,7 @@ def _out_of_reach(test: Callable[[Broker], Awaitable[None]]) -> None:
 
 
 @run_by(_out_of_reach)
-async def test_a_send_is_told_at_its_deadline(broker: Broker, /) -> None:
+async def test_a_held_up_send_ends_at_its_deadline(broker: Broker, /) -> None:
     sent = broker.publish(message("q", "x"), timeout=0.5)
     await _hold_up(sent)
     with pytest.raises(BrokerUnavailable):
@@ -49,7 +49,7 @@ async def test_a_send_is_told_at_its_deadline(broker: Broker, /) -> None:
 
 
 @run_by(_out_of_reach)
-async def test_what_falls_due_in_the_next_stall_has_a_grace_of_its_own(broker: Broker, /) -> None:
+async def test_sends_that_expire_in_the_next_stall_get_their_own_grace(broker: Broker, /) -> None:
     first = broker.publish(message("q", "first"), timeout=0.2)
     second = broker.publish(message("q", "second"), timeout=2.5)
     for stall in (0.5, 2.5):

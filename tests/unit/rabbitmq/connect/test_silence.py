@@ -24,9 +24,7 @@ def watch(line: Line, heartbeat: float) -> SilenceDetector:
 
 
 @given(st.floats(0.5, 600), st.floats(0, 30))
-async def test_silence_is_found_within_two_heartbeats_and_not_before_one_and_a_half(
-    heartbeat: float, talks: float
-) -> None:
+async def test_silence_is_detected_after_one_and_a_half_to_two_heartbeats(heartbeat: float, talks: float) -> None:
     loop, line = asyncio.get_running_loop(), Line()
     silence = watch(line, heartbeat)
     last = loop.time()
@@ -41,7 +39,7 @@ async def test_silence_is_found_within_two_heartbeats_and_not_before_one_and_a_h
     silence.stop()
 
 
-async def test_a_line_that_talks_once_per_heartbeat_is_alive() -> None:
+async def test_a_connection_that_sends_once_per_heartbeat_is_alive() -> None:
     line = Line()
     silence = watch(line, 30)
     for _ in range(100):
@@ -58,7 +56,7 @@ async def test_without_heartbeats_nothing_is_watched() -> None:
     assert line.silent_at is None
 
 
-async def test_one_that_was_stopped_says_nothing() -> None:
+async def test_a_stopped_monitor_reports_nothing() -> None:
     line = Line()
     silence = watch(line, 1)
     await asyncio.sleep(1)

@@ -18,18 +18,18 @@ def test_a_consumer_unknown_to_the_broker_is_replaced_at_once_if_messages_wait()
     assert steps(Suspicion(), sight(ready=3, consumers=0)) == ["replace"]
 
 
-def test_a_queue_that_shows_nothing_at_all_is_looked_at_twice() -> None:
+def test_a_queue_without_any_statistics_is_checked_twice() -> None:
     # A quorum queue without a leader answers "no messages, no consumers".
     nothing = sight(consumers=0)
 
     assert steps(Suspicion(), nothing, sight(), nothing, nothing) == ["keep", "keep", "keep", "replace"]
 
 
-def test_one_that_gets_nothing_of_what_is_ready_is_replaced_after_two_looks() -> None:
+def test_a_consumer_without_deliveries_of_ready_messages_is_replaced_after_two_polls() -> None:
     assert steps(Suspicion(), sight(ready=5), sight(ready=7)) == ["keep", "replace"]
 
 
-def test_one_that_works_is_kept() -> None:
+def test_a_working_consumer_is_kept() -> None:
     busy = [sight(ready=100, received=10 * n, unsettled=n % 3) for n in range(50)]
     full = [sight(ready=100, received=10, unsettled=10) for _ in range(50)]
     done = [sight(ready=100, received=10, unsettled=1), sight(ready=100, received=10)]
@@ -39,7 +39,7 @@ def test_one_that_works_is_kept() -> None:
     assert set(steps(Suspicion(), *done)) == {"keep"}
 
 
-def test_where_a_replacement_does_not_help_the_next_one_comes_later_and_later() -> None:
+def test_useless_replacements_become_less_frequent() -> None:
     suspicion = Suspicion()
     waits: list[int] = []
     for _ in range(4):
@@ -52,7 +52,7 @@ def test_where_a_replacement_does_not_help_the_next_one_comes_later_and_later() 
     assert waits == [2, 3, 5, 9]
 
 
-def test_one_that_got_something_is_replaced_quickly_again() -> None:
+def test_a_consumer_that_received_something_is_replaced_quickly_again() -> None:
     suspicion = Suspicion()
     assert steps(suspicion, sight(ready=5), sight(ready=5)) == ["keep", "replace"]
     suspicion.begin()
@@ -60,11 +60,11 @@ def test_one_that_got_something_is_replaced_quickly_again() -> None:
     assert steps(suspicion, *[sight(ready=5, received=1)] * 2) == ["keep", "replace"]
 
 
-def test_one_that_takes_turns_with_others_is_suspected_later() -> None:
+def test_a_consumer_that_takes_turns_with_others_is_suspected_later() -> None:
     assert steps(Suspicion(has_turns=True), *[sight(ready=5, consumers=2)] * 9) == ["keep"] * 8 + ["replace"]
 
 
-def test_an_idle_one_is_renewed_now_and_then() -> None:
+def test_an_idle_consumer_is_renewed_now_and_then() -> None:
     suspicion = Suspicion()
 
     assert steps(suspicion, *[sight(received=4)] * 11) == ["keep"] * 10 + ["renew"]
@@ -73,7 +73,7 @@ def test_an_idle_one_is_renewed_now_and_then() -> None:
 
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(1, 3)), max_size=60))
-def test_one_that_holds_something_is_never_touched_while_the_broker_knows_it(seen: list[tuple[int, int]]) -> None:
+def test_a_consumer_with_unacked_messages_is_kept_while_the_broker_knows_it(seen: list[tuple[int, int]]) -> None:
     suspicion = Suspicion()
 
     assert set(steps(suspicion, *(sight(ready=r, unsettled=u, received=9) for r, u in seen))) <= {"keep"}

@@ -49,7 +49,7 @@ def copied(**values: object) -> BasicProperties:
         },
     ),
 )
-def test_what_the_sender_wrote_stays_byte_for_byte(
+def test_the_content_of_the_sender_is_copied_byte_for_byte(
     strings: dict[str, str], headers: dict[str, object], numbers: dict[str, int]
 ) -> None:
     flags, values = encoded(**strings, **numbers, headers=headers or None)
@@ -57,7 +57,7 @@ def test_what_the_sender_wrote_stays_byte_for_byte(
     assert copied_properties(flags, values) == struct.pack(">H", flags) + values
 
 
-def test_the_brokers_own_account_and_copies_to_others_are_left_out() -> None:
+def test_headers_of_the_broker_and_cc_recipients_are_left_out() -> None:
     headers = {
         "x-death": [{"queue": "q", "count": 3}],
         "x-first-death-queue": "q",
@@ -85,7 +85,7 @@ def test_numbers_that_pika_cannot_write_are_kept() -> None:
 
 
 @given(cut=st.integers(1, 60), values=st.binary(max_size=30), flags=st.integers(0, 2**16 - 1))
-def test_what_cannot_be_read_is_refused_and_not_copied_in_part(cut: int, values: bytes, flags: int) -> None:
+def test_an_unreadable_message_is_refused_and_not_copied_in_part(cut: int, values: bytes, flags: int) -> None:
     table: list[bytes] = []
     encode_table(table, {"a": [1, "two"], "b": "three"})
     whole = b"\x04text" + b"".join(table) + b"\x05hello"

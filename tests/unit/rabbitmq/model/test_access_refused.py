@@ -29,7 +29,7 @@ NO_EXCHANGE = "NOT_FOUND - no exchange 'taskmq.delay.v2.l03' in vhost 'shop'"
         "ConnectionClosedByBroker: (530) 'NOT_ALLOWED - vhost shop not found'",
     ],
 )
-def test_user_password_and_virtual_host_are_access(reply: str) -> None:
+def test_user_password_and_virtual_host_are_access_errors(reply: str) -> None:
     assert denies_connection(f"ProbableAccessDeniedError: {reply}")
 
 
@@ -43,11 +43,11 @@ def test_user_password_and_virtual_host_are_access(reply: str) -> None:
         "ConnectionRefusedError: [Errno 111] Connection refused",
     ],
 )
-def test_a_broker_that_is_full_or_down_or_gone_is_not(reply: str) -> None:
+def test_a_broker_that_is_full_or_down_or_gone_is_not_an_access_error(reply: str) -> None:
     assert not denies_connection(f"ProbableAccessDeniedError: {reply}")
 
 
-def test_a_queue_that_somebody_has_for_himself_is_no_lack_of_permission() -> None:
+def test_an_exclusive_queue_is_not_a_lack_of_permission() -> None:
     exclusive = whose_fault("ACCESS_REFUSED - queue 'q' in vhost '/' in exclusive use")
 
     assert type(exclusive) is BrokerUnavailable
@@ -55,7 +55,7 @@ def test_a_queue_that_somebody_has_for_himself_is_no_lack_of_permission() -> Non
 
 
 @pytest.mark.parametrize("text", [NO_WRITE, NO_WRITE_310, NO_TOPIC, NO_EXCHANGE])
-def test_the_exchange_is_read_from_each_versions_words(text: str) -> None:
+def test_the_exchange_is_read_from_the_message_of_each_version(text: str) -> None:
     assert refused_exchange(text) == "taskmq.delay.v2.l03"
     assert exceeded_size(text) is None
 
@@ -70,7 +70,7 @@ def test_size_and_limit_are_read(text: str) -> None:
     assert exceeded_size(text) == (2000, 1500)
 
 
-class TestTheGuilty:
+class TestRefusedMessage:
     @pytest.fixture(autouse=True)
     def _loop(self) -> None:
         self.loop = asyncio.new_event_loop()
@@ -83,20 +83,20 @@ class TestTheGuilty:
         pending.uncertain = uncertain
         return pending
 
-    def test_is_the_first_to_the_refused_exchange(self) -> None:
+    def test_a_refusal_concerns_the_first_message_to_its_exchange(self) -> None:
         pendings = [self.pending(), self.pending("taskmq.delay.v2.l03"), self.pending("taskmq.delay.v2.l03")]
 
         assert find_refused(pendings, NO_WRITE) is pendings[1]
 
-    def test_is_the_one_of_that_size(self) -> None:
+    def test_a_refusal_concerns_the_message_of_its_size(self) -> None:
         pendings = [self.pending(size=size) for size in (1, 1999, 2000, 2001)]
 
         assert find_refused(pendings, TOO_LARGE) is pendings[2]
 
-    def test_is_the_only_one_there_is(self) -> None:
+    def test_a_refusal_concerns_the_only_message(self) -> None:
         assert find_refused([only := self.pending()], "no") is only
 
-    def test_is_not_guessed(self) -> None:
+    def test_the_refused_message_is_not_guessed(self) -> None:
         assert find_refused([], NO_WRITE) is None
         assert find_refused([self.pending(), self.pending()], "no") is None
         assert find_refused([self.pending(), self.pending()], NO_WRITE) is None
@@ -106,15 +106,15 @@ class TestTheGuilty:
         ("code", "text", "kind"),
         [(403, NO_WRITE, AccessDenied), (406, TOO_LARGE, TooLarge), (403, "no", AccessDenied)],
     )
-    def test_ends_at_once_where_another_try_is_useless(self, code: int, text: str, kind: type[SendError]) -> None:
+    def test_an_attempt_ends_at_once_if_another_is_useless(self, code: int, text: str, kind: type[SendError]) -> None:
         assert type(error_for(self.pending(), code, text)) is kind
 
-    def test_is_tried_again_where_something_can_be_mended(self) -> None:
+    def test_a_message_is_published_again_after_a_repair(self) -> None:
         assert error_for(self.pending(refusals=1), 404, NO_EXCHANGE) is None
         assert error_for(self.pending(refusals=2), 404, NO_EXCHANGE) is None
         assert type(error_for(self.pending(refusals=3), 404, NO_EXCHANGE)) is PublishRejected
 
-    def test_may_be_there_if_its_connection_was_lost_before(self) -> None:
+    def test_a_message_may_have_arrived_if_its_connection_was_lost(self) -> None:
         assert type(error_for(self.pending(uncertain=True), 403, NO_WRITE)) is PublishUnknown
         assert type(error_for(self.pending(uncertain=True, refusals=3), 404, NO_EXCHANGE)) is PublishUnknown
         # Never taken, whenever it was.

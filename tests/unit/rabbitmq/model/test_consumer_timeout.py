@@ -11,23 +11,23 @@ TIMER_LIMIT_MS = 2**32
 
 
 @given(st.floats(0, 1e9))
-def test_a_consumer_that_says_how_long_it_takes_has_more_than_that(longest: float) -> None:
+def test_a_consumer_that_states_its_duration_gets_more_than_that(longest: float) -> None:
     milliseconds = consume_arguments(longest, (4, 3, 6))["x-consumer-timeout"]
 
     assert milliseconds >= min(longest, 30 * 24 * 3600.0) * 1000
     assert DEFAULT_SECONDS * 1000 <= milliseconds < TIMER_LIMIT_MS
 
 
-def test_one_that_does_not_know_asks_for_very_long() -> None:
+def test_a_consumer_without_a_known_duration_requests_a_very_long_timeout() -> None:
     assert consume_arguments(None, (4, 3, 0)) == {"x-consumer-timeout": 30 * 24 * 3600 * 1000}
 
 
 @pytest.mark.parametrize("version", [(3, 10, 8), (3, 13), (4, 0, 5), (4, 2, 9), None])
-def test_before_4_3_no_consumer_may_say_it(version: tuple[int, ...] | None) -> None:
+def test_consumers_cannot_set_the_timeout_before_4_3(version: tuple[int, ...] | None) -> None:
     assert consume_arguments(60.0, version) == {}
 
 
-def test_queues_with_tasks_that_may_be_cut_off_are_named_once() -> None:
+def test_queues_with_tasks_at_risk_are_named_once() -> None:
     said = warning(
         [
             Subscription("reports.p.high", 1),
@@ -44,7 +44,7 @@ def test_queues_with_tasks_that_may_be_cut_off_are_named_once() -> None:
     assert "mail" not in said
 
 
-def test_a_state_is_no_advice_for_ordered_queues() -> None:
+def test_a_state_is_not_advised_for_ordered_queues() -> None:
     said = warning([Subscription("ledger.s00", 1), Subscription("ledger.s01", 1)], (3, 10, 8))
 
     assert said is not None
@@ -53,20 +53,20 @@ def test_a_state_is_no_advice_for_ordered_queues() -> None:
     assert "or the app a state" in (warning([Subscription("ledger.s00", 1), Subscription("mail", 1)], (3, 10)) or "")
 
 
-def test_nothing_is_said_where_nothing_can_happen() -> None:
+def test_no_warning_is_given_if_nothing_can_happen() -> None:
     assert warning([Subscription("mail", 1, longest=60)], (3, 10, 8)) is None
     assert warning([Subscription("reports", 1)], (4, 3, 6)) is None
     assert warning([Subscription("reports", 1)], None) is None
 
 
-def test_nothing_is_said_of_what_is_settled_in_time_or_where_the_nodes_have_no_limit() -> None:
+def test_no_warning_is_given_for_timely_acks_or_nodes_without_a_limit() -> None:
     assert warning([Subscription("reports", 1, is_punctual=True)], (3, 10, 8)) is None
     assert warning([Subscription("reports", 1)], (3, 10, 8), of_nodes=None) is None
     assert warning([Subscription("video", 1, longest=7200)], (3, 10, 8), of_nodes=9000.0) is None
     assert "more than 150 minutes" in (warning([Subscription("video", 1)], (3, 10, 8), of_nodes=9000.0) or "")
 
 
-def test_a_delivery_is_taken_back_after_the_nodes_time_or_what_the_consumer_has_said() -> None:
+def test_a_delivery_times_out_after_the_limit_of_the_node_or_of_the_consumer() -> None:
     assert settle_within(60, (3, 10, 8), of_nodes=1800.0) == 1800.0
     assert settle_within(None, (4, 2, 9), of_nodes=None) is None
     assert settle_within(60, None, of_nodes=1800.0) == 1800.0
@@ -84,5 +84,5 @@ def test_a_delivery_is_taken_back_after_the_nodes_time_or_what_the_consumer_has_
         ((4, 3, 6), "longer `timeout`"),
     ],
 )
-def test_the_remedy_fits_the_version(version: tuple[int, ...], words: str) -> None:
+def test_the_remedy_matches_the_version(version: tuple[int, ...], words: str) -> None:
     assert words in remedy(version)

@@ -28,11 +28,11 @@ def entry(queue: str, reason: str, second: int) -> dict[str, Any]:
         ("taskmq.delay.v2.l00", False),
     ],
 )
-def test_letters_are_distinguished_from_work_by_their_queue(queue: str, is_kept: bool) -> None:
+def test_letters_are_distinguished_from_jobs_by_their_queue(queue: str, is_kept: bool) -> None:
     assert keeps_letters(queue) is is_kept
 
 
-def test_a_letter_tells_reason_class_and_time() -> None:
+def test_a_letter_contains_reason_class_and_time() -> None:
     headers: dict[str | bytes, object] = {"x-death": [entry("images.p.high", "delivery_limit", 100)]}
 
     assert death_of(headers, "images") == {
@@ -42,7 +42,7 @@ def test_a_letter_tells_reason_class_and_time() -> None:
     }
 
 
-def test_the_levels_of_the_ladder_are_no_origin() -> None:
+def test_the_levels_of_the_ladder_are_not_an_origin() -> None:
     # As 3.10.8 writes it: only the first entry is in its place.
     deaths = [
         entry("images.p.low", "rejected", 13),
@@ -54,13 +54,13 @@ def test_the_levels_of_the_ladder_are_no_origin() -> None:
 
 
 @pytest.mark.parametrize("order", [1, -1])
-def test_of_several_deaths_the_last_one_counts(order: int) -> None:
+def test_the_last_of_several_deaths_counts(order: int) -> None:
     deaths = [entry("images", "expired", 20), entry("images.p.high", "rejected", 10)][::order]
 
     assert death_of({"x-death": deaths}, None)["x-taskmq-reason"] == "expired"
 
 
-def test_a_message_that_left_the_ladder_tells_where_it_was_to_go() -> None:
+def test_a_message_that_left_the_ladder_names_its_destination() -> None:
     deaths = [entry("taskmq.delay.v2.l00", "expired", 7), entry("taskmq.delay.v2.l03", "expired", 6)]
 
     assert death_of({"x-death": deaths}, f"{_BITS}shop.images.p.low") == {
@@ -81,7 +81,7 @@ def test_without_readable_tables_the_single_headers_are_used(which: str) -> None
     assert death_of(headers, "images") == {"x-taskmq-reason": "maxlen", "x-taskmq-origin": "images"}
 
 
-def test_a_ladder_level_in_the_single_headers_is_no_origin() -> None:
+def test_a_ladder_level_in_the_single_headers_is_not_an_origin() -> None:
     headers: dict[str | bytes, object] = {
         "x-first-death-queue": "taskmq.delay.v2.l02",
         "x-first-death-reason": "expired",
@@ -106,7 +106,7 @@ names = st.sampled_from(
 
 
 @given(st.dictionaries(names, junk), st.one_of(st.none(), st.text(max_size=80)))
-def test_whatever_a_foreign_sender_wrote_is_read_as_text_and_numbers_or_not_at_all(
+def test_foreign_headers_are_read_as_text_and_numbers_or_ignored(
     headers: dict[str | bytes, object], key: str | None
 ) -> None:
     found = death_of(headers, key)
@@ -122,7 +122,7 @@ def test_other_routing_keys_have_no_destination(key: str) -> None:
     assert delay.destination({}, key) is None
 
 
-def test_a_letter_whose_queue_had_gone_when_its_delay_was_over_tells_which_it_was() -> None:
+def test_a_letter_whose_queue_was_deleted_during_its_delay_names_the_queue() -> None:
     deaths = [entry("taskmq.delay.v2.l05", "expired", 9), entry("taskmq.delay.v2.l00", "expired", 5)]
 
     assert death_of({"x-death": deaths, "CC": delay.ways(4_125)}, "shop.images") == {
@@ -142,7 +142,7 @@ def test_a_letter_that_died_after_its_delay_died_in_its_queue() -> None:
     }
 
 
-def test_what_is_known_of_passages_only_is_not_the_letters_origin() -> None:
+def test_a_queue_known_only_from_passages_is_not_the_origin_of_a_letter() -> None:
     passage = delay.level_name(0)
     headers: dict[str | bytes, object] = {
         "x-death": [entry(passage, "expired", 100), "nonsense", {"queue": 7, "reason": "expired"}],

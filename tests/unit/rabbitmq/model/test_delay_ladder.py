@@ -31,7 +31,7 @@ def test_units_round_up_and_stay_within_the_ladder(delay_ms: int) -> None:
 
 
 @given(delays, queues, st.lists(queues, max_size=4))
-def test_a_message_waits_exactly_its_units_and_reaches_its_queue_only(
+def test_a_message_waits_exactly_its_units_and_reaches_only_its_queue(
     delay_ms: int, queue: str, others: list[str]
 ) -> None:
     broker = Broker({queue, *others})
@@ -63,7 +63,7 @@ def test_a_message_waits_on_the_level_of_each_bit_once_and_on_the_longest_last(d
         (125 * 0b1000000001, [">>0", ">0~", ">4~", ">8>9", ">9>"]),
     ],
 )
-def test_the_ways_lead_from_bit_to_bit(delay_ms: int, ways: list[str]) -> None:
+def test_the_bindings_lead_from_bit_to_bit(delay_ms: int, ways: list[str]) -> None:
     assert delay.ways(delay_ms) == ways
 
 
@@ -72,7 +72,7 @@ def test_the_longest_delay_waits_on_every_level() -> None:
     assert len(delay.ways(10**15)) == 29
 
 
-def test_who_gets_the_ways_of_a_delay_may_change_them() -> None:
+def test_callers_may_change_the_returned_delay_keys() -> None:
     delay.ways(125).append("mine")
 
     assert delay.ways(125) == [">>0", ">0>"]
@@ -85,12 +85,12 @@ def test_all_exchanges_are_direct_and_the_bindings_are_few() -> None:
     assert sum(isinstance(entity, Binding) for entity in entities) == 181
 
 
-def test_no_queue_is_called_as_a_way_is() -> None:
+def test_no_queue_has_the_name_of_a_delay_key() -> None:
     with pytest.raises(InvalidOption, match="queue name '>3>7': with '>' the ways of the delay ladder begin"):
         delivery_binding(">3>7")
 
 
-def test_the_queue_of_a_message_is_known_by_its_ways() -> None:
+def test_the_queue_of_a_message_is_derived_from_its_delay_keys() -> None:
     assert delay.destination({"CC": delay.ways(9_000)}, "images") == "images"
     assert delay.destination({"CC": ["copy"]}, "images") is None
     assert delay.destination({"CC": [7]}, "images") is None
@@ -100,7 +100,7 @@ def test_the_queue_of_a_message_is_known_by_its_ways() -> None:
 
 
 @given(st.integers(0, MOST), queues)
-def test_and_by_the_bits_in_front_of_it_where_it_came_over_the_ladder_of_version_1(units: int, queue: str) -> None:
+def test_the_queue_is_derived_from_the_bit_prefix_of_ladder_version_1_too(units: int, queue: str) -> None:
     assert delay.destination({}, ".".join(f"{units:028b}") + f".{queue}") == queue
 
 

@@ -24,7 +24,7 @@ from taskmq_rabbitmq.model.entities import (
 DLQ_ARGUMENTS = {"x-queue-type": "quorum", "x-delivery-limit": 2147483647}
 
 
-def test_a_quorum_queue_stands_for_its_classes_and_its_dead_letters() -> None:
+def test_a_quorum_queue_includes_its_classes_and_its_dead_letter_queue() -> None:
     entities = work_queue(WorkQueue("orders"))
 
     arguments = {
@@ -53,7 +53,7 @@ def test_a_quorum_queue_stands_for_its_classes_and_its_dead_letters() -> None:
     }
 
 
-def test_reports_and_dropped_invitations_are_kept_however_many_they_are() -> None:
+def test_reports_and_dropped_invitations_are_kept_without_limit() -> None:
     entities = report_queue(ReportQueue("taskmq.reports.shop.3", letters_of=("orders.jobs", "mail.jobs")))
 
     assert queues(entities) == {"taskmq.reports.shop.3": queues(shared())[PARKING]}
@@ -77,7 +77,7 @@ def test_reports_and_dropped_invitations_are_kept_however_many_they_are() -> Non
     ],
     ids=["quorum", "classic", "native", "ordered", "lanes", "with a delivery limit", "with a limit"],
 )
-def test_what_not_every_job_needs_is_declared_later(queue: WorkQueue, at_once: set[str], later: set[str]) -> None:
+def test_optional_parts_are_declared_later(queue: WorkQueue, at_once: set[str], later: set[str]) -> None:
     on_demand = queues_on_demand(queue)
 
     assert set(queues(main_queues(queue))) == at_once
@@ -87,7 +87,7 @@ def test_what_not_every_job_needs_is_declared_later(queue: WorkQueue, at_once: s
     assert sorted(map(repr, parts)) == sorted(map(repr, work_queue(queue)))
 
 
-def test_a_queue_made_later_is_reached_by_delayed_messages_too() -> None:
+def test_a_queue_created_later_is_reached_by_delayed_messages_too() -> None:
     limited = queues_on_demand(WorkQueue("q", max_length=3))["q.p.high"]
 
     assert list(queues(limited)) == ["q.p.high", "taskmq.late.q.p.high"]
@@ -97,7 +97,7 @@ def test_a_queue_made_later_is_reached_by_delayed_messages_too() -> None:
     }
 
 
-def test_a_classic_queue_has_no_argument_that_only_quorum_queues_know() -> None:
+def test_a_classic_queue_has_no_quorum_argument() -> None:
     entities = work_queue(WorkQueue("orders", "classic"))
 
     assert queues(entities)["orders"] == {
@@ -117,7 +117,7 @@ def test_a_classic_queue_with_native_priorities_is_one_queue_with_five_levels() 
     assert Binding("taskmq.delay.v2.deliver", "orders", "orders") in bindings(entities)
 
 
-def test_a_quorum_queue_with_native_priorities_is_one_queue_like_any_other() -> None:
+def test_a_quorum_queue_with_native_priorities_is_an_ordinary_queue() -> None:
     entities = work_queue(WorkQueue("orders", priorities="native"))
 
     assert set(queues(entities)) == {"orders", "orders.jobs", "orders.dlq"}
@@ -141,7 +141,7 @@ def test_the_shards_of_an_ordered_queue_have_one_consumer_at_a_time(kind: QueueK
     }
 
 
-def test_each_queue_has_its_limits_and_delayed_messages_an_entrance() -> None:
+def test_each_queue_has_its_limits_and_an_entrance_for_delayed_messages() -> None:
     entities = work_queue(WorkQueue("orders", max_length=10, max_bytes=1000, delivery_limit=3))
 
     found = queues(entities)
@@ -174,7 +174,7 @@ def test_the_longest_name_has_an_entrance(name: str) -> None:
         assert len(entrance(queue).encode()) <= 255
 
 
-def test_the_shared_queues_keep_what_they_get_for_ever() -> None:
+def test_the_shared_queues_keep_their_messages_forever() -> None:
     entities = shared()
 
     assert queues(entities) == {"taskmq.unroutable": DLQ_ARGUMENTS, "taskmq.parking": DLQ_ARGUMENTS}
@@ -192,7 +192,7 @@ def test_the_shared_queues_keep_what_they_get_for_ever() -> None:
     }
 
 
-def test_events_go_to_an_exchange_that_no_queue_of_taskmq_is_bound_to() -> None:
+def test_events_go_to_an_exchange_without_taskmq_queues() -> None:
     assert exchanges(events()) == {"taskmq.events": ("topic", {})}
     assert queues(events()) == {}
 
@@ -208,7 +208,7 @@ def test_the_ladder_has_28_levels_and_ends_with_its_marker() -> None:
 
 
 @pytest.mark.parametrize("level", range(28))
-def test_a_level_holds_for_its_time_and_hands_on(level: int) -> None:
+def test_a_level_holds_messages_for_its_time_and_passes_them_on(level: int) -> None:
     name = f"taskmq.delay.v2.l{level:02d}"
 
     entities = ladder()
@@ -241,7 +241,7 @@ def test_a_level_holds_for_its_time_and_hands_on(level: int) -> None:
         ),
     ],
 )
-def test_whatever_is_bound_was_declared_before(entities: tuple[Entity, ...]) -> None:
+def test_bindings_refer_to_declared_objects(entities: tuple[Entity, ...]) -> None:
     known: set[tuple[type[Entity], str]] = set()
 
     for entity in entities:
@@ -269,7 +269,7 @@ def bindings(entities: tuple[Entity, ...]) -> set[Binding]:
     return {entity for entity in entities if isinstance(entity, Binding)}
 
 
-def test_the_archive_is_a_stream_that_ends_by_age_and_by_size() -> None:
+def test_the_archive_is_a_stream_limited_by_age_and_by_size() -> None:
     entities = archive("30D", 1000)
 
     arguments: dict[str, str | int] = {"x-queue-type": "stream", "x-max-age": "30D", "x-max-length-bytes": 1000}
@@ -280,7 +280,7 @@ def test_the_archive_is_a_stream_that_ends_by_age_and_by_size() -> None:
 
 
 @pytest.mark.parametrize(("exchange", "declared"), [("sales", [Exchange("sales", "topic")]), ("amq.topic", [])])
-def test_a_topic_queue_comes_with_its_exchange_unless_the_broker_has_that(
+def test_a_topic_queue_has_its_exchange_unless_the_broker_provides_it(
     exchange: str, declared: list[Exchange]
 ) -> None:
     entities = topic_queue("orders", exchange, ["orders.*", "orders.#"])
@@ -290,7 +290,7 @@ def test_a_topic_queue_comes_with_its_exchange_unless_the_broker_has_that(
     assert len([each for each in entities if isinstance(each, Binding)]) == 2
 
 
-def test_a_queue_says_whose_it_is_and_one_of_all_apps_what_it_holds() -> None:
+def test_a_queue_names_its_owner_and_a_shared_one_its_contents() -> None:
     arguments = {"x-queue-type": "quorum"}
 
     def added(queue: Queue, app: str) -> dict[str, object]:

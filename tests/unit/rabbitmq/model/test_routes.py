@@ -13,16 +13,16 @@ QUEUES = [
 
 
 @pytest.mark.parametrize("queue", [name for queue in QUEUES for name in queue.always])
-def test_jobs_go_to_the_exchange_of_work_under_the_name_of_their_queue(queue: str) -> None:
+def test_jobs_go_to_the_work_exchange_under_the_name_of_their_queue(queue: str) -> None:
     assert route_to(queue) == Route("taskmq", queue)
 
 
 @pytest.mark.parametrize("queue", ["orders.jobs", "taskmq.node.gpu.jobs"])
-def test_invitations_have_an_exchange_that_producers_do_not_write_to(queue: str) -> None:
+def test_producers_cannot_write_to_the_exchange_of_invitations(queue: str) -> None:
     assert route_to(queue) == Route("taskmq.jobs", queue)
 
 
-def test_reports_have_an_exchange_that_producers_do_not_write_to() -> None:
+def test_producers_cannot_write_to_the_exchange_of_reports() -> None:
     assert route_to("taskmq.reports.shop.0") == Route("taskmq.reports", "taskmq.reports.shop.0")
     # Whatever the app is called.
     assert route_to("taskmq.reports.shop.jobs") == Route("taskmq.reports", "taskmq.reports.shop.jobs")
@@ -39,7 +39,7 @@ def test_reports_have_an_exchange_that_producers_do_not_write_to() -> None:
         ("taskmq.dead.archive", Route("taskmq.dead.archive", "taskmq.dead.archive")),
     ],
 )
-def test_letters_go_where_the_broker_sends_its_own(queue: str, expected: Route) -> None:
+def test_letters_go_to_the_same_queue_as_those_of_the_broker(queue: str, expected: Route) -> None:
     assert route_to(queue) == expected
     assert expected.exchange not in PROVEN
 
@@ -52,7 +52,7 @@ def test_letters_go_where_the_broker_sends_its_own(queue: str, expected: Route) 
         (*shared(), *archive("1D", 1000)),
     ],
 )
-def test_every_queue_that_is_published_to_is_bound_where_messages_for_it_go(entities: tuple[Entity, ...]) -> None:
+def test_every_published_queue_is_bound_at_its_exchange(entities: tuple[Entity, ...]) -> None:
     bindings = [each for each in entities if isinstance(each, Binding)]
     # An entrance is reached from the ladder alone.
     targets = {each.target for each in bindings if not each.target.startswith("taskmq.late.")}

@@ -21,12 +21,12 @@ def _jwt(claims: object) -> str:
     return f"e30.{base64.urlsafe_b64encode(json.dumps(claims).encode()).decode().rstrip('=')}.c2lnbmVk"
 
 
-def test_a_token_says_when_it_expires() -> None:
+def test_a_token_contains_its_expiry() -> None:
     assert read_token(_jwt({"exp": 1234})) == Token(_jwt({"exp": 1234}), 1234.0)
     assert read_token(f"\n {_jwt({'exp': 1234.5})}\n").expires == 1234.5
 
 
-def test_our_own_tokens_are_read() -> None:
+def test_tokens_of_taskmq_are_read() -> None:
     expires = read_token(signed_token(seconds=60)).expires
 
     assert expires is not None
@@ -43,14 +43,14 @@ def test_a_password_is_a_token_that_does_not_expire() -> None:
 
 
 @given(claims=jsons)
-def test_whatever_is_claimed_the_token_is_read(claims: object) -> None:
+def test_a_token_is_read_with_any_claims(claims: object) -> None:
     expires = read_token(_jwt(claims)).expires
 
     assert expires is None or 0 < expires < 1e12
 
 
 @given(text=st.text(max_size=40))
-def test_any_text_is_a_token_or_an_error_that_does_not_show_it(text: str) -> None:
+def test_any_text_is_a_token_or_an_error_that_hides_it(text: str) -> None:
     secret, shown = f"Q7x{text}Q7x", ""
     try:
         assert read_token(secret).secret == secret
@@ -59,7 +59,7 @@ def test_any_text_is_a_token_or_an_error_that_does_not_show_it(text: str) -> Non
     assert "Q7x" not in shown
 
 
-def test_a_file_that_is_empty_or_has_many_lines_is_no_token() -> None:
+def test_an_empty_file_or_one_with_many_lines_is_not_a_token() -> None:
     with pytest.raises(TokenError, match="empty"):
         read_token(" \n")
     with pytest.raises(TokenError, match="one line"):
@@ -72,7 +72,7 @@ def test_the_secret_is_not_shown() -> None:
     assert "S3CRET" not in repr(Token("S3CRET", 1.0))
 
 
-def test_a_token_server_s_answer_is_read() -> None:
+def test_the_answer_of_a_token_server_is_parsed() -> None:
     opaque = json.dumps({"access_token": "abc", "expires_in": 60, "token_type": "Bearer"}).encode()
     telling = json.dumps({"access_token": _jwt({"exp": 1234}), "expires_in": 60}).encode()
 
@@ -82,16 +82,16 @@ def test_a_token_server_s_answer_is_read() -> None:
 
 
 @pytest.mark.parametrize("answer", [b"", b"abc", b"[]", b"{}", b'{"access_token": 7}', b'{"access_token": ""}'])
-def test_an_answer_without_a_token_is_none(answer: bytes) -> None:
+def test_an_answer_without_a_token_is_refused(answer: bytes) -> None:
     with pytest.raises(TokenError):
         read_answer(answer, now=NOW)
 
 
-def test_a_new_token_is_renewed_at_four_fifths_of_its_life() -> None:
+def test_a_new_token_is_renewed_at_four_fifths_of_its_lifetime() -> None:
     assert next_look(Token("t", NOW + 100), now=NOW, is_new=True) == 80
 
 
-def test_an_old_token_is_looked_at_again_sooner_and_sooner() -> None:
+def test_an_old_token_is_checked_at_shrinking_intervals() -> None:
     token, now = Token("t", NOW + 100), NOW + 80
     looks: list[float] = []
     while now < NOW + 110:
@@ -112,7 +112,7 @@ def test_a_token_that_does_not_expire_is_not_renewed() -> None:
 
 
 @given(left=st.floats(-1e9, 1e9), is_new=st.booleans())
-def test_the_next_look_is_soon_enough_and_not_at_once(left: float, is_new: bool) -> None:
+def test_the_next_check_is_soon_enough_and_not_immediate(left: float, is_new: bool) -> None:
     token = Token("t", NOW + left)
     assert token.expires is not None
     delay = next_look(token, now=NOW, is_new=is_new)

@@ -24,7 +24,7 @@ hosts = st.lists(st.builds(Host, names, st.integers(1, 65535)), min_size=1, max_
 
 
 @given(user=texts, password=texts, vhost=texts, nodes=hosts, heartbeat=st.integers(0, 65535))
-def test_what_is_percent_encoded_comes_back(
+def test_percent_encoding_survives_the_round_trip(
     user: str, password: str, vhost: str, nodes: list[Host], heartbeat: int
 ) -> None:
     authority = f"{quote(user, safe='')}:{quote(password, safe='')}@{','.join(map(str, nodes))}"
@@ -35,9 +35,7 @@ def test_what_is_percent_encoded_comes_back(
 
 
 @given(user=texts, vhost=texts, nodes=hosts)
-def test_the_address_is_a_url_of_the_same_place_without_the_password(
-    user: str, vhost: str, nodes: list[Host]
-) -> None:
+def test_the_address_is_the_same_url_without_the_password(user: str, vhost: str, nodes: list[Host]) -> None:
     endpoint = Endpoint(tuple(nodes), user, "S3CRET", vhost)
 
     read = parse_url(endpoint.address)
@@ -47,7 +45,7 @@ def test_the_address_is_a_url_of_the_same_place_without_the_password(
 
 
 @given(st.text(max_size=60))
-def test_any_text_is_an_endpoint_or_an_error_that_does_not_show_it(text: str) -> None:
+def test_any_text_is_an_endpoint_or_an_error_that_hides_it(text: str) -> None:
     secret = "Q7x" + "".join(character for character in text if character.isprintable()) + "Q7x"
     shown = ""
     try:
@@ -95,7 +93,7 @@ def test_any_text_is_an_endpoint_or_an_error_that_does_not_show_it(text: str) ->
         ),
     ],
 )
-def test_what_is_left_out_has_its_default(url: str, endpoint: Endpoint) -> None:
+def test_omitted_parts_have_their_defaults(url: str, endpoint: Endpoint) -> None:
     assert parse_url(url) == endpoint
 
 
@@ -146,7 +144,7 @@ def test_what_is_left_out_has_its_default(url: str, endpoint: Endpoint) -> None:
         "amqps://h/?verify=off",
     ],
 )
-def test_what_cannot_be_read_is_refused(url: str) -> None:
+def test_an_invalid_url_is_refused(url: str) -> None:
     with pytest.raises(InvalidSetting, match="the broker URL cannot be read"):
         parse_url(url)
 
@@ -160,7 +158,7 @@ def test_tls_verifies_the_server_and_its_name() -> None:
     assert context.verify_mode is ssl.CERT_REQUIRED
 
 
-def test_an_address_without_a_user_is_the_same_place() -> None:
+def test_an_address_without_a_user_is_the_same_server() -> None:
     endpoint = parse_url("amqp://h/v?token_file=t")
 
     assert endpoint.address == "amqp://h:5672/v"
@@ -170,7 +168,7 @@ def test_an_address_without_a_user_is_the_same_place() -> None:
 @pytest.mark.parametrize(
     ("text", "reason"), [(None, "No such file"), ("no certificate", "no certificate or crl found|not PEM")]
 )
-def test_a_certificate_file_that_cannot_be_used_is_named_by_its_option(
+def test_an_unusable_certificate_file_is_named_by_its_option(
     tmp_path: Path, option: str, text: str | None, reason: str
 ) -> None:
     path = tmp_path / "file.pem"
@@ -183,7 +181,7 @@ def test_a_certificate_file_that_cannot_be_used_is_named_by_its_option(
         tls_context(tls)
 
 
-def test_an_encrypted_key_is_refused_and_not_asked_about(tmp_path: Path) -> None:
+def test_an_encrypted_key_is_refused_without_a_prompt(tmp_path: Path) -> None:
     certificate = Authority(tmp_path).issue("client")
     key = load_pem_private_key(certificate.key.read_bytes(), None)
     certificate.key.write_bytes(
@@ -206,26 +204,26 @@ def test_an_encrypted_key_is_refused_and_not_asked_about(tmp_path: Path) -> None
         ("archive=1d&archive_bytes=1000", "1D", 1000),
     ],
 )
-def test_an_archive_is_kept_by_age_and_size(query: str, age: str, size: int) -> None:
+def test_an_archive_is_limited_by_age_and_size(query: str, age: str, size: int) -> None:
     archive = parse_url(f"amqp://h?{query}").archive
 
     assert archive is not None
     assert (archive.age, archive.bytes) == (age, size)
 
 
-def test_there_is_no_archive_that_nobody_asked_for() -> None:
+def test_there_is_no_archive_by_default() -> None:
     assert parse_url("amqp://h").archive is None
 
 
 @pytest.mark.parametrize(
     "query", ["archive=", "archive=0d", "archive=30", "archive=1w", "archive=1d&archive_bytes=x", "archive_bytes=10"]
 )
-def test_an_archive_without_an_end_that_can_be_read_is_refused(query: str) -> None:
+def test_an_archive_with_an_invalid_limit_is_refused(query: str) -> None:
     with pytest.raises(InvalidSetting, match="archive"):
         parse_url(f"amqp://h?{query}")
 
 
-def test_the_nodes_consumer_timeout_is_half_an_hour_unless_the_url_says_otherwise() -> None:
+def test_the_consumer_timeout_of_the_node_defaults_to_half_an_hour() -> None:
     assert parse_url("amqp://h/").consumer_timeout == 1800
     assert parse_url("amqp://h/?consumer_timeout=7200").consumer_timeout == 7200
     assert parse_url("amqp://h/?consumer_timeout=2h&heartbeat=1m").consumer_timeout == 7200

@@ -55,7 +55,7 @@ def returned(job: str, queue: str = "q.p.high") -> Pending:
     return Pending(message, None, 10.0)
 
 
-async def test_what_follows_waits_behind_what_came_back_however_late_that_comes() -> None:
+async def test_later_messages_wait_behind_returned_ones_however_late_they_return() -> None:
     stage = Stage()
     stage.unconfirmed[2] = returned("second")
     stage.came_back("first")
@@ -75,7 +75,7 @@ async def test_what_follows_waits_behind_what_came_back_however_late_that_comes(
     assert list(stage.repairs.messages()) == []
 
 
-async def test_what_is_never_answered_for_is_not_waited_for_in_vain() -> None:
+async def test_unanswered_messages_do_not_block_forever() -> None:
     stage = Stage()
     stage.unconfirmed[2] = returned("lost")
     stage.came_back("first")
@@ -84,7 +84,7 @@ async def test_what_is_never_answered_for_is_not_waited_for_in_vain() -> None:
     assert stage.sent == ["first to q.p.high"]
 
 
-async def test_a_repair_asks_the_broker_again_each_time_the_message_comes_back() -> None:
+async def test_a_repair_asks_the_broker_each_time_the_message_is_returned() -> None:
     stage = Stage(BrokerUnavailable("away"))
     stage.came_back("first")
     await asyncio.sleep(1)
@@ -96,9 +96,7 @@ async def test_a_repair_asks_the_broker_again_each_time_the_message_comes_back()
 @pytest.mark.parametrize(
     ("queue", "expected"), [("q.p.high", ["one to q", "two to q"]), ("q.p.low", ["one to q", "two to q"])]
 )
-async def test_jobs_of_a_class_that_cannot_be_declared_go_to_the_queue_itself(
-    queue: str, expected: list[str]
-) -> None:
+async def test_jobs_of_an_undeclarable_class_go_to_the_queue_itself(queue: str, expected: list[str]) -> None:
     stage = Stage(QueueMissing(queue))
     stage.came_back("one", queue)
     assert stage.repairs.is_behind(returned("two", queue))
@@ -118,7 +116,7 @@ async def test_jobs_of_a_class_that_cannot_be_declared_go_to_the_queue_itself(
         (TopologyMismatch("queue limit reached"), "nothing was sent: queue limit reached"),
     ],
 )
-async def test_what_cannot_be_declared_is_refused_with_the_reason(failure: TaskMQError, words: str) -> None:
+async def test_an_undeclarable_queue_is_refused_with_the_reason(failure: TaskMQError, words: str) -> None:
     stage = Stage(failure)
     stage.came_back("one", "q")
     await asyncio.sleep(0.1)
@@ -142,7 +140,7 @@ async def test_messages_for_other_queues_wait_for_their_exchange_too() -> None:
     assert not stage.repairs.is_behind(returned("third", "other"))
 
 
-async def test_a_queue_that_cannot_be_declared_costs_no_message_of_another_queue() -> None:
+async def test_an_undeclarable_queue_loses_no_message_of_another_queue() -> None:
     stage = Stage(QueueMissing("q"))
     stage.repairs.restore_exchange(returned("first", "q"))
     assert stage.repairs.is_behind(returned("second", "other"))
@@ -152,7 +150,7 @@ async def test_a_queue_that_cannot_be_declared_costs_no_message_of_another_queue
     assert stage.sent == ["second to other"]
 
 
-async def test_a_publisher_that_closes_repairs_no_more() -> None:
+async def test_a_closing_publisher_stops_repairing() -> None:
     stage = Stage()
     stage.unconfirmed[2] = returned("never")
     stage.came_back("first")

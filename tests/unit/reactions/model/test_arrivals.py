@@ -18,7 +18,7 @@ def _paths(arrivals: Arrivals, found: list[Sighting], seconds: float) -> list[st
     return paths
 
 
-def test_a_file_is_complete_once_it_has_been_the_same_for_long_enough() -> None:
+def test_a_file_is_complete_once_it_has_not_changed_for_long_enough() -> None:
     arrivals = Arrivals(file("/in/*", stable="5s"))
 
     assert _paths(arrivals, [A], 0) == []
@@ -28,7 +28,7 @@ def test_a_file_is_complete_once_it_has_been_the_same_for_long_enough() -> None:
     assert _paths(arrivals, [A._replace(size=11)], 9) == []
 
 
-def test_a_file_is_complete_once_its_flag_is_there() -> None:
+def test_a_file_is_complete_once_its_flag_exists() -> None:
     arrivals = Arrivals(file("/in/*", done=".done"))
 
     assert _paths(arrivals, [A], 0) == []
@@ -38,7 +38,7 @@ def test_a_file_is_complete_once_its_flag_is_there() -> None:
     assert _paths(arrivals, [A._replace(is_flagged=True)], 3) == []
 
 
-def test_where_both_are_asked_for_both_have_to_be() -> None:
+def test_both_conditions_have_to_hold_if_both_are_requested() -> None:
     arrivals = Arrivals(file("/in/*", done=".done", stable="2s"))
 
     assert _paths(arrivals, [A._replace(is_flagged=True)], 0) == []
@@ -46,7 +46,7 @@ def test_where_both_are_asked_for_both_have_to_be() -> None:
     assert _paths(arrivals, [A._replace(is_flagged=True)], 6) == ["/in/a"]
 
 
-def test_a_file_that_is_written_anew_is_another_one() -> None:
+def test_a_rewritten_file_is_a_new_file() -> None:
     arrivals = Arrivals(file("/in/*", done=".done"))
     flagged = A._replace(is_flagged=True)
     ((first, told),) = arrivals.look([flagged], now=0)
@@ -57,7 +57,7 @@ def test_a_file_that_is_written_anew_is_another_one() -> None:
         assert noted.id != told.id
 
 
-def test_what_could_not_be_told_is_found_again() -> None:
+def test_an_unreported_file_is_found_again() -> None:
     arrivals = Arrivals(file("/in/*", stable="1s"))
     arrivals.look([A], now=0)
 
@@ -69,7 +69,7 @@ def test_what_could_not_be_told_is_found_again() -> None:
     looks=st.lists(st.tuples(st.integers(0, 3), st.lists(st.integers(0, 3), unique=True, max_size=4)), max_size=30),
     stable=st.integers(1, 4),
 )
-def test_a_file_is_reported_when_the_same_was_seen_in_each_look_for_so_long_and_once(
+def test_a_file_is_reported_once_it_was_stable_in_each_poll_for_its_time(
     looks: list[tuple[int, list[int]]], stable: int
 ) -> None:
     arrivals = Arrivals(file("/in/*", stable=stable))

@@ -40,7 +40,7 @@ ORDER = message("orders.#")
         ),
     ],
 )
-def test_a_condition_says_what_it_waits_for(condition: Expression, words: str) -> None:
+def test_a_condition_describes_what_it_waits_for(condition: Expression, words: str) -> None:
     assert condition.describe() == words
 
 
@@ -65,12 +65,12 @@ def test_a_condition_says_what_it_waits_for(condition: Expression, words: str) -
         (lambda: any_of(LOADED, "file"), "is no condition"),  # type: ignore[arg-type]
     ],
 )
-def test_what_cannot_be_is_refused(make: object, words: str) -> None:
+def test_an_invalid_condition_is_refused(make: object, words: str) -> None:
     with pytest.raises(InvalidOption, match=words):
         make()  # type: ignore[operator]
 
 
-def test_a_task_may_stand_for_its_name() -> None:
+def test_a_task_may_be_used_instead_of_its_name() -> None:
     class Named:
         name = "shop.load"
 
@@ -115,7 +115,7 @@ def test_equal_expressions_have_equal_rules_and_others_do_not() -> None:
         ("a", "b", False),
     ],
 )
-def test_a_pattern_fits_as_a_topic_exchange_has_it(pattern: str, key: str, fits: bool) -> None:
+def test_a_pattern_matches_like_a_topic_exchange(pattern: str, key: str, fits: bool) -> None:
     assert message("never", pattern).fits(key) is fits
 
 
@@ -132,11 +132,11 @@ def _fits(pattern: list[str], words: list[str]) -> bool:
     pattern=st.lists(st.sampled_from(["a", "b", "*", "#"]), min_size=1, max_size=6),
     words=st.lists(st.sampled_from(["a", "b", "c"]), min_size=1, max_size=6),
 )
-def test_patterns_agree_with_a_search_through_all_ways(pattern: list[str], words: list[str]) -> None:
+def test_patterns_agree_with_an_exhaustive_search(pattern: list[str], words: list[str]) -> None:
     assert message(".".join(pattern)).fits(".".join(words)) is _fits(pattern, words)
 
 
-def test_a_name_that_is_not_there_is_an_attribute_error() -> None:
+def test_an_unknown_name_is_an_attribute_error() -> None:
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         _ = taskmq.reactions.nothing
     assert taskmq.reactions.Arrivals.__name__ == "Arrivals"
@@ -154,7 +154,7 @@ def test_a_queue_of_another_system_is_described_without_user_and_password() -> N
     assert (taken.keys, named.keys, taken.prefetch) == ((), ("#",), 100)
 
 
-def test_another_password_is_the_same_rule() -> None:
+def test_a_different_password_is_the_same_rule() -> None:
     one = amqp("amqp://user:old@crm/", queue="orders")
     other = amqp("amqp://user:new@crm/", queue="orders")
 
@@ -173,7 +173,7 @@ def test_another_password_is_the_same_rule() -> None:
         ("s3cret://crm/", {"queue": "orders"}),
     ],
 )
-def test_a_queue_that_cannot_be_is_refused(url: str | None, options: dict[str, Any]) -> None:
+def test_an_invalid_queue_is_refused(url: str | None, options: dict[str, Any]) -> None:
     with pytest.raises(InvalidOption) as refused:
         amqp(url, **options)
 

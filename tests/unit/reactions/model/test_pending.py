@@ -41,7 +41,7 @@ def _note(pending: PendingReaction, plan: ReactionPlan, number: int, name: str, 
     return note(pending, plan, number=number, noted=_ended(name), now=now)
 
 
-def test_both_have_to_come_in_whatever_order_and_the_last_of_each_counts() -> None:
+def test_both_events_are_needed_in_any_order_and_the_last_of_each_counts() -> None:
     pending = PendingReaction()
 
     for name in ("b1", "b2"):
@@ -54,7 +54,7 @@ def test_both_have_to_come_in_whatever_order_and_the_last_of_each_counts() -> No
     assert not pending.came
 
 
-def test_what_has_been_noted_is_noted_once_even_after_it_has_fired() -> None:
+def test_an_event_is_recorded_once_even_after_the_condition_fired() -> None:
     pending = PendingReaction()
 
     for _ in range(3):
@@ -66,7 +66,7 @@ def test_what_has_been_noted_is_noted_once_even_after_it_has_fired() -> None:
     assert (pending.fired, pending.firings, pending.last) == (1, [], START)
 
 
-def test_a_firing_whose_beat_dies_is_taken_over_with_the_same_name() -> None:
+def test_another_beat_takes_over_a_firing_with_the_same_name() -> None:
     pending = PendingReaction()
     _note(pending, EITHER, 0, "a1")
 
@@ -82,7 +82,7 @@ def test_a_firing_whose_beat_dies_is_taken_over_with_the_same_name() -> None:
     assert (pending.fired, pending.last, pending.firings) == (1, START, [])
 
 
-def test_a_firing_that_cannot_be_sent_is_counted() -> None:
+def test_a_failed_firing_is_counted() -> None:
     pending = PendingReaction()
     _note(pending, EITHER, 0, "a1")
 
@@ -91,7 +91,7 @@ def test_a_firing_that_cannot_be_sent_is_counted() -> None:
     assert (pending.fired, pending.failed, pending.firings) == (0, 1, [])
 
 
-def test_time_and_a_job_fire_once_both_have_come() -> None:
+def test_a_time_and_a_job_fire_once_both_have_come() -> None:
     plan = ReactionPlan(all_of(job("a"), every("1h")))
     pending = PendingReaction()
     tick(pending, plan, now=START, owner="me")
@@ -112,7 +112,7 @@ def test_time_and_a_job_fire_once_both_have_come() -> None:
     assert second.events[1] == TimeCame(instant=datetime.fromtimestamp((late - 1) / 1000, UTC))
 
 
-def test_time_alone_is_enough_where_any_is() -> None:
+def test_a_time_alone_is_enough_for_an_any_condition() -> None:
     plan = ReactionPlan(any_of(job("a"), every("1h")))
     pending = PendingReaction()
     tick(pending, plan, now=START, owner="me")
@@ -123,7 +123,7 @@ def test_time_alone_is_enough_where_any_is() -> None:
     assert len(firing.events) == 1
 
 
-def test_what_keeps_coming_is_waited_for() -> None:
+def test_debouncing_waits_for_repeated_events() -> None:
     plan = ReactionPlan(any_of(job("a"), job("b")), debounce=30_000)
     pending = PendingReaction()
 
@@ -139,7 +139,7 @@ def test_what_keeps_coming_is_waited_for() -> None:
     assert wake_of(pending, plan, now=quiet) == quiet + LEASE_MS
 
 
-def test_while_too_many_wait_for_the_broker_nothing_more_is_noted() -> None:
+def test_nothing_more_is_recorded_while_too_many_calls_wait_for_the_broker() -> None:
     plan = ReactionPlan(any_of(job("a"), every("1s")))
     pending = PendingReaction()
     for number in range(MOST_FIRINGS):
@@ -153,7 +153,7 @@ def test_while_too_many_wait_for_the_broker_nothing_more_is_noted() -> None:
     assert msgspec.msgpack.decode(before, type=PendingReaction).came == pending.came
 
 
-def test_another_plan_forgets_what_has_come_but_not_what_is_to_be_sent() -> None:
+def test_a_new_plan_drops_recorded_events_and_keeps_pending_calls() -> None:
     pending = PendingReaction()
     _note(pending, BOTH, 0, "a1")
     _note(pending, BOTH, 1, "b1")
@@ -166,7 +166,7 @@ def test_another_plan_forgets_what_has_come_but_not_what_is_to_be_sent() -> None
 
 
 @given(st.data())
-def test_each_job_counts_once_whoever_notes_it_however_often_and_whatever_is_lost(data: st.DataObject) -> None:
+def test_each_job_counts_once_despite_repeats_and_losses(data: st.DataObject) -> None:
     plan = data.draw(st.sampled_from([BOTH, EITHER, ReactionPlan(all_of(any_of(job("a"), job("b")), file("/c")))]))
     size = len(plan.conditions)
     jobs = data.draw(
@@ -207,7 +207,7 @@ def test_each_job_counts_once_whoever_notes_it_however_often_and_whatever_is_los
     assert pending.fired == len(expected)
 
 
-def test_a_time_that_never_comes_again_wakes_nobody() -> None:
+def test_a_time_that_never_recurs_wakes_no_beat() -> None:
     plan = ReactionPlan(all_of(job("a"), once(datetime(2020, 1, 1, tzinfo=UTC))))
     pending = PendingReaction()
 

@@ -55,7 +55,7 @@ async def dies(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> No
 
 @pytest.mark.real_time
 @pytest.mark.parametrize(("stand_in", "said"), [(silent, "did not answer"), (dies, "could not be reached")])
-async def test_a_call_whose_answer_was_lost_may_have_happened_also_without_another_node(
+async def test_a_call_with_a_lost_answer_may_have_been_executed_even_on_one_node(
     stand_in: Part, said: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # As when nothing was asked for a while: a connection that the server has closed is seen to be.

@@ -17,7 +17,7 @@ def _candidate(job: str, tenant: str, *, queue: str = "train", gang: int = 0, **
     return Candidate(job=job, tenant=tenant, task="t", needs=needs, queue=queue)
 
 
-def test_a_cap_holds_for_all_parts_of_a_pool_together_and_for_each_queue_by_itself() -> None:
+def test_a_cap_holds_for_a_pool_in_total_and_for_each_queue() -> None:
     caps = Caps(pools_of(TenantPool(name="lab", max={"gpu": 2.0}), TenantPool(name="team", parent="lab")))
     caps.take("train", "lab", {"slots": 1.0, "gpu": 1.5})
 
@@ -29,14 +29,14 @@ def test_a_cap_holds_for_all_parts_of_a_pool_together_and_for_each_queue_by_itse
     assert caps.has_room("train", "team", {"gpu": 2.0})
 
 
-def test_nothing_of_a_resource_is_given_to_a_pool_with_a_cap_of_none() -> None:
+def test_a_pool_with_a_cap_of_zero_gets_none_of_a_resource() -> None:
     caps = Caps(pools_of(TenantPool(name=EVERY_TENANT, max={"gpu": 0.0})))
 
     assert not caps.has_room("train", "who", {"slots": 1.0, "gpu": 1.0})
     assert caps.has_room("train", "who", {"slots": 1.0})
 
 
-def test_jobs_above_a_cap_wait_and_those_behind_them_go() -> None:
+def test_jobs_above_a_cap_wait_and_those_behind_them_start() -> None:
     caps = Caps(pools_of(TenantPool(name="lab", max={"gpu": 2.0})))
     waiting = [
         _candidate("1", "lab", gpu=2.0),
@@ -59,7 +59,7 @@ def test_a_gang_is_within_the_cap_as_a_whole_or_waits_as_a_whole() -> None:
     assert [each.job for each in plan.placements] == ["one"]
 
 
-def test_no_node_is_held_for_a_job_above_its_cap() -> None:
+def test_no_node_is_reserved_for_a_job_above_its_cap() -> None:
     small = HostNode(id="1", told=NodeTold(name="a", capacity={"slots": 9.0, "gpu": 2.0}, runs_jobs=True))
     small = HostNode(id="1", told=small.told, used={"slots": 1.0, "gpu": 1.0})
     caps = Caps(pools_of(TenantPool(name="lab", max={"gpu": 1.0})))
@@ -76,7 +76,7 @@ _AMOUNTS = st.fixed_dictionaries({"slots": st.just(1.0), "gpu": st.sampled_from(
 
 
 @given(st.lists(st.tuples(st.sampled_from(["a", "b", "lab", "other"]), _AMOUNTS, st.booleans()), max_size=60))
-def test_no_pool_is_above_its_cap_whatever_comes_and_goes(
+def test_no_pool_ever_exceeds_its_cap(
     steps: list[tuple[str, dict[str, float], bool]],
 ) -> None:
     pools = pools_of(

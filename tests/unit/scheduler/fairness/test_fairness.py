@@ -29,7 +29,7 @@ def _dealt(shares: Shares, count: int, *, rounds: int = 1) -> Counter[Lane]:
 
 
 @pytest.mark.parametrize(("count", "rounds"), [(100, 1), (1, 100), (7, 100)])
-def test_three_classes_have_their_minimum_shares_however_few_there_are_at_a_time(count: int, rounds: int) -> None:
+def test_three_classes_get_their_minimum_shares_at_any_supply(count: int, rounds: int) -> None:
     shares = Shares()
     shares.refresh([_lane("high"), _lane("medium"), _lane("low")])
 
@@ -43,7 +43,7 @@ def test_three_classes_have_their_minimum_shares_however_few_there_are_at_a_time
     }
 
 
-def test_a_class_without_jobs_leaves_its_turns_to_the_others_and_saves_up_none() -> None:
+def test_a_class_without_jobs_leaves_its_turns_to_the_others_and_saves_none() -> None:
     shares = Shares()
     shares.refresh([_lane("medium"), _lane("low")])
     assert _dealt(shares, 100) == {_lane("medium"): 75, _lane("low"): 25}
@@ -62,7 +62,7 @@ def test_tenants_of_a_class_take_turns() -> None:
     assert _dealt(shares, 1) == {_lane(tenant="c"): 1}
 
 
-def test_of_a_tenants_jobs_in_a_class_the_higher_priority_goes_first() -> None:
+def test_within_a_tenant_and_class_the_higher_priority_goes_first() -> None:
     shares = Shares()
     shares.refresh([Lane("work", 4, "a"), Lane("work", 6, "a"), Lane("work", 4, "b")])
 
@@ -72,7 +72,7 @@ def test_of_a_tenants_jobs_in_a_class_the_higher_priority_goes_first() -> None:
     assert _dealt(shares, 2) == {Lane("work", 4, "a"): 1, Lane("work", 4, "b"): 1}
 
 
-def test_the_same_policies_and_pools_again_change_nothing_that_waits() -> None:
+def test_reloading_equal_policies_and_pools_changes_no_waiting_job() -> None:
     policies, pools = {"work": QueuePolicy(policy="fifo")}, {"lab": TenantPool(name="lab")}
     shares = Shares()
     shares.configure(policies, pools)
@@ -85,7 +85,7 @@ def test_the_same_policies_and_pools_again_change_nothing_that_waits() -> None:
     assert shares.described("other")[0].policy == "fair"
 
 
-def test_who_has_no_jobs_any_more_is_forgotten_by_a_refresh() -> None:
+def test_a_refresh_forgets_tenants_without_jobs() -> None:
     shares = Shares()
     shares.refresh([_lane(tenant="a"), _lane(tenant="b"), _lane(queue="other")])
 
@@ -95,7 +95,7 @@ def test_who_has_no_jobs_any_more_is_forgotten_by_a_refresh() -> None:
     assert _dealt(shares, 4) == {_lane(tenant="b"): 4}
 
 
-def test_a_lane_that_is_exhausted_and_was_forgotten_takes_nothing_from_the_others() -> None:
+def test_an_exhausted_and_forgotten_lane_takes_nothing_from_the_others() -> None:
     shares = Shares()
     shares.refresh([_lane(tenant="a")])
 
@@ -121,7 +121,7 @@ def test_an_exhausted_lane_waits_for_the_next_refresh() -> None:
     assert shares.picks(lambda _: 9, limit=4) == [Pick(_lane("high"), 4)]
 
 
-def test_a_queue_gets_what_it_has_room_for_and_all_take_turns_at_the_limit() -> None:
+def test_a_queue_fills_its_room_and_all_queues_take_turns_at_the_limit() -> None:
     shares = Shares()
     lanes = {name: _lane(queue=name) for name in ("a", "b", "c")}
     shares.refresh(lanes.values())
@@ -137,9 +137,7 @@ def test_a_queue_gets_what_it_has_room_for_and_all_take_turns_at_the_limit() -> 
     ),
     steps=st.lists(st.tuples(st.integers(0, 40), st.booleans()), max_size=10),
 )
-def test_picks_are_of_lanes_that_are_there_and_fill_the_room(
-    lanes: list[Lane], steps: list[tuple[int, bool]]
-) -> None:
+def test_picks_belong_to_existing_lanes_and_fill_the_room(lanes: list[Lane], steps: list[tuple[int, bool]]) -> None:
     shares = Shares()
     shares.refresh(lanes)
     there = set(lanes)
@@ -160,7 +158,7 @@ def test_picks_are_of_lanes_that_are_there_and_fill_the_room(
 # Windows
 
 
-def test_a_window_is_a_quarter_more_than_the_partitions_or_fixed_where_none_is_known() -> None:
+def test_a_window_is_a_quarter_above_the_slots_or_fixed_if_none_is_known() -> None:
     window = Window()
 
     assert window.size(None, now=0.0) == FLOOR
@@ -170,7 +168,7 @@ def test_a_window_is_a_quarter_more_than_the_partitions_or_fixed_where_none_is_k
     assert window.size(0, now=2.0) == 0
 
 
-def test_a_window_is_twice_the_partitions_where_their_runs_are_short() -> None:
+def test_a_window_is_twice_the_slots_if_their_runs_are_short() -> None:
     window = Window()
     now = 0.0
     for _ in range(100):
@@ -196,7 +194,7 @@ def test_a_window_grows_with_the_rate_and_shrinks_when_nothing_ends() -> None:
     assert window.size(8, now=now + 20) == 12
 
 
-def test_a_window_of_long_runs_is_filled_again_with_each_job_that_ends() -> None:
+def test_a_window_of_long_runs_is_refilled_with_each_ending_job() -> None:
     window = Window()
 
     assert window.room(100, 0, now=0.0) == 125
@@ -206,7 +204,7 @@ def test_a_window_of_long_runs_is_filled_again_with_each_job_that_ends() -> None
     assert window.room(None, FLOOR - 1, now=0.0) == 1
 
 
-def test_a_window_of_short_runs_is_filled_again_once_half_of_its_addition_has_ended() -> None:
+def test_a_window_of_short_runs_is_refilled_after_half_of_its_growth_has_ended() -> None:
     window = Window()
     now = 0.0
     for _ in range(100):
@@ -272,20 +270,20 @@ def _assert_even(holders: dict[int, str | None], live: list[str]) -> None:
         assert max(counts[name] for name in live) - min(counts[name] for name in live) <= 1
 
 
-def test_one_scheduler_alone_takes_all_partitions_at_once() -> None:
+def test_a_single_scheduler_takes_all_partitions_at_once() -> None:
     division = divide(dict.fromkeys(range(8)), me="a", wanting=None)
 
     assert (division.take, division.give, division.wants) == (list(range(8)), [], False)
 
 
-def test_a_second_scheduler_says_that_it_wants_and_the_first_gives_half() -> None:
+def test_a_second_scheduler_announces_itself_and_the_first_gives_half() -> None:
     holders: dict[int, str | None] = dict.fromkeys(range(8), "a")
 
     assert divide(holders, me="b", wanting=None).wants
     assert divide(holders, me="a", wanting="b").give == [4, 5, 6, 7]
 
 
-def test_of_schedulers_that_hold_the_most_one_gives_to_who_has_less() -> None:
+def test_the_fullest_scheduler_gives_one_partition_to_a_poorer_one() -> None:
     holders = dict(enumerate(["a", "a", "b", "b", "c"]))
 
     given = {me: divide(holders, me=me, wanting="c").give for me in ("a", "b", "c")}

@@ -22,7 +22,7 @@ def test_a_pool_has_its_minimum_and_a_class_its_share_of_the_slots_rounded_down(
     assert promised.groups(Lane("work", 0, "else")) == ()
 
 
-def test_more_than_there_is_is_promised_in_the_part_that_can_be_kept() -> None:
+def test_excessive_guarantees_are_reduced_to_the_available_capacity() -> None:
     pools = pools_of(TenantPool(name="a", min={"slots": 8.0, "gpu": 4.0}), TenantPool(name="b", min={"slots": 2.0}))
 
     promised = Guarantees(_FIFO, pools, capacities={"slots": 5.0, "gpu": 8.0})
@@ -31,7 +31,7 @@ def test_more_than_there_is_is_promised_in_the_part_that_can_be_kept() -> None:
     assert promised.least == {"pool a": {"slots": 4.0, "gpu": pytest.approx(1.8)}, "pool b": {"slots": 1.0}}
 
 
-def test_what_no_node_has_is_guaranteed_to_none() -> None:
+def test_a_resource_without_nodes_is_guaranteed_to_no_pool() -> None:
     pools = pools_of(TenantPool(name="lab", min={"gpu": 2.0}))
 
     assert Guarantees(_FIFO, pools, capacities={"slots": 8.0}).least == {}

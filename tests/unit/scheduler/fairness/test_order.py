@@ -9,7 +9,7 @@ from taskmq.scheduler.fairness.order import Order
 
 
 @given(st.lists(st.tuples(st.sampled_from("abcdef"), st.one_of(st.none(), st.integers(0, 5))), max_size=40))
-def test_an_order_gives_the_least_key_and_of_equal_ones_the_first(steps: list[tuple[str, int | None]]) -> None:
+def test_an_order_returns_the_least_key_and_the_first_of_equal_ones(steps: list[tuple[str, int | None]]) -> None:
     order: Order[str] = Order()
     places: dict[str, tuple[int, int]] = {}
     for number, (item, key) in enumerate(steps):
@@ -25,7 +25,7 @@ def test_an_order_gives_the_least_key_and_of_equal_ones_the_first(steps: list[tu
         assert all(order.key(item) == (key, 0.0) and item in order for item, (key, _) in places.items())
 
 
-def test_an_order_holds_no_more_than_it_needs() -> None:
+def test_an_order_stores_only_what_it_needs() -> None:
     order: Order[str] = Order()
     order.put("least", (-1e9, 0.0))
     for number in range(10_000):

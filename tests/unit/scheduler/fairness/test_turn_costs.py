@@ -15,7 +15,7 @@ from taskmq.scheduler.fairness.costs import RunTimes
 from tests.unit.scheduler.fairness.cluster import QUEUE, Cluster, pools_of
 
 
-def test_a_run_that_takes_longer_than_expected_is_charged_while_it_runs() -> None:
+def test_a_run_longer_than_expected_is_charged_while_it_runs() -> None:
     cluster = Cluster("fair")
     for tenant in "ab":
         cluster.submit(tenant, 100)
@@ -31,7 +31,7 @@ def test_a_run_that_takes_longer_than_expected_is_charged_while_it_runs() -> Non
     assert {lane.tenant for _, lane in cluster.start(20)} == {"a", "b"} - {slow}
 
 
-def test_jobs_in_flight_are_charged_what_the_first_run_of_their_task_has_taken() -> None:
+def test_jobs_in_flight_are_charged_the_duration_of_the_first_run_of_their_task() -> None:
     cluster = Cluster("fair")
     for tenant in ("long", "short"):
         cluster.submit(tenant, 10_000)
@@ -46,7 +46,7 @@ def test_jobs_in_flight_are_charged_what_the_first_run_of_their_task_has_taken()
     assert order.count("long") == 0
 
 
-def test_what_was_charged_for_a_late_run_stays_where_the_first_one_was_short() -> None:
+def test_the_charge_for_a_late_run_remains_after_a_short_first_run() -> None:
     cluster = Cluster("fair")
     for tenant in "ab":
         cluster.submit(tenant, 10_000)
@@ -66,7 +66,7 @@ def test_what_was_charged_for_a_late_run_stays_where_the_first_one_was_short() -
     assert order.count("a") == 0
 
 
-def test_a_run_that_was_charged_more_meanwhile_is_not_late_before_that_time() -> None:
+def test_a_run_with_an_increased_charge_is_not_late_before_that_time() -> None:
     cluster = Cluster("fair")
     for tenant in "ab":
         cluster.submit(tenant, 10_000)
@@ -82,7 +82,7 @@ def test_a_run_that_was_charged_more_meanwhile_is_not_late_before_that_time() ->
 
 
 @pytest.mark.parametrize("ran", [30.0, 990.0])
-def test_of_a_run_that_an_earlier_scheduler_began_the_rest_is_charged(ran: float) -> None:
+def test_the_rest_of_a_run_of_an_earlier_scheduler_is_charged(ran: float) -> None:
     cluster = Cluster("fair")
     for tenant in "ab":
         cluster.submit(tenant, 10_000)
@@ -98,7 +98,7 @@ def test_of_a_run_that_an_earlier_scheduler_began_the_rest_is_charged(ran: float
     assert order[:8].count("a") == 8
 
 
-def test_a_run_that_was_known_before_is_no_longer_one_that_another_scheduler_began() -> None:
+def test_a_run_known_before_does_not_count_as_one_of_another_scheduler() -> None:
     cluster = Cluster("fair")
     for tenant in "ab":
         cluster.submit(tenant, 100)
@@ -113,7 +113,7 @@ def test_a_run_that_was_known_before_is_no_longer_one_that_another_scheduler_beg
     assert [each.tenant for each in cluster.order(20)].count(lane.tenant) == 10
 
 
-def test_a_job_that_was_never_run_costs_nothing_and_one_lost_what_was_expected() -> None:
+def test_a_job_that_never_ran_is_free_and_a_lost_one_costs_the_expected_time() -> None:
     cluster = Cluster("fair")
     for tenant in "ab":
         cluster.submit(tenant, 100)
@@ -127,7 +127,7 @@ def test_a_job_that_was_never_run_costs_nothing_and_one_lost_what_was_expected()
     assert len(cluster.start(4)) == 4
 
 
-def test_a_tenant_that_was_lent_every_slot_does_not_pay_for_long_runs_later() -> None:
+def test_a_tenant_lent_every_slot_does_not_pay_for_long_runs_later() -> None:
     cluster = Cluster("fair")
     cluster.submit("lent", 1000)
     started = cluster.start(50)
@@ -145,7 +145,7 @@ def test_a_tenant_that_was_lent_every_slot_does_not_pay_for_long_runs_later() ->
     assert order[200:].count("lent") == pytest.approx(100, abs=2)
 
 
-def test_a_tenant_that_was_charged_too_much_holds_up_no_other_for_it() -> None:
+def test_an_overcharged_tenant_delays_no_other_tenant() -> None:
     cluster = Cluster("fair")
     cluster.submit("first", 10_000)
     [(slow, _)] = cluster.start(1)
@@ -160,7 +160,7 @@ def test_a_tenant_that_was_charged_too_much_holds_up_no_other_for_it() -> None:
     assert order.count("late") == pytest.approx(50, abs=2)
 
 
-def test_a_tenant_that_waits_is_served_soon_after_another_was_charged_too_much() -> None:
+def test_a_waiting_tenant_is_served_soon_after_another_was_overcharged() -> None:
     cluster = Cluster("fair")
     for tenant in ("wrong", "waits"):
         cluster.submit(tenant, 10_000)
@@ -175,7 +175,7 @@ def test_a_tenant_that_waits_is_served_soon_after_another_was_charged_too_much()
     assert order.index("waits") <= 2000
 
 
-def test_pools_below_which_nothing_waits_or_runs_are_forgotten_once_their_debt_is() -> None:
+def test_idle_pools_are_forgotten_once_their_debt_is_paid() -> None:
     cluster = Cluster("fair")
     cluster.submit("busy", 10_000)
     for number in range(50):
@@ -193,7 +193,7 @@ def _remembered(shares: Shares) -> set[str]:
     return {lane.tenant for lane in shares._queues[QUEUE]._leaves}
 
 
-def test_picks_that_found_no_jobs_are_given_back() -> None:
+def test_picks_without_jobs_are_refunded() -> None:
     cluster = Cluster("fair", pools_of(TenantPool(name="a", max={"slots": 3.0})))
     cluster.submit("a", 100)
 
@@ -201,7 +201,7 @@ def test_picks_that_found_no_jobs_are_given_back() -> None:
     assert len(cluster.start(10)) == 2
 
 
-def test_one_that_was_away_comes_back_without_saved_turns() -> None:
+def test_a_returning_tenant_has_no_saved_turns() -> None:
     cluster = Cluster("fair")
     cluster.submit("busy", 1000)
     cluster.submit("away", 1)
@@ -212,7 +212,7 @@ def test_one_that_was_away_comes_back_without_saved_turns() -> None:
     assert Counter(lane.tenant for lane in cluster.order(100)) == {"busy": 50, "away": 50}
 
 
-def test_of_several_resources_the_dominant_one_is_shared() -> None:
+def test_the_dominant_of_several_resources_is_shared() -> None:
     """The example of the DRF paper: 9 CPUs and 18 GB; jobs of <1 CPU, 4 GB> and <3 CPUs, 1 GB>."""
     needs: dict[str, Amounts] = {
         "a": {"slots": 1.0, "cpu": 1.0, "memory": 4.0},
@@ -240,7 +240,7 @@ def test_a_tenant_of_large_jobs_gets_fewer_of_them() -> None:
     assert Counter(lane.tenant for lane in cluster.order(500)) == {"large": 100, "small": 400}
 
 
-def test_a_job_counts_by_its_slots_while_it_is_unknown_what_nodes_have() -> None:
+def test_a_job_counts_by_its_slots_while_node_resources_are_unknown() -> None:
     cluster = Cluster("fair", needs={"large": {"slots": 1.0, "cpu": 4.0}})
     for tenant in ("large", "small"):
         cluster.submit(tenant, 1000)
@@ -252,7 +252,7 @@ def test_a_job_counts_by_its_slots_while_it_is_unknown_what_nodes_have() -> None
     assert Counter(lane.tenant for lane in cluster.order(500)) == {"large": 100, "small": 400}
 
 
-def test_jobs_that_take_more_than_expected_are_charged_for_it_at_once() -> None:
+def test_jobs_larger_than_expected_are_charged_at_once() -> None:
     cluster = Cluster("fair", needs={"large": {"slots": 1.0, "cpu": 8.0}}, capacities={"slots": 16.0, "cpu": 16.0})
     for tenant in ("large", "small"):
         cluster.submit(tenant, 1000)
@@ -261,7 +261,7 @@ def test_jobs_that_take_more_than_expected_are_charged_for_it_at_once() -> None:
     assert Counter(lane.tenant for _, lane in cluster.start(7)) == {"small": 7}
 
 
-def test_a_minimum_of_a_resource_is_for_jobs_that_take_it() -> None:
+def test_a_minimum_of_a_resource_is_for_jobs_that_use_it() -> None:
     pools = pools_of(TenantPool(name="lab", min={"gpu": 2.0}))
     capacities = {"slots": 16.0, "gpu": 4.0}
     cluster = Cluster("fair", pools, needs={"lab": {"slots": 1.0, "gpu": 1.0}}, capacities=capacities)
@@ -274,7 +274,7 @@ def test_a_minimum_of_a_resource_is_for_jobs_that_take_it() -> None:
     assert "lab" not in {lane.tenant for _, lane in cluster.start(5)}
 
 
-def test_a_minimum_of_a_resource_gives_no_turns_to_jobs_that_take_none_of_it() -> None:
+def test_a_minimum_of_a_resource_gives_no_turns_to_jobs_without_it() -> None:
     cluster = Cluster("fair", pools_of(TenantPool(name="lab", min={"gpu": 2.0})))
     for tenant in ("lab", "other"):
         cluster.submit(tenant, 1000)
@@ -282,7 +282,7 @@ def test_a_minimum_of_a_resource_gives_no_turns_to_jobs_that_take_none_of_it() -
     assert Counter(lane.tenant for lane in cluster.order(100)) == {"lab": 50, "other": 50}
 
 
-def test_what_took_more_than_a_slot_is_known_after_a_change_and_a_slot_is_again() -> None:
+def test_a_learned_size_above_one_slot_is_known_after_a_change() -> None:
     large: dict[str, Amounts] = {"large": {"slots": 1.0, "cpu": 4.0}}
     cluster = Cluster("fair", needs=large, capacities={"slots": 16.0, "cpu": 16.0})
     for tenant in ("large", "small"):
@@ -299,7 +299,7 @@ def test_what_took_more_than_a_slot_is_known_after_a_change_and_a_slot_is_again(
     assert Counter(lane.tenant for lane in cluster.order(100)) == {"large": 50, "small": 50}
 
 
-def test_run_times_are_forgotten_from_the_first_on() -> None:
+def test_run_times_are_forgotten_in_order_of_age() -> None:
     times = RunTimes()
     for number in range(30_000):
         times.took(f"t{number}", Lane(QUEUE, 4, str(number)), 2.0)
@@ -309,7 +309,7 @@ def test_run_times_are_forgotten_from_the_first_on() -> None:
     assert times.expected_next(Lane(QUEUE, 4, "0")) == pytest.approx(3.2)
 
 
-def test_a_minimum_within_one_that_holds_already_is_promised_once() -> None:
+def test_a_nested_minimum_is_guaranteed_only_once() -> None:
     pools = pools_of(
         TenantPool(name="acme", min={"slots": 8.0}),
         TenantPool(name="ml", parent="acme", min={"slots": 8.0, "gpu": 0.0}),
@@ -322,7 +322,7 @@ def test_a_minimum_within_one_that_holds_already_is_promised_once() -> None:
     assert accounts.honoured({"cpu": 1.0}) == 1.0
 
 
-def test_the_account_of_a_pools_own_jobs_is_forgotten_without_those_of_its_parts() -> None:
+def test_the_account_of_the_own_jobs_of_a_pool_is_forgotten_without_its_children() -> None:
     accounts = Accounts(pools_of(TenantPool(name="acme"), TenantPool(name="ml", parent="acme")))
     own, part = accounts.of("acme"), accounts.of("ml")
     assert own.parent is part.parent

@@ -60,7 +60,7 @@ def _caps(pools: Mapping[str, TenantPool]) -> dict[str, float]:
 
 
 @given(policy=_policies, pools=_some_pools(), dice=_dice, steps=st.integers(1, 60))
-def test_no_cap_is_exceeded_whatever_is_submitted_ended_and_changed(
+def test_no_cap_is_ever_exceeded(
     policy: QueuePolicy, pools: dict[str, TenantPool], dice: random.Random, steps: int
 ) -> None:
     cluster = Cluster(policy, pools)
@@ -144,7 +144,7 @@ def test_no_job_starves_behind_a_flood(
     dice=_dice,
     longest=st.sampled_from([10.0, 10_000.0]),
 )
-def test_a_tenant_that_runs_nothing_waits_within_a_bound_whatever_it_had(
+def test_an_idle_tenant_waits_within_a_bound_whatever_its_past(
     tenants: int, slots: int, dice: random.Random, longest: float
 ) -> None:
     """Runs take up to `longest`, and are predicted wrongly: it waits at most while each other tenant takes twice
@@ -176,7 +176,7 @@ def test_a_tenant_that_runs_nothing_waits_within_a_bound_whatever_it_had(
 
 
 @given(pools=_some_pools(), policy=_policies, flood=st.integers(1, 9))
-def test_a_minimum_is_had_as_soon_as_there_is_room_and_demand(
+def test_a_minimum_is_met_as_soon_as_there_is_room_and_demand(
     pools: dict[str, TenantPool], policy: QueuePolicy, flood: int
 ) -> None:
     pools = {name: pool for name, pool in pools.items() if not pool.max and pool.parent is None}
@@ -194,14 +194,14 @@ def test_a_minimum_is_had_as_soon_as_there_is_room_and_demand(
 
 
 @given(pools=_some_pools(), tenants=st.sets(st.sampled_from([*_TENANTS, "top"]), min_size=1), weighted=st.booleans())
-def test_shares_of_all_that_have_jobs_are_one_together(
+def test_shares_of_all_pools_with_jobs_add_up_to_one(
     pools: dict[str, TenantPool], tenants: set[str], weighted: bool
 ) -> None:
     assert sum(shares_of(tenants, pools, weighted=weighted).values()) == pytest.approx(1.0)
 
 
 @given(pools=_some_pools(), policy=_policies, dice=_dice)
-def test_a_successor_that_knows_what_runs_keeps_caps_and_minimums(
+def test_a_successor_that_knows_running_jobs_keeps_caps_and_minimums(
     pools: dict[str, TenantPool], policy: QueuePolicy, dice: random.Random
 ) -> None:
     first = Cluster(policy, pools)

@@ -44,7 +44,7 @@ def test_weighted_divides_time_by_weights_and_fair_ignores_them() -> None:
     assert found["fair"] == pytest.approx({"a": 1 / 3, "b": 1 / 3, "c": 1 / 3}, abs=0.02)
 
 
-def test_round_robin_takes_one_job_of_each_however_long_they_run() -> None:
+def test_round_robin_takes_one_job_of_each_tenant_whatever_the_run_times() -> None:
     cluster = Cluster("round_robin")
     for tenant in "ab":
         cluster.submit(tenant, 1000)
@@ -54,7 +54,7 @@ def test_round_robin_takes_one_job_of_each_however_long_they_run() -> None:
     assert used["b"] / used["a"] == pytest.approx(9.0, rel=0.02)
 
 
-def test_fifo_goes_by_age_whatever_the_priority_and_tenant() -> None:
+def test_fifo_orders_by_age_whatever_the_priority_and_tenant() -> None:
     cluster = Cluster("fifo")
     lanes = [
         cluster.submit("a", priority=0, due=1.0),
@@ -65,7 +65,7 @@ def test_fifo_goes_by_age_whatever_the_priority_and_tenant() -> None:
     assert cluster.order(4) == lanes
 
 
-def test_priority_goes_by_number_and_who_waits_rises() -> None:
+def test_priority_orders_by_number_and_raises_waiting_jobs() -> None:
     cluster = Cluster(QueuePolicy(policy="priority", ageing=60.0))
     old = cluster.submit("old", priority=3, due=0.0)
     high = cluster.submit("new", priority=5, due=100.0)
@@ -83,7 +83,7 @@ def test_strict_priority_never_lets_a_lower_one_pass() -> None:
     assert cluster.order(3) == [high, high, low]
 
 
-def test_strict_classes_go_first_always() -> None:
+def test_strict_classes_always_go_first() -> None:
     cluster = Cluster(QueuePolicy(policy="fair", strict=True))
     low = cluster.submit("a", 5, priority=0)
     seven = cluster.submit("a", 5, priority=7)
@@ -104,7 +104,7 @@ def test_deadline_takes_the_first_to_expire_within_the_shares_of_classes() -> No
     assert Counter(order[:20])[low] == 5
 
 
-def test_jobs_of_one_lane_are_taken_for_as_old_as_its_first_for_a_while() -> None:
+def test_jobs_of_one_lane_count_as_old_as_its_first_for_a_while() -> None:
     shares = Shares()
     shares.configure({QUEUE: QueuePolicy(policy="fifo")}, {})
     old, young = Lane(QUEUE, 4, "old"), Lane(QUEUE, 4, "young")
@@ -128,7 +128,7 @@ def test_a_flood_of_the_highest_class_leaves_the_others_their_shares(kinds: tupl
     assert used["low"] / sum(used.values()) >= 0.099
 
 
-def test_of_one_tenant_and_class_no_priority_starves_another() -> None:
+def test_within_a_tenant_and_class_no_priority_starves_another() -> None:
     cluster = Cluster("fair")
     nine = cluster.submit("a", 1000, priority=9)
     eight = cluster.submit("a", 1000, priority=8)
@@ -141,7 +141,7 @@ def test_of_one_tenant_and_class_no_priority_starves_another() -> None:
 # Pools
 
 
-def test_a_tree_divides_among_teams_what_their_tenant_has() -> None:
+def test_a_tree_divides_the_share_of_a_tenant_among_its_teams() -> None:
     pools = pools_of(
         TenantPool(name="acme", weight=3),
         TenantPool(name="ml", parent="acme", weight=2),
@@ -161,7 +161,7 @@ def test_a_tree_divides_among_teams_what_their_tenant_has() -> None:
     assert {tenant: seconds / total for tenant, seconds in used.items()} == pytest.approx(expected, abs=0.02)
 
 
-def test_what_a_pool_does_not_use_is_lent_and_taken_back_as_runs_end() -> None:
+def test_unused_shares_are_lent_and_taken_back_as_runs_end() -> None:
     cluster = Cluster("weighted", pools_of(TenantPool(name="owner", weight=9), TenantPool(name="guest")))
     cluster.submit("guest", 100)
     first = cluster.start(10)
@@ -190,7 +190,7 @@ def test_a_pool_below_its_minimum_goes_first() -> None:
     assert [lane.tenant for _, lane in cluster.start(1)] == ["flood"]
 
 
-def test_minimums_of_more_than_there_is_leave_a_tenth_to_the_others() -> None:
+def test_excessive_minimums_leave_a_tenth_to_the_others() -> None:
     cluster = Cluster(
         "fair", pools_of(TenantPool(name="a", min={"slots": 30.0}), TenantPool(name="b", min={"slots": 10.0}))
     )
@@ -203,7 +203,7 @@ def test_minimums_of_more_than_there_is_leave_a_tenth_to_the_others() -> None:
     assert started["a"] + started["b"] >= 18
 
 
-def test_a_pool_at_its_cap_waits_and_the_others_use_what_is_left() -> None:
+def test_a_pool_at_its_cap_waits_and_the_others_use_the_rest() -> None:
     cluster = Cluster("fair", pools_of(TenantPool(name="a", max={"slots": 2.0})))
     cluster.submit("a", 100)
     assert len(cluster.start(10)) == 2
@@ -215,7 +215,7 @@ def test_a_pool_at_its_cap_waits_and_the_others_use_what_is_left() -> None:
     assert [lane.tenant for _, lane in cluster.start(8)] == ["a"]
 
 
-def test_a_lane_exhausted_while_its_pool_is_full_leaves_the_next_one_its_turn() -> None:
+def test_an_exhausted_lane_of_a_full_pool_leaves_its_turn_to_the_next_lane() -> None:
     cluster = Cluster("fifo", pools_of(TenantPool(name="a", max={"slots": 1.0})))
     first = cluster.submit("a", 2, priority=0, due=1.0)
     last = cluster.submit("a", priority=4, due=2.0)
@@ -229,7 +229,7 @@ def test_a_lane_exhausted_while_its_pool_is_full_leaves_the_next_one_its_turn() 
     assert cluster.start(2) == [("2", last)]
 
 
-def test_a_cap_of_a_pool_holds_for_all_its_parts_and_classes_together() -> None:
+def test_a_cap_of_a_pool_holds_for_all_its_children_and_classes_together() -> None:
     pools = pools_of(
         TenantPool(name="acme", max={"slots": 3.0}), TenantPool(name="ml", parent="acme", min={"slots": 2.0})
     )
@@ -247,7 +247,7 @@ def test_a_cap_of_a_pool_holds_for_all_its_parts_and_classes_together() -> None:
     assert [lane.tenant for _, lane in cluster.start(10)] == ["ml"]
 
 
-def test_who_is_owed_something_waits_while_the_pool_above_is_full() -> None:
+def test_a_pool_below_its_minimum_waits_while_its_parent_is_full() -> None:
     pools = pools_of(
         TenantPool(name="acme", max={"slots": 2.0}), TenantPool(name="ml", parent="acme", min={"slots": 1.0})
     )
@@ -262,7 +262,7 @@ def test_who_is_owed_something_waits_while_the_pool_above_is_full() -> None:
     assert [lane.tenant for _, lane in cluster.start(4)] == ["ml"]
 
 
-def test_tenants_without_a_pool_have_the_values_of_the_pool_for_all() -> None:
+def test_tenants_without_a_pool_have_the_values_of_the_default_pool() -> None:
     cluster = Cluster("fair", pools_of(TenantPool(name=EVERY_TENANT, max={"slots": 1.0})))
     for tenant in "abc":
         cluster.submit(tenant, 5)
@@ -270,7 +270,7 @@ def test_tenants_without_a_pool_have_the_values_of_the_pool_for_all() -> None:
     assert sorted(lane.tenant for _, lane in cluster.start(10)) == ["a", "b", "c"]
 
 
-def test_new_weights_caps_and_policies_act_on_what_waits_already() -> None:
+def test_new_weights_caps_and_policies_apply_to_waiting_jobs() -> None:
     cluster = Cluster("weighted", pools_of(TenantPool(name="a", weight=1), TenantPool(name="b", weight=1)))
     for tenant in "ab":
         cluster.submit(tenant, 10_000)
@@ -286,7 +286,7 @@ def test_new_weights_caps_and_policies_act_on_what_waits_already() -> None:
     assert Counter(lane.tenant for _, lane in cluster.start(10)) == {"a": 1, "b": 9}
 
 
-def test_pools_that_cannot_be_are_refused_and_change_nothing() -> None:
+def test_invalid_pools_are_refused_and_change_nothing() -> None:
     cluster = Cluster("fair", pools_of(TenantPool(name="a", max={"slots": 1.0})))
     cluster.submit("a", 5)
 
@@ -296,7 +296,7 @@ def test_pools_that_cannot_be_are_refused_and_change_nothing() -> None:
     assert len(cluster.start(5)) == 1
 
 
-def test_a_queue_goes_by_heads_where_its_policy_does() -> None:
+def test_a_queue_compares_lane_heads_if_its_policy_does() -> None:
     shares = Shares()
     shares.configure({"old": QueuePolicy(policy="fifo")}, {})
 

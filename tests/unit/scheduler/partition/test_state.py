@@ -52,7 +52,7 @@ def _batch(number: int, *jobs: DispatchedJob) -> DispatchBatch:
     return DispatchBatch(id=number, confirmed=False, jobs=list(jobs))
 
 
-def test_a_job_that_leaves_makes_room_and_wakes_the_dispatcher_while_others_wait() -> None:
+def test_a_leaving_job_makes_room_and_wakes_the_dispatcher_while_others_wait() -> None:
     state = _state()
     state.add([_batch(1, *(_job(number) for number in range(8)))], now=0.0)
     before = state.room("work", 8, now=0.0)
@@ -87,7 +87,7 @@ def test_a_second_dispatch_of_a_job_replaces_the_first_and_ends_its_batch() -> N
     assert len(state.ledger) == 1
 
 
-def test_a_placed_job_that_leaves_is_news_for_jobs_that_fitted_nowhere() -> None:
+def test_a_leaving_placed_job_is_news_for_jobs_that_fitted_nowhere() -> None:
     state = _state()
     job = _job(1, queue="placed", node="gpu-1")
     state.placements.plan({"job-1": Reservation("gpu-1", 1, {"slots": 1.0, "gpu": 1.0})})
@@ -115,7 +115,7 @@ def test_lanes_are_read_again_when_a_job_leaves_while_a_quota_holds_jobs_back() 
     assert state.is_stale
 
 
-def test_a_refused_queue_has_no_room_until_its_pause_is_over_or_a_job_is_taken() -> None:
+def test_a_refusing_queue_has_no_room_until_its_pause_is_over_or_it_accepts_a_job() -> None:
     state = _state()
     seconds = state.refuse("work", "no such queue", now=10.0)
     assert seconds is not None
@@ -132,11 +132,11 @@ def test_a_refused_queue_has_no_room_until_its_pause_is_over_or_a_job_is_taken()
     assert state.room("work", 8, now=10.0 + seconds) > 0
 
 
-def test_a_placed_queue_has_no_room_of_its_own() -> None:
+def test_a_placed_queue_has_no_room_limit_of_its_own() -> None:
     assert _state().room("placed", 100, now=0.0) == 0
 
 
-def test_an_outage_ends_only_with_the_last_batch_that_met_it() -> None:
+def test_an_outage_ends_only_with_the_last_affected_batch() -> None:
     state = _state()
     state.begin_outage()
     state.begin_outage()
@@ -148,7 +148,7 @@ def test_an_outage_ends_only_with_the_last_batch_that_met_it() -> None:
     assert not state.is_troubled
 
 
-def test_a_partition_that_is_given_up_ends_too() -> None:
+def test_an_abandoned_partition_ends_too() -> None:
     state = _state()
 
     state.give_up()
@@ -157,7 +157,7 @@ def test_a_partition_that_is_given_up_ends_too() -> None:
     assert state.is_given_up.is_set()
 
 
-def test_rules_tell_which_runs_give_way_and_which_tasks_run_once() -> None:
+def test_rules_tell_which_runs_are_preemptible_and_which_tasks_run_once() -> None:
     rules = AppRules(_APP)
     job = _job(1, task=gives_way.name)
 
@@ -179,7 +179,7 @@ def test_rules_tell_which_runs_give_way_and_which_tasks_run_once() -> None:
         max_size=60,
     )
 )
-def test_once_all_jobs_have_left_nothing_of_them_is_counted(steps: list[tuple[str, int, str]]) -> None:
+def test_no_counts_remain_once_all_jobs_have_left(steps: list[tuple[str, int, str]]) -> None:
     state = _state()
     tokens: dict[int, int] = {}
     for at, (step, number, task) in enumerate(steps):

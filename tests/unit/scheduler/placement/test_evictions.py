@@ -29,7 +29,7 @@ def _who(claims: list[Claim], runs: list[Occupant], *nodes: HostNode) -> list[st
     return [each.job for each in plan_evictions(claims, runs, nodes, _LEAST)]
 
 
-def test_the_lowest_and_then_the_newest_leave_for_as_many_as_are_owed() -> None:
+def test_the_lowest_and_newest_runs_are_preempted_in_the_needed_number() -> None:
     runs = [_run("old", 1), _run("new", 9), _run("low", 0, priority=2), _run("newer", 12)]
 
     claims = [_claim("1"), _claim("2"), _claim("3")]
@@ -42,14 +42,14 @@ def test_the_lowest_and_then_the_newest_leave_for_as_many_as_are_owed() -> None:
     assert owed([*runs, _run("a", 1, "pool acme")], _LEAST) == {"pool acme": 1, "class high": 2}
 
 
-def test_nobody_leaves_where_there_is_room_or_will_be() -> None:
+def test_no_run_is_preempted_if_there_is_room_or_will_be() -> None:
     assert _who([_claim("1")], [_run("a"), _run("b")], _slots(3, 2)) == []
     assert _who([_claim("1")], [_run("a"), _run("b", is_leaving=True)], _slots(2, 2)) == []
     # Room for one is room for one.
     assert _who([_claim("1"), _claim("2")], [_run("a"), _run("b")], _slots(3, 2)) == ["a"]
 
 
-def test_nobody_leaves_who_does_not_allow_it_or_would_leave_others_with_too_little() -> None:
+def test_no_run_is_preempted_without_permission_or_below_its_guarantee() -> None:
     assert _who([_claim("1")], [_run("a", gives_way=False)], _slots(1, 1)) == []
     high = [_run("a", 1, "class high"), _run("b", 2, "class high")]
     assert _who([_claim("1")], high, _slots(2, 2)) == []
@@ -60,7 +60,7 @@ def test_nobody_leaves_who_does_not_allow_it_or_would_leave_others_with_too_litt
     assert _who([_claim("1", "pool acme", "class high")], high, _slots(2, 2)) == ["b"]
 
 
-def test_a_job_that_goes_into_free_room_counts_for_all_of_its_groups() -> None:
+def test_a_job_in_free_room_counts_for_all_of_its_groups() -> None:
     least = {"pool acme": {"slots": 3.0}, "pool b": {"slots": 1.0}}
     claims = [_claim("1"), _claim("2", "pool acme", "pool b"), _claim("3")]
     run = _run("b", 0, "pool b")
@@ -69,7 +69,7 @@ def test_a_job_that_goes_into_free_room_counts_for_all_of_its_groups() -> None:
     assert plan_evictions([claims[0], claims[2]], [run], [_slots(2, 1)], least) == []
 
 
-def test_nobody_leaves_for_a_job_that_does_not_fit_even_then() -> None:
+def test_no_run_is_preempted_for_a_job_that_would_still_not_fit() -> None:
     runs = [_run("a"), _run("b", gives_way=False)]
 
     assert _who([_claim("1", slots=2.0)], runs, _slots(2, 2)) == []
@@ -85,7 +85,7 @@ def _node(name: str, cpu: float, used: float) -> HostNode:
     return HostNode(id=name, told=told, used={"slots": 3.0, "cpu": used})
 
 
-def test_a_large_job_gets_the_node_where_the_fewest_leave() -> None:
+def test_a_large_job_gets_the_node_with_the_fewest_preemptions() -> None:
     runs = [
         *(_run(f"a{number}", number, node="a", amounts={"slots": 1.0, "cpu": 1.0}) for number in range(4)),
         _run("b0", 5, node="b", amounts={"slots": 1.0, "cpu": 1.0}),
@@ -98,7 +98,7 @@ def test_a_large_job_gets_the_node_where_the_fewest_leave() -> None:
     assert _who([_claim("1", cpu=5.0)], runs, _node("a", 4.0, 4.0)) == []
 
 
-def test_a_minimum_of_a_resource_is_made_room_for_by_those_who_have_it() -> None:
+def test_runs_that_use_a_resource_are_preempted_for_a_minimum_of_it() -> None:
     least = {"pool lab": {"gpu": 2.0}, "pool b": {"gpu": 1.0}}
     told = NodeTold(name="a", capacity={"slots": 9.0, "gpu": 3.0}, runs_jobs=True)
     node = HostNode(id="a", told=told, used={"slots": 4.0, "gpu": 3.0})
@@ -116,7 +116,7 @@ def test_a_minimum_of_a_resource_is_made_room_for_by_those_who_have_it() -> None
     assert owed(runs, least) == {"pool lab": 2}
 
 
-def test_a_job_that_takes_none_of_what_its_pool_is_owed_has_no_run_stopped() -> None:
+def test_a_job_without_the_owed_resource_preempts_no_run() -> None:
     node = HostNode(id="a", told=NodeTold(name="a", capacity={"slots": 1.0, "gpu": 3.0}, runs_jobs=True))
     node = HostNode(id="a", told=node.told, used={"slots": 1.0})
 
@@ -130,7 +130,7 @@ _RUNS = st.lists(st.tuples(_GROUPS, st.integers(0, 9), st.integers(0, 5), st.boo
 @given(_RUNS, st.lists(_GROUPS, max_size=8), st.integers(0, 3), st.fixed_dictionaries(
     {"pool acme": st.integers(1, 4), "pool b": st.integers(1, 4), "class high": st.integers(1, 4)}
 ))  # fmt: skip
-def test_every_plan_keeps_what_is_promised(
+def test_every_plan_keeps_the_guarantees(
     described: list[tuple[tuple[str, ...], int, int, bool, bool]],
     wanted: list[tuple[str, ...]],
     spare: int,

@@ -36,14 +36,14 @@ def test_jobs_go_where_the_least_is_left_over() -> None:
     }
 
 
-def test_nothing_goes_to_nodes_that_are_closed_or_run_no_jobs() -> None:
+def test_no_job_goes_to_a_closed_or_unusable_node() -> None:
     told = NodeTold(name="a", capacity={"slots": 1.0, "cpu": 4.0})
     lost = HostNode(id="b", told=NodeTold(name="b", capacity=told.capacity, runs_jobs=True), is_lost=True)
 
     assert _where([_job("1")], [HostNode(id="a", told=told), lost]) == {}
 
 
-def test_a_label_that_is_required_is_waited_for_and_a_preferred_one_for_a_while() -> None:
+def test_a_required_label_is_waited_for_and_a_preferred_one_for_a_while() -> None:
     nodes = [_node("eu", labels={"region": "eu"}), _node("us", used=3.0, labels={"region": "us"})]
 
     assert _where([_job("1", labels={"region": "asia"})], nodes) == {}
@@ -57,7 +57,7 @@ def test_a_label_that_is_required_is_waited_for_and_a_preferred_one_for_a_while(
     assert _where([_job("1", prefers=prefers, patience=3.0, waited=3.0)], full) == {"1": "us"}
 
 
-def test_a_gang_begins_together_or_not_at_all() -> None:
+def test_a_gang_starts_together_or_not_at_all() -> None:
     nodes = [_node("a", 2.0), _node("b", 2.0)]
     pair = {"gang": "g", "gang_size": 2}
 
@@ -72,7 +72,7 @@ def test_a_gang_begins_together_or_not_at_all() -> None:
     assert {each.gang for each in plan.placements} == {"train:acme:g"}
 
 
-def test_of_a_queue_and_tenant_no_more_jobs_are_placed_than_may_be_but_for_a_gang() -> None:
+def test_placement_respects_the_limits_of_queue_and_tenant_except_for_a_gang() -> None:
     pair = {"gang": "g", "gang_size": 2}
     nodes = [_node("a")]
     jobs = [_job("1"), _job("2", 1.0, **pair), _job("3", 1.0, **pair), _job("4"), _job("5", queue="other")]
@@ -82,7 +82,7 @@ def test_of_a_queue_and_tenant_no_more_jobs_are_placed_than_may_be_but_for_a_gan
     assert sorted(_where(jobs, nodes, most={("", "acme"): 0, ("other", "acme"): 1})) == ["5"]
 
 
-def test_gangs_of_one_name_in_two_queues_are_two() -> None:
+def test_gangs_of_one_name_in_two_queues_are_separate() -> None:
     pair = {"gang": "g", "gang_size": 2}
     nodes = [_node("a")]
 
@@ -97,7 +97,7 @@ def test_gangs_of_one_name_in_two_queues_are_two() -> None:
     ]
 
 
-def test_a_node_is_held_for_the_large_job_that_has_waited_longest() -> None:
+def test_a_node_is_reserved_for_the_large_job_that_has_waited_longest() -> None:
     nodes = [_node("a", used=2.0)]
     flights = [NodeRun("a", {"cpu": 2.0}, ends=10.0)]
     large, larger = _job("large", 4.0, waited=5.0), _job("larger", 3.0, waited=9.0)
@@ -110,7 +110,7 @@ def test_a_node_is_held_for_the_large_job_that_has_waited_longest() -> None:
     assert plan_placements([large, larger], nodes, flights, now=0.0, held="large").held == "large"
 
 
-def test_small_jobs_are_filled_in_that_end_before_the_large_one_begins() -> None:
+def test_small_jobs_that_end_before_the_large_one_starts_are_filled_in() -> None:
     nodes = [_node("a", used=2.0)]
     flights = [NodeRun("a", {"cpu": 1.0}, ends=20.0), NodeRun("a", {"cpu": 1.0}, ends=10.0)]
     large = _job("large", 4.0, waited=5.0)
@@ -121,7 +121,7 @@ def test_small_jobs_are_filled_in_that_end_before_the_large_one_begins() -> None
     assert _where([large, short, long], nodes, flights=flights) == {"short": "a"}
 
 
-def test_a_large_job_begins_as_soon_as_enough_has_ended() -> None:
+def test_a_large_job_starts_as_soon_as_enough_runs_have_ended() -> None:
     nodes = [_node("a", 8.0, used=6.0)]
     flights = [NodeRun("a", {"cpu": 2.0}, ends=50.0), NodeRun("a", {"cpu": 4.0}, ends=10.0)]
     large = _job("large", 6.0)
@@ -130,7 +130,7 @@ def test_a_large_job_begins_as_soon_as_enough_has_ended() -> None:
     assert _where([_job("short", 2.0, seconds=9.0), large], nodes, flights=flights) == {"short": "a"}
 
 
-def test_whatever_fits_beside_a_hold_takes_of_what_is_spare_once() -> None:
+def test_a_job_that_fits_beside_a_reservation_uses_the_spare_room_once() -> None:
     nodes = [_node("a", 8.0, used=6.0)]
     flights = [NodeRun("a", {"cpu": 6.0}, ends=10.0)]
     large = _job("large", 7.0)
@@ -138,7 +138,7 @@ def test_whatever_fits_beside_a_hold_takes_of_what_is_spare_once() -> None:
     assert _where([_job("1", seconds=60.0), _job("2", seconds=60.0), large], nodes, flights=flights) == {"1": "a"}
 
 
-def test_where_nobody_knows_when_there_is_room_only_what_fits_beside_it_goes() -> None:
+def test_without_a_known_end_only_jobs_that_fit_beside_a_reservation_start() -> None:
     nodes = [_node("a", used=2.0)]
     plan = plan_placements([_job("1", seconds=0.1), _job("large", 4.0)], nodes, now=0.0)
 
@@ -148,7 +148,7 @@ def test_where_nobody_knows_when_there_is_room_only_what_fits_beside_it_goes() -
     assert [each.job for each in beside.placements] == ["1"]
 
 
-def test_the_node_where_a_large_job_can_begin_first_is_held() -> None:
+def test_the_node_on_which_a_large_job_can_start_first_is_reserved() -> None:
     nodes = [_node("small", 2.0), _node("late", used=4.0), _node("early", used=4.0)]
     flights = [NodeRun("late", {"cpu": 4.0}, ends=30.0), NodeRun("early", {"cpu": 4.0}, ends=-1.0)]
 
@@ -157,14 +157,14 @@ def test_the_node_where_a_large_job_can_begin_first_is_held() -> None:
     assert (plan.held, plan.placements) == ("large", [])
 
 
-def test_for_whom_a_node_was_held_goes_first_once_there_is_room() -> None:
+def test_the_job_with_the_reservation_goes_first_once_there_is_room() -> None:
     nodes = [_node("a")]
 
     assert _where([_job("small"), _job("large", 4.0)], nodes, held="large") == {"large": "a"}
     assert _where([_job("small"), _job("large", 4.0)], nodes) == {"small": "a"}
 
 
-def test_a_job_that_no_node_will_ever_do_for_holds_nothing() -> None:
+def test_a_job_that_can_never_fit_reserves_nothing() -> None:
     plan = plan_placements([_job("huge", 64.0), _job("small")], [_node("a")], now=0.0)
 
     assert plan.held == ""
@@ -215,7 +215,7 @@ _FLIGHTS = st.lists(
 
 
 @given(_CANDIDATES, _NODES, _FLIGHTS)
-def test_every_plan_can_be_carried_out_as_it_is_and_is_the_same_each_time(
+def test_every_plan_is_feasible_and_deterministic(
     candidates: list[Candidate], nodes: list[HostNode], flights: list[NodeRun]
 ) -> None:
     plan = plan_placements(candidates, nodes, flights, now=0.0)
@@ -229,7 +229,7 @@ def test_every_plan_can_be_carried_out_as_it_is_and_is_the_same_each_time(
 
 
 @pytest.mark.parametrize("seed", range(10))
-def test_a_large_job_begins_under_a_flood_of_small_ones(seed: int) -> None:
+def test_a_large_job_starts_under_a_flood_of_small_ones(seed: int) -> None:
     dice = random.Random(seed)
     node, held, large = _node("a"), "", _job("large", 4.0, waited=100.0)
     running: list[NodeRun] = []
@@ -256,7 +256,7 @@ def test_a_large_job_begins_under_a_flood_of_small_ones(seed: int) -> None:
     assert begun <= 4.0
 
 
-def test_among_many_nodes_the_best_of_the_first_hundred_that_fit_is_taken() -> None:
+def test_the_best_of_the_first_hundred_fitting_nodes_is_taken() -> None:
     nodes = [_node(f"n{number:03}") for number in range(150)] + [_node("z", 1.0)]
 
     assert _where([_job("1")], nodes) == {"1": "n000"}

@@ -34,7 +34,7 @@ def first(cron: Cron, after: str, count: int) -> list[str]:
     return [utc(instant) for instant in islice(instants_after(cron, ms(after)), count)]
 
 
-def test_fields_are_five_and_due_at_their_beginning() -> None:
+def test_five_fields_are_due_at_the_start_of_their_minute() -> None:
     assert first(Cron("*/20 9 * * *"), "2026-01-01 09:15:30", 3) == [
         "2026-01-01 09:20",
         "2026-01-01 09:40",
@@ -49,7 +49,7 @@ def test_the_next_instant_is_strictly_later() -> None:
     assert Cron("0 12 * * *").next_after(noon) == noon + 86_400_000
 
 
-def test_six_fields_have_their_seconds_first_and_only_if_that_is_said() -> None:
+def test_six_fields_have_their_seconds_first_and_only_on_request() -> None:
     noon = ms("2026-01-01 12:00")
 
     assert list(islice(instants_after(Cron("*/20 0 12 * * *", seconds=True), noon), 3)) == [
@@ -106,7 +106,7 @@ def test_a_day_field_that_begins_with_a_star_narrows_the_other() -> None:
     assert first_sundays.describe() == "at 00:00 on days 1 to 7 of the month if it is a Sunday, UTC"
 
 
-def test_an_alias_has_no_seconds_to_say() -> None:
+def test_an_alias_has_no_seconds() -> None:
     assert Cron("@daily", seconds=True).fields == Cron(" @Daily ").fields == Cron("0 0 * * *").fields
 
 
@@ -142,12 +142,12 @@ def test_an_alias_has_no_seconds_to_say() -> None:
         ("every day", "has 2 fields"),
     ],
 )
-def test_what_cannot_be_is_refused_at_definition(expression: str, message: str) -> None:
+def test_an_invalid_expression_is_refused_at_definition(expression: str, message: str) -> None:
     with pytest.raises(InvalidOption, match=rf"^cron .*{message}"):
         Cron(expression)
 
 
-def test_a_field_of_seconds_is_named_as_the_others() -> None:
+def test_a_field_of_seconds_is_named_like_the_others() -> None:
     with pytest.raises(InvalidOption, match=r"cannot be read: '75' is no second: use 0 to 59$"):
         Cron("75 0 0 * * *", seconds=True)
 
@@ -163,7 +163,7 @@ def test_a_field_of_seconds_is_named_as_the_others() -> None:
         ({"tz": "Qqqqqqqq"}, "is no time zone: names look like 'Europe/Paris'$"),
     ],
 )
-def test_an_option_that_cannot_be_is_refused_with_its_remedy(option: Any, message: str) -> None:
+def test_an_invalid_option_is_refused_with_its_remedy(option: Any, message: str) -> None:
     with pytest.raises(InvalidOption, match=message):
         Cron("* * * * *", **option)
 
@@ -181,7 +181,7 @@ def host_without_zones(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("host_without_zones")
-def test_a_host_without_zones_is_told_what_it_lacks() -> None:
+def test_a_host_without_time_zones_is_told_what_is_missing() -> None:
     with pytest.raises(InvalidOption) as refused:
         Cron("* * * * *", _FAR)
 
@@ -190,13 +190,13 @@ def test_a_host_without_zones_is_told_what_it_lacks() -> None:
     )
 
 
-def test_either_day_field_is_enough_as_in_cron_unless_both_are_asked_for() -> None:
+def test_either_day_field_is_enough_as_in_cron_unless_both_are_requested() -> None:
     assert first(Cron("0 0 13 * 5"), "2026-02-01", 3) == ["2026-02-06 00:00", "2026-02-13 00:00", "2026-02-20 00:00"]
     assert first(Cron("0 0 13 * 5", both_days=True), "2026-02-01", 2) == ["2026-02-13 00:00", "2026-03-13 00:00"]
     assert first(Cron("0 0 * * 5", both_days=True), "2026-02-01", 1) == ["2026-02-06 00:00"]
 
 
-def test_a_step_begins_anew_in_each_hour() -> None:
+def test_a_step_starts_over_in_each_hour() -> None:
     assert first(Cron("*/7 * * * *"), "2026-01-01 00:49", 3) == [
         "2026-01-01 00:56",
         "2026-01-01 01:00",
@@ -224,7 +224,7 @@ def test_29_february_is_found_across_a_century_without_one() -> None:
     assert first(Cron("0 0 29 2 1", both_days=True), "2096-01-01", 1) == ["2112-02-29 00:00"]
 
 
-def test_after_the_calendar_nothing_is_due() -> None:
+def test_no_instant_is_due_after_the_end_of_the_calendar() -> None:
     assert Cron("0 0 29 2 *").next_after(ms("9996-03-01 00:00")) is None
     assert Cron("* * * * *").next_after(ms("9999-12-31 12:00")) is None
     assert Cron("* * * * *", "Europe/Paris").next_after(ms("9999-12-31 12:00")) is None
@@ -232,12 +232,12 @@ def test_after_the_calendar_nothing_is_due() -> None:
     assert Cron("*/5 1 29 2 *", "Europe/Paris", dst_fold="both").next_after(ms("9996-03-01 00:00")) is None
 
 
-def test_before_the_epoch_it_goes_on_alike() -> None:
+def test_instants_before_the_epoch_follow_the_same_rule() -> None:
     assert Cron("0 12 * * *", "Europe/Paris").next_after(-(2**60)) is not None
     assert Cron("0 12 * * *").next_after(ms("1912-06-01 00:00")) == ms("1912-06-01 12:00")
 
 
-def test_h_follows_from_the_schedule_s_name_and_stays() -> None:
+def test_h_derives_from_the_name_of_the_schedule_and_never_changes() -> None:
     rules = [for_schedule(cron("H H * * *"), name) for name in ("shop.nightly", "shop.nightly", "shop.weekly")]
 
     assert rules[0] == rules[1] != rules[2]
@@ -251,13 +251,13 @@ def test_names_spread_over_the_minutes() -> None:
     assert len(minutes) == 60
 
 
-def test_a_hashed_day_is_one_that_each_month_has() -> None:
+def test_a_hashed_day_exists_in_each_month() -> None:
     days = {Cron("0 0 H * *").hashed_by(f"{n}").fields.days.bit_length() - 1 for n in range(500)}
 
     assert days == {*range(1, 29)}
 
 
-def test_h_within_a_range_and_with_a_step() -> None:
+def test_h_works_within_a_range_and_with_a_step() -> None:
     rule = Cron("H/15 H(0-5) * * *").hashed_by("a")
     minutes = [minute for minute in range(60) if rule.fields.minutes >> minute & 1]
 
@@ -284,7 +284,7 @@ def test_a_rule_is_a_value() -> None:
     assert Cron("30 2 * * *", "Europe/Berlin") != rule
 
 
-def test_rules_of_one_expression_share_what_is_computed_from_it() -> None:
+def test_rules_of_one_expression_share_its_computations() -> None:
     assert Cron("1 2 3 4 *", "Asia/Tokyo").fields is Cron("1 2 3 4 *", "Europe/Paris").fields
 
 
@@ -296,7 +296,7 @@ def test_rules_of_one_expression_share_what_is_computed_from_it() -> None:
         ("@app.cron('* * * * *')\n", ["croniter", "dateutil", "taskmq.schedules.triggers.cron_rule"]),
     ],
 )
-def test_an_app_imports_what_its_schedules_need(schedule: str, imported: list[str]) -> None:
+def test_an_app_imports_the_modules_of_its_schedules(schedule: str, imported: list[str]) -> None:
     program = (
         f"import sys\nfrom taskmq import TaskMQ\napp = TaskMQ('memory://')\n{schedule}@app.task\ndef tick(): ...\n"
         "print(sorted({'croniter', 'dateutil', 'taskmq.schedules.triggers.cron_rule'} & set(sys.modules)))"
@@ -306,7 +306,7 @@ def test_an_app_imports_what_its_schedules_need(schedule: str, imported: list[st
     assert done.stdout == f"{imported}\n"
 
 
-def test_a_name_that_is_not_there_is_an_attribute_error() -> None:
+def test_an_unknown_name_is_an_attribute_error() -> None:
     with pytest.raises(AttributeError, match=r"^module 'taskmq\.schedules\.triggers' has no attribute 'nothing'$"):
         _ = triggers.nothing
 
@@ -333,7 +333,7 @@ _walls = st.integers(0, 2**31).map(lambda seconds: _EPOCH + timedelta(seconds=se
 
 
 @given(_times, _days, _months, _weekdays, _walls)
-def test_without_a_zone_it_is_what_croniter_says(
+def test_instants_without_a_zone_match_croniter(
     times: tuple[str, str], day: str, month: str, weekday: str, start: datetime
 ) -> None:
     # Both at once have a test of their own: croniter's "L" beside a weekday is not one of the two.
@@ -374,7 +374,7 @@ _hours_and_zones = st.one_of(
     st.one_of(st.just("*"), st.sampled_from(["1", "L", "15", "10-20"])),
     _starts,
 )
-def test_by_default_it_is_what_cronsim_says(
+def test_default_instants_match_cronsim(
     minute: str, hour_and_zone: tuple[str, str], day: str, start: datetime
 ) -> None:
     hour, zone = hour_and_zone
@@ -389,7 +389,7 @@ def test_by_default_it_is_what_cronsim_says(
 
 
 @given(_times, _days, _weekdays, st.sampled_from(_ZONES), st.integers(0, 2**41), st.integers(0, 2**30))
-def test_whoever_looks_between_two_instants_sees_the_same_next_one(
+def test_every_moment_between_two_instants_has_the_same_next_one(
     times: tuple[str, str], day: str, weekday: str, zone: str, instant: int, wait: int
 ) -> None:
     for fold in ("first", "second", "both"):
@@ -403,7 +403,7 @@ def test_whoever_looks_between_two_instants_sees_the_same_next_one(
         assert rule.next_after(min(instant + wait, later - 1)) == later
 
 
-def test_an_instant_costs_microseconds_and_no_object_that_is_kept() -> None:
+def test_an_instant_takes_microseconds_and_keeps_no_object() -> None:
     rule = Cron("*/5 9-17 * * MON-FRI", "Europe/Paris")
 
     assert not hasattr(rule, "__dict__")

@@ -28,7 +28,7 @@ def test_a_period_below_a_tenth_of_a_second_is_refused(written: Any) -> None:
 
 
 @pytest.mark.parametrize("written", [-1, "soon", None, True])
-def test_what_is_no_duration_is_refused_by_its_name(written: Any) -> None:
+def test_an_invalid_duration_is_refused_by_its_name(written: Any) -> None:
     with pytest.raises(InvalidOption, match=r"^every=.* is not a duration"):
         Every.parse(written)
 
@@ -54,7 +54,7 @@ def test_the_next_instant_is_the_first_one_strictly_later(period: int, instant: 
 
 
 @given(_periods, _instants, st.integers(0, 10**9))
-def test_whoever_looks_between_two_instants_sees_the_same_next_one(period: int, instant: int, wait: int) -> None:
+def test_every_moment_between_two_instants_has_the_same_next_one(period: int, instant: int, wait: int) -> None:
     later = Every(period).next_after(instant)
 
     assert later is not None
@@ -71,7 +71,7 @@ def test_no_instant_is_skipped(period: int, instant: int) -> None:
 
 
 @pytest.mark.parametrize("written", ["3000000d", "9999999d", 3.2e11])
-def test_a_period_that_is_due_after_the_year_9999_is_refused(written: Any) -> None:
+def test_a_period_that_ends_after_the_year_9999_is_refused(written: Any) -> None:
     with pytest.raises(InvalidOption, match="it is due after the year 9999"):
         Every.parse(written)
     with pytest.raises(InvalidOption, match="it is due after the year 9999"):
@@ -79,11 +79,11 @@ def test_a_period_that_is_due_after_the_year_9999_is_refused(written: Any) -> No
 
 
 @given(st.integers(100, 2**53), st.integers(0, 2**53), st.integers(-(2**45), 2**53))
-def test_nothing_is_due_after_the_year_9999(period: int, phase: int, instant: int) -> None:
+def test_no_instant_is_due_after_the_year_9999(period: int, phase: int, instant: int) -> None:
     following = Every(period, phase % period).next_after(instant)
 
     assert following is None or instant < following <= LAST_INSTANT
 
 
-def test_a_period_that_was_stored_by_an_older_version_is_never_due() -> None:
+def test_a_period_stored_by_an_older_version_is_never_due() -> None:
     assert Every(3_000_000 * 86_400_000).next_after(1_900_000_000_000) is None

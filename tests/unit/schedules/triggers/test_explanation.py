@@ -28,11 +28,11 @@ _NOON = round(datetime(2027, 1, 30, 12, tzinfo=UTC).timestamp() * 1000)
         ),
     ],
 )
-def test_what_becomes_of_clock_changes_is_said(trigger: Trigger, said: str) -> None:
+def test_the_explanation_covers_clock_changes(trigger: Trigger, said: str) -> None:
     assert explain_trigger(trigger, after=_NOON, count=0).clock_changes == said
 
 
-def test_the_next_instants_are_reported_by_the_clocks_of_the_zone() -> None:
+def test_the_next_instants_are_shown_in_the_zone() -> None:
     berlin = cron("0 2 * * *", tz="Europe/Berlin")
     limited = cron("0 2 * * *", tz="Europe/Berlin", end=datetime(2027, 1, 31, 12, tzinfo=UTC))
 

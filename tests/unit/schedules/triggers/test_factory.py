@@ -16,7 +16,7 @@ def app() -> TaskMQ:
     return TaskMQ("memory://")
 
 
-def test_a_cron_schedule_stands_above_its_task(app: TaskMQ) -> None:
+def test_a_cron_schedule_decorates_its_task(app: TaskMQ) -> None:
     @app.cron("*/5 * * * *", tz="Europe/Paris")
     @app.task
     def tick() -> int:
@@ -48,7 +48,7 @@ def test_every_option_reaches_the_rule_or_the_policy(app: TaskMQ) -> None:
     assert app.schedules["c"].trigger == Every(86_400_000, 0)
 
 
-def test_h_is_computed_from_the_schedule_s_name(app: TaskMQ) -> None:
+def test_h_is_computed_from_the_name_of_the_schedule(app: TaskMQ) -> None:
     @app.cron("H H * * *")
     @app.cron("H H * * *", name="other", exclude=["sat"])
     @app.task(name="tick")
@@ -70,12 +70,12 @@ def test_h_is_computed_from_the_schedule_s_name(app: TaskMQ) -> None:
         (lambda app: app.every("50ms"), "at least 100 ms"),
     ],
 )
-def test_what_cannot_be_is_refused_where_it_is_written(app: TaskMQ, define: Any, message: str) -> None:
+def test_an_invalid_schedule_is_refused_at_its_definition(app: TaskMQ, define: Any, message: str) -> None:
     with pytest.raises(InvalidOption, match=message):
         define(app)
 
 
-def test_an_option_that_nobody_knows_is_refused(app: TaskMQ) -> None:
+def test_an_unknown_option_is_refused(app: TaskMQ) -> None:
     def tick() -> None: ...
 
     with pytest.raises(InvalidOption, match="no option is called 'zone'"):

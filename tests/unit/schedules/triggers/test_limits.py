@@ -43,12 +43,12 @@ def test_a_rule_without_limits_is_the_rule_itself() -> None:
     assert every("1h") == Every(_HOUR)
 
 
-def test_nothing_is_due_before_the_start_and_the_start_itself_may_be() -> None:
+def test_no_instant_is_due_before_the_start_and_the_start_itself_may_be() -> None:
     assert hours(every("1h", start=_START), 2) == [0, 1]
     assert hours(every("1h", start=_START + timedelta(milliseconds=1)), 2) == [1, 2]
 
 
-def test_nothing_is_due_after_the_end_and_the_end_itself_may_be() -> None:
+def test_no_instant_is_due_after_the_end_and_the_end_itself_may_be() -> None:
     end = _START + timedelta(hours=2)
 
     assert hours(every("1h", start=_START, end=end)) == [0, 1, 2]
@@ -56,7 +56,7 @@ def test_nothing_is_due_after_the_end_and_the_end_itself_may_be() -> None:
     assert every("1h", end=end).next_after(ms(end)) is None
 
 
-def test_so_many_instants_count_from_the_start_whoever_asks_and_whenever() -> None:
+def test_a_count_of_instants_begins_at_the_start_for_every_caller() -> None:
     trigger = every("1h", start=_START, max_runs=3)
 
     assert hours(trigger) == [0, 1, 2]
@@ -82,7 +82,7 @@ def test_days_off_do_not_count() -> None:
         ({"until": _START}, "^until= is no option of a trigger: end, exclude, max_runs, start$"),
     ],
 )
-def test_limits_that_cannot_be_are_refused(limits: Any, message: str) -> None:
+def test_invalid_limits_are_refused(limits: Any, message: str) -> None:
     with pytest.raises(InvalidOption, match=message):
         every("1h", **limits)
 
@@ -91,7 +91,7 @@ def test_a_phase_is_added_to_the_multiples() -> None:
     assert hours(every("1h", phase="5m"), 2, after=_START) == [pytest.approx(5 / 60), pytest.approx(65 / 60)]
 
 
-def test_an_anchor_says_what_to_be_in_phase_with() -> None:
+def test_an_anchor_defines_the_phase() -> None:
     weekly = every("7d", anchor=_START + timedelta(hours=9))
 
     assert hours(weekly, 3) == [9 - 168, 9, 177]
@@ -107,7 +107,7 @@ def test_an_anchor_says_what_to_be_in_phase_with() -> None:
         ({"anchor": _WITHOUT_ZONE}, "^anchor=.*a datetime with a zone"),
     ],
 )
-def test_a_phase_that_cannot_be_is_refused(options: Any, message: str) -> None:
+def test_an_invalid_phase_is_refused(options: Any, message: str) -> None:
     with pytest.raises(InvalidOption, match=message):
         every("1h", **options)
 
@@ -132,7 +132,7 @@ def test_once_is_due_once() -> None:
         once(_WITHOUT_ZONE)
 
 
-def test_days_off_are_written_as_people_say_them() -> None:
+def test_days_off_accept_common_spellings() -> None:
     holiday = date(2027, 4, 3)
 
     assert DaysOff.parse(["Sat", "sundays", "monday", "12-25", "2027-04-03"]) == DaysOff(
@@ -145,12 +145,12 @@ def test_days_off_are_written_as_people_say_them() -> None:
 
 
 @pytest.mark.parametrize("day", ["s", "satur", "13-01", "02-30", "2027-02-29", 5, None, ""])
-def test_what_is_no_day_is_refused(day: Any) -> None:
+def test_an_invalid_day_is_refused(day: Any) -> None:
     with pytest.raises(InvalidOption, match=r"^exclude=.* is no day: 'sat', '12-25', '2026-04-03' or a date$"):
         DaysOff.parse([day])
 
 
-def test_days_off_that_leave_nothing_are_refused() -> None:
+def test_days_off_without_a_remaining_day_are_refused() -> None:
     with pytest.raises(InvalidOption, match=r"^exclude= names all days"):
         DaysOff.parse(["mon", "tue", "wed", "thu", "fri", "sat", "sun"])
     with pytest.raises(InvalidOption, match=r"^exclude= names all days"):
@@ -159,7 +159,7 @@ def test_days_off_that_leave_nothing_are_refused() -> None:
         cron("0 0 * * SAT", exclude=["sat"])
 
 
-def test_a_day_off_is_one_of_the_rule_s_zone() -> None:
+def test_a_day_off_uses_the_zone_of_the_rule() -> None:
     paris = cron("30 0 * * *", tz="Europe/Paris", exclude=["2027-01-02"])
     tokyo = cron("30 0 * * *", tz="Asia/Tokyo", exclude=["2027-01-02"])
 
@@ -168,7 +168,7 @@ def test_a_day_off_is_one_of_the_rule_s_zone() -> None:
     assert hours(every("12h", exclude=["2027-01-02"]), 3, after=_START) == [12, 48, 60]
 
 
-def test_a_day_off_ends_where_the_next_day_begins_even_if_that_is_not_at_midnight() -> None:
+def test_a_day_off_ends_where_the_next_day_begins_even_if_not_at_midnight() -> None:
     # In Brazil, midnight of 4 November was left out.
     rule = cron("*/30 * * * *", tz="America/Sao_Paulo", exclude=["2018-11-03"])
 
@@ -180,7 +180,7 @@ def test_a_day_off_ends_where_the_next_day_begins_even_if_that_is_not_at_midnigh
     st.sets(st.sampled_from(["mon", "sat", "sun", "10-25", "2018-11-04", "11-01", "2025-04-25"]), min_size=1),
     st.datetimes(datetime(2016, 1, 1), datetime(2030, 1, 1)),  # noqa: DTZ001
 )
-def test_days_off_take_out_what_is_due_on_them_and_nothing_else(zone: str, days: set[str], start: datetime) -> None:
+def test_days_off_remove_exactly_the_instants_on_them(zone: str, days: set[str], start: datetime) -> None:
     rule = cron("*/30 0,1,23 * * *", tz=zone)
     limited = cron("*/30 0,1,23 * * *", tz=zone, exclude=days)
     assert isinstance(limited, Limited)
@@ -228,7 +228,7 @@ def test_two_processes_print_equal_rules_alike() -> None:
     assert len(printed) == 1
 
 
-def test_jitter_follows_from_the_name_and_spreads() -> None:
+def test_jitter_derives_from_the_name_and_spreads() -> None:
     shifts = [jitter_of(f"schedule-{n}", 60_000) for n in range(6_000)]
 
     assert shifts == [jitter_of(f"schedule-{n}", 60_000) for n in range(6_000)]
@@ -266,7 +266,7 @@ def test_days_off_at_the_end_of_the_calendar_end_a_schedule() -> None:
     assert trigger.next_after(LAST_INSTANT - 2 * _DAY) is not None
 
 
-def test_instants_of_a_trigger_of_the_apps_own_end_with_the_calendar() -> None:
+def test_instants_of_a_custom_trigger_end_with_the_calendar() -> None:
     class Later:
         def next_after(self, instant: int, /) -> int | None:
             return instant + _DAY

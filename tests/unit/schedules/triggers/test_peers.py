@@ -59,7 +59,7 @@ DIFFERENCES: dict[str, tuple[set[str], Callable[[str, str], bool]]] = {
 
 
 @pytest.mark.parametrize("peer", ["cronie", "cronsim", "croniter", "robfig"])
-def test_an_expression_is_due_as_in_other_crons_or_differs_for_a_written_reason(peer: str) -> None:
+def test_each_expression_matches_other_crons_or_differs_for_a_documented_reason(peer: str) -> None:
     unexplained = [
         (expression, says, ours)
         for expression, said_by, says in _facts()
@@ -70,7 +70,7 @@ def test_an_expression_is_due_as_in_other_crons_or_differs_for_a_written_reason(
     assert unexplained == []
 
 
-def test_every_difference_that_is_written_down_is_one() -> None:
+def test_every_documented_difference_is_real() -> None:
     met = Counter(
         reason
         for expression, peer, says in _facts()
@@ -84,7 +84,7 @@ def test_every_difference_that_is_written_down_is_one() -> None:
     assert set(DIFFERENCES) <= set(rows)
 
 
-def test_most_expressions_are_read_as_by_each_of_the_others() -> None:
+def test_each_of_the_other_crons_reads_most_expressions_alike() -> None:
     facts = _facts()
     same = Counter(peer for expression, peer, says in facts if _agrees(_says(expression), says))
 

@@ -46,14 +46,14 @@ _FORWARD = [
 
 
 @pytest.mark.parametrize(("zone", "day", "expression", "due"), _FORWARD)
-def test_a_time_that_does_not_exist_is_due_at_the_first_that_does(
+def test_a_nonexistent_time_is_due_at_the_first_existing_one(
     zone: str, day: str, expression: str, due: list[str]
 ) -> None:
     assert _on(Cron(expression, zone), day) == due
 
 
 @pytest.mark.parametrize(("zone", "day", "expression", "due"), _FORWARD)
-def test_or_it_is_skipped(zone: str, day: str, expression: str, due: list[str]) -> None:
+def test_a_nonexistent_time_can_be_skipped(zone: str, day: str, expression: str, due: list[str]) -> None:
     # Only what the clocks show after the gap, and the expression says, is left.
     minutes, hours, *_ = (field.split(",") for field in expression.split())
     said = {f"{int(hour):02}:{int(minute):02}" for minute in minutes for hour in hours}
@@ -79,7 +79,7 @@ _BACK: list[tuple[str, str, str, list[str], list[str]]] = [
 
 
 @pytest.mark.parametrize(("zone", "day", "expression", "first", "second"), _BACK)
-def test_a_time_that_comes_twice_is_due_the_first_the_second_or_both_times(
+def test_a_repeated_time_is_due_the_first_or_the_second_or_both_times(
     zone: str, day: str, expression: str, first: list[str], second: list[str]
 ) -> None:
     assert _on(Cron(expression, zone), day) == first
@@ -91,14 +91,14 @@ def test_a_time_that_comes_twice_is_due_the_first_the_second_or_both_times(
     ("zone", "day", "expression"),
     [(*case[:3],) for case in _BACK] + [("Europe/Berlin", "2026-06-01", "30 2 * * *")],
 )
-def test_each_day_of_a_week_around_it_has_one(zone: str, day: str, expression: str) -> None:
+def test_each_day_of_a_week_around_a_repeated_time_has_one_instant(zone: str, day: str, expression: str) -> None:
     before = (datetime.fromisoformat(day) - timedelta(days=3)).date().isoformat()
     for options in ({}, {"dst_fold": "second"}, {"dst_gap": "skip"}):
         due = _on(Cron(expression, zone, **options), before, days=7)  # type: ignore[arg-type]
         assert len({each[:5] for each in due}) == len(due) == 7
 
 
-def test_a_day_that_a_country_has_left_out_has_what_is_due_on_it_at_its_end() -> None:
+def test_instants_of_a_day_that_a_country_skipped_are_due_at_its_end() -> None:
     # Samoa went from 29 to 31 December.
     assert _on(Cron("0 9 * * *", "Pacific/Apia"), "2011-12-29", days=3) == [
         "12-29 09:00-10:00",
@@ -134,7 +134,7 @@ def _gaps(cron: Cron, start: str, hours: int) -> set[int]:
         ("Asia/Tehran", "2022-03-22"),
     ],
 )  # fmt: skip
-def test_what_is_due_each_half_hour_is_so_by_elapsed_time(zone: str, around: str) -> None:
+def test_half_hourly_instants_follow_elapsed_time(zone: str, around: str) -> None:
     start = (datetime.fromisoformat(around) - timedelta(days=2)).isoformat()
 
     assert _gaps(Cron("*/30 * * * *", zone), start, 96) == {30}
@@ -142,12 +142,12 @@ def test_what_is_due_each_half_hour_is_so_by_elapsed_time(zone: str, around: str
 
 
 @pytest.mark.parametrize("hour", ["*", "*/2", "1-23/2", "0-23", "H/2"])
-def test_hours_that_are_all_or_a_step_go_by_elapsed_time(hour: str) -> None:
+def test_a_star_or_a_step_in_hours_follows_elapsed_time(hour: str) -> None:
     assert Cron(f"0 {hour} * * *", "Europe/Berlin").follows_real_time
 
 
 @pytest.mark.parametrize("hour", ["2", "1,2", "0-5", "H", "H(0-5)"])
-def test_hours_that_are_named_go_by_the_clock(hour: Any) -> None:
+def test_named_hours_follow_the_clock(hour: Any) -> None:
     assert not Cron(f"*/5 {hour} * * *", "Europe/Berlin").follows_real_time
 
 
@@ -158,7 +158,7 @@ def test_hours_that_are_named_go_by_the_clock(hour: Any) -> None:
         ("Australia/Lord_Howe", "2026-10-03T15:30"), ("Australia/Lord_Howe", "2026-04-04T15:00"),
     ],
 )  # fmt: skip
-def test_seconds_are_what_somebody_sees_who_looks_at_the_clock_each_second(zone: str, change: str) -> None:
+def test_seconds_match_a_clock_read_each_second(zone: str, change: str) -> None:
     rule = Cron("*/25 */10 1-2 * * *", zone, seconds=True)
     middle = int(datetime.fromisoformat(change).replace(tzinfo=UTC).timestamp())
     expected: list[int] = []

@@ -77,7 +77,7 @@ def test_seconds_in_words(expression: str, words: str) -> None:
         ("0 0 13 * 5#2", "at 00:00 on day 13 of the month if it is the second Friday of the month, UTC"),
     ],
 )
-def test_days_that_have_to_fit_both_fields_in_words(expression: str, words: str) -> None:
+def test_day_fields_that_both_have_to_match_in_words(expression: str, words: str) -> None:
     assert Cron(expression, both_days=True).describe() == words
 
 

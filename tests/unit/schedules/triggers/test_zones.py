@@ -90,7 +90,7 @@ def _chosen() -> list[str]:
 
 
 @pytest.mark.timeout(36_000)
-def test_every_zone_has_what_somebody_who_looks_at_its_clocks_sees(capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_zone_matches_a_reading_of_its_clocks(capsys: pytest.CaptureFixture[str]) -> None:
     walks: dict[tuple[Stretch, ...], str] = {}
     zones = _chosen()
     for zone in zones:

@@ -126,14 +126,14 @@ def test_a_run_passes_its_guards_in_order_and_leaves_them_in_reverse() -> None:
     assert first.outcomes == second.outcomes == [Succeeded("done")]
 
 
-def test_a_job_that_a_gate_is_not_concerned_with_passes_it_by() -> None:
+def test_a_job_skips_gates_that_do_not_concern_it() -> None:
     guard = StagedGuard()
 
     assert _play(guard, key="none of mine") == "stored succeeded, acked work"
     assert guard.seen == []
 
 
-def test_a_guards_outcome_is_settled_and_the_guards_before_it_are_released() -> None:
+def test_the_outcome_of_a_guard_is_settled_and_earlier_guards_are_released() -> None:
     first, second = StagedGuard("first"), StagedGuard("second", answer=AlreadyDone("application/json", b'"earlier"'))
     second.seen = first.seen
 
@@ -144,14 +144,14 @@ def test_a_guards_outcome_is_settled_and_the_guards_before_it_are_released() -> 
     assert story == "stored succeeded, acked work"
 
 
-def test_a_job_that_is_turned_back_waits_at_the_broker() -> None:
+def test_a_job_sent_back_by_a_guard_waits_at_the_broker() -> None:
     guard = StagedGuard(answer=Snoozed(timedelta(seconds=30)))
 
     assert _play(guard) == "confirmed work, acked work"
     assert ran == []
 
 
-def test_an_outcome_that_does_not_count_is_not_stored_and_its_message_goes_back() -> None:
+def test_an_outcome_that_does_not_count_is_not_stored_and_its_message_is_requeued() -> None:
     guard = StagedGuard(counts=False)
 
     def then(_: StagedApp) -> None:
@@ -165,7 +165,7 @@ def test_an_outcome_that_does_not_count_is_not_stored_and_its_message_goes_back(
     assert story.count("stored") == 1
 
 
-def test_a_pass_learns_of_every_kind_of_end() -> None:
+def test_a_pass_hears_of_every_kind_of_end() -> None:
     dead, retried, quiet = StagedGuard(), StagedGuard(), StagedGuard()
 
     assert _play(dead, task="failing") == "stored failed, confirmed work.dlq, acked work"
@@ -199,21 +199,21 @@ def test_a_cancelled_job_passes_its_gates_without_a_run() -> None:
     assert guard.outcomes == [Cancelled("not wanted")]
 
 
-def test_a_gate_that_cannot_be_asked_is_asked_again() -> None:
+def test_an_unavailable_gate_is_asked_again() -> None:
     guard = StagedGuard(failures=3)
 
     assert _play(guard) == "stored succeeded, acked work"
     assert guard.seen == ["guard entered", "guard left"]
 
 
-def test_a_gate_that_cannot_be_asked_for_long_has_the_job_come_again_later() -> None:
+def test_a_gate_unavailable_for_long_delays_the_job_at_the_broker() -> None:
     guard = StagedGuard(failures=1000)
 
     assert _play(guard) == "confirmed work, acked work"
     assert ran == []
 
 
-def test_leaving_is_tried_until_somebody_listens() -> None:
+def test_releasing_is_retried_until_it_succeeds() -> None:
     guard = StagedGuard(leave_failures=3)
 
     assert _play(guard) == "stored succeeded, acked work"
@@ -221,7 +221,7 @@ def test_leaving_is_tried_until_somebody_listens() -> None:
     assert guard.seen == ["guard entered", "guard left"]
 
 
-async def test_a_worker_that_stops_while_nobody_listens_gives_the_message_back() -> None:
+async def test_a_worker_that_stops_during_a_failed_release_requeues_the_message() -> None:
     guard = StagedGuard(leave_failures=1000)
     stories: list[list[str]] = []
 
@@ -235,7 +235,7 @@ async def test_a_worker_that_stops_while_nobody_listens_gives_the_message_back()
     assert stories == [["requeued work"]]
 
 
-async def test_a_gate_that_fails_otherwise_leaves_those_before_it() -> None:
+async def test_a_gate_that_fails_otherwise_releases_earlier_ones() -> None:
     first = StagedGuard("first", leave_failures=1)
 
     class Broken(StagedGuard):
@@ -254,7 +254,7 @@ async def test_a_gate_that_fails_otherwise_leaves_those_before_it() -> None:
     assert first.seen == ["first entered"]
 
 
-def test_guards_are_passed_by_rank_in_whatever_order_they_were_made() -> None:
+def test_guards_are_passed_by_rank_in_any_order_of_creation() -> None:
     last, first = StagedGuard("last", rank=20), StagedGuard("first", rank=10)
     last.seen = first.seen
 
@@ -274,14 +274,14 @@ def test_a_guard_of_a_task_keeps_its_runs_off_the_fast_path() -> None:
     assert guard.seen == ["guard entered", "guard left"]
 
 
-def test_no_guard_is_asked_about_other_tasks() -> None:
+def test_guards_are_not_asked_about_other_tasks() -> None:
     guard = StagedGuard(tasks={"fine"})
 
     assert _play(guard, task="quiet", key="") == "acked work"
     assert guard.seen == []
 
 
-async def test_tasks_with_limits_keys_or_uniqueness_concern_a_guard_and_no_other_task_does() -> None:
+async def test_only_tasks_with_limits_keys_or_uniqueness_concern_a_guard() -> None:
     with staged() as app:
 
         async def work(number: int) -> None: ...

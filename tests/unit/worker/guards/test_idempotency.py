@@ -99,9 +99,7 @@ async def _value(app: StagedApp, job: str) -> bytes | None:
 
 
 @run_by(_play)
-async def test_the_second_job_of_a_key_is_answered_with_what_the_first_has_returned(
-    app: StagedApp, shop: Shop, /
-) -> None:
+async def test_the_second_job_of_a_key_returns_the_result_of_the_first(app: StagedApp, shop: Shop, /) -> None:
     async with working(app):
         await _send(app, "a", "7")
         await settle_loop()
@@ -141,9 +139,7 @@ async def test_a_duplicate_waits_at_the_broker_without_an_attempt_while_the_firs
 
 @pytest.mark.parametrize("what", ["fails", "snoozes"])
 @run_by(_play)
-async def test_a_run_that_is_not_the_last_frees_the_key_for_the_next(
-    app: StagedApp, shop: Shop, /, what: str
-) -> None:
+async def test_a_run_before_the_last_frees_the_key_for_the_next(app: StagedApp, shop: Shop, /, what: str) -> None:
     async with working(app):
         await _send(app, "a", "7", what)
         await settle_loop()
@@ -157,7 +153,7 @@ async def test_a_run_that_is_not_the_last_frees_the_key_for_the_next(
 
 
 @run_by(_play)
-async def test_a_messages_key_precedes_the_arguments_key_and_counts_for_tasks_without_one(
+async def test_the_key_of_a_message_precedes_that_of_the_arguments_and_needs_no_task_key(
     app: StagedApp, shop: Shop, /
 ) -> None:
     async with working(app):
@@ -170,7 +166,9 @@ async def test_a_messages_key_precedes_the_arguments_key_and_counts_for_tasks_wi
 
 
 @run_by(_play)
-async def test_tasks_of_one_scope_share_keys_and_answer_none_without_a_result(app: StagedApp, shop: Shop, /) -> None:
+async def test_tasks_of_one_scope_share_keys_and_return_nothing_without_a_result(
+    app: StagedApp, shop: Shop, /
+) -> None:
     async with working(app):
         await _send(app, "a", "7", task="book")
         await settle_loop()
@@ -185,7 +183,7 @@ async def test_tasks_of_one_scope_share_keys_and_answer_none_without_a_result(ap
 
 
 @run_by(_play)
-async def test_work_whose_result_cannot_be_stored_is_done_all_the_same(app: StagedApp, shop: Shop, /) -> None:
+async def test_work_with_an_unstorable_result_is_still_done(app: StagedApp, shop: Shop, /) -> None:
     async with working(app):
         for job in ("a", "b"):
             await _send(app, job, "7", task="odd")
@@ -196,7 +194,7 @@ async def test_work_whose_result_cannot_be_stored_is_done_all_the_same(app: Stag
 
 
 @run_by(_play)
-async def test_arguments_that_make_no_key_are_dead_letters(app: StagedApp, shop: Shop, /) -> None:
+async def test_arguments_without_a_valid_key_are_dead_letters(app: StagedApp, shop: Shop, /) -> None:
     async with working(app):
         await _send(app, "a", {"no": "text"})
         await settle_loop()
@@ -219,7 +217,7 @@ async def test_a_cancelled_job_does_not_wait_for_the_key(app: StagedApp, shop: S
 
 
 @run_by(_play)
-async def test_a_late_holders_result_does_not_count_and_its_message_finds_the_others(
+async def test_the_result_of_a_late_holder_does_not_count_and_its_message_finds_the_other(
     app: StagedApp, shop: Shop, /
 ) -> None:
     shop.open.clear()
@@ -248,7 +246,7 @@ async def test_a_late_holders_result_does_not_count_and_its_message_finds_the_ot
 
 
 @run_by(_play)
-async def test_a_run_is_told_when_it_has_lost_its_key(app: StagedApp, shop: Shop, /) -> None:
+async def test_a_run_is_notified_when_it_loses_its_key(app: StagedApp, shop: Shop, /) -> None:
     shop.open.clear()
     claims = _state(app).claims
     async with working(app, lease=9.0):
@@ -315,9 +313,7 @@ def _is_pass(answer: Permit | Outcome) -> bool:
 
 
 @run_by(_play)
-async def test_the_message_that_comes_back_from_a_dead_worker_takes_over_at_once(
-    app: StagedApp, shop: Shop, /
-) -> None:
+async def test_the_redelivery_after_the_death_of_a_worker_takes_over_at_once(app: StagedApp, shop: Shop, /) -> None:
     one, two = _gates(app, 2)
     dead = _attempt(app, "a")
     assert _is_pass(await _entered(one, dead))
@@ -334,7 +330,7 @@ async def test_the_message_that_comes_back_from_a_dead_worker_takes_over_at_once
 
 
 @run_by(_play)
-async def test_two_copies_of_one_message_do_not_take_the_key_from_each_other_for_ever(
+async def test_two_copies_of_one_message_do_not_take_the_key_from_each_other_forever(
     app: StagedApp, shop: Shop, /
 ) -> None:
     gates = _gates(app, 3)
@@ -344,7 +340,9 @@ async def test_two_copies_of_one_message_do_not_take_the_key_from_each_other_for
 
 
 @run_by(_play)
-async def test_another_job_of_a_key_waits_until_the_firsts_worker_is_silent(app: StagedApp, shop: Shop, /) -> None:
+async def test_another_job_of_a_key_waits_until_the_worker_of_the_first_is_silent(
+    app: StagedApp, shop: Shop, /
+) -> None:
     one, two = _gates(app, 2)
     assert _is_pass(await _entered(one, _attempt(app, "a")))
     assert isinstance(await _entered(two, _attempt(app, "b", redelivered=True)), Snoozed)
@@ -356,7 +354,7 @@ async def test_another_job_of_a_key_waits_until_the_firsts_worker_is_silent(app:
 
 
 @run_by(_play)
-async def test_a_worker_knows_that_it_still_runs_what_comes_back_to_it(app: StagedApp, shop: Shop, /) -> None:
+async def test_a_worker_recognises_a_redelivery_of_its_running_job(app: StagedApp, shop: Shop, /) -> None:
     (gate,) = _gates(app, 1)
     assert _is_pass(await _entered(gate, _attempt(app, "a")))
 
@@ -364,7 +362,7 @@ async def test_a_worker_knows_that_it_still_runs_what_comes_back_to_it(app: Stag
 
 
 @run_by(_play)
-async def test_a_claim_of_this_worker_that_it_knows_nothing_of_is_its_own(app: StagedApp, shop: Shop, /) -> None:
+async def test_an_unknown_claim_of_this_worker_is_its_own(app: StagedApp, shop: Shop, /) -> None:
     (gate,) = _gates(app, 1)
     await _claim(_state(app).claims, "once:pay:order:7", owner=gate._owner)
 
@@ -372,7 +370,7 @@ async def test_a_claim_of_this_worker_that_it_knows_nothing_of_is_its_own(app: S
 
 
 @run_by(_play)
-async def test_a_claim_that_was_held_over_a_loss_of_data_has_no_owner_and_its_lease(
+async def test_a_claim_held_across_a_data_loss_has_no_owner_and_keeps_its_lease(
     app: StagedApp, shop: Shop, /
 ) -> None:
     (gate,) = _gates(app, 1)
@@ -384,7 +382,7 @@ async def test_a_claim_that_was_held_over_a_loss_of_data_has_no_owner_and_its_le
 
 
 @run_by(_play)
-async def test_waits_grow_with_the_time_that_the_first_has_been_running(app: StagedApp, shop: Shop, /) -> None:
+async def test_waits_grow_with_the_run_time_of_the_first_job(app: StagedApp, shop: Shop, /) -> None:
     one, two = _gates(app, 2)
     await _entered(one, _attempt(app, "a"))
     await _state(app).leases.acquire(f"worker:{one._owner}x", owner="x", seconds=1)
@@ -422,7 +420,7 @@ async def test_only_success_keeps_the_key(app: StagedApp, shop: Shop, /, outcome
     assert isinstance(answer, Granted) is is_free
 
 
-def test_without_a_state_a_worker_refuses_to_start_with_tasks_that_have_keys() -> None:
+def test_without_a_state_a_worker_with_keyed_tasks_refuses_to_start() -> None:
     app = TaskMQ("amqp://nowhere.invalid")
     app.task(name="pay", idempotency_key="order")(_takes_order)
 
@@ -495,7 +493,7 @@ async def test_without_a_state_a_job_id_is_no_key_and_one_that_came_with_a_key_r
 
 
 @run_by(_play)
-async def test_the_same_key_is_another_one_for_each_tenant(app: StagedApp, shop: Shop, /) -> None:
+async def test_each_tenant_has_its_own_keys(app: StagedApp, shop: Shop, /) -> None:
     for tenant in ("north", "south", "north"):
         await app.tasks["pay"].options(tenant=tenant, job_id="17").asend("17")
     await app.tasks["pay"].options(job_id="17").asend("17")

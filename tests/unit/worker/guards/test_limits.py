@@ -45,7 +45,7 @@ async def pass_time(app: StagedApp, seconds: float) -> None:
 
 
 @run_by(play, rate_limit="1/m")
-async def test_what_is_over_the_rate_waits_at_the_broker_for_its_turn(app: StagedApp, gate: Gate, /) -> None:
+async def test_a_job_over_the_rate_waits_at_the_broker_for_its_turn(app: StagedApp, gate: Gate, /) -> None:
     gate.open.set()
     await send(app, "a", "b", "c")
     async with working(app):
@@ -67,7 +67,7 @@ async def test_a_burst_starts_at_once(app: StagedApp, gate: Gate, /) -> None:
 
 
 @run_by(play, concurrency=2)
-async def test_so_many_run_at_a_time_over_all_workers(app: StagedApp, gate: Gate, /) -> None:
+async def test_the_concurrency_limit_holds_across_workers(app: StagedApp, gate: Gate, /) -> None:
     other = app.twin()
     gate.define(other, concurrency=2)
     await send(app, *(f"{number}" for number in range(6)))
@@ -84,7 +84,7 @@ async def test_so_many_run_at_a_time_over_all_workers(app: StagedApp, gate: Gate
 
 
 @run_by(play, concurrency=Concurrency(1, key="account {label}"))
-async def test_each_key_has_a_limit_of_its_own(app: StagedApp, gate: Gate, /) -> None:
+async def test_each_key_has_its_own_limit(app: StagedApp, gate: Gate, /) -> None:
     await send(app, "a", "a", "b")
     async with working(app):
         assert sorted(gate.started) == ["a", "b"]
@@ -92,9 +92,7 @@ async def test_each_key_has_a_limit_of_its_own(app: StagedApp, gate: Gate, /) ->
 
 
 @pytest.mark.parametrize(("key", "running"), [("account {label}", 2), (None, 1)])
-def test_values_of_a_key_are_limited_by_tenant_and_a_limit_without_a_key_for_all(
-    key: str | None, running: int
-) -> None:
+def test_keys_are_limited_per_tenant_and_a_limit_without_a_key_across_tenants(key: str | None, running: int) -> None:
     async def test(app: StagedApp, gate: Gate) -> None:
         for tenant in ("north", "south"):
             await app.tasks["gated"].options(tenant=tenant).asend("a")
@@ -105,7 +103,7 @@ def test_values_of_a_key_are_limited_by_tenant_and_a_limit_without_a_key_for_all
 
 
 @run_by(play, concurrency=Concurrency(1, key=_fails))
-async def test_a_key_that_cannot_be_made_ends_the_job(app: StagedApp, gate: Gate, /) -> None:
+async def test_an_invalid_key_ends_the_job(app: StagedApp, gate: Gate, /) -> None:
     await send(app, "a")
     async with working(app):
         assert gate.started == []
@@ -113,7 +111,7 @@ async def test_a_key_that_cannot_be_made_ends_the_job(app: StagedApp, gate: Gate
 
 
 @run_by(play, concurrency=Concurrency(1, key="label"))
-async def test_arguments_that_do_not_fit_end_the_job_as_ever_and_take_nothing(app: StagedApp, gate: Gate, /) -> None:
+async def test_mismatching_arguments_end_the_job_as_usual_and_take_no_permit(app: StagedApp, gate: Gate, /) -> None:
     await app.put(b'{"task":"gated","id":"job-1","args":[1,2,3]}', task="gated")
     async with working(app):
         assert app.story() == ["stored failed", "confirmed work.dlq", "acked work"]
@@ -121,7 +119,7 @@ async def test_arguments_that_do_not_fit_end_the_job_as_ever_and_take_nothing(ap
 
 
 @run_by(play, rate_limit="1/m")
-async def test_a_job_that_was_cancelled_while_it_waited_gives_its_turn_away(app: StagedApp, gate: Gate, /) -> None:
+async def test_a_cancelled_waiting_job_gives_its_turn_away(app: StagedApp, gate: Gate, /) -> None:
     await send(app, "a", "b", "c")
     async with working(app):
         await app.jobs.cancel_job("b", reason="not wanted", remember="1h")
@@ -147,7 +145,7 @@ async def test_a_job_that_has_expired_takes_no_start(app: StagedApp, gate: Gate,
 
 
 @run_by(play, rate_limit="1/m")
-async def test_a_job_whose_time_has_not_come_takes_no_start(app: StagedApp, gate: Gate, /) -> None:
+async def test_a_job_before_its_time_takes_no_start(app: StagedApp, gate: Gate, /) -> None:
     eta = app.fake_clock.now_ms() + 5000
     await app.put(b'{"task":"gated","id":"a","args":["a"],"eta":%d}' % eta, task="gated", job_id="a")
     async with working(app):
@@ -169,7 +167,7 @@ async def test_jobs_wait_while_the_state_does_not_answer(app: StagedApp, gate: G
         assert gate.started == ["a"]
 
 
-def test_jobs_run_without_a_limit_that_says_so_while_the_state_does_not_answer(
+def test_jobs_with_an_optional_limit_run_while_the_state_does_not_answer(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async def test(app: StagedApp, gate: Gate) -> None:
@@ -185,7 +183,7 @@ def test_jobs_run_without_a_limit_that_says_so_while_the_state_does_not_answer(
 
 
 @run_by(play, rate_limit=RateLimit("1/m", on_failure="open"), concurrency=1)
-async def test_one_limit_that_is_closed_closes_all(app: StagedApp, gate: Gate, /) -> None:
+async def test_one_closed_limit_blocks_a_job_with_several(app: StagedApp, gate: Gate, /) -> None:
     limits_of(app).fault = "REFUSED"
     await send(app, "a")
     async with working(app):
@@ -194,7 +192,7 @@ async def test_one_limit_that_is_closed_closes_all(app: StagedApp, gate: Gate, /
 
 
 @run_by(play, concurrency=1)
-async def test_a_place_that_cannot_be_given_back_is_given_back_later(app: StagedApp, gate: Gate, /) -> None:
+async def test_a_permit_that_cannot_be_released_is_released_later(app: StagedApp, gate: Gate, /) -> None:
     await send(app, "a")
     async with working(app):
         limits_of(app).once = "REFUSED"
@@ -207,7 +205,7 @@ async def test_a_place_that_cannot_be_given_back_is_given_back_later(app: Staged
 
 
 @run_by(play, concurrency=2)
-async def test_a_place_whose_answer_was_lost_is_given_back(app: StagedApp, gate: Gate, /) -> None:
+async def test_a_permit_with_a_lost_answer_is_released(app: StagedApp, gate: Gate, /) -> None:
     limits_of(app).once = "UNKNOWN"
     await send(app, "a")
     async with working(app):
@@ -220,7 +218,7 @@ async def test_a_place_whose_answer_was_lost_is_given_back(app: StagedApp, gate:
 
 
 @run_by(play, concurrency=1)
-async def test_places_are_renewed_as_long_as_their_runs_last(app: StagedApp, gate: Gate, /) -> None:
+async def test_permits_are_renewed_while_their_runs_last(app: StagedApp, gate: Gate, /) -> None:
     await send(app, "a")
     async with working(app, lease=60.0):
         for _ in range(10):
@@ -235,7 +233,7 @@ async def test_places_are_renewed_as_long_as_their_runs_last(app: StagedApp, gat
         assert limits_of(app).names.count("renew") == before
 
 
-def test_a_place_that_was_not_renewed_in_time_is_another_s(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_permit_not_renewed_in_time_goes_to_another_job(caplog: pytest.LogCaptureFixture) -> None:
     async def test(app: StagedApp, gate: Gate) -> None:
         await send(app, "a")
         async with working(app, lease=60.0):
@@ -259,14 +257,14 @@ def test_a_place_that_was_not_renewed_in_time_is_another_s(caplog: pytest.LogCap
 
 
 @run_by(play, concurrency=1)
-async def test_a_worker_that_stops_gives_its_places_back(app: StagedApp, gate: Gate, /) -> None:
+async def test_a_stopping_worker_releases_its_permits(app: StagedApp, gate: Gate, /) -> None:
     await send(app, "a")
     async with working(app):
         assert (await look(app, "places:gated")).held == 1
     assert (await look(app.twin(), "places:gated")).held == 0
 
 
-def test_the_places_of_a_process_that_is_gone_pass_on_at_once() -> None:
+def test_the_permits_of_a_dead_process_are_free_at_once() -> None:
     child = subprocess.run(
         [sys.executable, "-c", "from taskmq.worker.host.process_facts import *; print(process_identity())"],
         capture_output=True,
@@ -288,7 +286,7 @@ def test_the_places_of_a_process_that_is_gone_pass_on_at_once() -> None:
     play(test, concurrency=2)
 
 
-def test_a_process_knows_who_is_gone() -> None:
+def test_a_process_knows_dead_peers() -> None:
     child = subprocess.Popen(
         [
             sys.executable,
@@ -330,7 +328,7 @@ async def test_a_start_that_is_near_is_waited_for_in_its_slot(app: StagedApp, ga
 
 @pytest.mark.parametrize(("late", "asked"), [(0.04, 1), (0.06, 2)])
 @run_by(play, rate_limit=RateLimit("20/s", strict=True), concurrency=Concurrency(9))
-async def test_a_start_under_a_strict_rate_that_comes_too_late_is_not_made(
+async def test_a_late_start_under_a_strict_rate_is_skipped(
     app: StagedApp, gate: Gate, /, late: float, asked: int
 ) -> None:
     limits = limits_of(app)
@@ -344,7 +342,7 @@ async def test_a_start_under_a_strict_rate_that_comes_too_late_is_not_made(
 
 
 @run_by(play, rate_limit=RateLimit("1/s", strict=True))
-async def test_a_state_that_is_always_slow_does_not_stop_a_strict_rate(app: StagedApp, gate: Gate, /) -> None:
+async def test_a_slow_state_does_not_stop_a_strict_rate(app: StagedApp, gate: Gate, /) -> None:
     limits = limits_of(app)
     limits.delays += [lambda: app.fake_clock.advance(0.3)] * 40
     gate.open.set()
@@ -370,7 +368,7 @@ def test_a_worker_without_a_state_refuses_tasks_with_limits_by_name(options: dic
             Worker(app, WorkerConfig())
 
 
-async def test_tasks_that_share_a_limit_share_its_places() -> None:
+async def test_tasks_that_share_a_limit_share_its_permits() -> None:
     gate = Gate()
     with staged() as app:
         gate.define(app, concurrency=Concurrency(1, name="stripe"))
@@ -386,7 +384,7 @@ async def test_tasks_that_share_a_limit_share_its_places() -> None:
             assert (await look(app, "places:stripe")).held == 1
 
 
-def test_who_is_told_the_longest_wait_does_not_come_with_all_the_others(caplog: pytest.LogCaptureFixture) -> None:
+def test_jobs_with_the_longest_wait_do_not_all_return_together(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.WARNING)
 
     async def test(app: StagedApp, gate: Gate) -> None:

@@ -64,7 +64,7 @@ async def _put(app: StagedApp, what: str, job_id: str = "job-1") -> None:
 
 
 @run_by(_play)
-async def test_a_job_that_succeeds_is_followed_by_one_that_knows_it_before_it_is_settled(app: StagedApp, /) -> None:
+async def test_a_successful_job_is_followed_by_its_dependent_before_it_is_settled(app: StagedApp, /) -> None:
     async with working(app, queues=("work",)):
         await _put(app, "good")
         await asyncio.sleep(1)
@@ -81,7 +81,7 @@ async def test_a_job_that_succeeds_is_followed_by_one_that_knows_it_before_it_is
 
 
 @run_by(_play)
-async def test_a_job_that_dies_is_followed_by_what_waits_for_that(app: StagedApp, /) -> None:
+async def test_a_dead_job_is_followed_by_its_failure_dependent(app: StagedApp, /) -> None:
     async with working(app, queues=("work",)):
         await _put(app, "bad")
         await asyncio.sleep(1)
@@ -93,7 +93,7 @@ async def test_a_job_that_dies_is_followed_by_what_waits_for_that(app: StagedApp
 
 
 @run_by(_play)
-async def test_a_job_whose_follower_is_not_confirmed_is_not_settled(app: StagedApp, /) -> None:
+async def test_a_job_with_an_unconfirmed_follower_is_not_settled(app: StagedApp, /) -> None:
     async with working(app, queues=("work",)):
         app.points.rest = Fault.UNKNOWN
         await _put(app, "good")
@@ -109,7 +109,7 @@ async def test_a_job_whose_follower_is_not_confirmed_is_not_settled(app: StagedA
 
 @settings(max_examples=20)
 @given(plan=st.lists(st.sampled_from([Fault.NONE, Fault.REFUSED, Fault.UNKNOWN]), max_size=12))
-def test_whatever_fails_on_the_way_every_job_is_followed_by_one(plan: list[Fault]) -> None:
+def test_every_job_gets_one_follower_despite_any_failure(plan: list[Fault]) -> None:
     async def test(app: StagedApp) -> None:
         async with working(app, queues=("work",)):
             app.points.plan = [Fault.NONE] * len(app.points.names) + plan
@@ -130,7 +130,7 @@ def test_whatever_fails_on_the_way_every_job_is_followed_by_one(plan: list[Fault
 
 
 @run_by(_play, with_state=False)
-async def test_without_a_state_what_follows_has_no_key(app: StagedApp, /) -> None:
+async def test_a_follower_without_a_state_has_no_key(app: StagedApp, /) -> None:
     async with working(app, queues=("work",)):
         await _put(app, "good")
         await asyncio.sleep(1)
@@ -139,7 +139,7 @@ async def test_without_a_state_what_follows_has_no_key(app: StagedApp, /) -> Non
     assert follower.key is None
 
 
-def test_a_job_of_which_more_has_to_come_is_noted_in_the_state_before_it_is_settled() -> None:
+def test_a_partial_condition_is_recorded_in_the_state_before_the_job_is_settled() -> None:
     def define(app: TaskMQ) -> None:
         @app.task(name="load", queue="work")
         async def load(what: str) -> None: ...
@@ -163,7 +163,7 @@ def test_a_job_of_which_more_has_to_come_is_noted_in_the_state_before_it_is_sett
     _play(test, define)
 
 
-def test_jobs_that_nothing_waits_for_pass_no_gate() -> None:
+def test_jobs_without_followers_pass_no_gate() -> None:
     def define(app: TaskMQ) -> None:
         @app.task(name="load", queue="work")
         async def load(what: str) -> None: ...
@@ -184,7 +184,7 @@ def test_jobs_that_nothing_waits_for_pass_no_gate() -> None:
     _play(test, define)
 
 
-def test_a_worker_does_not_start_where_a_reaction_waits_for_a_task_that_is_not_there() -> None:
+def test_a_worker_with_a_reaction_on_an_unknown_task_does_not_start() -> None:
     async def test(app: StagedApp) -> None:
         worker = Worker(app, WorkerConfig(queues=("work",)))
         with pytest.raises(InvalidOption, match=r"waits for jobs of 'lod', and this app has no such task"):
@@ -198,7 +198,7 @@ def test_a_worker_does_not_start_where_a_reaction_waits_for_a_task_that_is_not_t
     _play(test, define)
 
 
-def test_a_task_that_cannot_take_what_has_happened_is_refused_where_it_is_defined() -> None:
+def test_a_task_that_cannot_accept_the_event_is_refused_at_definition() -> None:
     app = TaskMQ()
 
     @app.task(name="nothing")
@@ -221,7 +221,7 @@ def test_a_task_that_cannot_take_what_has_happened_is_refused_where_it_is_define
     assert not app.reactions
 
 
-def test_names_are_taken_once_and_circles_are_refused() -> None:
+def test_names_are_unique_and_cycles_are_refused() -> None:
     app = TaskMQ()
 
     @app.task(name="a")

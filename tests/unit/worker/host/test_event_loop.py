@@ -28,7 +28,7 @@ def _run(main: Callable[[], Coroutine[Any, Any, None]], loop_factory: Loop = asy
 
 
 @LOOPS
-def test_a_loop_that_stands_is_told_with_its_stack_and_its_runs_and_when_it_is_over(
+def test_a_blocked_loop_is_reported_with_its_stack_and_runs_and_its_end(
     loop_factory: Loop, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def main() -> None:
@@ -52,7 +52,7 @@ def test_a_loop_that_stands_is_told_with_its_stack_and_its_runs_and_when_it_is_o
     assert 2 <= len(said) - 1 <= 2 + math.log2(float(over[1]) / 0.1)
 
 
-def test_what_is_over_is_reported_also_where_the_worker_ends_at_once(caplog: pytest.LogCaptureFixture) -> None:
+def test_the_end_of_a_block_is_reported_even_if_the_worker_ends_at_once(caplog: pytest.LogCaptureFixture) -> None:
     async def main() -> None:
         async with LoopMonitor(patience=0.1, running=list).watching():
             await asyncio.sleep(0.05)
@@ -62,7 +62,7 @@ def test_what_is_over_is_reported_also_where_the_worker_ends_at_once(caplog: pyt
     assert "event loop runs again" in caplog.messages[-1]
 
 
-def test_a_loop_that_turns_is_not_told(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_running_loop_is_not_reported(caplog: pytest.LogCaptureFixture) -> None:
     async def main() -> None:
         watch = LoopMonitor(patience=0.5, running=list)
         async with watch.watching():
@@ -86,7 +86,7 @@ def test_without_patience_nothing_is_watched(caplog: pytest.LogCaptureFixture) -
     assert caplog.messages == []
 
 
-def test_a_call_into_c_that_holds_the_interpreter_is_reported_afterwards(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_c_call_that_holds_the_interpreter_is_reported_afterwards(caplog: pytest.LogCaptureFixture) -> None:
     async def main() -> None:
         watch = LoopMonitor(patience=0.2, running=lambda: ["shop.bill (job 1)"])
         async with watch.watching():
@@ -101,7 +101,7 @@ def test_a_call_into_c_that_holds_the_interpreter_is_reported_afterwards(caplog:
     assert "thread taskmq-watch" not in said
 
 
-def test_who_held_the_interpreter_is_seen_when_the_call_returns(caplog: pytest.LogCaptureFixture) -> None:
+def test_the_holder_of_the_interpreter_is_reported_when_the_call_returns(caplog: pytest.LogCaptureFixture) -> None:
     def stuck_in_c() -> None:
         ctypes.PyDLL(None).usleep(600_000)
         # Until the watch, which has waited for long, has had its turn.
@@ -114,10 +114,13 @@ def test_who_held_the_interpreter_is_seen_when_the_call_returns(caplog: pytest.L
             await asyncio.to_thread(stuck_in_c)
 
     _run(main)
-    assert "in test_who_held_the_interpreter_is_seen_when_the_call_returns.<locals>.stuck_in_c" in caplog.messages[0]
+    assert (
+        "in test_the_holder_of_the_interpreter_is_reported_when_the_call_returns.<locals>.stuck_in_c"
+        in caplog.messages[0]
+    )
 
 
-def test_what_changes_while_it_is_listed_costs_the_names_and_not_the_watch(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_change_during_listing_costs_the_names_and_not_the_watch(caplog: pytest.LogCaptureFixture) -> None:
     def changes() -> list[str]:
         raise RuntimeError("dictionary changed size during iteration")
 

@@ -94,14 +94,14 @@ TestBacklog = BacklogMachine.TestCase
 TestBacklog.settings = settings(max_examples=50)
 
 
-def test_an_empty_backlog_hands_out_nothing() -> None:
+def test_an_empty_backlog_returns_nothing() -> None:
     backlog = Backlog(QUEUES)
 
     assert backlog.take(now=0) is None
     assert backlog.clear() == []
 
 
-def test_classes_that_are_full_get_sixteen_four_and_one_of_twenty_one() -> None:
+def test_full_classes_get_sixteen_four_and_one_of_twenty_one() -> None:
     backlog = Backlog(QUEUES)
     _fill(backlog, HIGH, DEFAULT, LOW, each=200)
 
@@ -110,7 +110,7 @@ def test_classes_that_are_full_get_sixteen_four_and_one_of_twenty_one() -> None:
 
 
 @given(waiting=st.sets(st.sampled_from(CLASSES), min_size=1))
-def test_an_idle_classes_share_goes_to_those_that_wait(waiting: set[PriorityClass]) -> None:
+def test_the_share_of_an_idle_class_goes_to_waiting_ones(waiting: set[PriorityClass]) -> None:
     backlog = Backlog(QUEUES)
     weights = {kind: WEIGHTS[kind] for kind in waiting}
     queues = {kind: QUEUES[0].physical[CLASSES.index(kind)] for kind in waiting}
@@ -121,7 +121,7 @@ def test_an_idle_classes_share_goes_to_those_that_wait(waiting: set[PriorityClas
     assert taken == {queues[kind]: 2 * weight for kind, weight in weights.items()}
 
 
-def test_a_class_that_was_idle_has_saved_nothing_up() -> None:
+def test_a_class_that_was_idle_saves_no_turns() -> None:
     backlog = Backlog(QUEUES)
     _fill(backlog, LOW, each=500)
     _take(backlog, 400)
@@ -146,7 +146,7 @@ def test_queues_of_one_class_take_turns() -> None:
     assert all(Counter(taken[i : i + 3]) == {"a": 1, "b": 1, "c": 1} for i in range(0, 60, 3))
 
 
-def test_a_queue_that_comes_back_waits_for_its_turn() -> None:
+def test_a_returning_queue_waits_for_its_turn() -> None:
     backlog = Backlog(QUEUES)
     _fill(backlog, "a", "b", each=2)
 
@@ -164,7 +164,7 @@ def test_a_class_that_has_waited_too_long_gets_a_turn_out_of_order() -> None:
     assert _take(backlog, 10, now=30.2) == [HIGH] * 10
 
 
-def test_waiting_begins_when_the_first_delivery_comes() -> None:
+def test_waiting_begins_with_the_first_delivery() -> None:
     backlog = Backlog(QUEUES, starvation_limit=30)
     _fill(backlog, LOW, each=1, now=0)
     _take(backlog, 1, now=0)
@@ -174,7 +174,7 @@ def test_waiting_begins_when_the_first_delivery_comes() -> None:
 
 
 @given(pause=st.floats(0.01, 10_000))
-def test_slow_tasks_do_not_turn_the_priorities_upside_down(pause: float) -> None:
+def test_slow_tasks_do_not_invert_the_priorities(pause: float) -> None:
     """Where every turn takes longer than the starvation limit, all classes starve, and the weights still count."""
     backlog = Backlog(QUEUES, starvation_limit=30)
     _fill(backlog, HIGH, DEFAULT, LOW, each=300)
@@ -238,7 +238,7 @@ _arrivals = st.lists(
 
 
 @given(weights=_weights, strict=st.booleans(), arrivals=_arrivals)
-def test_as_long_as_anything_waits_something_is_handed_out(
+def test_a_nonempty_backlog_always_returns_a_delivery(
     weights: dict[PriorityClass, int], strict: bool, arrivals: list[tuple[str, int, int, float]]
 ) -> None:
     backlog, waiting, now = Backlog(QUEUES, weights=weights, strict=strict), 0, 0.0
@@ -253,7 +253,7 @@ def test_as_long_as_anything_waits_something_is_handed_out(
 
 
 @given(arrivals=_arrivals)
-def test_nothing_of_a_class_comes_before_a_higher_one_that_waits_when_strict(
+def test_strict_mode_always_prefers_a_higher_class(
     arrivals: list[tuple[str, int, int, float]],
 ) -> None:
     backlog, now = Backlog(QUEUES, strict=True, starvation_limit=1), 0.0
@@ -271,14 +271,14 @@ def test_nothing_of_a_class_comes_before_a_higher_one_that_waits_when_strict(
 # The slot that is kept
 
 
-def test_without_high_ones_every_slot_is_for_everybody() -> None:
+def test_every_slot_is_shared_without_high_jobs() -> None:
     backlog = Backlog(QUEUES, slots=4)
     _fill(backlog, DEFAULT, each=5)
 
     assert _take(backlog, 4) == [DEFAULT] * 4
 
 
-def test_once_a_high_one_has_come_the_others_get_all_slots_but_one() -> None:
+def test_one_slot_is_reserved_once_a_high_job_has_come() -> None:
     backlog = Backlog(QUEUES, slots=4)
     _fill(backlog, HIGH, each=1)
     assert _take(backlog, 1) == [HIGH]
@@ -294,14 +294,14 @@ def test_once_a_high_one_has_come_the_others_get_all_slots_but_one() -> None:
     assert len(_take(backlog, 2)) == 1
 
 
-def test_high_ones_may_have_every_slot() -> None:
+def test_high_jobs_may_use_every_slot() -> None:
     backlog = Backlog(QUEUES, slots=4)
     _fill(backlog, HIGH, each=4)
 
     assert _take(backlog, 4) == [HIGH] * 4
 
 
-def test_the_slot_is_kept_for_five_minutes_after_the_last_high_one_came() -> None:
+def test_the_slot_is_reserved_for_five_minutes_after_the_last_high_job() -> None:
     backlog = Backlog(QUEUES, slots=4)
     _fill(backlog, HIGH, each=1, now=0)
     _take(backlog, 1)
@@ -312,7 +312,7 @@ def test_the_slot_is_kept_for_five_minutes_after_the_last_high_one_came() -> Non
     assert _queue_of(backlog.take(now=300)) == DEFAULT
 
 
-def test_of_three_slots_none_is_kept() -> None:
+def test_three_slots_reserve_none() -> None:
     backlog = Backlog(QUEUES, slots=3)
     _fill(backlog, HIGH, each=1)
     _take(backlog, 1)
@@ -323,7 +323,7 @@ def test_of_three_slots_none_is_kept() -> None:
 
 
 @given(weights=_weights, slots=st.integers(4, 8))
-def test_the_kept_slot_changes_no_shares(weights: dict[PriorityClass, int], slots: int) -> None:
+def test_the_reserved_slot_changes_no_shares(weights: dict[PriorityClass, int], slots: int) -> None:
     """Every slot is taken all the time, and the one that has been so for the longest time becomes free."""
     backlog, busy = Backlog(QUEUES, slots=slots, weights=weights), deque[str]()
     _fill(backlog, HIGH, DEFAULT, LOW, each=60 * slots)
@@ -359,7 +359,7 @@ def test_a_queue_with_native_priorities_and_shards_are_of_the_medium_class() -> 
     assert _take(backlog, 3) == [HIGH, _SHARD, LOW]
 
 
-def test_the_next_of_a_shard_comes_when_the_one_before_is_over() -> None:
+def test_the_next_job_of_a_shard_follows_the_end_of_the_previous_one() -> None:
     backlog = Backlog([_ORDERED])
     _fill(backlog, _SHARD, _SECOND, each=2)
 
@@ -372,7 +372,7 @@ def test_the_next_of_a_shard_comes_when_the_one_before_is_over() -> None:
     assert len(backlog) == 0
 
 
-def test_what_is_put_first_comes_before_what_waits_in_its_shard() -> None:
+def test_a_returned_job_precedes_the_rest_of_its_shard() -> None:
     backlog = Backlog([_ORDERED])
     _fill(backlog, _SHARD, each=1)
     (first,) = [backlog.take(now=0)]
@@ -386,7 +386,7 @@ def test_what_is_put_first_comes_before_what_waits_in_its_shard() -> None:
     assert backlog.take(now=0) is None
 
 
-def test_what_waits_behind_one_that_is_out_is_given_back_with_the_rest() -> None:
+def test_jobs_behind_a_running_one_are_returned_with_the_rest() -> None:
     backlog = Backlog([_ORDERED])
     _fill(backlog, _SHARD, each=3)
     _take(backlog, 1)
@@ -396,7 +396,7 @@ def test_what_waits_behind_one_that_is_out_is_given_back_with_the_rest() -> None
     assert backlog.take(now=0) is None
 
 
-def test_a_release_of_another_queue_means_nothing() -> None:
+def test_a_release_of_another_queue_is_ignored() -> None:
     backlog = Backlog([_ORDERED, *QUEUES])
     _fill(backlog, DEFAULT, each=2)
     _take(backlog, 1)
@@ -461,7 +461,7 @@ def _queue_of(delivery: Delivery | None) -> str | None:
     return None if delivery is None else delivery.queue
 
 
-def test_a_queue_with_a_limit_has_at_most_so_many_slots_over_all_its_classes() -> None:
+def test_a_queue_with_a_limit_shares_its_slots_among_all_classes() -> None:
     backlog = Backlog(QUEUES, limits={"a": 2})
     _fill(backlog, HIGH, DEFAULT, PHYSICAL[4], each=2)
 
@@ -478,7 +478,7 @@ def test_a_queue_with_a_limit_has_at_most_so_many_slots_over_all_its_classes() -
     assert _take(backlog, 3) == [DEFAULT]
 
 
-def test_a_delivery_that_has_a_slot_again_counts_for_its_queues_limit() -> None:
+def test_a_delivery_with_a_new_slot_counts_for_the_limit_of_its_queue() -> None:
     backlog = Backlog(QUEUES, limits={"a": 1})
     _fill(backlog, DEFAULT, each=2)
     assert _take(backlog, 2) == [DEFAULT]
@@ -490,7 +490,7 @@ def test_a_delivery_that_has_a_slot_again_counts_for_its_queues_limit() -> None:
     assert _take(backlog, 1) == [DEFAULT]
 
 
-def test_a_full_queue_takes_more_without_handing_it_out() -> None:
+def test_a_full_queue_accepts_more_without_returning_it() -> None:
     backlog = Backlog(QUEUES, limits={"a": 1})
     _fill(backlog, DEFAULT, each=1)
     assert _take(backlog, 1) == [DEFAULT]
@@ -501,7 +501,7 @@ def test_a_full_queue_takes_more_without_handing_it_out() -> None:
     assert len(backlog.clear()) == 6
 
 
-def test_the_surplus_of_a_queue_is_shed_from_its_end() -> None:
+def test_the_surplus_of_a_queue_is_removed_from_its_end() -> None:
     backlog = Backlog(QUEUES)
     _fill(backlog, DEFAULT, HIGH, each=5)
 
@@ -513,7 +513,7 @@ def test_the_surplus_of_a_queue_is_shed_from_its_end() -> None:
     assert sorted(_take(backlog, 10)) == [HIGH] * 5
 
 
-def test_with_more_slots_one_is_kept_again_for_high_ones() -> None:
+def test_additional_slots_reserve_one_for_high_jobs_again() -> None:
     backlog = Backlog(QUEUES, slots=1)
     _fill(backlog, HIGH, each=1)
     assert _take(backlog, 1) == [HIGH]
@@ -524,7 +524,7 @@ def test_with_more_slots_one_is_kept_again_for_high_ones() -> None:
     assert _take(backlog, 4) == [DEFAULT] * 3
 
 
-def test_deliveries_taken_out_of_the_backlog_do_not_change_the_order_of_the_rest() -> None:
+def test_removed_deliveries_do_not_change_the_order_of_the_rest() -> None:
     backlog = Backlog(QUEUES)
     _fill(backlog, HIGH, DEFAULT, each=3)
     waiting = list(backlog.deliveries())
@@ -539,14 +539,14 @@ def test_deliveries_taken_out_of_the_backlog_do_not_change_the_order_of_the_rest
     assert _take(backlog, 2) == [HIGH]
 
 
-def test_of_a_queue_with_a_share_so_many_start_in_a_row() -> None:
+def test_a_queue_with_a_share_starts_its_number_of_jobs_in_a_row() -> None:
     backlog = Backlog(QUEUES, shares={"a": 3})
     _fill(backlog, "a", "b", each=8)
 
     assert "".join(_take(backlog, 16)) == "aaabaaabaabbbbbb"
 
 
-def test_a_share_is_of_each_class_and_is_not_saved_up() -> None:
+def test_a_share_belongs_to_each_class_and_is_not_saved_up() -> None:
     backlog = Backlog(QUEUES, shares={"b": 2})
     _fill(backlog, "b", each=1)
     assert _take(backlog, 1) == ["b"]
@@ -601,7 +601,7 @@ def test_the_slow_lane_has_its_turns_while_jobs_of_other_lanes_wait() -> None:
     assert taken == {"mail.lane00": 20, "mail.p.low": 5}
 
 
-def test_with_a_flood_alone_the_slow_lane_has_every_slot() -> None:
+def test_the_slow_lane_has_every_slot_during_a_flood_alone() -> None:
     backlog = Backlog([WorkQueue("mail", lanes=2)], slots=4)
     _fill(backlog, "mail.p.low", each=20)
 

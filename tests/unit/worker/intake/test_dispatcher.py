@@ -14,7 +14,7 @@ from tests.unit.worker.staged import FakeDelivery, StagedApp, settle_loop, stage
 
 
 @run_by(play, worker_concurrency=2)
-async def test_a_task_runs_as_often_at_a_time_as_it_says_and_others_pass(app: StagedApp, gate: Gate, /) -> None:
+async def test_a_task_runs_up_to_its_concurrency_and_others_pass(app: StagedApp, gate: Gate, /) -> None:
     other = Gate()
 
     @app.task(name="other", queue="work")
@@ -35,7 +35,7 @@ async def test_a_task_runs_as_often_at_a_time_as_it_says_and_others_pass(app: St
         assert gate.most == 2
 
 
-async def test_jobs_wait_for_what_they_need_and_get_it_in_their_order() -> None:
+async def test_jobs_wait_for_their_resources_and_get_them_in_order() -> None:
     with staged() as app:
         running: list[str] = []
         gates = {name: asyncio.Event() for name in ("large", "small 1", "small 2")}
@@ -62,7 +62,7 @@ async def test_jobs_wait_for_what_they_need_and_get_it_in_their_order() -> None:
             assert running == []
 
 
-async def test_a_run_is_told_what_it_was_given_and_gives_it_back_however_it_ends() -> None:
+async def test_a_run_knows_its_resources_and_always_returns_them() -> None:
     with staged() as app:
 
         @app.task(name="failing", queue="work", resources={"licence": 1}, retry=None)
@@ -95,7 +95,7 @@ async def test_a_run_is_told_what_it_was_given_and_gives_it_back_however_it_ends
         ({}, {"queue_shares": {"work": 0}}, "at least 1"),
     ],
 )
-def test_what_can_never_run_is_refused_at_the_start(
+def test_an_impossible_request_is_refused_at_the_start(
     options: dict[str, Any], config: dict[str, Any], complaint: str
 ) -> None:
     with staged() as app:
@@ -109,7 +109,7 @@ async def _nothing() -> None: ...
 
 
 @run_by(play)
-async def test_a_queue_has_no_more_slots_than_it_was_given(app: StagedApp, gate: Gate, /) -> None:
+async def test_a_queue_has_at_most_its_own_slots(app: StagedApp, gate: Gate, /) -> None:
     async with working(app, queue_slots={"work": 2}, concurrency=8):
         await send(app, "a", "b", queue="work.p.high")
         await send(app, "c")
@@ -141,7 +141,7 @@ async def test_the_number_of_slots_can_be_changed_while_the_worker_runs(app: Sta
         assert len(gate.finished) == 4
 
 
-async def test_a_run_sees_what_it_asked_for_and_nothing_that_the_worker_counts_for_itself() -> None:
+async def test_a_run_sees_its_requested_resources_and_no_internal_ones() -> None:
     with staged() as app:
         seen: list[dict[str, float]] = []
 
@@ -162,7 +162,9 @@ async def test_a_run_sees_what_it_asked_for_and_nothing_that_the_worker_counts_f
 
 
 @run_by(play, worker_concurrency=1)
-async def test_what_waits_for_resources_goes_back_when_the_worker_stops(app: StagedApp, gate: Gate, /) -> None:
+async def test_a_job_that_waits_for_resources_is_requeued_when_the_worker_stops(
+    app: StagedApp, gate: Gate, /
+) -> None:
     async with working(app) as (worker, running):
         await send(app, "a", "b")
         await settle_loop()
@@ -179,7 +181,7 @@ class Revoked(FakeDelivery):
 
 
 @run_by(play)
-async def test_what_was_taken_away_before_it_began_is_not_run(app: StagedApp, gate: Gate, /) -> None:
+async def test_a_job_withdrawn_before_its_start_is_not_run(app: StagedApp, gate: Gate, /) -> None:
     gate.open.set()
     async with working(app) as (worker, _):
         body = b'{"task":"gated","id":"%s","args":["%s"]}'

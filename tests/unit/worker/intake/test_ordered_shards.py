@@ -123,7 +123,7 @@ def play(test: Callable[[Shop], Awaitable[None]]) -> None:
 
 
 @run_by(play)
-async def test_one_job_of_a_shard_runs_at_a_time_however_many_slots_are_free(shop: Shop, /) -> None:
+async def test_one_job_of_a_shard_runs_at_a_time_with_any_number_of_free_slots(shop: Shop, /) -> None:
     shop.open.clear()
     await shop.step.asend_many([(ONE, n) for n in range(5)] + [(OTHER, n) for n in range(5)])
 
@@ -138,7 +138,7 @@ async def test_one_job_of_a_shard_runs_at_a_time_however_many_slots_are_free(sho
 
 
 @run_by(play)
-async def test_a_job_that_fails_runs_again_before_those_behind_it(shop: Shop, /) -> None:
+async def test_a_failed_job_runs_again_before_those_behind_it(shop: Shop, /) -> None:
     shop.fails = {1: 2}
     await shop.step.asend_many([(ONE, n) for n in range(3)])
     await shop.step.asend(OTHER, 7)
@@ -154,7 +154,7 @@ async def test_a_job_that_fails_runs_again_before_those_behind_it(shop: Shop, /)
 
 
 @run_by(play)
-async def test_a_job_without_attempts_left_is_dead_and_the_shard_goes_on(shop: Shop, /) -> None:
+async def test_a_job_without_attempts_left_is_dead_and_the_shard_continues(shop: Shop, /) -> None:
     shop.fails = {0: 3}
     job = await shop.step.asend(ONE, 0)
     await shop.step.asend(ONE, 1)
@@ -172,7 +172,7 @@ async def test_a_job_without_attempts_left_is_dead_and_the_shard_goes_on(shop: S
 
 
 @run_by(play)
-async def test_a_job_that_snoozes_keeps_its_place_and_its_attempt(shop: Shop, /) -> None:
+async def test_a_snoozed_job_keeps_its_position_and_its_attempt(shop: Shop, /) -> None:
     shop.fails, shop.snoozes = {0: 4}, {0}
     await shop.step.asend_many([(ONE, 0), (ONE, 1)])
 
@@ -184,7 +184,7 @@ async def test_a_job_that_snoozes_keeps_its_place_and_its_attempt(shop: Shop, /)
 
 
 @run_by(play)
-async def test_a_job_that_outages_interrupt_keeps_its_place_and_waits_longer_each_time(shop: Shop, /) -> None:
+async def test_a_job_interrupted_by_outages_keeps_its_position_and_waits_longer_each_time(shop: Shop, /) -> None:
     shop.fails, shop.cut_off = {0: 3}, {0}
     await shop.step.asend_many([(ONE, 0), (ONE, 1)])
 
@@ -198,7 +198,7 @@ async def test_a_job_that_outages_interrupt_keeps_its_place_and_waits_longer_eac
 
 
 @run_by(play)
-async def test_a_job_that_waits_takes_no_slot(shop: Shop, /) -> None:
+async def test_a_waiting_job_takes_no_slot(shop: Shop, /) -> None:
     shop.fails = {0: 1}
     await shop.step.asend_many([(ONE, 0), (ONE, 1)])
 
@@ -229,7 +229,7 @@ async def test_a_burst_does_not_end_while_a_job_waits(shop: Shop, /) -> None:
 
 
 @run_by(play)
-async def test_a_stopping_worker_returns_the_job_to_its_place_and_the_next_begins_anew(shop: Shop, /) -> None:
+async def test_a_stopping_worker_requeues_the_job_in_order_and_the_next_starts_over(shop: Shop, /) -> None:
     shop.fails = {0: 2}
     await shop.step.asend_many([(ONE, 0), (ONE, 1)])
 
@@ -243,7 +243,7 @@ async def test_a_stopping_worker_returns_the_job_to_its_place_and_the_next_begin
 
 
 @run_by(play)
-async def test_a_job_that_fails_while_its_worker_stops_goes_back_to_its_place(shop: Shop, /) -> None:
+async def test_a_job_that_fails_while_its_worker_stops_is_requeued_in_order(shop: Shop, /) -> None:
     shop.fails = {0: 1}
     shop.open.clear()
     await shop.step.asend_many([(ONE, 0), (ONE, 1)])
@@ -260,7 +260,7 @@ async def test_a_job_that_fails_while_its_worker_stops_goes_back_to_its_place(sh
 
 
 @run_by(play)
-async def test_a_task_that_is_not_known_here_is_waited_for_in_its_place_and_then_parked(shop: Shop, /) -> None:
+async def test_a_job_of_an_unknown_task_waits_in_order_and_is_then_parked(shop: Shop, /) -> None:
     async def later(key: str, number: int) -> None: ...
 
     elsewhere = shop.new_app()
@@ -280,7 +280,7 @@ async def test_a_task_that_is_not_known_here_is_waited_for_in_its_place_and_then
     assert (await shop.stats(PARKING)).ready == 1
 
 
-def test_a_long_wait_is_cut_so_that_no_broker_takes_the_message_away() -> None:
+def test_a_long_wait_is_split_so_that_no_broker_requeues_the_message() -> None:
     async def test(shop: Shop) -> None:
         policy = RetryPolicy(max_attempts=2, base="25m", cap="25m", backoff="constant", jitter=False)
         runs: list[tuple[int, int, bool]] = []
@@ -323,7 +323,7 @@ async def test_a_job_that_expires_while_it_waits_is_cancelled(shop: Shop, /) -> 
 
 
 @run_by(play)
-async def test_a_job_that_comes_too_early_waits_at_the_broker_and_lets_the_others_pass(shop: Shop, /) -> None:
+async def test_an_early_job_waits_at_the_broker_and_lets_the_others_pass(shop: Shop, /) -> None:
     # As from the end of the longest delay that a broker knows: due, and yet too early.
     await shop.step.asend(ONE, 1)
     broker = shop.app.sessions.current().broker
@@ -380,7 +380,7 @@ class Hall:
 
 
 @pytest.mark.parametrize("kind", [FakeDelivery, Revoked])
-async def test_what_was_taken_away_meanwhile_is_not_run_again(kind: type[FakeDelivery]) -> None:
+async def test_a_withdrawn_job_is_not_run_again(kind: type[FakeDelivery]) -> None:
     hall = Hall()
     delivery = kind(b"{}", queue="q.s00")
     hall.snooze(delivery, 5)
@@ -395,7 +395,7 @@ async def test_what_was_taken_away_meanwhile_is_not_run_again(kind: type[FakeDel
     assert delivery.settled is None
 
 
-async def test_what_is_closed_holds_nothing_any_more() -> None:
+async def test_a_closed_shard_holds_nothing() -> None:
     hall = Hall()
     held, late = FakeDelivery(b"{}", queue="q.s00"), FakeDelivery(b"{}", queue="q.s01")
     hall.snooze(held, 5)

@@ -26,7 +26,7 @@ async def in_hand(app: StagedApp) -> int | None:
 
 
 @run_by(play)
-async def test_a_worker_of_short_tasks_comes_to_have_more_in_hand(app: StagedApp, gate: Gate, /) -> None:
+async def test_a_worker_of_short_tasks_increases_its_prefetch(app: StagedApp, gate: Gate, /) -> None:
     gate.open.set()
     async with working(app, concurrency=4):
         await send(app, *(str(number) for number in range(10)))
@@ -41,7 +41,7 @@ async def test_a_worker_of_short_tasks_comes_to_have_more_in_hand(app: StagedApp
         assert await in_hand(app) == 250
 
 
-def test_a_worker_that_begins_with_a_backlog_of_short_tasks_has_more_in_hand_soon() -> None:
+def test_a_backlog_of_short_tasks_increases_the_prefetch_soon() -> None:
     async def test(app: StagedApp, gate: Gate, *, backlog: int, soon: int) -> None:
         gate.open.set()
         await send(app, *(str(number) for number in range(backlog)))
@@ -66,7 +66,7 @@ def test_a_worker_that_begins_with_a_backlog_of_short_tasks_has_more_in_hand_soo
 
 
 @run_by(play)
-async def test_a_worker_of_long_tasks_gives_back_what_others_could_run(app: StagedApp, gate: Gate, /) -> None:
+async def test_a_worker_of_long_tasks_returns_jobs_that_others_could_run(app: StagedApp, gate: Gate, /) -> None:
     gate.open.set()
     async with working(app, concurrency=4) as (worker, _):
         await send(app, "first")
@@ -86,7 +86,7 @@ async def test_a_worker_of_long_tasks_gives_back_what_others_could_run(app: Stag
         assert len(gate.finished) == 21
 
 
-def test_a_prefetch_is_left_alone_for_a_minute_after_a_change_or_where_it_was_given() -> None:
+def test_a_prefetch_is_fixed_for_a_minute_after_a_change_or_if_configured() -> None:
     async def test(app: StagedApp, gate: Gate) -> None:
         gate.open.set()
         async with working(app, concurrency=4) as (worker, _):
@@ -115,7 +115,7 @@ def test_a_prefetch_is_left_alone_for_a_minute_after_a_change_or_where_it_was_gi
 
 
 @run_by(play)
-async def test_a_broker_that_is_away_changes_nothing_and_it_is_tried_again(app: StagedApp, gate: Gate, /) -> None:
+async def test_an_unavailable_broker_changes_nothing_and_is_tried_again(app: StagedApp, gate: Gate, /) -> None:
     gate.open.set()
     async with working(app, concurrency=4) as (worker, _):
         await send(app, *(str(number) for number in range(10)))

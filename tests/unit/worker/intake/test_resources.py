@@ -27,7 +27,7 @@ def names(*found: tuple[Attempt, Grant] | None) -> list[str | None]:
     return [one[0].job_id if one else None for one in found]
 
 
-def test_what_is_taken_is_not_given_twice_and_comes_back() -> None:
+def test_a_resource_is_given_only_once_and_returned() -> None:
     slots = ResourcePool({"cpu": 2, "memory": 100})
 
     first = slots.take({"cpu": 1.5, "memory": 10}, now=0)
@@ -39,7 +39,7 @@ def test_what_is_taken_is_not_given_twice_and_comes_back() -> None:
     assert slots.take({"cpu": 1.5, "memory": 100}, now=0) is not None
 
 
-def test_each_run_gets_gpus_of_its_own() -> None:
+def test_each_run_gets_separate_gpus() -> None:
     slots = ResourcePool({"gpu": 3}, devices=["0", "1", "7"])
 
     one, two = slots.take({"gpu": 2}, now=0), slots.take({"gpu": 1}, now=0)
@@ -53,14 +53,14 @@ def test_each_run_gets_gpus_of_its_own() -> None:
     assert again.devices == ("0",)
 
 
-def test_what_there_will_never_be_enough_of_is_reported() -> None:
+def test_an_impossible_amount_is_reported() -> None:
     slots = ResourcePool({"cpu": 2})
 
     assert slots.lacks({"cpu": 4, "gpu": 1}) == {"cpu": 2, "gpu": 0}
     assert slots.lacks({"cpu": 2}) == {}
 
 
-def test_who_waits_gets_its_turn_when_its_needs_are_free_and_those_that_fit_pass() -> None:
+def test_a_waiting_run_starts_when_its_needs_are_free_and_fitting_ones_pass() -> None:
     slots = ResourcePool({"cpu": 4})
     taken = slots.take({"cpu": 3}, now=0)
     assert taken is not None
@@ -76,7 +76,7 @@ def test_who_waits_gets_its_turn_when_its_needs_are_free_and_those_that_fit_pass
     assert not slots
 
 
-def test_who_has_waited_too_long_is_passed_no_more_by_those_that_need_the_same() -> None:
+def test_a_run_that_has_waited_too_long_is_not_overtaken_by_rivals() -> None:
     slots = ResourcePool({"cpu": 4, "licence": 1}, patience=30)
     taken = slots.take({"cpu": 3}, now=0)
     assert taken is not None
@@ -90,7 +90,7 @@ def test_who_has_waited_too_long_is_passed_no_more_by_those_that_need_the_same()
     assert names(slots.next(now=31), slots.next(now=31)) == ["large", None]
 
 
-def test_one_that_waits_can_be_taken_out() -> None:
+def test_a_waiting_run_can_be_removed() -> None:
     slots = ResourcePool({"cpu": 1})
     held, other = attempt("a"), attempt("b")
     slots.wait(held, {"cpu": 2}, now=0)
@@ -105,7 +105,7 @@ def test_one_that_waits_can_be_taken_out() -> None:
 
 
 @given(st.lists(st.tuples(st.floats(0.1, 4), st.booleans()), max_size=60))
-def test_whatever_is_taken_and_given_back_nothing_is_lost_or_made(steps: list[tuple[float, bool]]) -> None:
+def test_any_sequence_of_requests_loses_and_creates_nothing(steps: list[tuple[float, bool]]) -> None:
     slots = ResourcePool({"cpu": 4.0})
     out: list[Grant] = []
     for amount, gives in steps:
@@ -126,7 +126,7 @@ def test_gpus_are_those_that_the_environment_shows(visible: str, expected: list[
     assert devices({"CUDA_VISIBLE_DEVICES": visible}) == expected
 
 
-def test_a_worker_has_its_share_of_the_machine_and_what_it_is_told() -> None:
+def test_a_worker_has_its_share_of_the_machine_and_its_configured_resources() -> None:
     whole, half = capacity(None, processes=1), capacity({"cpu": 7, "licence": 2}, processes=2)
 
     assert whole["cpu"] >= 1

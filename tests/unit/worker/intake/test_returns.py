@@ -12,7 +12,7 @@ def delivery(message_id: str) -> FakeDelivery:
     return FakeDelivery(b"", message_id=message_id)
 
 
-async def test_each_return_of_a_message_waits_longer_than_the_one_before(caplog: pytest.LogCaptureFixture) -> None:
+async def test_each_return_of_a_message_waits_longer_than_the_previous_one(caplog: pytest.LogCaptureFixture) -> None:
     returns = Returns()
 
     with caplog.at_level(logging.CRITICAL):
@@ -25,7 +25,7 @@ async def test_each_return_of_a_message_waits_longer_than_the_one_before(caplog:
     returns.close()
 
 
-async def test_what_waits_goes_back_at_once_when_the_worker_stops() -> None:
+async def test_waiting_messages_are_requeued_at_once_when_the_worker_stops() -> None:
     returns = Returns()
     waiting, late = delivery("a"), delivery("b")
     returns.put(waiting, ValueError("no"))

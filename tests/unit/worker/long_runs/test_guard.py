@@ -21,7 +21,7 @@ END = 10 * ALLOWED
 
 
 @given(st.lists(st.tuples(st.floats(0.1, 100), st.sets(st.integers(0, 5))), min_size=1, max_size=20))
-def test_a_deliverys_age_is_never_too_low_nor_too_high_by_more_than_one_look(
+def test_the_measured_age_of_a_delivery_is_exact_to_one_poll(
     looks: list[tuple[float, set[int]]],
 ) -> None:
     now, last = 0.0, 0.0
@@ -49,7 +49,7 @@ async def test_a_long_job_runs_once_and_its_message_is_gone_when_it_has_ended() 
         assert it.began == it.ended == ["job"]
 
 
-async def test_a_short_job_does_not_ask_the_state() -> None:
+async def test_a_short_job_does_not_query_the_state() -> None:
     async with world("a") as it:
         it.is_state_down = True
         await it.send("job", ALLOWED / 2)
@@ -57,7 +57,7 @@ async def test_a_short_job_does_not_ask_the_state() -> None:
         assert it.began == it.ended == ["job"]
 
 
-async def test_what_waits_for_a_resource_goes_back_before_the_broker_takes_it_back() -> None:
+async def test_a_job_that_waits_for_a_resource_is_requeued_before_the_broker_times_it_out() -> None:
     async with world("a") as it:
         for name in ("first", "second"):
             await it.send(name, ALLOWED * 1.5, task="heavy")
@@ -66,7 +66,7 @@ async def test_what_waits_for_a_resource_goes_back_before_the_broker_takes_it_ba
         assert not any(delivery.revoked for delivery in it.nodes[0].in_hand)
 
 
-async def test_jobs_keep_their_leases_although_the_guard_fails_meanwhile(
+async def test_jobs_keep_their_leases_even_if_the_guard_fails_in_the_meantime(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     look = DeliveryAges.look
@@ -88,7 +88,7 @@ async def test_jobs_keep_their_leases_although_the_guard_fails_meanwhile(
     assert "guard of long runs failed" in caplog.text
 
 
-async def test_a_deliverys_age_survives_a_guard_that_fails_before_the_standby() -> None:
+async def test_the_age_of_a_delivery_survives_a_guard_that_fails_before_the_standby() -> None:
     def fail(*_: object, **__: object) -> None:
         raise ZeroDivisionError
 
@@ -102,7 +102,7 @@ async def test_a_deliverys_age_survives_a_guard_that_fails_before_the_standby() 
         assert it.began == it.ended == ["job"]
 
 
-async def test_a_state_that_is_down_until_it_is_too_late_leaves_all_as_it_was(
+async def test_a_state_that_is_down_for_too_long_changes_nothing(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async with world("a", "b") as it:
@@ -117,7 +117,7 @@ async def test_a_state_that_is_down_until_it_is_too_late_leaves_all_as_it_was(
 
 
 @pytest.mark.parametrize("what", ["state", "broker"])
-async def test_it_is_handed_over_once_the_state_and_the_broker_answer_again(what: str) -> None:
+async def test_the_handover_happens_once_the_state_and_the_broker_answer_again(what: str) -> None:
     async with world("a", "b") as it:
         await it.send("job", LONG)
         setattr(it, f"is_{what}_down", True)
@@ -127,7 +127,7 @@ async def test_it_is_handed_over_once_the_state_and_the_broker_answer_again(what
         assert it.began == it.ended == ["job"]
 
 
-async def test_another_worker_takes_over_a_long_run_when_the_dead_ones_lease_has_ended() -> None:
+async def test_another_worker_takes_over_a_long_run_when_the_lease_of_a_dead_one_ends() -> None:
     async with world("a") as it:
         await it.send("job", ALLOWED * 2)
         await asyncio.sleep(ALLOWED * 1.5)
@@ -139,7 +139,7 @@ async def test_another_worker_takes_over_a_long_run_when_the_dead_ones_lease_has
         assert it.ended == ["job"]
 
 
-async def test_a_worker_that_stops_after_the_hand_over_gives_the_job_back_at_once() -> None:
+async def test_a_worker_that_stops_after_the_handover_requeues_the_job_at_once() -> None:
     async with world("a") as it:
         await it.send("job", ALLOWED * 2)
         await asyncio.sleep(ALLOWED * 1.5)
@@ -153,7 +153,7 @@ async def test_a_worker_that_stops_after_the_hand_over_gives_the_job_back_at_onc
         assert it.ended == ["job"]
 
 
-async def test_what_is_given_back_while_the_broker_is_down_runs_when_its_keeper_comes() -> None:
+async def test_a_job_returned_during_a_broker_outage_runs_when_its_keeper_arrives() -> None:
     async with world("a") as it:
         await it.send("job", ALLOWED * 2)
         await asyncio.sleep(ALLOWED * 1.5)
@@ -179,7 +179,7 @@ async def test_a_job_that_ends_while_the_state_is_down_is_marked_when_it_is_back
         assert it.began == ["job"]
 
 
-async def test_while_the_state_is_down_nobody_else_runs_the_job() -> None:
+async def test_no_other_worker_runs_the_job_while_the_state_is_down() -> None:
     async with world("a", "b") as it:
         await it.send("job", LONG)
         await asyncio.sleep(ALLOWED * 1.2)
@@ -206,7 +206,7 @@ def _troubles(draw: st.DrawFn) -> list[Trouble]:
     st.lists(st.tuples(st.floats(0, ALLOWED), st.floats(1, LONG)), min_size=1, max_size=4),
     _troubles(),
 )
-def test_whatever_happens_no_job_is_lost_and_none_runs_oftener_than_faults_explain(
+def test_no_job_is_lost_and_none_runs_more_often_than_the_faults_explain(
     jobs: list[tuple[float, float]], troubles: list[Trouble]
 ) -> None:
     async def main() -> None:

@@ -80,7 +80,7 @@ async def found(app: TaskMQ, job_id: str = "job-7") -> tuple[float, float | None
     return None if progress is None else (progress.done, progress.total, progress.note)
 
 
-async def test_a_run_that_uses_nothing_makes_no_task_and_asks_nothing(app: TaskMQ) -> None:
+async def test_a_run_without_journal_calls_starts_no_task_and_sends_no_query(app: TaskMQ) -> None:
     @app.task(name="t")
     async def t(ctx: Context) -> list[Any]:
         return [ctx.job_id, ctx.attempt, ctx.deadline, ctx.cancelled, ctx.journal is None]
@@ -124,7 +124,7 @@ async def test_the_first_progress_is_written_at_once_and_the_last_at_the_end(app
     await app.aclose()
 
 
-async def test_a_state_that_is_down_is_no_matter_for_progress_and_is_said_once(
+async def test_progress_ignores_an_outage_of_the_state_and_it_is_logged_once(
     app: TaskMQ, caplog: pytest.LogCaptureFixture
 ) -> None:
     down = _Down(app)
@@ -171,7 +171,7 @@ async def test_steps_and_the_token_need_a_state_that_answers(app: TaskMQ) -> Non
     await app.aclose()
 
 
-async def test_a_heartbeat_is_there_for_the_next_run_of_the_job(app: TaskMQ) -> None:
+async def test_a_heartbeat_is_available_to_the_next_run_of_the_job(app: TaskMQ) -> None:
     recorder = JournalService(app)
     first = context(recorder)
     first.heartbeat({"row": 5})
@@ -187,7 +187,7 @@ async def test_a_heartbeat_is_there_for_the_next_run_of_the_job(app: TaskMQ) -> 
     await app.aclose()
 
 
-async def test_many_that_ask_at_the_same_time_begin_one_run(app: TaskMQ) -> None:
+async def test_concurrent_requests_begin_one_run(app: TaskMQ) -> None:
     recorder = JournalService(app)
     ctx = context(recorder)
 
@@ -200,7 +200,7 @@ async def test_many_that_ask_at_the_same_time_begin_one_run(app: TaskMQ) -> None
     await app.aclose()
 
 
-async def test_who_gives_up_waiting_for_the_begin_leaves_it_to_the_others(app: TaskMQ) -> None:
+async def test_a_caller_that_gives_up_waiting_for_the_begin_leaves_it_to_the_others(app: TaskMQ) -> None:
     down = _Down(app)
     recorder = JournalService(app)
     ctx = context(recorder)
@@ -218,7 +218,7 @@ async def test_who_gives_up_waiting_for_the_begin_leaves_it_to_the_others(app: T
     await app.aclose()
 
 
-async def test_a_run_that_was_left_behind_saves_nothing_and_sees_that_nobody_waits(app: TaskMQ) -> None:
+async def test_an_abandoned_run_saves_nothing_and_learns_that_no_caller_waits(app: TaskMQ) -> None:
     recorder, other = JournalService(app), JournalService(app)
     old, new = context(recorder), context(other)
     await old.acheckpoint(1)
@@ -242,7 +242,7 @@ async def test_a_run_that_was_left_behind_saves_nothing_and_sees_that_nobody_wai
     await app.aclose()
 
 
-async def test_a_blocking_call_on_the_workers_loop_is_refused_and_names_its_twin(app: TaskMQ) -> None:
+async def test_a_blocking_call_on_the_loop_of_the_worker_is_refused_and_names_its_twin(app: TaskMQ) -> None:
     recorder = JournalService(app)
     ctx = context(recorder)
 
@@ -256,7 +256,7 @@ async def test_a_blocking_call_on_the_workers_loop_is_refused_and_names_its_twin
     await app.aclose()
 
 
-async def test_without_a_state_steps_say_so_and_progress_is_let_go(caplog: pytest.LogCaptureFixture) -> None:
+async def test_without_a_state_steps_are_refused_and_progress_is_dropped(caplog: pytest.LogCaptureFixture) -> None:
     app = TaskMQ("amqp://nowhere")
     recorder = JournalService(app)
     ctx = context(recorder)
@@ -272,7 +272,7 @@ async def test_without_a_state_steps_say_so_and_progress_is_let_go(caplog: pytes
     assert "need a state" in caplog.text
 
 
-def test_a_thread_that_outlives_its_worker_is_reported_and_its_progress_is_let_go(app: TaskMQ) -> None:
+def test_a_thread_that_outlives_its_worker_is_reported_and_its_progress_is_dropped(app: TaskMQ) -> None:
     kept: list[Context] = []
 
     async def main() -> None:
@@ -313,7 +313,7 @@ def _play(app: TaskMQ, body: Any) -> None:
     run(main())
 
 
-def test_saved_steps_are_forgotten_after_a_success_and_kept_for_a_dead_job(app: TaskMQ) -> None:
+def test_saved_steps_are_deleted_after_a_success_and_kept_for_a_dead_job(app: TaskMQ) -> None:
     seen: list[object] = []
     tokens: list[int] = []
 
@@ -377,7 +377,7 @@ async def test_a_superseded_run_retries_only_if_it_still_has_the_message(
     assert outcomes[1] == Interrupted()
 
 
-def test_a_fork_of_a_thread_task_is_refused_to_save(app: TaskMQ) -> None:
+def test_a_fork_of_a_thread_task_cannot_save(app: TaskMQ) -> None:
     def save_in_a_fork(ctx: Context) -> str:
         reading, writing = os.pipe()
         with warnings.catch_warnings():

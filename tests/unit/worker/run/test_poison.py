@@ -47,7 +47,7 @@ def calls(app: StagedApp) -> list[str]:
 
 
 @run_by(play)
-async def test_a_job_that_comes_for_the_first_time_costs_the_state_nothing(app: StagedApp, gate: Gate, /) -> None:
+async def test_a_first_delivery_costs_the_state_nothing(app: StagedApp, gate: Gate, /) -> None:
     await send(app, "a", "b")
     gate.open.set()
     async with working(app):
@@ -56,7 +56,7 @@ async def test_a_job_that_comes_for_the_first_time_costs_the_state_nothing(app: 
 
 
 @run_by(play)
-async def test_a_returning_job_is_counted_while_it_runs_and_not_after_its_settlement(
+async def test_a_redelivered_job_is_counted_while_it_runs_and_not_after_its_settlement(
     app: StagedApp, gate: Gate, /
 ) -> None:
     await come_back(app, "a")
@@ -70,9 +70,7 @@ async def test_a_returning_job_is_counted_while_it_runs_and_not_after_its_settle
 
 
 @run_by(play)
-async def test_a_job_whose_starts_are_used_up_is_dead_and_says_how_many_there_were(
-    app: StagedApp, gate: Gate, /
-) -> None:
+async def test_a_job_with_exhausted_starts_is_dead_and_reports_their_number(app: StagedApp, gate: Gate, /) -> None:
     await come_back(app, "a")
     await crash(app, "a", times=2)
     async with working(app):
@@ -92,7 +90,7 @@ async def test_a_job_whose_starts_are_used_up_is_dead_and_says_how_many_there_we
 
 
 @run_by(play)
-async def test_a_dead_job_whose_acknowledgement_was_lost_is_not_started_again(app: StagedApp, gate: Gate, /) -> None:
+async def test_a_dead_job_with_a_lost_acknowledgement_is_not_started_again(app: StagedApp, gate: Gate, /) -> None:
     await come_back(app, "a", "a")
     await crash(app, "a", times=2)
     async with working(app, concurrency=1):
@@ -104,9 +102,7 @@ async def test_a_dead_job_whose_acknowledgement_was_lost_is_not_started_again(ap
 
 
 @run_by(play)
-async def test_a_dead_letter_that_cannot_be_published_leaves_the_count_as_it_is(
-    app: StagedApp, gate: Gate, /
-) -> None:
+async def test_an_unpublishable_dead_letter_leaves_the_count_unchanged(app: StagedApp, gate: Gate, /) -> None:
     await come_back(app, "a")
     await crash(app, "a", times=2)
     app.flaky.fail_publishes(100, BrokerUnavailable("staged"))
@@ -117,7 +113,7 @@ async def test_a_dead_letter_that_cannot_be_published_leaves_the_count_as_it_is(
     assert await starts_of(app).begin("a", ttl=1) > 3
 
 
-def test_the_limit_of_starts_can_be_set_and_lifted() -> None:
+def test_the_limit_of_starts_can_be_set_and_disabled() -> None:
     async def test(app: StagedApp, gate: Gate) -> None:
         gate.open.set()
         await come_back(app, "a")
@@ -141,7 +137,7 @@ def test_the_limit_of_starts_can_be_set_and_lifted() -> None:
 
 
 @pytest.mark.parametrize("count", [1, -1])
-def test_of_one_start_nobody_knows_whether_it_ever_was(count: int) -> None:
+def test_one_start_may_have_happened_or_not(count: int) -> None:
     with staged() as app:
         Gate().define(app)
         with pytest.raises(InvalidOption, match="at least 2, or 0"):
@@ -149,7 +145,7 @@ def test_of_one_start_nobody_knows_whether_it_ever_was(count: int) -> None:
 
 
 @run_by(play)
-async def test_the_last_start_waits_for_what_runs_and_nothing_starts_beside_it(app: StagedApp, gate: Gate, /) -> None:
+async def test_the_last_start_waits_for_other_runs_and_runs_alone(app: StagedApp, gate: Gate, /) -> None:
     await crash(app, "suspect", times=1)
     await come_back(app, "runs", "suspect", "behind")
     async with working(app):
@@ -174,7 +170,7 @@ async def let_go(gate: Gate) -> None:
 
 
 @run_by(play)
-async def test_those_behind_a_suspect_have_not_begun_and_are_not_charged_when_it_crashes(
+async def test_jobs_behind_a_suspect_have_not_started_and_are_not_charged_for_its_crash(
     app: StagedApp, gate: Gate, /
 ) -> None:
     labels = [f"beside {number}" for number in range(6)]
@@ -192,7 +188,7 @@ async def test_those_behind_a_suspect_have_not_begun_and_are_not_charged_when_it
 
 
 @run_by(play)
-async def test_being_alone_has_a_limit_so_that_one_long_task_does_not_stop_all_others(
+async def test_isolation_has_a_limit_so_that_a_long_task_does_not_stop_all_others(
     app: StagedApp, gate: Gate, /
 ) -> None:
     await crash(app, "suspect", times=1)
@@ -211,7 +207,7 @@ async def test_being_alone_has_a_limit_so_that_one_long_task_does_not_stop_all_o
 
 
 @run_by(play)
-async def test_an_interrupted_suspect_goes_back_without_a_counted_crash(app: StagedApp, gate: Gate, /) -> None:
+async def test_an_interrupted_suspect_is_requeued_without_a_counted_crash(app: StagedApp, gate: Gate, /) -> None:
     await crash(app, "suspect", times=1)
     await come_back(app, "suspect", "behind", "more")
     async with working(app) as (worker, running):
@@ -223,7 +219,7 @@ async def test_an_interrupted_suspect_goes_back_without_a_counted_crash(app: Sta
         assert await starts_of(app).begin(label, ttl=1) == 1
 
 
-async def test_a_task_that_ignores_being_cancelled_is_not_charged_for_the_stop() -> None:
+async def test_a_task_that_ignores_its_cancellation_is_not_charged_for_the_stop() -> None:
     with staged() as app:
         freed = asyncio.Event()
 
@@ -247,7 +243,7 @@ async def test_a_task_that_ignores_being_cancelled_is_not_charged_for_the_stop()
 
 
 @run_by(play)
-async def test_without_an_answer_of_the_state_jobs_run_uncounted_and_one_warning_says_so(
+async def test_without_an_answer_of_the_state_jobs_run_uncounted_with_one_warning(
     app: StagedApp, gate: Gate, /, caplog: pytest.LogCaptureFixture
 ) -> None:
     await come_back(app, "a", "b", "c")
@@ -265,9 +261,7 @@ async def test_without_an_answer_of_the_state_jobs_run_uncounted_and_one_warning
 
 
 @run_by(play)
-async def test_a_state_that_hangs_delays_a_job_that_comes_back_and_nothing_else(
-    app: StagedApp, gate: Gate, /
-) -> None:
+async def test_a_hanging_state_delays_only_redelivered_jobs(app: StagedApp, gate: Gate, /) -> None:
     gate.open.set()
     await come_back(app, "a")
     app.points.plan = [Fault.NONE, Fault.NONE, Fault.HANGS]
@@ -350,7 +344,7 @@ async def test_deaths_of_processes_and_of_workers_are_counted_together() -> None
         assert len(runs) == 2
 
 
-async def test_without_a_state_that_answers_a_dying_process_has_three_starts_all_the_same() -> None:
+async def test_a_dying_process_has_three_starts_even_without_the_state() -> None:
     runs: list[Attempt] = []
 
     async def dies(attempt: Attempt) -> Outcome:
@@ -377,7 +371,7 @@ async def test_a_process_that_dies_once_costs_its_task_no_attempt() -> None:
         assert await stage.store.begin("job-1", ttl=1) == 1
 
 
-async def test_processes_that_a_stopping_worker_ends_are_no_deaths() -> None:
+async def test_processes_ended_by_a_stopping_worker_are_not_deaths() -> None:
     with staged() as app:
 
         async def dies(attempt: Attempt) -> Outcome:
@@ -388,7 +382,7 @@ async def test_processes_that_a_stopping_worker_ends_are_no_deaths() -> None:
         assert await stage.quarantine.run(stage.attempt()) == Interrupted(STOPPED)
 
 
-async def test_a_message_that_comes_back_while_its_first_delivery_runs_here_is_not_counted() -> None:
+async def test_a_redelivery_is_not_counted_while_its_first_delivery_runs_here() -> None:
     with staged() as app:
         freed = asyncio.Event()
 
@@ -411,7 +405,7 @@ async def test_a_message_that_comes_back_while_its_first_delivery_runs_here_is_n
         assert await asyncio.gather(*tasks) == [Succeeded(None)] * 6
 
 
-async def test_a_void_deliverys_crash_count_is_taken_back() -> None:
+async def test_the_crash_count_of_a_void_delivery_is_undone() -> None:
     with staged() as app:
         freed = asyncio.Event()
 
@@ -444,7 +438,7 @@ def process_stage(app: TaskMQ, run: Callable[[Attempt], Awaitable[Outcome]]) -> 
 # Where an app without a state counts
 
 
-def test_an_app_without_a_state_counts_in_a_folder_that_only_its_user_can_enter(
+def test_an_app_without_a_state_counts_in_a_folder_private_to_its_user(
     tmp_path: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
@@ -467,7 +461,7 @@ def test_an_app_without_a_state_counts_in_a_folder_that_only_its_user_can_enter(
     assert folder.stat().st_mode & 0o777 == 0o700
 
 
-def test_a_folder_that_others_can_enter_is_not_used(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_accessible_to_others_is_not_used(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     private_folder("amqp://localhost/").parent.chmod(0o777)
     with pytest.raises(StateUnavailable, match="only this user can enter"):

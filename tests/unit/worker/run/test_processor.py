@@ -45,9 +45,7 @@ pytestmark = pytest.mark.real_time
         (b"[" * 100_000, "application/json", "not a task"),
     ],
 )
-def test_a_body_that_is_no_task_is_parked_for_good_with_the_reason(
-    body: bytes, content_type: str, words: str
-) -> None:
+def test_an_invalid_body_is_parked_permanently_with_the_reason(body: bytes, content_type: str, words: str) -> None:
     outcome = outcome_of(add, body, content_type=content_type)
 
     assert isinstance(outcome, Parked)
@@ -56,7 +54,7 @@ def test_a_body_that_is_no_task_is_parked_for_good_with_the_reason(
 
 
 @given(body=st.binary(max_size=200), content_type=st.none() | st.sampled_from(["application/json", MSGPACK, "", "x"]))
-def test_no_body_whatever_makes_the_processor_raise(body: bytes, content_type: str | None) -> None:
+def test_no_body_makes_the_processor_raise(body: bytes, content_type: str | None) -> None:
     with bench(add) as it:
         read = it.processor.read(FakeDelivery(body, content_type=content_type))
 
@@ -73,13 +71,13 @@ def test_no_body_whatever_makes_the_processor_raise(body: bytes, content_type: s
         ),
     )
 )
-async def test_whatever_stands_in_the_fields_of_a_message_the_end_is_an_outcome(fields: dict[str, object]) -> None:
+async def test_any_field_values_of_a_message_lead_to_an_outcome(fields: dict[str, object]) -> None:
     with bench(add) as it:
         body = json.dumps({"task": "add", **fields}).encode()
         assert isinstance(await it.outcome(body), Succeeded | Dead | Parked | Snoozed | Cancelled)
 
 
-def test_a_task_that_is_not_known_is_put_back_with_growing_delays_and_then_parked() -> None:
+def test_an_unknown_task_is_requeued_with_growing_delays_and_then_parked() -> None:
     with bench(nothing, config=WorkerConfig(unknown_attempts=3, unknown_delay=5)) as it:
 
         def parked(count: object) -> Parked:
@@ -98,12 +96,12 @@ def test_a_task_that_is_not_known_is_put_back_with_growing_delays_and_then_parke
         assert parked(-(2**63)).delay is not None
 
 
-def test_the_plainest_message_that_another_language_can_send_runs() -> None:
+def test_the_simplest_message_from_another_language_runs() -> None:
     assert outcome_of(add, {"task": "add", "args": [7]}) == Succeeded(8)
     assert outcome_of(add, {"task": "add", "args": [7]}, content_type=None, message_id=None) == Succeeded(8)
 
 
-def test_the_job_id_is_the_bodys_or_the_messages_or_a_new_one() -> None:
+def test_the_job_id_comes_from_the_body_or_the_message_or_is_new() -> None:
     with bench(add) as it:
 
         def job_id(body: bytes, message_id: str | None) -> str:
@@ -131,7 +129,7 @@ def test_the_job_id_is_the_bodys_or_the_messages_or_a_new_one() -> None:
         ({"kwargs": [1]}, "object"),
     ],
 )
-def test_arguments_that_do_not_fit_make_a_dead_letter_without_a_run(fields: dict[str, object], words: str) -> None:
+def test_mismatching_arguments_make_a_dead_letter_without_a_run(fields: dict[str, object], words: str) -> None:
     outcome = outcome_of(add, {"task": "add", **fields})
 
     assert isinstance(outcome, Dead)
@@ -140,7 +138,7 @@ def test_arguments_that_do_not_fit_make_a_dead_letter_without_a_run(fields: dict
     assert words in str(outcome.error)
 
 
-def test_an_unresolvable_annotation_is_the_tasks_failure_and_not_the_workers() -> None:
+def test_an_unresolvable_annotation_fails_the_task_and_not_the_worker() -> None:
     def define(app: TaskMQ) -> None:
         @app.task(name="broken", retry=None, result=False)
         async def broken(a: "Nowhere") -> None:  # type: ignore[name-defined]  # noqa: F821 - the point
@@ -159,7 +157,7 @@ class _Moody(msgspec.Struct):
         raise LookupError("not today")
 
 
-def test_a_type_that_raises_anything_while_it_is_decoded_does_not_reach_the_worker() -> None:
+def test_an_error_while_decoding_a_type_does_not_reach_the_worker() -> None:
     def define(app: TaskMQ) -> None:
         @app.task(name="moody")
         async def moody(value: _Moody) -> None: ...
@@ -174,13 +172,13 @@ def test_a_job_that_has_expired_is_cancelled_and_does_not_run() -> None:
     assert outcome_of(add, {"task": "add", "args": [1], "expires": NOW + 1}) == Succeeded(2)
 
 
-def test_a_message_that_comes_long_before_its_time_goes_back_to_the_broker() -> None:
+def test_a_message_long_before_its_time_returns_to_the_broker() -> None:
     outcome = outcome_of(add, {"task": "add", "args": [1], "eta": NOW + 126})
 
     assert outcome == Snoozed(timedelta(milliseconds=126))
 
 
-async def test_a_message_that_comes_a_moment_early_is_kept_in_hand_until_its_time() -> None:
+async def test_a_message_shortly_before_its_time_is_held_until_then() -> None:
     with bench(add) as it:
         running = asyncio.create_task(it.outcome({"task": "add", "args": [1], "eta": NOW + 125}))
         await it.clock.wait_for_sleepers()
@@ -193,7 +191,7 @@ async def test_a_message_that_comes_a_moment_early_is_kept_in_hand_until_its_tim
         assert await running == Succeeded(2)
 
 
-async def test_a_job_may_expire_during_that_moment() -> None:
+async def test_a_held_job_may_expire() -> None:
     with bench(add) as it:
         body = {"task": "add", "args": [1], "eta": NOW + 100, "expires": NOW + 50}
         running = asyncio.create_task(it.outcome(body))
@@ -240,7 +238,7 @@ def test_an_error_is_retried_until_the_attempts_are_used_up(kind: str) -> None:
 
 
 @KINDS
-def test_control_flow_says_how_the_run_ends(kind: str) -> None:
+def test_control_flow_exceptions_determine_the_outcome(kind: str) -> None:
     def outcome(error: BaseException) -> Outcome:
         return outcome_of(_raising(error, retry=NO_JITTER), {"task": kind})
 
@@ -257,7 +255,7 @@ def test_control_flow_says_how_the_run_ends(kind: str) -> None:
 @pytest.mark.parametrize(
     "kind_of_error", [SystemExit, KeyboardInterrupt, GeneratorExit, asyncio.CancelledError, BaseException]
 )
-def test_nothing_that_a_task_raises_kills_the_worker(
+def test_no_error_of_a_task_kills_the_worker(
     kind: str, with_timeout: bool, kind_of_error: type[BaseException]
 ) -> None:
     error = kind_of_error("from the task")
@@ -271,9 +269,7 @@ def test_nothing_that_a_task_raises_kills_the_worker(
 
 @KINDS
 @pytest.mark.parametrize("kind_of_error", [StopIteration, StopAsyncIteration])
-def test_an_exception_that_python_itself_uses_is_a_failure_like_any_other(
-    kind: str, kind_of_error: type[Exception]
-) -> None:
+def test_an_internal_python_exception_is_a_failure_like_any_other(kind: str, kind_of_error: type[Exception]) -> None:
     outcome = outcome_of(_raising(kind_of_error(), retry=None), {"task": kind})
 
     assert isinstance(outcome, Dead)
@@ -294,7 +290,7 @@ def test_a_task_that_cancels_itself_has_failed() -> None:
     assert isinstance(outcome.error, asyncio.CancelledError)
 
 
-async def test_a_run_that_is_cancelled_while_the_worker_interrupts_is_no_attempt() -> None:
+async def test_a_run_cancelled_by_an_interrupting_worker_is_not_an_attempt() -> None:
     def define(app: TaskMQ) -> None:
         @app.task(name="long")
         async def long(context: Context) -> None:
@@ -331,7 +327,7 @@ async def test_a_task_that_turns_its_interruption_into_a_result_has_a_result() -
         assert await running == Succeeded("half done")
 
 
-def test_a_run_that_takes_too_long_has_failed_with_a_timeout() -> None:
+def test_a_run_beyond_its_time_limit_fails_with_a_timeout() -> None:
     def define(app: TaskMQ) -> None:
         @app.task(name="long", timeout=0.01, retry=None)
         async def long() -> None:
@@ -382,7 +378,7 @@ def _with_middleware(*middleware: Middleware) -> Outcome:
     return seen[0]
 
 
-def test_the_first_middleware_is_the_outermost_and_what_it_returns_is_the_result() -> None:
+def test_the_first_middleware_is_the_outermost_and_its_return_value_is_the_result() -> None:
     calls: list[str] = []
 
     outcome = _with_middleware(_Named("a", calls), Middleware(), _Named("b", calls))
@@ -392,7 +388,7 @@ def test_the_first_middleware_is_the_outermost_and_what_it_returns_is_the_result
 
 
 @pytest.mark.parametrize("error", [ValueError("m"), Reject("m"), SystemExit(3)], ids=repr)
-def test_an_exception_of_a_middleware_counts_as_the_tasks(error: BaseException) -> None:
+def test_an_exception_of_a_middleware_counts_as_one_of_the_task(error: BaseException) -> None:
     calls: list[str] = []
 
     outcome = _with_middleware(_Named("a", calls), _Raising(error))

@@ -106,7 +106,7 @@ async def test_a_task_with_early_ack_is_acknowledged_right_before_its_function_i
     assert seen == ([settled] if settled else [])
 
 
-async def test_a_task_with_early_ack_is_not_run_where_the_broker_has_not_confirmed_it() -> None:
+async def test_a_task_with_early_ack_is_not_run_without_the_confirm_of_the_broker() -> None:
     class Lost(FakeDelivery):
         async def ack_confirmed(self) -> bool:
             return False
@@ -123,7 +123,7 @@ async def test_a_task_with_early_ack_is_not_run_where_the_broker_has_not_confirm
     assert seen == []
 
 
-async def test_a_late_ack_is_not_the_processors_business() -> None:
+async def test_a_late_ack_is_not_sent_by_the_processor() -> None:
     delivery = FakeDelivery(b'{"task":"add","args":[1]}')
     with bench(add) as it:
         attempt = it.processor.read(delivery)

@@ -38,13 +38,13 @@ def _stored(**facts: Any) -> Envelope:
     ],
     ids=["sent", "undated", "delayed", "early", "retried", "stored", "stored and begun"],
 )
-def test_a_wait_lasts_from_when_a_job_was_due_until_its_first_start(
+def test_a_wait_lasts_from_the_due_time_of_a_job_until_its_first_start(
     envelope: Envelope, seconds: float | None
 ) -> None:
     assert first_wait(FakeDelivery(b""), envelope, started=_STARTED) == seconds
 
 
-def test_a_message_that_has_come_back_may_be_of_a_job_that_has_begun() -> None:
+def test_a_redelivered_job_may_have_started_before() -> None:
     returned = FakeDelivery(b"", redelivered=True)
     interrupted = FakeDelivery(b"", headers={"x-taskmq-outages": 1})
 

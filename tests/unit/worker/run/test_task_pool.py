@@ -82,7 +82,7 @@ async def later(name: str) -> bool:
 
 
 @run_by(play)
-async def test_items_that_never_wait_are_carried_out_by_one_task_in_one_turn(yard: Yard, /) -> None:
+async def test_items_that_never_wait_are_processed_by_one_task_in_one_iteration(yard: Yard, /) -> None:
     yard.give(at_once, *"abcdef")
     await asyncio.sleep(0)
 
@@ -104,7 +104,7 @@ async def test_an_item_that_waits_has_its_task_to_itself_from_then_on(yard: Yard
 
 
 @pytest.mark.real_time
-async def test_thread_runs_occupy_slots_and_their_settlement_is_carried_out() -> None:
+async def test_thread_runs_occupy_slots_and_are_settled() -> None:
     aside = {"x", "y"}
     waiting: deque[tuple[str, WorkItem]] = deque([("a", at_once("a"))])
     ended: list[tuple[str, BaseException | None]] = []
@@ -155,7 +155,7 @@ async def test_thread_runs_occupy_slots_and_their_settlement_is_carried_out() ->
 
 
 @run_by(play)
-async def test_no_more_are_under_way_than_there_is_room_for(yard: Yard, /) -> None:
+async def test_no_more_items_are_in_progress_than_there_is_room_for(yard: Yard, /) -> None:
     gate = asyncio.Event()
     most = 0
 
@@ -183,7 +183,7 @@ async def test_no_more_are_under_way_than_there_is_room_for(yard: Yard, /) -> No
 
 
 @run_by(play, size=64)
-async def test_the_more_items_wait_the_more_are_begun_in_one_turn_of_the_loop(yard: Yard, /) -> None:
+async def test_a_longer_backlog_starts_more_items_per_loop_iteration(yard: Yard, /) -> None:
     gate = asyncio.Event()
 
     async def held(name: str) -> bool:
@@ -252,7 +252,7 @@ async def test_an_item_may_survive_its_cancellation(yard: Yard, /) -> None:
 
 
 @run_by(play)
-async def test_a_cancellation_that_comes_after_the_end_of_its_item_cancels_no_other(yard: Yard, /) -> None:
+async def test_a_cancellation_after_the_end_of_its_item_cancels_no_other(yard: Yard, /) -> None:
     async def cancels_itself(name: str) -> bool:
         task = asyncio.current_task()
         assert task is not None
@@ -267,7 +267,7 @@ async def test_a_cancellation_that_comes_after_the_end_of_its_item_cancels_no_ot
 
 
 @run_by(play)
-async def test_a_timer_that_an_item_has_left_behind_cancels_no_other(yard: Yard, /) -> None:
+async def test_a_leftover_timer_of_an_item_cancels_no_other(yard: Yard, /) -> None:
     async def leaves_a_timer(name: str) -> bool:
         task = asyncio.current_task()
         assert task is not None
@@ -290,9 +290,7 @@ async def test_a_timer_that_an_item_has_left_behind_cancels_no_other(yard: Yard,
 
 @pytest.mark.parametrize("waits", [False, True])
 @run_by(play)
-async def test_what_an_item_sets_in_its_context_is_not_seen_by_others_when_it_says_so(
-    yard: Yard, /, waits: bool
-) -> None:
+async def test_context_variables_of_an_item_are_hidden_from_others_on_request(yard: Yard, /, waits: bool) -> None:
     seen: dict[str, str] = {}
 
     async def sets(name: str) -> bool:
@@ -310,7 +308,7 @@ async def test_what_an_item_sets_in_its_context_is_not_seen_by_others_when_it_sa
 
 @pytest.mark.parametrize("waits", [False, True])
 @run_by(play)
-async def test_errors_are_reported_and_the_work_goes_on(yard: Yard, /, waits: bool) -> None:
+async def test_errors_are_reported_and_the_work_continues(yard: Yard, /, waits: bool) -> None:
     async def fails(name: str) -> bool:
         if waits:
             await asyncio.sleep(0)
@@ -342,7 +340,7 @@ async def test_tools_that_need_the_current_task_work_in_every_item(yard: Yard, /
 
 
 @run_by(play)
-async def test_the_loop_gets_its_turn_between_many_items_that_never_wait(yard: Yard, /) -> None:
+async def test_the_loop_runs_between_many_items_that_never_wait(yard: Yard, /) -> None:
     turns = 0
 
     async def slow(name: str) -> bool:
@@ -363,7 +361,7 @@ async def test_the_loop_gets_its_turn_between_many_items_that_never_wait(yard: Y
 
 
 @run_by(play, size=64)
-async def test_the_loop_gets_its_turn_between_many_slow_items(yard: Yard, /) -> None:
+async def test_the_loop_runs_between_many_slow_items(yard: Yard, /) -> None:
     gate = asyncio.Event()
 
     async def held(name: str) -> bool:
@@ -417,7 +415,7 @@ async def test_a_pool_task_cancelled_before_its_first_step_or_while_idle_is_repl
 
 
 @run_by(play)
-async def test_a_closed_pool_ends_what_it_has_begun_and_begins_nothing(yard: Yard, /) -> None:
+async def test_a_closed_pool_finishes_started_items_and_starts_no_more(yard: Yard, /) -> None:
     yard.give(later, "a")
     await asyncio.sleep(0)
     yard.pool.close()

@@ -89,7 +89,7 @@ class Yard:
         assert not self.stats.running
 
 
-async def test_a_run_whose_result_is_not_kept_is_acknowledged_and_counted_where_it_is_told() -> None:
+async def test_a_run_without_a_stored_result_is_acked_and_counted_when_it_is_reported() -> None:
     yard = Yard()
 
     attempt = yard.begin("a", lambda: 1, is_kept=False)
@@ -102,7 +102,7 @@ async def test_a_run_whose_result_is_not_kept_is_acknowledged_and_counted_where_
     await yard.close()
 
 
-async def test_what_a_function_returned_or_raised_is_reported_with_its_attempt() -> None:
+async def test_a_value_or_error_of_a_function_is_reported_with_its_attempt() -> None:
     yard = Yard()
     error, stop = ValueError("no"), StopIteration("not an end")
 
@@ -157,7 +157,7 @@ async def test_each_run_has_its_own_timeout_and_a_late_thread_is_ignored() -> No
     assert len(yard.ends) == told
 
 
-async def test_a_run_that_is_given_up_ends_with_a_cancellation_and_sees_it() -> None:
+async def test_an_abandoned_run_ends_with_a_cancellation_and_sees_it() -> None:
     yard = Yard()
     release = threading.Event()
 
@@ -176,7 +176,7 @@ async def test_a_run_that_is_given_up_ends_with_a_cancellation_and_sees_it() -> 
     assert len(yard.ends) == 1
 
 
-async def test_what_is_said_of_a_run_whose_time_is_over_is_said_in_its_name() -> None:
+async def test_log_lines_of_a_timed_out_run_name_its_job() -> None:
     yard = Yard()
     release = threading.Event()
     said: list[tuple[str, str]] = []
@@ -201,7 +201,7 @@ async def test_what_is_said_of_a_run_whose_time_is_over_is_said_in_its_name() ->
     await yard.close()
 
 
-async def test_nothing_begins_in_an_executor_that_was_closed() -> None:
+async def test_nothing_starts_in_a_closed_executor() -> None:
     yard = Yard()
     await yard.executor.aclose()
 
@@ -222,7 +222,9 @@ async def test_nothing_begins_in_an_executor_that_was_closed() -> None:
         max_size=20,
     )
 )
-async def test_whatever_comes_together_each_run_ends_once(plans: list[tuple[str, float | None, bool, str]]) -> None:
+async def test_each_run_ends_once_under_any_combination_of_events(
+    plans: list[tuple[str, float | None, bool, str]],
+) -> None:
     yard = Yard()
     release = threading.Event()
     ways: dict[str, Callable[[], object]] = {
@@ -252,7 +254,7 @@ async def test_whatever_comes_together_each_run_ends_once(plans: list[tuple[str,
     assert yard.count.outcomes.get("succeeded", 0) == len(yard.settled_ones)
 
 
-async def test_what_has_ended_is_let_go_of() -> None:
+async def test_an_ended_run_is_released() -> None:
     def attempts() -> int:
         # `isinstance` would ask lazy objects of other tests' libraries for their class, and these raise.
         return sum(type(each) is Attempt for each in gc.get_objects())
@@ -274,7 +276,7 @@ async def test_what_has_ended_is_let_go_of() -> None:
 
 
 @pytest.mark.parametrize("result", [True, False])
-async def test_no_more_go_on_in_threads_than_there_are_slots(result: bool) -> None:
+async def test_no_more_threads_run_than_there_are_slots(result: bool) -> None:
     with staged() as app:
         lock, running, most, done = threading.Lock(), 0, 0, 0
 
@@ -320,7 +322,7 @@ async def test_a_run_beyond_its_time_leaves_its_slot_to_the_next_one() -> None:
             await reached(lambda: worker.status().abandoned == 0)
 
 
-async def test_a_worker_that_drains_waits_for_its_threads_and_settles_what_they_did() -> None:
+async def test_a_draining_worker_waits_for_its_threads_and_settles_their_runs() -> None:
     with staged() as app:
         begun, release = threading.Event(), threading.Event()
 
@@ -343,7 +345,7 @@ async def test_a_worker_that_drains_waits_for_its_threads_and_settles_what_they_
             assert ids(await app.messages("work")) == []
 
 
-async def test_a_worker_that_is_stopped_at_once_gives_back_what_goes_on_in_threads() -> None:
+async def test_a_worker_stopped_at_once_requeues_runs_in_threads() -> None:
     with staged() as app:
         begun, release = threading.Event(), threading.Event()
         contexts: list[Context] = []
@@ -394,7 +396,7 @@ async def test_runs_in_threads_have_their_own_variables_and_know_their_job(caplo
     assert "job last of task plain" in caplog.text
 
 
-async def test_a_failure_in_a_thread_is_tried_again_as_any_other() -> None:
+async def test_a_failure_in_a_thread_is_retried_like_any_other() -> None:
     with staged() as app:
         attempts: list[int] = []
 
@@ -416,7 +418,7 @@ async def test_a_failure_in_a_thread_is_tried_again_as_any_other() -> None:
         assert attempts == [1, 2]
 
 
-async def test_a_job_that_is_to_be_alone_waits_for_what_goes_on_in_threads() -> None:
+async def test_a_job_that_must_run_alone_waits_for_runs_in_threads() -> None:
     with staged() as app:
         task = app.task(name="suspect", queue="work")(_nothing)
         state = app.sessions.current().state

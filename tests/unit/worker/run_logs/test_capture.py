@@ -107,7 +107,7 @@ async def _lines(app: TaskMQ, task: str, *args: Any) -> list[StoredLine]:
     return (await app.jobs.alogs(job.id)).lines
 
 
-def test_what_a_run_logs_is_there_when_its_end_is(tmp_path: Path) -> None:
+def test_log_lines_of_a_run_are_available_at_its_end(tmp_path: Path) -> None:
     async def test(app: TaskMQ) -> None:
         first, second = await _lines(app, "talk", "hunter2")
 
@@ -118,7 +118,7 @@ def test_what_a_run_logs_is_there_when_its_end_is(tmp_path: Path) -> None:
     _play(tmp_path, test, capture_logs="info")
 
 
-def test_records_are_taken_where_handlers_need_a_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_records_are_captured_even_if_handlers_need_a_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def handle(self: logging.Handler, record: logging.LogRecord) -> bool:
         """As in Python 3.13."""
         assert self.lock is not None, "such a handler raises into the program"
@@ -133,7 +133,7 @@ def test_records_are_taken_where_handlers_need_a_lock(tmp_path: Path, monkeypatc
     _play(tmp_path, test, capture_logs="info")
 
 
-def test_filters_of_the_handler_are_asked(tmp_path: Path) -> None:
+def test_filters_of_the_handler_are_applied(tmp_path: Path) -> None:
     before = list(logging.getLogger().handlers)
 
     async def test(app: TaskMQ) -> None:
@@ -146,14 +146,14 @@ def test_filters_of_the_handler_are_asked(tmp_path: Path) -> None:
     _play(tmp_path, test, capture_logs="info")
 
 
-def test_lines_below_the_level_are_not_taken(tmp_path: Path) -> None:
+def test_lines_below_the_level_are_not_captured(tmp_path: Path) -> None:
     async def test(app: TaskMQ) -> None:
         assert [line.message for line in await _lines(app, "talk")] == ["goes on"]
 
     _play(tmp_path, test, capture_logs="warning")
 
 
-def test_a_worker_that_is_not_told_to_takes_nothing(tmp_path: Path) -> None:
+def test_a_worker_captures_nothing_by_default(tmp_path: Path) -> None:
     handlers = list(logging.getLogger().handlers)
 
     async def test(app: TaskMQ) -> None:
@@ -195,7 +195,7 @@ class _NoSink:
     write = add
 
 
-def test_a_stream_that_is_taken_is_otherwise_what_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_captured_stream_otherwise_behaves_as_before(monkeypatch: pytest.MonkeyPatch) -> None:
     stream = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
     monkeypatch.setattr(sys, "stdout", stream)
     capture = LogCapture(_NoSink(), CaptureSettings(10, output=True))
@@ -214,7 +214,7 @@ def test_a_stream_that_is_taken_is_otherwise_what_it_was(monkeypatch: pytest.Mon
         capture.remove()
 
 
-def test_a_capture_that_outlives_its_stream_goes_without_a_word(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_capture_that_outlives_its_stream_ends_silently(monkeypatch: pytest.MonkeyPatch) -> None:
     """Since Python 3.13 what a file raises while it is let go of is reported."""
     reported: list[object] = []
     monkeypatch.setattr(sys, "unraisablehook", reported.append)
@@ -231,7 +231,7 @@ def test_a_capture_that_outlives_its_stream_goes_without_a_word(monkeypatch: pyt
     assert reported == []
 
 
-def test_what_a_run_prints_without_an_end_of_line_is_taken_at_its_end(tmp_path: Path) -> None:
+def test_text_without_a_newline_is_captured_at_the_end_of_the_run(tmp_path: Path) -> None:
     async def test(app: TaskMQ) -> None:
         lines = await _lines(app, "begin")
         assert [line.message for line in lines] == ["whole", "no end: password=[redacted]"]
@@ -254,7 +254,7 @@ def test_each_attempt_has_its_lines_with_their_tracebacks(tmp_path: Path) -> Non
     _play(tmp_path, test, capture_logs="error")
 
 
-def test_a_run_has_so_many_lines_and_the_number_of_the_others(tmp_path: Path) -> None:
+def test_the_lines_of_a_run_are_limited_and_the_rest_are_counted(tmp_path: Path) -> None:
     async def test(app: TaskMQ) -> None:
         lines = await _lines(app, "chatter", 12)
 
@@ -266,7 +266,7 @@ def test_a_run_has_so_many_lines_and_the_number_of_the_others(tmp_path: Path) ->
     _play(tmp_path, test, capture_logs="debug", log_lines=5)
 
 
-def test_a_text_is_found_behind_more_lines_than_a_search_looks_at(
+def test_a_text_is_found_behind_more_lines_than_a_search_page(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def test(app: TaskMQ) -> None:
@@ -278,7 +278,7 @@ def test_a_text_is_found_behind_more_lines_than_a_search_looks_at(
     _play(tmp_path, test, capture_logs="debug")
 
 
-def test_what_is_no_run_of_a_job_of_the_store_is_not_taken(tmp_path: Path) -> None:
+def test_only_runs_of_stored_jobs_are_captured(tmp_path: Path) -> None:
     async def test(app: TaskMQ) -> None:
         await app.tasks["plain"].asend()
         _shop.info("of nobody")
@@ -293,7 +293,7 @@ def test_what_is_no_run_of_a_job_of_the_store_is_not_taken(tmp_path: Path) -> No
     _play(tmp_path, test, capture_logs="debug")
 
 
-def test_further_patterns_are_replaced_in_lines(tmp_path: Path) -> None:
+def test_custom_patterns_are_redacted_in_lines(tmp_path: Path) -> None:
     async def test(app: TaskMQ) -> None:
         assert [line.message for line in await _lines(app, "chatter", 1)] == ["[redacted] 0"]
 
@@ -301,7 +301,7 @@ def test_further_patterns_are_replaced_in_lines(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("capture", ["off", "debug"])
-def test_further_patterns_are_replaced_in_errors_and_what_the_log_says_of_them(
+def test_custom_patterns_are_redacted_in_errors_and_their_log_lines(
     tmp_path: Path, capture: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def test(app: TaskMQ) -> None:

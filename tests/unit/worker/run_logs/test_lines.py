@@ -61,7 +61,7 @@ def _sent(broker: FlakyBroker) -> list[tuple[str, int]]:
 
 
 @run_by(_play)
-async def test_a_report_waits_for_lines_of_its_run_that_are_under_way(
+async def test_a_report_waits_for_lines_of_its_run_that_are_being_sent(
     lines: RunLines, broker: FlakyBroker, /
 ) -> None:
     _fill(lines)
@@ -80,7 +80,7 @@ async def test_a_report_waits_for_lines_of_its_run_that_are_under_way(
 
 
 @run_by(_play)
-async def test_what_is_under_way_when_the_worker_stops_is_sent(lines: RunLines, broker: FlakyBroker, /) -> None:
+async def test_pending_lines_are_sent_when_the_worker_stops(lines: RunLines, broker: FlakyBroker, /) -> None:
     _fill(lines)
     broker.hang_publishes()
     await asyncio.sleep(0.6)
@@ -95,7 +95,7 @@ async def test_what_is_under_way_when_the_worker_stops_is_sent(lines: RunLines, 
 
 
 @run_by(_play)
-async def test_lines_that_the_broker_does_not_take_are_counted(
+async def test_lines_refused_by_the_broker_are_counted(
     lines: RunLines, broker: FlakyBroker, /, caplog: pytest.LogCaptureFixture
 ) -> None:
     _fill(lines)
@@ -108,7 +108,7 @@ async def test_lines_that_the_broker_does_not_take_are_counted(
 
 
 @run_by(_play)
-async def test_lines_whose_sending_is_cancelled_are_counted(lines: RunLines, broker: FlakyBroker, /) -> None:
+async def test_lines_with_a_cancelled_send_are_counted(lines: RunLines, broker: FlakyBroker, /) -> None:
     _fill(lines)
     broker.hang_publishes()
     sending = asyncio.create_task(lines.send(_QUEUE))
@@ -120,7 +120,7 @@ async def test_lines_whose_sending_is_cancelled_are_counted(lines: RunLines, bro
 
 
 @run_by(_play)
-async def test_a_finaliser_that_logs_while_a_line_is_taken_does_not_wait_for_itself(
+async def test_a_finaliser_that_logs_during_a_capture_does_not_deadlock(
     lines: RunLines, broker: FlakyBroker, /
 ) -> None:
     class Name(str):
@@ -138,7 +138,7 @@ async def test_a_finaliser_that_logs_while_a_line_is_taken_does_not_wait_for_its
     assert ("of the finaliser", 1) in _sent(broker)
 
 
-def test_no_more_is_redacted_than_may_be_kept() -> None:
+def test_redaction_stops_at_the_size_limit() -> None:
     lengths: list[int] = []
 
     class Recording(Redactor):
@@ -165,7 +165,7 @@ def test_no_more_is_redacted_than_may_be_kept() -> None:
 
 
 @run_by(_play)
-async def test_any_number_of_runs_may_print_without_an_end_of_line(lines: RunLines, broker: FlakyBroker, /) -> None:
+async def test_any_number_of_runs_may_print_without_a_newline(lines: RunLines, broker: FlakyBroker, /) -> None:
     for number in range(5_001):
         lines.write(_invitation(f"{number}"), 1, 20, "stdout", "begun")
     await lines.send(_QUEUE, [("5000", 1), ("0", 1)])
@@ -176,7 +176,7 @@ async def test_any_number_of_runs_may_print_without_an_end_of_line(lines: RunLin
 
 
 @run_by(_play)
-async def test_a_run_may_begin_to_log_while_lines_are_taken(lines: RunLines, broker: FlakyBroker, /) -> None:
+async def test_a_run_may_begin_to_log_during_a_capture(lines: RunLines, broker: FlakyBroker, /) -> None:
     class Queue(str):
         __slots__ = ()
 

@@ -133,33 +133,33 @@ def test_records_and_prints_of_a_process_are_in_the_log_of_its_job(shop: str) ->
     assert {(line.job, line.worker, line.attempt, line.task) for line in lines} == {(job_id, "w", 1, "talk")}
 
 
-def test_what_has_no_form_in_utf_8_is_written_out(shop: str) -> None:
+def test_unencodable_text_is_escaped(shop: str) -> None:
     _, _, lines = asyncio.run(_run(shop, "name", capture_logs="info", capture_output=True))
 
     assert [line.message for line in lines] == ["caf\\udce9", "na\\udcefve"]
 
 
-def test_what_a_fork_of_the_process_logs_is_not_the_runs(shop: str) -> None:
+def test_lines_of_a_fork_of_the_process_do_not_belong_to_the_run(shop: str) -> None:
     _, _, lines = asyncio.run(_run(shop, "fork", capture_logs="info", capture_output=True))
 
     assert [line.message for line in lines] == ["before the fork", "1 handler less"]
 
 
-def test_a_run_in_a_process_has_so_many_lines_and_the_number_of_the_others(shop: str) -> None:
+def test_the_lines_of_a_run_in_a_process_are_limited_and_the_rest_are_counted(shop: str) -> None:
     _, _, lines = asyncio.run(_run(shop, "chatter", 50_000, capture_logs="info", log_lines=20))
 
     assert [line.message for line in lines[:-1]] == [f"line {number}" for number in range(20)]
     assert lines[-1].message.startswith("49980 further lines of this run were not kept")
 
 
-def test_what_a_run_has_logged_before_it_failed_is_there(shop: str) -> None:
+def test_lines_logged_before_a_failure_are_kept(shop: str) -> None:
     _, _, lines = asyncio.run(_run(shop, "fail", capture_logs="info"))
 
     assert [line.message for line in lines] == ["before it fails"]
 
 
 @pytest.mark.parametrize(("level", "is_installed"), [("off", False), ("info", True)])
-def test_a_process_listens_only_where_its_worker_is_told_to(shop: str, level: str, is_installed: bool) -> None:
+def test_a_process_captures_only_if_its_worker_does(shop: str, level: str, is_installed: bool) -> None:
     _, result, _ = asyncio.run(_run(shop, "plain", capture_logs=level))
 
     assert result is is_installed

@@ -49,9 +49,7 @@ async def test_a_job_cancelled_before_the_worker_started_ends_without_a_run(app:
 
 
 @run_by(play)
-async def test_a_running_coroutine_is_cancelled_and_what_it_had_in_hand_is_settled(
-    app: StagedApp, gate: Gate, /
-) -> None:
+async def test_a_running_coroutine_is_cancelled_and_its_cleanup_is_settled(app: StagedApp, gate: Gate, /) -> None:
     async with working(app) as (worker, _):
         await send(app, "a", "b")
         await settle_loop()
@@ -69,7 +67,7 @@ async def test_a_running_coroutine_is_cancelled_and_what_it_had_in_hand_is_settl
 
 
 @run_by(play)
-async def test_a_worker_that_hears_nothing_looks_by_itself(app: StagedApp, gate: Gate, /) -> None:
+async def test_a_worker_without_notifications_polls(app: StagedApp, gate: Gate, /) -> None:
     async with working(app):
         await send(app, "a")
         await settle_loop()
@@ -83,7 +81,9 @@ async def test_a_worker_that_hears_nothing_looks_by_itself(app: StagedApp, gate:
 
 
 @run_by(play)
-async def test_a_job_that_waits_for_a_slot_is_ended_when_it_would_get_one(app: StagedApp, gate: Gate, /) -> None:
+async def test_a_cancelled_job_that_waits_for_a_slot_ends_when_it_would_get_one(
+    app: StagedApp, gate: Gate, /
+) -> None:
     async with working(app, concurrency=1):
         await send(app, "a", "b")
         await settle_loop()
@@ -97,7 +97,7 @@ async def test_a_job_that_waits_for_a_slot_is_ended_when_it_would_get_one(app: S
 
 
 @run_by(play, worker_concurrency=1)
-async def test_a_job_that_waits_for_resources_is_ended_at_once(app: StagedApp, gate: Gate, /) -> None:
+async def test_a_cancelled_job_that_waits_for_resources_ends_at_once(app: StagedApp, gate: Gate, /) -> None:
     async with working(app):
         await send(app, "a", "b")
         await settle_loop()
@@ -132,7 +132,7 @@ async def test_a_job_is_cancelled_between_two_attempts() -> None:
 
 
 @pytest.mark.real_time
-async def test_a_thread_sees_that_it_is_cancelled_and_may_end_by_itself() -> None:
+async def test_a_thread_sees_its_cancellation_and_may_end_by_itself() -> None:
     with staged() as app:
         begun, ended = threading.Event(), threading.Event()
 
@@ -159,7 +159,7 @@ async def test_a_thread_sees_that_it_is_cancelled_and_may_end_by_itself() -> Non
 
 
 @pytest.mark.real_time
-async def test_a_thread_that_does_not_look_is_given_up_after_its_grace() -> None:
+async def test_a_thread_that_ignores_its_cancellation_is_abandoned_after_its_grace() -> None:
     with staged() as app:
         begun, let_go = threading.Event(), threading.Event()
 
@@ -186,7 +186,7 @@ async def test_a_thread_that_does_not_look_is_given_up_after_its_grace() -> None
 
 
 @run_by(play)
-async def test_a_run_that_is_over_is_settled_as_it_ended(app: StagedApp, gate: Gate, /) -> None:
+async def test_a_finished_run_is_settled_by_its_own_outcome(app: StagedApp, gate: Gate, /) -> None:
     gate.open.set()
     async with working(app) as (worker, _):
         await send(app, "a")

@@ -80,7 +80,7 @@ async def tell_all(operator: TaskMQ, name: str, count: int, *, to: str = "*") ->
 
 
 @run_by(run)
-async def test_every_worker_answers_a_ping_with_how_it_is(operator: TaskMQ, /) -> None:
+async def test_every_worker_answers_a_ping_with_its_status(operator: TaskMQ, /) -> None:
     async with working(operator, "a", concurrency=3), working(operator, "b"):
         answers = await tell_all(operator, "ping", 2)
 
@@ -90,7 +90,7 @@ async def test_every_worker_answers_a_ping_with_how_it_is(operator: TaskMQ, /) -
 
 
 @run_by(run)
-async def test_a_worker_drains_when_it_is_told_by_its_name_and_another_does_not(operator: TaskMQ, /) -> None:
+async def test_only_the_named_worker_drains(operator: TaskMQ, /) -> None:
     async with working(operator, "a") as one, working(operator, "b") as other:
         (answer,) = await tell(operator, "drain", "b")
 
@@ -101,7 +101,7 @@ async def test_a_worker_drains_when_it_is_told_by_its_name_and_another_does_not(
 
 
 @run_by(run)
-async def test_a_drain_says_how_long_what_runs_may_go_on_and_gives_it_back_then(operator: TaskMQ, /) -> None:
+async def test_a_drain_has_a_deadline_after_which_runs_are_requeued(operator: TaskMQ, /) -> None:
     async with working(operator, "a", grace=3600) as worker:
         await shop(operator.sessions.url).tasks.by_name["long"].asend()
         while not worker.status().running:
@@ -118,7 +118,7 @@ async def test_a_drain_says_how_long_what_runs_may_go_on_and_gives_it_back_then(
 
 
 @run_by(run)
-async def test_a_command_to_a_host_reaches_its_workers_only(operator: TaskMQ, /) -> None:
+async def test_a_command_to_a_host_reaches_only_its_workers(operator: TaskMQ, /) -> None:
     async with working(operator, "a") as worker:
         host = worker.status().host
         (answer,) = await tell_all(operator, "ping", 1, to=f"@{host}")
@@ -127,7 +127,7 @@ async def test_a_command_to_a_host_reaches_its_workers_only(operator: TaskMQ, /)
 
 
 @run_by(run)
-async def test_concurrency_changes_and_below_1_is_refused_with_words(operator: TaskMQ, /) -> None:
+async def test_concurrency_can_be_changed_and_below_1_is_refused_with_a_message(operator: TaskMQ, /) -> None:
     async with working(operator, "a", concurrency=2) as worker:
         (changed,) = await tell(operator, "concurrency", "a", number=5)
         (refused,) = await tell(operator, "concurrency", "a", number=0)
@@ -148,7 +148,7 @@ async def test_a_command_of_a_later_version_is_answered_as_unknown(operator: Tas
 
 
 @run_by(run)
-async def test_a_worker_that_takes_no_commands_still_tells_events_to_whoever_listens(operator: TaskMQ, /) -> None:
+async def test_a_worker_without_commands_still_publishes_events(operator: TaskMQ, /) -> None:
     async with working(operator, "deaf", control=False) as worker:
         assert await tell(operator, "ping", within=0.2) == []
         await tell(operator, "drain", within=0.1)
@@ -157,13 +157,13 @@ async def test_a_worker_that_takes_no_commands_still_tells_events_to_whoever_lis
             assert (await anext(events)).worker == "deaf"
 
 
-def test_a_worker_without_control_and_events_listens_to_nothing() -> None:
+def test_a_worker_without_control_and_events_consumes_neither() -> None:
     control = CommandService(_Refusing(), _Worker(), watch=None, obeys=False)
 
     assert control.topics == []
 
 
-def test_what_is_no_command_does_no_harm(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_invalid_command_is_ignored(caplog: pytest.LogCaptureFixture) -> None:
     async def test(operator: TaskMQ) -> None:
         broker = as_broadcasting(operator.sessions.current().broker)
         async with working(operator, "a"):
@@ -178,7 +178,7 @@ def test_what_is_no_command_does_no_harm(caplog: pytest.LogCaptureFixture) -> No
 
 
 @run_by(run)
-async def test_watching_and_revoking_need_what_they_are_about(operator: TaskMQ, /) -> None:
+async def test_watching_and_revoking_need_a_subject(operator: TaskMQ, /) -> None:
     async with working(operator, "a", events="off"):
         (no_events,) = await tell(operator, "watch", "a", seconds=1.0)
         (no_job,) = await tell(operator, "revoke", "a")
@@ -239,7 +239,7 @@ class _Refusing:
         self.is_heard.clear()
 
 
-def test_revoked_jobs_are_handed_to_the_worker() -> None:
+def test_revoked_jobs_are_passed_to_the_worker() -> None:
     worker = _Worker()
     CommandService(_Refusing(), worker, watch=None, obeys=True).receive(
         "worker.command.revoke", b'{"id": "1", "name": "revoke", "job_id": "j", "reason": "not needed"}'
@@ -248,7 +248,7 @@ def test_revoked_jobs_are_handed_to_the_worker() -> None:
     assert worker.said == [("j", "not needed")]
 
 
-def test_a_command_that_fails_is_refused_and_the_next_one_is_obeyed(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_failing_command_is_refused_and_the_next_one_is_executed(caplog: pytest.LogCaptureFixture) -> None:
     radio = _Refusing()
     control = CommandService(radio, _Worker(), watch=None, obeys=True)
 
@@ -260,7 +260,7 @@ def test_a_command_that_fails_is_refused_and_the_next_one_is_obeyed(caplog: pyte
 
 
 @pytest.mark.real_time
-async def test_a_worker_that_may_not_listen_yet_says_so_once_and_tries_again(
+async def test_a_worker_that_cannot_consume_commands_logs_it_once_and_retries(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     with caplog.at_level(logging.WARNING):
@@ -275,12 +275,12 @@ async def test_a_worker_that_may_not_listen_yet_says_so_once_and_tries_again(
 
 
 @run_by(run)
-async def test_a_broker_without_broadcasts_takes_no_commands(operator: TaskMQ, /) -> None:
+async def test_a_broker_without_broadcasts_accepts_no_commands(operator: TaskMQ, /) -> None:
     with pytest.raises(UnsupportedFeature, match="no broadcasts"):
         await command_workers(FlakyBroker(operator.sessions.current().broker), Command(id="", name="ping"))
 
 
-def test_stacks_show_where_threads_and_coroutines_are_and_no_values() -> None:
+def test_stacks_show_the_position_of_threads_and_coroutines_and_no_values() -> None:
     async def inner(secret: str) -> str:
         await waiting.wait()
         return secret
@@ -315,7 +315,7 @@ def test_stacks_show_where_threads_and_coroutines_are_and_no_values() -> None:
     assert "hunter2" not in text
 
 
-def test_stacks_follow_a_coroutine_that_is_carried_on_by_hand() -> None:
+def test_stacks_follow_a_manually_driven_coroutine() -> None:
     class ByHand:
         def __await__(self) -> Generator[Any, Any, None]:
             piece = waits()
@@ -340,7 +340,7 @@ def test_stacks_follow_a_coroutine_that_is_carried_on_by_hand() -> None:
     assert task.index(".waits") < task.index(".__await__") < task.index(".drives")
 
 
-def test_stacks_are_cut_where_they_are_too_long() -> None:
+def test_long_stacks_are_truncated() -> None:
     def deep(levels: int) -> str:
         return deep(levels - 1) if levels else asyncio.run(main())
 
@@ -353,7 +353,7 @@ def test_stacks_are_cut_where_they_are_too_long() -> None:
     assert "more characters" in text
 
 
-def test_a_worker_is_asked_to_give_jobs_back() -> None:
+def test_a_worker_returns_jobs_on_request() -> None:
     worker, jobs = _Worker(), (Preemption(job="j", token=7, reason="preempted by pool acme", grace=30.0),)
     command = encode_command(Command(id="1", name="preempt", jobs=jobs))
     CommandService(_Refusing(), worker, watch=None, obeys=True).receive("worker.command.preempt", command)
@@ -361,7 +361,7 @@ def test_a_worker_is_asked_to_give_jobs_back() -> None:
     assert worker.said == [jobs]
 
 
-def test_a_worker_is_asked_for_its_tasks() -> None:
+def test_a_worker_lists_its_tasks_on_request() -> None:
     worker = _Worker()
     CommandService(_Refusing(), worker, watch=None, obeys=True).receive(
         "worker.command.tasks", b'{"id": "1", "name": "tasks"}'

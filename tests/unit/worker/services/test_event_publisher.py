@@ -82,7 +82,7 @@ async def next_of(events: EventStream, *names: str) -> list[Event]:
 
 
 @run_by(run)
-async def test_whoever_listens_is_told_of_a_job_from_its_start_to_its_end(app: TaskMQ, /) -> None:
+async def test_a_listener_follows_a_job_from_its_start_to_its_end(app: TaskMQ, /) -> None:
     @app.task(queue="images", name="double")
     async def double(n: int) -> int:
         return 2 * n
@@ -112,7 +112,7 @@ async def test_whoever_listens_is_told_of_a_job_from_its_start_to_its_end(app: T
 
 
 @run_by(run)
-async def test_jobs_that_are_told_of_take_the_short_way_as_well(app: TaskMQ, /) -> None:
+async def test_jobs_with_events_use_the_fast_path_as_well(app: TaskMQ, /) -> None:
     @app.task(queue="q", name="short", timeout=30)
     async def short() -> None:
         # What has an attempt has left the short way.
@@ -142,7 +142,7 @@ async def test_jobs_that_are_told_of_take_the_short_way_as_well(app: TaskMQ, /) 
 
 
 @run_by(run)
-async def test_an_event_says_how_an_attempt_ended_and_never_a_word_of_the_data(app: TaskMQ, /) -> None:
+async def test_an_event_describes_the_end_of_an_attempt_and_never_its_data(app: TaskMQ, /) -> None:
     @app.task(queue="q", name="fails", retry=RetryPolicy(max_attempts=2, base=0.01, jitter=False))
     async def fails(secret: str) -> str:
         raise ValueError(secret)
@@ -186,7 +186,7 @@ async def test_an_event_says_how_an_attempt_ended_and_never_a_word_of_the_data(a
 
 
 @run_by(run)
-async def test_a_worker_tells_that_it_is_there_that_it_drains_and_that_it_goes(app: TaskMQ, /) -> None:
+async def test_a_worker_announces_its_start_its_drain_and_its_stop(app: TaskMQ, /) -> None:
     @app.task
     async def waits(context: Context) -> None:
         started.set()
@@ -210,7 +210,7 @@ async def test_a_worker_tells_that_it_is_there_that_it_drains_and_that_it_goes(a
     assert states == ["running", "draining", "draining"]
 
 
-def test_a_message_that_nobody_knows_what_to_do_with_is_told_of() -> None:
+def test_a_message_without_a_known_task_has_an_event() -> None:
     async def test(app: TaskMQ) -> None:
         from taskmq.contracts.broker import Outgoing
 
@@ -233,7 +233,7 @@ def test_a_message_that_nobody_knows_what_to_do_with_is_told_of() -> None:
     run(test)
 
 
-def test_events_off_announces_tasks_alone_and_events_on_announces_all() -> None:
+def test_events_off_announces_only_tasks_and_events_on_announces_all() -> None:
     async def test(app: TaskMQ) -> None:
         @app.task(name="t")
         async def quick() -> None: ...
@@ -312,7 +312,7 @@ def once(stats: WorkerStats, attempt: Attempt, outcome: Outcome | None = None) -
 
 
 @pytest.mark.real_time
-async def test_nothing_is_looked_at_before_somebody_listens_nor_after_his_time_is_over() -> None:
+async def test_events_are_sampled_only_while_there_is_a_listener() -> None:
     radio = _Radio()
     announcer, stats = staged(radio)
     once(stats, attempt_of("a"))
@@ -332,7 +332,7 @@ async def test_nothing_is_looked_at_before_somebody_listens_nor_after_his_time_i
 
 
 @pytest.mark.real_time
-async def test_events_go_in_batches_of_one_topic_starts_before_ends() -> None:
+async def test_events_are_sent_in_batches_of_one_topic_with_starts_before_ends() -> None:
     radio = _Radio()
     announcer, stats = staged(radio)
     announcer.watch()
@@ -364,7 +364,7 @@ def raised(text: str) -> ValueError:
 
 
 @pytest.mark.real_time
-async def test_words_of_an_error_are_on_a_topic_of_their_own_before_the_event() -> None:
+async def test_an_error_message_has_its_own_topic_and_precedes_the_event() -> None:
     radio = _Radio()
     announcer, stats = staged(radio)
     announcer.watch()
@@ -382,7 +382,7 @@ async def test_words_of_an_error_are_on_a_topic_of_their_own_before_the_event() 
 
 
 @pytest.mark.real_time
-async def test_of_one_kind_of_failure_ten_have_words_and_all_have_their_type() -> None:
+async def test_ten_failures_of_one_kind_have_a_message_and_all_have_their_type() -> None:
     radio = _Radio()
     announcer, stats = staged(radio)
     announcer.watch()
@@ -401,14 +401,12 @@ async def test_of_one_kind_of_failure_ten_have_words_and_all_have_their_type() -
 
 
 @pytest.mark.parametrize(("said", "expected"), [("type", None), ("message", ("no", ""))])
-def test_words_of_errors_stay_in_the_worker_where_they_are_to(
-    said: LogErrors, expected: tuple[str, str] | None
-) -> None:
+def test_error_messages_can_be_kept_within_the_worker(said: LogErrors, expected: tuple[str, str] | None) -> None:
     assert ErrorWords(ErrorTexts(Redactor()), said).of("t", raised("no")) == expected
 
 
 @pytest.mark.real_time
-async def test_a_duplicate_that_was_done_already_is_an_answered_run_in_events_and_counts() -> None:
+async def test_an_answered_duplicate_is_a_separate_kind_of_run_in_events_and_counts() -> None:
     radio = _Radio()
     publisher, stats = staged(radio)
     publisher.watch()
@@ -420,7 +418,7 @@ async def test_a_duplicate_that_was_done_already_is_an_answered_run_in_events_an
 
 
 @pytest.mark.real_time
-async def test_events_leave_by_themselves_soon() -> None:
+async def test_events_are_sent_within_a_short_time() -> None:
     radio = _Radio()
     announcer, stats = staged(radio)
     announcer.watch()
@@ -432,7 +430,7 @@ async def test_events_leave_by_themselves_soon() -> None:
 
 
 @pytest.mark.real_time
-async def test_a_large_batch_is_cut_into_several() -> None:
+async def test_a_large_batch_is_split() -> None:
     radio = _Radio()
     announcer, stats = staged(radio)
     announcer.watch()
@@ -446,7 +444,7 @@ async def test_a_large_batch_is_cut_into_several() -> None:
 
 
 @pytest.mark.real_time
-async def test_what_the_broker_does_not_take_is_counted_and_the_next_batch_says_so() -> None:
+async def test_events_refused_by_the_broker_are_counted_in_the_next_batch() -> None:
     radio = _Radio()
     announcer, stats = staged(radio)
     announcer.watch()
@@ -464,7 +462,7 @@ async def test_what_the_broker_does_not_take_is_counted_and_the_next_batch_says_
 
 
 @pytest.mark.real_time
-async def test_beyond_the_bound_events_are_dropped_and_counted() -> None:
+async def test_events_beyond_the_limit_are_dropped_and_counted() -> None:
     radio = _Radio()
     announcer, stats = staged(radio)
     announcer.watch()
@@ -479,7 +477,7 @@ async def test_beyond_the_bound_events_are_dropped_and_counted() -> None:
     assert {dropped for _, _, dropped in batches} == {4}
 
 
-async def test_a_worker_beats_as_long_as_it_is_there() -> None:
+async def test_a_worker_sends_heartbeats_while_it_runs() -> None:
     radio = _Radio()
     publisher, _ = staged(radio, beat_seconds=10)
     async with ServiceGroup() as services:
@@ -491,7 +489,7 @@ async def test_a_worker_beats_as_long_as_it_is_there() -> None:
 
 
 @run_by(run)
-async def test_a_stream_that_is_not_read_keeps_the_newest_events_and_counts_the_others(app: TaskMQ, /) -> None:
+async def test_an_unread_stream_keeps_the_newest_events_and_counts_the_others(app: TaskMQ, /) -> None:
     broker = as_broadcasting(app.sessions.current().broker)
     radio = _Radio()
     announcer, stats = staged(radio)
@@ -512,7 +510,7 @@ async def test_a_stream_that_is_not_read_keeps_the_newest_events_and_counts_the_
 
 
 @run_by(run)
-async def test_a_stream_adds_up_what_workers_have_dropped_since_it_was_opened(app: TaskMQ, /) -> None:
+async def test_a_stream_sums_the_events_dropped_by_workers_since_it_was_opened(app: TaskMQ, /) -> None:
     broker = as_broadcasting(app.sessions.current().broker)
     started = JobEvent(event="started", number=1, at=1, job_id="a", task="t", queue="q")
     gone = WorkerEvent(event="offline", number=2, at=1, status=STATUS)
@@ -531,7 +529,7 @@ async def test_a_stream_adds_up_what_workers_have_dropped_since_it_was_opened(ap
 
 
 @run_by(run)
-async def test_a_stream_of_events_of_workers_asks_for_none_of_jobs(app: TaskMQ, /) -> None:
+async def test_a_stream_of_worker_events_requests_no_job_events(app: TaskMQ, /) -> None:
     heard: list[str] = []
     await as_broadcasting(app.sessions.current().broker).listen(
         ["worker.command.*"], lambda topic, _: heard.append(topic)
@@ -561,7 +559,7 @@ async def test_a_broker_without_broadcasts_has_no_events() -> None:
 
 
 @run_by(run)
-async def test_the_end_of_a_job_whose_time_was_over_says_so(app: TaskMQ, /) -> None:
+async def test_the_end_of_a_timed_out_job_says_so(app: TaskMQ, /) -> None:
     @app.task(queue="images", name="double")
     async def double(n: int) -> int:
         if n < 0:

@@ -13,7 +13,7 @@ from tests.unit.worker.staged import StagedApp, settle_loop
 
 
 @run_by(play)
-async def test_a_paused_queue_starts_nothing_and_what_was_prefetched_goes_back_uncounted(
+async def test_a_paused_queue_starts_no_job_and_prefetched_ones_are_requeued_uncounted(
     app: StagedApp, gate: Gate, /
 ) -> None:
     async with working(app, concurrency=1, prefetch=4) as (worker, _):
@@ -41,7 +41,7 @@ async def test_a_paused_queue_starts_nothing_and_what_was_prefetched_goes_back_u
 
 
 @run_by(play)
-async def test_a_worker_looks_by_itself_within_ten_seconds(app: StagedApp, gate: Gate, /) -> None:
+async def test_a_worker_polls_pauses_within_ten_seconds(app: StagedApp, gate: Gate, /) -> None:
     async with working(app, control=False):
         await pause_queues(app, ["work"])
         await asyncio.sleep(10.5)
@@ -52,7 +52,7 @@ async def test_a_worker_looks_by_itself_within_ten_seconds(app: StagedApp, gate:
         assert ids(await app.messages("work")) == ["a"]
 
 
-def test_a_worker_that_starts_later_keeps_to_a_pause_and_says_why(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_worker_that_starts_later_respects_a_pause_and_logs_the_reason(caplog: pytest.LogCaptureFixture) -> None:
     async def test(app: StagedApp, gate: Gate) -> None:
         await pause_queues(app, ["work"], note="the printer is broken")
         await send(app, "a")
@@ -72,7 +72,7 @@ def test_a_worker_that_starts_later_keeps_to_a_pause_and_says_why(caplog: pytest
 
 
 @run_by(play)
-async def test_the_other_queues_go_on_and_a_burst_does_not_wait_for_a_paused_one(
+async def test_other_queues_continue_and_a_burst_does_not_wait_for_a_paused_one(
     app: StagedApp, gate: Gate, /
 ) -> None:
     @app.task(name="other", queue="others")
@@ -90,7 +90,7 @@ async def test_the_other_queues_go_on_and_a_burst_does_not_wait_for_a_paused_one
     assert ids(await app.messages("work")) == ["paused"]
 
 
-def test_without_an_answer_of_the_state_what_was_known_last_holds(
+def test_without_an_answer_of_the_state_the_last_known_pauses_apply(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def test(app: StagedApp, gate: Gate) -> None:

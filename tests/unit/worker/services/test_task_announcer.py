@@ -37,7 +37,7 @@ async def _heard(app: TaskMQ) -> list[ToldTasks]:
     return heard
 
 
-def test_a_worker_tells_its_tasks_at_its_start_and_every_ten_minutes() -> None:
+def test_a_worker_announces_its_tasks_at_its_start_and_every_ten_minutes() -> None:
     async def main() -> None:
         async with _app() as app:
             heard = await _heard(app)
@@ -57,7 +57,7 @@ def test_a_worker_tells_its_tasks_at_its_start_and_every_ten_minutes() -> None:
         forget_memory(_NAME)
 
 
-def test_a_worker_that_is_asked_tells_its_tasks_soon_and_once_for_all_who_ask() -> None:
+def test_a_worker_answers_several_requests_for_its_tasks_together_and_soon() -> None:
     async def main() -> None:
         async with _app() as app:
             heard = await _heard(app)
@@ -78,7 +78,7 @@ def test_a_worker_that_is_asked_tells_its_tasks_soon_and_once_for_all_who_ask() 
 
 
 @run_by(run)
-async def test_a_running_worker_obeys_who_asks_for_its_tasks(app: TaskMQ, /) -> None:
+async def test_a_running_worker_answers_requests_for_its_tasks(app: TaskMQ, /) -> None:
     @app.task(name="t")
     async def t() -> None: ...
 

@@ -33,14 +33,14 @@ def test_secrets_in_an_error_are_in_no_text_about_it(text: str) -> None:
     assert "ConnectionError" in str(told)
 
 
-def test_a_secret_whose_name_would_be_cut_off_is_not_in_a_long_traceback() -> None:
+def test_a_secret_whose_name_would_be_truncated_is_not_in_a_long_traceback() -> None:
     error = ValueError(f"password={_SECRET * 2_000}")
 
     assert _SECRET not in _TEXTS.record(error).traceback
     assert not _TEXTS.is_plain(error)
 
 
-def test_an_error_without_secrets_is_told_as_it_is() -> None:
+def test_an_error_without_secrets_is_unchanged() -> None:
     error = KeyError("order 17")
 
     assert _TEXTS.record(error).message == "'order 17'"
@@ -139,7 +139,7 @@ def raised(make: Callable[[], BaseException]) -> BaseException:
 
 
 @pytest.mark.parametrize("make", UNWRITABLE)
-def test_an_error_that_cannot_be_written_is_told_with_its_frames(make: Callable[[], BaseException]) -> None:
+def test_an_unprintable_error_is_reported_with_its_frames(make: Callable[[], BaseException]) -> None:
     error = raised(make)
 
     told = _TEXTS.record(error)
@@ -150,14 +150,14 @@ def test_an_error_that_cannot_be_written_is_told_with_its_frames(make: Callable[
     assert type(told.message) is str
 
 
-def test_an_error_that_python_cannot_write_is_no_handler_s_to_write() -> None:
+def test_an_error_unprintable_for_python_is_withheld_from_handlers() -> None:
     error = raised(lambda: bad_template("4", "{% if %}"))
 
     assert not _TEXTS.is_plain(error)
     assert "SyntaxError: (what else there is to its traceback cannot be written)" in _TEXTS.traceback_of(error)
 
 
-def test_an_error_that_cannot_be_looked_at_has_a_substitute_with_its_frames() -> None:
+def test_an_unreadable_error_has_a_substitute_with_its_frames() -> None:
     found = substitute(raised(Closed), "charge")
 
     assert str(found) == f"task charge raised {__name__}.Closed, an error whose class raises when it is looked at"

@@ -64,7 +64,7 @@ def _outcome(error: BaseException, *, policy: RetryPolicy | None = None, outages
 
 
 @pytest.mark.parametrize("error", _OUTAGES, ids=repr)
-def test_a_part_of_taskmq_that_does_not_answer_is_an_outage(error: Exception) -> None:
+def test_a_component_that_does_not_answer_is_an_outage(error: Exception) -> None:
     assert is_outage(error)
     assert _outcome(error) == Interrupted(delay=timedelta(seconds=0.75), error=error)
 
@@ -75,7 +75,7 @@ def test_every_other_error_is_a_failure_of_the_task(error: Exception) -> None:
     assert _outcome(error) == Dead("error", error)
 
 
-def test_an_error_that_the_task_made_of_an_outage_is_its_own() -> None:
+def test_an_error_raised_by_the_task_from_an_outage_is_its_own() -> None:
     for own in (KeyError("no invoice"), Retry(5), Reject("no")):
         own.__cause__ = StateUnavailable("no answer")
 
@@ -83,14 +83,14 @@ def test_an_error_that_the_task_made_of_an_outage_is_its_own() -> None:
         assert not isinstance(_outcome(own, policy=RetryPolicy()), Interrupted)
 
 
-def test_a_policy_that_never_retries_an_outage_is_obeyed() -> None:
+def test_a_policy_that_never_retries_an_outage_is_respected() -> None:
     error = StateUnavailable("no answer")
 
     assert _outcome(error, policy=RetryPolicy(never=(StateUnavailable,))) == Dead("error", error)
     assert isinstance(_outcome(error, policy=RetryPolicy(on=(OSError,))), Interrupted)
 
 
-def test_after_the_last_outage_that_is_forgiven_the_retry_policy_decides() -> None:
+def test_the_retry_policy_decides_after_the_last_tolerated_outage() -> None:
     error = StateUnavailable("no answer")
 
     assert isinstance(_outcome(error, outages=MOST_OUTAGES - 1), Interrupted)
@@ -125,7 +125,7 @@ def test_outages_are_counted_by_the_message_or_the_shard(header: int | str | Non
         assert count_outages(attempt) == count
 
 
-def test_outages_of_a_job_of_the_store_are_counted_by_its_invitation() -> None:
+def test_outages_of_a_stored_job_are_counted_by_its_invitation() -> None:
     with bench(_define) as it:
         invitation = Invitation(id="1", token=7, reports="taskmq.reports.shop.0", outages=5)
         delivery = FakeDelivery(b"", headers={"x-taskmq-outages": 9})
@@ -134,7 +134,7 @@ def test_outages_of_a_job_of_the_store_are_counted_by_its_invitation() -> None:
 
 
 @pytest.mark.real_time
-async def test_what_was_acknowledged_before_its_run_is_not_run_again_for_an_outage() -> None:
+async def test_a_job_acknowledged_before_its_run_is_not_rerun_for_an_outage() -> None:
     for name, kind in (("job", Interrupted), ("early", Dead)):
         with bench(_define) as it:
             outcome = await it.outcome({"task": name})
@@ -195,7 +195,7 @@ def test_an_interrupted_job_is_published_again_with_the_number_of_its_outages() 
     assert again["headers"] == {"x-taskmq-outages": 5}
 
 
-def test_a_snooze_keeps_the_number_of_outages_and_a_retry_begins_anew() -> None:
+def test_a_snooze_keeps_the_number_of_outages_and_a_retry_resets_it() -> None:
     _, snoozed = _settled(Snoozed(timedelta(seconds=1)), outages=4)
     _, retried = _settled(Retried(timedelta(seconds=1), ValueError("no")), outages=4)
 
@@ -203,7 +203,7 @@ def test_a_snooze_keeps_the_number_of_outages_and_a_retry_begins_anew() -> None:
     assert "x-taskmq-outages" not in dict(retried["headers"])  # type: ignore[call-overload]
 
 
-def test_the_log_says_that_a_run_was_interrupted_and_when_the_job_goes_on(caplog: pytest.LogCaptureFixture) -> None:
+def test_the_log_reports_an_interrupted_run_and_when_the_job_continues(caplog: pytest.LogCaptureFixture) -> None:
     _settled(Interrupted(delay=timedelta(seconds=4), error=StateUnavailable("redis is gone")))
 
     (record,) = [record for record in caplog.records if "interrupted" in record.message]
@@ -213,7 +213,7 @@ def test_the_log_says_that_a_run_was_interrupted_and_when_the_job_goes_on(caplog
 
 
 @run_by(play)
-async def test_a_cancelled_job_that_an_outage_interrupts_is_cancelled(app: StagedApp, gate: Gate, /) -> None:
+async def test_a_cancelled_job_interrupted_by_an_outage_is_cancelled(app: StagedApp, gate: Gate, /) -> None:
     @app.task(name="long", queue="work")
     async def long(label: str) -> None:
         try:

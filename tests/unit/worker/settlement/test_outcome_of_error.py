@@ -25,7 +25,7 @@ def _verdict(error: BaseException, *, policy: RetryPolicy | None = POLICY, attem
     return outcome_of_error(error, policy=policy, attempt=attempt, fraction=lambda: 0.5)
 
 
-def test_an_error_is_retried_after_the_policys_delay_with_its_jitter() -> None:
+def test_an_error_is_retried_after_the_delay_of_the_policy_with_jitter() -> None:
     error = ValueError("no")
 
     assert _verdict(error, attempt=1) == Retried(timedelta(seconds=5), error)
@@ -40,7 +40,7 @@ def test_the_last_attempt_and_a_task_without_a_policy_end_dead() -> None:
     assert _verdict(error, policy=None) == Dead("error", error)
 
 
-def test_the_policy_says_which_errors_are_worth_another_attempt() -> None:
+def test_the_policy_selects_retryable_errors() -> None:
     picky = RetryPolicy(on=(OSError,), never=(PermissionError,))
     refused, denied = ConnectionRefusedError(), PermissionError()
 
@@ -52,7 +52,7 @@ def test_the_policy_says_which_errors_are_worth_another_attempt() -> None:
 @pytest.mark.parametrize(
     "error", [SystemExit(1), KeyboardInterrupt(), GeneratorExit(), CancelledError("own")], ids=repr
 )
-def test_an_exit_in_a_task_is_a_failure_as_any_other(error: BaseException) -> None:
+def test_an_exit_in_a_task_is_a_failure_like_any_other(error: BaseException) -> None:
     assert _verdict(error) == Retried(timedelta(seconds=5), error)
     assert _verdict(error, attempt=3) == Dead("error", error)
     assert _verdict(error, policy=RetryPolicy(on=(OSError,))) == Dead("error", error)
@@ -68,26 +68,26 @@ def test_an_exit_in_a_task_is_a_failure_as_any_other(error: BaseException) -> No
         (WorkerLost("gone"), "worker_lost"),
     ],
 )
-def test_a_dead_job_says_whether_time_ran_out_or_its_process_was_lost(error: Exception, reason: str) -> None:
+def test_a_dead_job_names_a_timeout_or_a_lost_process(error: Exception, reason: str) -> None:
     assert isinstance(_verdict(error, attempt=1), Retried)
     assert _verdict(error, attempt=3) == Dead(reason, error)  # type: ignore[arg-type]
 
 
-def test_a_result_that_is_too_large_is_no_reason_to_do_the_work_again() -> None:
+def test_an_oversized_result_does_not_repeat_the_work() -> None:
     error = ResultTooLarge("shop.report", size=2000, limit=1000)
 
     assert _verdict(error) == Dead("result", error)
     assert str(error).startswith("the result of task shop.report has 2,000 bytes, the limit is 1,000: ")
 
 
-def test_a_call_that_the_task_itself_sent_badly_is_an_error_like_any_other() -> None:
+def test_an_invalid_call_by_the_task_is_an_error_like_any_other() -> None:
     error = InvalidArguments("no")
 
     assert isinstance(_verdict(error, attempt=1), Retried)
     assert _verdict(error, attempt=3) == Dead("error", error)
 
 
-def test_a_retry_that_the_task_asks_for_counts_as_an_attempt() -> None:
+def test_a_requested_retry_counts_as_an_attempt() -> None:
     retry = Retry()
 
     assert _verdict(retry, attempt=2) == Retried(timedelta(seconds=10), retry)
@@ -95,13 +95,13 @@ def test_a_retry_that_the_task_asks_for_counts_as_an_attempt() -> None:
     assert _verdict(retry, policy=None) == Dead("error", retry)
 
 
-def test_a_retry_with_a_delay_of_its_own_is_not_jittered() -> None:
+def test_a_retry_with_its_own_delay_has_no_jitter() -> None:
     retry = Retry(delay="1m")
 
     assert _verdict(retry) == Retried(timedelta(minutes=1), retry)
 
 
-def test_a_retry_that_the_task_asks_for_does_not_care_which_errors_the_policy_lists() -> None:
+def test_a_requested_retry_ignores_the_errors_of_the_policy() -> None:
     assert isinstance(_verdict(Retry(), policy=RetryPolicy(on=(OSError,), never=(Retry,))), Retried)
 
 
@@ -111,7 +111,7 @@ def test_a_snooze_never_counts_and_never_ends(attempt: int, seconds: float) -> N
         assert _verdict(Snooze(seconds), policy=policy, attempt=attempt) == Snoozed(timedelta(seconds=seconds))
 
 
-def test_reject_and_ignore_end_the_job_whatever_attempts_are_left() -> None:
+def test_reject_and_ignore_end_the_job_with_any_attempts_left() -> None:
     reject = Reject("not mine")
 
     assert _verdict(reject) == Dead("rejected", reject)
@@ -121,7 +121,7 @@ def test_reject_and_ignore_end_the_job_whatever_attempts_are_left() -> None:
 @pytest.mark.parametrize(
     "error", [Snooze("soon"), Snooze(-1), Retry(delay="soon"), Retry(delay=float("nan")), Snooze(10**400)]
 )
-def test_a_delay_that_is_none_makes_a_dead_letter_that_says_so(error: Exception) -> None:
+def test_an_invalid_delay_makes_a_dead_letter_that_says_so(error: Exception) -> None:
     outcome = _verdict(error)
 
     assert isinstance(outcome, Dead)

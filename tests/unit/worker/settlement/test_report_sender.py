@@ -49,7 +49,7 @@ def _sent(broker: FlakyBroker) -> list[list[str]]:
 
 
 @run_by(_play)
-async def test_what_comes_within_two_ms_is_one_message(sender: ReportSender, broker: FlakyBroker, /) -> None:
+async def test_reports_within_two_ms_share_a_message(sender: ReportSender, broker: FlakyBroker, /) -> None:
     sent = [_send(sender, job) for job in "abc"]
 
     assert await asyncio.gather(*sent) == [True] * 3
@@ -57,7 +57,7 @@ async def test_what_comes_within_two_ms_is_one_message(sender: ReportSender, bro
 
 
 @run_by(_play)
-async def test_what_comes_while_a_message_is_on_its_way_is_the_next_one(
+async def test_reports_during_a_publish_go_into_the_next_message(
     sender: ReportSender, broker: FlakyBroker, /
 ) -> None:
     broker.hang_publishes()
@@ -75,7 +75,9 @@ async def test_what_comes_while_a_message_is_on_its_way_is_the_next_one(
 
 
 @run_by(_play)
-async def test_a_queue_waits_for_no_message_of_another_one(sender: ReportSender, broker: FlakyBroker, /) -> None:
+async def test_a_queue_does_not_wait_for_the_message_of_another_one(
+    sender: ReportSender, broker: FlakyBroker, /
+) -> None:
     broker.hang_publishes()
     sent = [_send(sender, "a"), _send(sender, "b", "others")]
     await asyncio.sleep(0.01)

@@ -110,7 +110,7 @@ def test_a_retry_is_the_same_message_with_the_next_attempt_and_its_time() -> Non
     assert copy.headers == {"x-taskmq-attempt": 4, "x-taskmq-error": "ValueError: no"}
 
 
-def test_a_retry_shows_the_console_the_jobs_first_time_and_origin() -> None:
+def test_the_console_shows_a_retry_with_the_first_time_and_origin_of_its_job() -> None:
     _, _, app = _settled(Retried(timedelta(seconds=1), ValueError("no")))
 
     (message,) = [entry.message for entry in app.flaky.journal if isinstance(entry, Published)]
@@ -150,7 +150,7 @@ def test_a_copy_in_messagepack_stays_messagepack() -> None:
     assert msgspec.msgpack.decode(copy.body) == {**BODY, "attempt": 4, "eta": NOW + 1000}
 
 
-def test_a_copy_stays_in_its_priority_class_and_a_dead_letter_goes_to_the_queues_own() -> None:
+def test_a_copy_keeps_its_priority_class_and_a_dead_letter_goes_to_the_queue_itself() -> None:
     (copy,), _, _ = _settled(Retried(timedelta(seconds=1), ValueError("no")), queue="work.p.high")
     (letter,), _, _ = _settled(Dead("error", ValueError("no")), queue="work.p.high")
 
@@ -173,7 +173,7 @@ def test_a_message_without_an_id_gets_the_one_under_which_it_ran() -> None:
     [Retried(timedelta(seconds=1), ValueError("no")), Snoozed(timedelta(seconds=1)), Dead("error", ValueError("no"))],
     ids=lambda outcome: type(outcome).__name__,
 )
-def test_copies_carry_the_senders_headers_and_none_of_ours_from_before(outcome: Outcome) -> None:
+def test_copies_carry_the_headers_of_the_sender_and_no_old_ones_of_taskmq(outcome: Outcome) -> None:
     headers: dict[str, HeaderValue] = {
         "shop": "paris",
         "size": 3,
@@ -191,7 +191,7 @@ def test_copies_carry_the_senders_headers_and_none_of_ours_from_before(outcome: 
     assert copy.headers.get("x-taskmq-error") != "an old one"
 
 
-def test_a_dead_letter_tells_why_what_where_when_and_who() -> None:
+def test_a_dead_letter_records_cause_task_time_worker_and_origin() -> None:
     try:
         raise KeyError("missing")
     except KeyError as error:
@@ -227,7 +227,7 @@ def test_a_dead_letter_tells_why_what_where_when_and_who() -> None:
     ],
     ids=lambda outcome: type(outcome).__name__,
 )
-def test_how_often_a_job_was_replayed_stays_on_all_copies_of_it(outcome: Outcome) -> None:
+def test_the_number_of_replays_stays_on_all_copies_of_a_job(outcome: Outcome) -> None:
     (copy,), _, _ = _settled(outcome, headers={"x-taskmq-replayed": 2, "x-taskmq-error": "old"})
 
     assert copy.headers["x-taskmq-replayed"] == 2
@@ -235,13 +235,13 @@ def test_how_often_a_job_was_replayed_stays_on_all_copies_of_it(outcome: Outcome
 
 
 @pytest.mark.parametrize("reason", ["error", "rejected", "invalid_arguments", "timeout", "worker_lost"])
-def test_a_dead_letter_carries_the_outcomes_reason(reason: str) -> None:
+def test_a_dead_letter_carries_the_reason_of_the_outcome(reason: str) -> None:
     (letter,), _, _ = _settled(Dead(reason, Reject("no")))  # type: ignore[arg-type]
 
     assert letter.headers["x-taskmq-reason"] == reason
 
 
-def test_an_eta_that_is_over_is_taken_off_a_dead_letter() -> None:
+def test_a_past_eta_is_removed_from_a_dead_letter() -> None:
     body = json.dumps({**BODY, "eta": NOW - 5}).encode()
 
     (letter,), _, _ = _settled(Dead("error", ValueError("no")), body=body)
@@ -249,7 +249,7 @@ def test_an_eta_that_is_over_is_taken_off_a_dead_letter() -> None:
     assert json.loads(letter.body) == BODY
 
 
-def test_long_errors_are_cut_where_headers_have_to_be_short() -> None:
+def test_long_errors_are_truncated_to_fit_short_headers() -> None:
     (letter,), record, _ = _settled(Dead("error", ValueError("x" * 100_000)))
 
     headers = {name: len(str(value)) for name, value in letter.headers.items()}
@@ -267,7 +267,7 @@ class _Unprintable(Exception):
 
 
 @pytest.mark.parametrize("make", [lambda e: Dead("error", e), lambda e: Retried(timedelta(seconds=1), e)])
-def test_an_error_that_cannot_be_printed_is_settled_all_the_same(make: Callable[[BaseException], Outcome]) -> None:
+def test_an_unprintable_error_is_settled_normally(make: Callable[[BaseException], Outcome]) -> None:
     (copy,), _, app = _settled(make(_Unprintable()))
 
     assert "_Unprintable" in str(copy.headers["x-taskmq-error"])
@@ -275,7 +275,7 @@ def test_an_error_that_cannot_be_printed_is_settled_all_the_same(make: Callable[
 
 
 @pytest.mark.parametrize("make", [lambda e: Dead("error", e), lambda e: Retried(timedelta(seconds=1), e)])
-def test_an_error_that_has_no_form_in_utf_8_is_written_in_one_that_has(
+def test_an_unencodable_error_is_escaped(
     make: Callable[[BaseException], Outcome],
 ) -> None:
     (copy,), record, _ = _settled(make(ValueError("a \ud800 file name")))
@@ -294,7 +294,7 @@ def test_an_exception_of_a_module_is_named_with_it() -> None:
     assert record.error.type_name == "taskmq.errors.WorkerLost"
 
 
-def test_a_result_record_tells_what_ran_when_and_where() -> None:
+def test_a_result_record_contains_task_and_time_and_worker() -> None:
     _, record, _ = _settled(Succeeded({"a": 1}))
 
     assert record == ResultRecord(
@@ -310,14 +310,14 @@ def test_a_result_record_tells_what_ran_when_and_where() -> None:
     )
 
 
-def test_a_result_is_stored_in_the_messages_own_encoding() -> None:
+def test_a_result_is_stored_in_the_encoding_of_the_message() -> None:
     _, record, _ = _settled(Succeeded([1]), body=msgspec.msgpack.encode(BODY), content_type=MSGPACK)
 
     assert record is not None
     assert (record.content_type, record.value) == (MSGPACK, msgspec.msgpack.encode([1]))
 
 
-def test_a_dead_jobs_record_carries_the_error_and_a_cancelled_ones_the_reason() -> None:
+def test_the_record_of_a_dead_job_has_the_error_and_a_cancelled_one_the_reason() -> None:
     _, dead, _ = _settled(Dead("error", ValueError("no")))
     _, cancelled, _ = _settled(Cancelled("expired before it started"))
 
@@ -334,7 +334,7 @@ def test_a_dead_jobs_record_carries_the_error_and_a_cancelled_ones_the_reason() 
     [Succeeded(1), Dead("error", ValueError("no")), Cancelled("no")],
     ids=lambda outcome: type(outcome).__name__,
 )
-def test_nothing_is_stored_for_a_task_that_keeps_no_results_or_without_a_state(outcome: Outcome) -> None:
+def test_a_task_without_results_or_without_a_state_stores_nothing(outcome: Outcome) -> None:
     for task, with_state in (("mute", True), ("job", False)):
         _, record, app = _settled(outcome, task=task, with_state=with_state)
 
@@ -343,7 +343,7 @@ def test_nothing_is_stored_for_a_task_that_keeps_no_results_or_without_a_state(o
         assert app.story()[-1] == "acked work"
 
 
-def test_a_value_that_nobody_stores_need_not_be_encodable() -> None:
+def test_a_value_that_is_not_stored_may_be_unencodable() -> None:
     for task, with_state in (("mute", True), ("job", False)):
         copies, _, app = _settled(Succeeded(object()), task=task, with_state=with_state)
 
@@ -363,7 +363,7 @@ class _Model:
     [object(), {1, object()}, float, "\ud800", _Model()],
     ids=["object", "set", "type", "surrogate", "model"],
 )
-def test_a_value_that_cannot_be_encoded_is_a_dead_letter_with_the_reason_result(value: object) -> None:
+def test_an_unencodable_value_is_a_dead_letter_with_the_reason_result(value: object) -> None:
     (letter,), record, _ = _settled(Succeeded(value))
 
     assert letter.queue == "work.dlq"
@@ -406,7 +406,7 @@ class _TakenAway(FakeDelivery):
     ],
     ids=lambda outcome: type(outcome).__name__,
 )
-async def test_what_comes_too_late_makes_no_copy_and_no_record(outcome: Outcome) -> None:
+async def test_a_late_outcome_makes_no_copy_and_no_record(outcome: Outcome) -> None:
     with staged() as app:
         _define(app)
         data = json.dumps(BODY).encode()
@@ -427,7 +427,7 @@ async def test_what_comes_too_late_makes_no_copy_and_no_record(outcome: Outcome)
 GARBAGE = b"\x00 not a task \xff"
 
 
-def test_a_parked_message_is_verbatim_and_says_why_where_from_when_and_who() -> None:
+def test_a_parked_message_is_verbatim_and_records_cause_origin_time_and_worker() -> None:
     (parked,), _, app = _settled(
         Parked("the body is no task"), body=GARBAGE, content_type="text/plain", headers={"shop": "paris"}
     )
@@ -444,7 +444,7 @@ def test_a_parked_message_is_verbatim_and_says_why_where_from_when_and_who() -> 
     assert app.story() == ["confirmed taskmq.parking", "acked work"]
 
 
-def test_a_message_that_is_put_back_is_verbatim_counted_and_due_later() -> None:
+def test_a_requeued_message_is_verbatim_and_counted_and_due_later() -> None:
     (once,), _, app = _settled(Parked("unknown", delay=timedelta(seconds=5)), body=GARBAGE, queue="work.p.low")
     (again,), _, _ = _settled(
         Parked("unknown", delay=timedelta(seconds=5)), body=GARBAGE, headers={"x-taskmq-unknown": 4, "shop": "paris"}
@@ -455,7 +455,7 @@ def test_a_message_that_is_put_back_is_verbatim_counted_and_due_later() -> None:
     assert again.headers == {"x-taskmq-unknown": 5, "shop": "paris"}
 
 
-def test_a_count_that_somebody_else_has_written_as_text_starts_again() -> None:
+def test_a_foreign_text_in_a_count_header_resets_the_count() -> None:
     (copy,), _, _ = _settled(
         Parked("unknown", delay=timedelta(seconds=5)), body=GARBAGE, headers={"x-taskmq-unknown": "many"}
     )
@@ -474,7 +474,7 @@ def test_a_delay_beyond_the_calendar_ends_at_the_last_instant_of_a_message(delay
         assert copies == []
 
 
-async def test_the_queues_are_declared_again_when_a_copy_finds_them_gone() -> None:
+async def test_missing_queues_are_declared_again_for_a_copy() -> None:
     with staged() as app:
         _define(app)
         await app.put(json.dumps(BODY).encode())
@@ -490,7 +490,7 @@ async def test_the_queues_are_declared_again_when_a_copy_finds_them_gone() -> No
         await app.aclose()
 
 
-async def test_a_stopping_settler_gives_up_in_the_middle_of_a_pause() -> None:
+async def test_a_stopping_settler_gives_up_during_a_pause() -> None:
     with staged() as app:
         _define(app)
         app.points.rest = app.points.rest.REFUSED
@@ -519,7 +519,7 @@ async def test_a_stopping_settler_gives_up_in_the_middle_of_a_pause() -> None:
         ("x", "the result of task job: it does not fit the annotated type: Expected `float | null`, got `str`"),
     ],
 )
-def test_a_result_that_its_caller_could_not_read_is_a_failure_with_the_reason(value: object, words: str) -> None:
+def test_a_result_that_its_caller_cannot_read_is_a_failure_with_the_reason(value: object, words: str) -> None:
     (letter,), record, _ = _settled(Succeeded(value), task="share")
 
     assert letter.headers["x-taskmq-reason"] == "result"
@@ -528,7 +528,7 @@ def test_a_result_that_its_caller_could_not_read_is_a_failure_with_the_reason(va
     assert record.state is JobState.FAILED
 
 
-def test_a_result_that_messagepack_can_say_is_stored() -> None:
+def test_a_result_that_messagepack_can_encode_is_stored() -> None:
     body = msgspec.msgpack.encode({**BODY, "task": "share"})
 
     _, record, _ = _settled(Succeeded(float("inf")), task="share", body=body, content_type=MSGPACK)

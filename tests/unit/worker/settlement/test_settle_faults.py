@@ -223,7 +223,7 @@ def test_without_a_fault_the_outcome_is_durable_and_then_the_delivery_is_settled
 
 
 @EVERY_CASE
-def test_a_call_that_fails_anywhere_is_made_again_before_the_ack(case: Case, with_state: bool, task: str) -> None:
+def test_a_call_that_fails_anywhere_is_retried_before_the_ack(case: Case, with_state: bool, task: str) -> None:
     calls, faultless, _ = _check_play(case, with_state=with_state, task=task)
 
     for fault in (Fault.REFUSED, Fault.UNKNOWN):
@@ -272,7 +272,7 @@ def test_a_cancellation_at_any_await_of_a_second_try_leaves_the_delivery_too(
 
 
 @EVERY_CASE
-def test_an_outage_that_lasts_never_ends_in_an_ack(case: Case, with_state: bool, task: str) -> None:
+def test_a_lasting_outage_never_ends_in_an_ack(case: Case, with_state: bool, task: str) -> None:
     calls, _, _ = _check_play(case, with_state=with_state, task=task)
 
     for fault in (Fault.REFUSED, Fault.UNKNOWN, Fault.HANGS):
@@ -283,7 +283,7 @@ def test_an_outage_that_lasts_never_ends_in_an_ack(case: Case, with_state: bool,
 
 
 @EVERY_CASE
-def test_a_stopping_worker_gives_the_delivery_back_when_a_call_keeps_failing(
+def test_a_stopping_worker_requeues_the_delivery_when_a_call_keeps_failing(
     case: Case, with_state: bool, task: str
 ) -> None:
     calls, faultless, _ = _check_play(case, with_state=with_state, task=task)
@@ -297,7 +297,7 @@ def test_a_stopping_worker_gives_the_delivery_back_when_a_call_keeps_failing(
 
 
 @pytest.mark.parametrize("case", [case for case in CASES if case.stored], ids=str)
-def test_a_state_that_comes_back_after_an_hour_gets_the_record_after_all(case: Case) -> None:
+def test_a_state_that_recovers_after_an_hour_gets_the_record(case: Case) -> None:
     points = Points([Fault.REFUSED] * 700)
 
     calls, story, _ = _check_play(case, with_state=True, task="job", points=points, cancel_after=36_000)
@@ -311,7 +311,7 @@ TIMES = st.none() | st.floats(0, 30)
 
 
 @given(place=st.sampled_from(PLACES), plan=FAULTS, cancel_after=TIMES, stop_after=TIMES)
-def test_no_sequence_of_faults_loses_a_delivery_or_settles_it_before_its_time(
+def test_no_sequence_of_faults_loses_a_delivery_or_settles_it_too_early(
     place: tuple[Case, bool, str], plan: list[Fault], cancel_after: float | None, stop_after: float | None
 ) -> None:
     case, with_state, task = place
@@ -321,7 +321,7 @@ def test_no_sequence_of_faults_loses_a_delivery_or_settles_it_before_its_time(
     )
 
 
-async def test_an_error_that_nobody_foresaw_leaves_the_delivery_unsettled() -> None:
+async def test_an_unexpected_error_leaves_the_delivery_unsettled() -> None:
     with staged() as app:
         task = app.task(name="job")(_job)
         await app.put(b"{")

@@ -7,7 +7,7 @@ from tests.unit.worker.gate import send, working
 from tests.unit.worker.staged import settle_loop, staged
 
 
-async def test_a_job_that_tells_its_progress_is_running_and_then_what_its_run_came_to() -> None:
+async def test_a_job_that_reports_progress_is_running_and_then_has_its_outcome() -> None:
     with staged() as app:
         endings: dict[str, asyncio.Event] = {}
 

@@ -28,11 +28,11 @@ def _before(workflow: Workflow[Any]) -> dict[str, list[str]]:
     return {names[key]: [names[each] for each in before] for key, before in found.items()}
 
 
-def test_a_step_that_is_given_nothing_is_behind_the_one_before_it_all_the_same() -> None:
+def test_a_step_without_a_parent_value_still_follows_the_previous_one() -> None:
     assert _before(chain(one.s(1), one.si(2), one.s())) == {"one": [], "one-2": ["one"], "one-3": ["one-2"]}
 
 
-def test_who_is_behind_a_node_that_only_waits_is_behind_those_that_it_waits_for() -> None:
+def test_a_node_behind_a_wait_node_depends_on_the_nodes_it_waits_for() -> None:
     workflow = chord([one.s(1), chain(one.s(2), one.s())], chain(many.s(), many.s().each()))
 
     assert _before(workflow) == {
@@ -44,13 +44,13 @@ def test_who_is_behind_a_node_that_only_waits_is_behind_those_that_it_waits_for(
     }
 
 
-def test_a_node_that_only_waits_and_is_behind_another_is_seen_through() -> None:
+def test_a_wait_node_behind_another_is_resolved_through_it() -> None:
     inner = group(one.s(1), one.s(2))
 
     assert _before(chord([inner, inner], many.si([0])))["many"] == ["one", "one-2", "one-3", "one-4"]
 
 
-def test_steps_of_a_graph_are_behind_those_that_they_name() -> None:
+def test_steps_of_a_graph_follow_the_steps_they_name() -> None:
     graph = dag()
     first = graph.add(one.s(1), name="first")
     second = graph.add(one.s(2), name="second")

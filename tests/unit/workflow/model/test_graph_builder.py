@@ -55,7 +55,7 @@ def _edges(graph: Graph) -> list[tuple[str, tuple[str, ...]]]:
     return [(node.kind, node.after) for node in graph.nodes]
 
 
-def test_a_chain_waits_and_feeds_step_by_step() -> None:
+def test_a_chain_waits_and_passes_values_step_by_step() -> None:
     graph = (one.s("abc") | two.s(by=3) | two.si(7) | two.s()).compile(JSON)
 
     assert _edges(graph) == [("call", ()), ("call", ("0",)), ("call", ("1",)), ("call", ("2",))]
@@ -68,7 +68,7 @@ def test_a_chain_waits_and_feeds_step_by_step() -> None:
     assert graph.head.names == {"0": "one", "1": "two", "2": "two-2", "3": "two-3"}
 
 
-def test_a_group_is_joined_and_what_stands_behind_it_is_given_the_list() -> None:
+def test_a_group_is_joined_and_the_next_step_gets_the_list() -> None:
     graph = (chord([two.s(1), one.s("a") | two.s()], many.s())).compile(JSON)
 
     assert _edges(graph) == [
@@ -82,7 +82,7 @@ def test_a_group_is_joined_and_what_stands_behind_it_is_given_the_list() -> None
     assert _calls(graph)[4].inputs == (Input(0, Source("3", "join")),)
 
 
-def test_a_group_behind_a_step_gives_each_member_its_value() -> None:
+def test_a_group_behind_a_step_passes_its_value_to_each_member() -> None:
     graph = (chain(one.s("a"), group(two.s(), two.s(by=2), two.si(3)))).compile(JSON)
 
     assert [call.inputs for call in _calls(graph)[1:4]] == [(Input(0, Source("0")),)] * 2 + [()]
@@ -98,7 +98,7 @@ def test_map_starmap_and_chunks_are_groups() -> None:
         many.chunks([1], 0)
 
 
-def test_each_becomes_a_map_over_what_stands_before_it() -> None:
+def test_each_becomes_a_map_over_the_previous_step() -> None:
     graph = (many.s([1]) | two.s(by=2).each(limit=3, max_width=9) | many.s()).compile(JSON)
 
     assert _edges(graph)[1] == ("map", ("0",))
@@ -137,7 +137,7 @@ def test_a_graph_has_its_edges_rules_and_leaves() -> None:
     assert repr(second) == "<Node middle>"
 
 
-def test_a_graph_refuses_what_cannot_be() -> None:
+def test_a_graph_refuses_invalid_input() -> None:
     flow, other = dag(), dag()
     elsewhere = other.add(one.s("a"))
     flow.add(one.s("a"), name="x")
@@ -156,7 +156,7 @@ def test_a_graph_refuses_what_cannot_be() -> None:
         (group(flow)).compile(JSON)
 
 
-def test_what_is_no_step_is_refused() -> None:
+def test_an_invalid_step_is_refused() -> None:
     with pytest.raises(InvalidOption, match="no step"):
         group(one)  # type: ignore[call-overload]
     with pytest.raises(InvalidOption, match="no step"):
@@ -165,7 +165,7 @@ def test_what_is_no_step_is_refused() -> None:
         Chain[Any](())
 
 
-def test_a_step_has_options_of_its_own() -> None:
+def test_a_step_has_its_own_options() -> None:
     at = datetime(2040, 1, 1, tzinfo=UTC)
     step = two.options(priority=9).s(1).options(queue="q", max_attempts=2).set(delay=5, tenant="t", meta={"a": "b"})
     graph = (step | two.s().options(eta=at, headers={"x": 1}).set(expires=60)).compile(JSON)
@@ -180,7 +180,7 @@ def test_a_step_has_options_of_its_own() -> None:
             (two.s(1).options(**wrong)).compile(JSON)
 
 
-def test_arguments_that_do_not_fit_are_refused_before_anything_is_sent() -> None:
+def test_mismatching_arguments_are_refused_before_anything_is_sent() -> None:
     with pytest.raises(InvalidArguments, match="no step before this one gives it more"):
         (group(two.s())).compile(JSON)
     with pytest.raises(InvalidArguments):
@@ -189,7 +189,7 @@ def test_arguments_that_do_not_fit_are_refused_before_anything_is_sent() -> None
         (one.s("a") | OpenStep[Any, Any](StepCall(two, None, (object(),), {}, {}, is_fed=True))).compile(JSON)
 
 
-def test_a_task_that_may_be_lost_is_no_step() -> None:
+def test_a_task_that_may_be_lost_cannot_be_a_step() -> None:
     @app.task(name="lossy", ack="early")
     def lossy() -> None: ...
 
@@ -197,7 +197,7 @@ def test_a_task_that_may_be_lost_is_no_step() -> None:
         (lossy.s()).compile(JSON)
 
 
-def test_a_task_with_unique_jobs_is_no_step() -> None:
+def test_a_task_with_unique_jobs_cannot_be_a_step() -> None:
     @app.task(name="single", unique=True)
     def single() -> None: ...
 
@@ -205,12 +205,12 @@ def test_a_task_with_unique_jobs_is_no_step() -> None:
         single.s().compile(JSON)
 
 
-def test_a_step_does_not_go_to_the_store() -> None:
+def test_a_step_cannot_go_to_the_store() -> None:
     with pytest.raises(InvalidOption, match="steps of workflows go to the broker"):
         one.s("a").options(lane="store").compile(JSON)
 
 
-def test_the_order_key_of_a_step_is_made_of_arguments_that_are_known() -> None:
+def test_the_order_key_of_a_step_uses_known_arguments() -> None:
     known, given = _calls((lined.s("a") | lined.si("b").options(order_key="k")).compile(JSON))
 
     assert (known.order_key, given.order_key) == ("a", "k")
@@ -219,7 +219,7 @@ def test_the_order_key_of_a_step_is_made_of_arguments_that_are_known() -> None:
 
 
 @pytest.mark.parametrize("content_type", [JSON, MSGPACK])
-def test_values_are_put_where_they_belong(content_type: str) -> None:
+def test_values_are_inserted_at_their_positions(content_type: str) -> None:
     from taskmq.model.values.wire_form import decode_value, encode_value
 
     args, kwargs = encode_value([3], content_type), encode_value({"a": 1}, content_type)
@@ -235,7 +235,7 @@ def test_values_are_put_where_they_belong(content_type: str) -> None:
     assert empty[1] is NO_KWARGS
 
 
-def test_what_another_version_has_written_is_reported() -> None:
+def test_data_of_another_version_is_reported() -> None:
     assert decode_call(encode_call(NodeCall(task="a"))) == NodeCall(task="a")
     for read in (decode_call, decode_head):
         with pytest.raises(MalformedMessage, match="cannot be read"):

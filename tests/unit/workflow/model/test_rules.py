@@ -38,14 +38,14 @@ def test_a_node_starts_after_the_ends_that_its_rule_names(rule: Rule, starts_aft
 
 
 @given(st.sampled_from(_RULES), _COUNTS)
-def test_a_node_that_never_starts_has_failed_only_where_one_before_it_has(rule: Rule, parents: ParentCounts) -> None:
+def test_a_node_that_never_starts_has_failed_only_if_a_previous_one_has(rule: Rule, parents: ParentCounts) -> None:
     state = decide(rule, parents, is_complete=True)
 
     assert state in {NodeState.READY, NodeState.UPSTREAM_FAILED if parents.failed else NodeState.SKIPPED}
 
 
 @given(st.sampled_from(_RULES), _COUNTS)
-def test_nothing_but_a_first_success_starts_a_node_before_all_have_ended(rule: Rule, parents: ParentCounts) -> None:
+def test_only_a_first_success_starts_a_node_before_all_have_ended(rule: Rule, parents: ParentCounts) -> None:
     is_started = rule == "any" and parents.succeeded > 0
 
     assert decide(rule, parents, is_complete=False) is (NodeState.READY if is_started else NodeState.WAITING)

@@ -29,7 +29,7 @@ _RULES: tuple[Rule, ...] = ("all", "any", "none_failed", "always")
 
 @pytest.mark.real_time
 @pytest.mark.timeout(60 + GRAPHS)
-async def test_random_graphs_of_all_sizes_end_as_the_model_says() -> None:
+async def test_random_graphs_of_all_sizes_end_as_the_model_predicts() -> None:
     chance = random.Random(11)
     clock = FakeClock()
     for number in range(GRAPHS):
@@ -52,7 +52,7 @@ _kinds = st.sampled_from([NodeState.SUCCEEDED, NodeState.FAILED, NodeState.UPSTR
 
 @given(st.sampled_from(_RULES), st.lists(_kinds, max_size=6))
 @settings(max_examples=300, deadline=None)
-def test_a_rule_says_when_a_node_starts_and_when_it_never_will(rule: Rule, before: list[NodeState]) -> None:
+def test_a_rule_decides_when_a_node_starts_and_when_it_never_will(rule: Rule, before: list[NodeState]) -> None:
     good = before.count(NodeState.SUCCEEDED)
     bad = before.count(NodeState.FAILED) + before.count(NodeState.UPSTREAM_FAILED)
     parents = ParentCounts(good, bad, len(before) - good - bad)
@@ -98,7 +98,7 @@ def _map(children: int = 0) -> MemoryFlow:
     return view
 
 
-def test_what_was_offered_and_is_not_ready_any_more_is_handed_out_to_nobody() -> None:
+def test_a_node_that_is_no_longer_ready_is_not_returned() -> None:
     view = _map()
     view.put(replace(view.nodes["m"], state=NodeState.CANCELLED))
 
@@ -106,7 +106,7 @@ def test_what_was_offered_and_is_not_ready_any_more_is_handed_out_to_nobody() ->
     assert view.lease("b", until=30, now=20, limit=10, again=False) == []
 
 
-def test_a_map_that_is_expanded_is_not_expanded_again() -> None:
+def test_an_expanded_map_is_not_expanded_again() -> None:
     view = _map(2)
 
     expand(view, view.nodes["m"], [b"y"] * 3, first=0, total=3)
@@ -115,7 +115,7 @@ def test_a_map_that_is_expanded_is_not_expanded_again() -> None:
     assert view.find("m.2") is None
 
 
-def test_a_child_of_a_map_that_ends_again_arrives_once() -> None:
+def test_a_child_of_a_map_that_ends_twice_arrives_once() -> None:
     view = _map(1)
     for _ in range(2):
         end_node(view, view.nodes["m.0"], NodeState.SUCCEEDED)
@@ -124,7 +124,7 @@ def test_a_child_of_a_map_that_ends_again_arrives_once() -> None:
     assert view.nodes["m"].state is NodeState.SUCCEEDED
 
 
-def test_a_map_that_any_before_it_may_start_ends_with_its_children() -> None:
+def test_a_map_started_by_any_rule_ends_with_its_children() -> None:
     nodes = [
         FlowNode(key="fast"),
         FlowNode(key="slow"),
@@ -145,7 +145,7 @@ def test_a_map_that_any_before_it_may_start_ends_with_its_children() -> None:
     assert view.nodes["m"].state is NodeState.SUCCEEDED
 
 
-def test_a_run_is_renewed_by_its_token_only_and_until_it_has_ended() -> None:
+def test_a_run_is_renewed_only_by_its_token_and_until_it_has_ended() -> None:
     view = _map(1)
     begun = start_run(view, "m.0", owner="a", until=10, takes_over=False, now=0)
     assert begun is not None

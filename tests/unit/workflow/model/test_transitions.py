@@ -31,7 +31,7 @@ def _end(view: MemoryFlow, key: str, state: NodeState = NodeState.SUCCEEDED, *, 
     return end_run(view, key, token=token, state=state, value=b"1", taker="a", until=10, now=5)
 
 
-def test_an_absent_node_is_neither_ended_expanded_renewed_nor_handed_out() -> None:
+def test_an_absent_node_is_neither_ended_expanded_renewed_nor_returned() -> None:
     view = _flow(FlowNode(key="one"))
 
     expand_map(view, "nobody", [b"x"], first=0, total=1)
@@ -45,7 +45,7 @@ def test_an_absent_node_is_neither_ended_expanded_renewed_nor_handed_out() -> No
     assert [*view.nodes] == ["one"]
 
 
-def test_a_batch_takes_calls_under_each_name_once_and_none_once_it_is_closed() -> None:
+def test_a_batch_accepts_calls_under_each_name_once_and_none_once_it_is_closed() -> None:
     view = _flow(FlowNode(key="b", kind="batch"), FlowNode(key="one"))
 
     def append(*calls: bytes, name: str = "", closes: bool = False, key: str = "b") -> int | None:
@@ -62,7 +62,7 @@ def test_a_batch_takes_calls_under_each_name_once_and_none_once_it_is_closed() -
     assert append(closes=True) == 4
 
 
-def test_an_end_is_refused_from_an_older_run_and_from_nobody_while_a_run_goes_on() -> None:
+def test_an_end_is_refused_from_an_older_run_or_without_a_run() -> None:
     view = _flow(FlowNode(key="one"))
     view.put(replace(view.nodes["one"], claim=NodeClaim(2, "b", 100)))
 
@@ -71,7 +71,7 @@ def test_an_end_is_refused_from_an_older_run_and_from_nobody_while_a_run_goes_on
     assert _end(view, "one", token=2) is not None
 
 
-def test_a_repeated_end_gives_what_was_left_and_another_end_gives_nothing() -> None:
+def test_a_repeated_end_returns_the_leftover_nodes_and_another_end_none() -> None:
     view = _flow(FlowNode(key="one"), FlowNode(key="two", after=("one",)))
 
     first = _end(view, "one")
@@ -81,7 +81,7 @@ def test_a_repeated_end_gives_what_was_left_and_another_end_gives_nothing() -> N
     assert _end(view, "one", NodeState.FAILED) is None
 
 
-def test_what_runs_is_named_when_a_flow_is_cancelled_and_what_waits_ends() -> None:
+def test_cancelling_a_flow_names_running_nodes_and_ends_waiting_ones() -> None:
     view = _flow(FlowNode(key="runs"), FlowNode(key="waits"))
     view.put(replace(view.nodes["runs"], claim=NodeClaim(1, "b", 100)))
 
@@ -90,7 +90,7 @@ def test_what_runs_is_named_when_a_flow_is_cancelled_and_what_waits_ends() -> No
     assert view.nodes["waits"].state is NodeState.CANCELLED
 
 
-def test_only_a_flow_that_has_ended_badly_is_driven_anew() -> None:
+def test_only_a_flow_that_has_ended_badly_can_be_redriven() -> None:
     view = _flow(FlowNode(key="one"), FlowNode(key="two", after=("one",)))
     assert redrive_flow(view) == 0
     _end(view, "one", NodeState.FAILED)
@@ -101,14 +101,14 @@ def test_only_a_flow_that_has_ended_badly_is_driven_anew() -> None:
     assert [node.key for node in take_some(view, taker="a", until=20, now=15).nodes] == ["one"]
 
 
-def test_a_flow_whose_nodes_have_all_succeeded_is_not_driven_anew() -> None:
+def test_a_flow_with_only_successful_nodes_is_not_redriven() -> None:
     view = _flow(FlowNode(key="one"))
     _end(view, "one")
 
     assert redrive_flow(view) == 0
 
 
-def test_a_run_begins_where_the_node_is_ready_and_nobody_has_it() -> None:
+def test_a_run_begins_if_the_node_is_ready_and_free() -> None:
     view = _flow(FlowNode(key="one"), FlowNode(key="two", after=("one",)))
 
     begun = start_run(view, "one", owner="a", until=10, now=5, takes_over=False)
