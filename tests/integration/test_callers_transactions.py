@@ -199,7 +199,7 @@ async def _foreign(kind: str, url: str) -> AsyncGenerator[Any]:
 async def test_connections_unusable_for_a_postgresql_store_are_refused(job_store_url: str, kind: str) -> None:
     app, step = _shop(job_store_url)
     async with app, _foreign(kind, job_store_url) as connection:
-        with pytest.raises(UnsupportedFeature, match=rf"^connection={kind}: jobs are submitted .* docs/web\.md$"):
+        with pytest.raises(UnsupportedFeature, match=rf"^connection={kind} is not supported: .* docs/web\.md$"):
             await app.jobs.asubmit(step, 1, connection=connection)
         assert await app.jobs.acount() == 0
 

@@ -108,7 +108,7 @@ async def test_a_submission_with_a_lost_answer_is_unknown_and_one_job_when_repea
         server.proxy.cut()
         server.proxy.hold_answers(False)
 
-        with pytest.raises(StoreUnavailable, match="not known whether") as caught:
+        with pytest.raises(StoreUnavailable, match="change was made is unknown") as caught:
             await submitting
         assert not caught.value.is_certain
         job = await app.jobs.asubmit("report", "2027-01", job_id="this")
@@ -388,7 +388,7 @@ def test_a_report_for_a_day_without_a_partition_waits_until_it_exists(
             "where inhparent = 'taskmq.job_history'::regclass loop execute 'drop table ' || day; end loop; end $$"
         )
 
-        with pytest.raises(StoreUnavailable, match="has no room for today") as refused:
+        with pytest.raises(StoreUnavailable, match="lacks a partition for today") as refused:
             await schedulers.apply([report])
 
         assert refused.value.is_certain

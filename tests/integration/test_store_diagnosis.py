@@ -9,7 +9,7 @@ import pytest
 from taskmq.contracts.broker import BrokerOptions
 from taskmq.contracts.finding import Finding
 from taskmq_sql import open_job_store
-from taskmq_sql.postgres.upkeep.diagnosis import judged
+from taskmq_sql.postgres.upkeep.diagnosis import judge
 from tests.servers import PostgreSQL
 
 _WELL: dict[str, Any] = {
@@ -37,28 +37,29 @@ def _found(url: str) -> list[Finding]:
 
 
 def test_a_healthy_database_is_one_line() -> None:
-    (finding,) = judged(_WELL, ahead=7, address="postgresql://db/jobs")
+    (finding,) = judge(_WELL, ahead=7, address="postgresql://db/jobs")
 
-    assert (finding.level, finding.finding) == ("ok", "postgresql://db/jobs: 7 days ahead, no long transactions")
+    expected = "postgresql://db/jobs: partitions 7 days ahead, no long transactions"
+    assert (finding.level, finding.finding) == ("ok", expected)
 
 
 @pytest.mark.parametrize(
     ("ill", "level", "text"),
     [
         ({"version": 120_012}, "problem", "PostgreSQL 12 is too old"),
-        ({"is_standby": True}, "problem", "this server is a standby: it takes no writes"),
+        ({"is_standby": True}, "problem", "this server is a standby: it rejects writes"),
         ({"lag": 31}, "warning", "a standby is 31 s behind"),
         ({"durability": "off"}, "problem", "synchronous_commit is off"),
         ({"oldest": 301_000}, "warning", "a transaction has been open for 301 s"),
-        ({"used": 81}, "warning", "81 of 100 connections are used"),
+        ({"used": 81}, "warning", "81 of 100 connections are in use"),
         ({"table": "job", "dead": 2_000_000}, "warning", "taskmq.job has 2,000,000 dead rows"),
-        ({"ahead": 0}, "warning", "the day to come has no partition yet"),
+        ({"ahead": 0}, "warning", "tomorrow has no partition yet"),
     ],
 )
 def test_each_problem_is_found_with_its_remedy(ill: dict[str, Any], level: str, text: str) -> None:
     facts = {"ahead": 7, **_WELL, **ill}
 
-    (finding,) = judged(facts, ahead=facts["ahead"], address="postgresql://db/jobs")
+    (finding,) = judge(facts, ahead=facts["ahead"], address="postgresql://db/jobs")
 
     assert (finding.level, finding.finding[: len(text)]) == (level, text)
     assert finding.remedy
@@ -76,5 +77,5 @@ def test_a_server_reports_its_problems(postgres_server: PostgreSQL, job_store_ur
 
     assert [finding.finding.split(":")[0] for finding in found] == [
         "synchronous_commit is off",
-        "the day to come has no partition yet",
+        "tomorrow has no partition yet",
     ]

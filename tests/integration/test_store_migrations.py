@@ -181,7 +181,7 @@ async def test_tables_of_a_development_version_are_refused_and_stay(
 
 async def test_an_upgrade_over_tables_of_a_later_version_is_refused(job_store_url: str, tmp_path: Path) -> None:
     await upgrade(job_store_url, later=[_next(tmp_path, understood=True)])
-    with pytest.raises(StoreMismatch, match=f"revision 9999, and this older version works with {HEAD}"):
+    with pytest.raises(StoreMismatch, match=f"revision 9999, but this older version works with {HEAD}"):
         await upgrade(job_store_url)
     assert await current(job_store_url) == "9999"
 
@@ -232,7 +232,7 @@ async def test_code_that_does_not_understand_the_next_tables_is_refused_by_name(
 ) -> None:
     await upgrade(job_store_url, later=[_next(tmp_path, understood=False)])
     async with _opened(job_store_url) as store:
-        with pytest.raises(StoreMismatch, match=f"revision 9999, and this older version works with {HEAD}"):
+        with pytest.raises(StoreMismatch, match=f"revision 9999, but this older version works with {HEAD}"):
             await store.check()
 
 

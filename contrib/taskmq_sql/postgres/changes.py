@@ -1,4 +1,4 @@
-"""Changing one job: its row is compared and set, and its row of `ready` or `timer` kept in step, in one statement."""
+"""Change one job: compare and set its row, and keep its row of `ready` or `timer` in step, in one statement."""
 
 from typing import Final
 
@@ -18,7 +18,7 @@ from taskmq_sql.postgres.statements import CHANGE, CHANGE_AUDITED, CHANGE_ENDS, 
 
 __all__ = ["change", "change_in"]
 
-# By whether it is the job's end, and whether the audit has it.
+# Keyed by whether the change ends the job, and whether it is audited.
 _STATEMENTS: Final = {
     (False, False): CHANGE,
     (False, True): CHANGE_AUDITED,
@@ -28,7 +28,7 @@ _STATEMENTS: Final = {
 
 
 async def change(database: Database, update: JobUpdate) -> JobRecord | None:
-    """What `JobStore.update` does."""
+    """Implement `JobStore.update`."""
     if not is_job_id(update.id) or update.before in TERMINAL:
         return None
     if update.after is not update.before and not can_follow(update.before, update.after):
@@ -41,7 +41,7 @@ async def change(database: Database, update: JobUpdate) -> JobRecord | None:
 
 
 async def change_in(connection: Connection, update: JobUpdate, queue: int | None = None) -> Row | None:
-    """`change` on a connection, also as a part of its transaction: the row; where nothing was changed, None."""
+    """Run `change` on a connection, or in its transaction; return the row, None if nothing was changed."""
     statement = _STATEMENTS[update.after in TERMINAL, update.audit is not None]
     noted = () if update.audit is None else map(_storable, audit_values(update.audit))
     return await connection.fetchrow(statement, *_values(update, queue), *noted)
@@ -52,7 +52,7 @@ def _storable(value: object) -> object:
 
 
 def _values(update: JobUpdate, queue: int | None) -> tuple[object, ...]:
-    """What `CHANGE` is given; what is unset stays as it is, by None or by the boolean before it."""
+    """Return the arguments of `CHANGE`; None, or a boolean before the value, leaves a column unchanged."""
     body = None if update.body is UNSET else update.body
     is_large = body is not None and len(body) > LONGEST_BODY
     reason = None if update.cancel_requested is UNSET else storable(update.cancel_requested)

@@ -1,4 +1,4 @@
-"""Dedicated connections to PostgreSQL, which come back, and the border at which its errors become ours."""
+"""Dedicated, self-healing connections to PostgreSQL, and the conversion of its errors to taskmq's."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
@@ -15,7 +15,7 @@ __all__ = ["HOT", "LISTS", "LOOKUPS", "WALKS", "Connection", "Connections", "Pur
 T = TypeVar("T")
 
 Row = Any
-"""One of asyncpg's records: by position, or by name."""
+"""A record of asyncpg: fields by position or by name."""
 
 HOT: Final = (
     "set enable_seqscan = off",
@@ -23,11 +23,12 @@ HOT: Final = (
     "set enable_mergejoin = off",
     "set plan_cache_mode = force_generic_plan",
 )
-"""Hot statements have one good plan, by primary keys; statistics of a table that was empty just now know another.
-Where they loop (`lateral`), there is no other way. Each plan is made once: making one takes longer than carrying it
-out, and PostgreSQL would make most of them anew for each call, because it expects those to be cheaper."""
+"""Hot statements have one good plan, by primary keys. Statistics taken while a table was empty would suggest another.
+`lateral` loops leave the planner no choice. Each plan is made once: planning takes longer than execution, and without
+this setting PostgreSQL would plan most statements again for each call, since it expects custom plans to be
+cheaper."""
 LOOKUPS: Final = ("set plan_cache_mode = force_generic_plan",)
-"""Single rows by their keys: one plan each, which leaves out the days that it need not look at when it begins."""
+"""Single rows by their keys: one plan each, which prunes daily partitions when execution starts."""
 WALKS: Final = (
     "set enable_seqscan = off",
     "set enable_bitmapscan = off",
@@ -35,22 +36,22 @@ WALKS: Final = (
     "set enable_incremental_sort = off",
     "set plan_cache_mode = force_generic_plan",
 )
-"""Walks down indexes: each statement names the order of its own index, or rows by their keys."""
+"""Index scans: each statement names the order of its own index, or rows by their keys."""
 LISTS: Final = ("set plan_cache_mode = force_custom_plan",)
-"""Other lists: a plan that was made for every tenant takes the wrong index for most of them."""
+"""Other lists: a generic plan for all tenants would choose the wrong index for most of them."""
 _EVERY: Final = (
     "set default_transaction_isolation = 'read committed'",
-    # Compiling a plan takes longer than any of these statements, and is done where statistics are wrong.
+    # JIT compilation takes longer than any of these statements, and wrong statistics trigger it.
     "set jit = off",
-    # What a process holds that is frozen or cut off in the middle of a transaction: the server asks for nothing by
-    # itself, and keeps its locks for hours. A transaction here thinks for milliseconds, and a lease lasts for 5 s.
+    # A process that freezes or loses its network in the middle of a transaction: the server would keep its locks for
+    # hours. Transactions here pause for milliseconds only, and a lease lasts 5 s.
     "set idle_in_transaction_session_timeout = '5s'",
     "set tcp_user_timeout = '10s'",
 )
 
 Purpose = Literal["read", "statement", "transaction"]
-"""What is lost with a connection: nothing; one statement, which may have been committed; a transaction, which was
-committed or not only where its commit was on its way."""
+"""What a lost connection costs: "read", nothing; "statement", one statement, which may have been committed;
+"transaction", a transaction, whose outcome is uncertain only if its commit was under way."""
 
 _SECONDS_TO_CONNECT: Final = 10.0
 _SECONDS_TO_ANSWER: Final = 60.0
@@ -58,24 +59,24 @@ _SECONDS_TO_CANCEL: Final = 5.0
 _TRIES: Final = 5
 _READ_ONLY: Final = "25006"
 _NOT_ALLOWED: Final = "42501"
-# Answers of a server that has done nothing: it has no room; is a standby; another session has a lock for longer than
-# the database's settings allow, or a statement has taken longer than they do; the user may not do that.
+# Errors after which the server has changed nothing: no free resources; a standby; lock or statement timeouts set in
+# the database; insufficient privilege.
 _REFUSALS: Final = ("53", _READ_ONLY, "55", "57014", _NOT_ALLOWED)
-# A statement that was prepared is not there, or one of its name is: it is another connection's.
+# A prepared statement is missing, or its name exists already: the statement belongs to another connection.
 _MIXED_UP: Final = ("26000", "42P05")
-# Classes of SQLSTATE: connection; operator intervention; system error; wrong user or database; time limits of
-# transactions; internal error.
+# Classes of SQLSTATE: connection; operator intervention; system error; wrong user or database; transaction timeouts;
+# internal error.
 _OUTAGE: Final = (*_REFUSALS, *_MIXED_UP, "08", "57", "58", "28", "3D", "25P", "XX")
 _DATA: Final = "22"
 _COLLISIONS: Final = ("40001", "40P01")
 _POOLED: Final = (
-    "a pooler before it gives each transaction another connection: have it pool sessions (PgBouncer: "
-    "pool_mode = session), or name the server itself"
+    "a pooler in front of it assigns a connection per transaction: configure session pooling (PgBouncer: "
+    "pool_mode = session), or connect to the server directly"
 )
 
 
 class Connection(Protocol):
-    """What is used of asyncpg's connection."""
+    """The part of asyncpg's connection that this package uses."""
 
     async def fetch(self, query: str, *args: object) -> Sequence[Row]: ...
     async def fetchrow(self, query: str, *args: object) -> Row | None: ...
@@ -89,22 +90,22 @@ class Connection(Protocol):
 
 _connect: Final = cast("Callable[..., Awaitable[Connection]]", asyncpg.connect)
 
-# PostgreSQL's own types have numbers below this one, the same in each version and database (transam.h).
+# Ids of PostgreSQL's built-in types are below this one, in every version and database (transam.h).
 _FIRST_OWN_TYPE: Final = 16_384
 _built_in_types: Final[dict[frozenset[int], Sequence[Row]]] = {}
 
 
-class _Knowing(asyncpg.Connection):  # type: ignore[misc]
-    """A connection that knows what an array of a built-in type is, once another one of this process has asked.
+class _TypeCachingConnection(asyncpg.Connection):  # type: ignore[misc]
+    """A connection that caches array types of built-in types for the whole process.
 
-    asyncpg asks on each connection, with a statement that takes the server longer than any of ours does. Where a
-    version of asyncpg has no such method, it asks again.
+    asyncpg would query them once per connection, with a statement slower than any of taskmq's. With versions of
+    asyncpg that lack this method, it still does.
     """
 
     async def _introspect_types(self, typeoids: Iterable[int], timeout: float | None) -> tuple[Sequence[Row], Any]:
         asked = frozenset(typeoids)
         if (known := _built_in_types.get(asked)) is not None:
-            # The name of a statement that did not take the place of the one being prepared.
+            # The name of a statement; it must not be that of the one being prepared.
             return known, SimpleNamespace(name="known")
         types, statement = cast(
             "tuple[Sequence[Row], Any]",
@@ -116,16 +117,16 @@ class _Knowing(asyncpg.Connection):  # type: ignore[misc]
 
 
 class Connections:
-    """Up to `size` connections of one kind, made when they are first needed and again when they are lost.
+    """Up to `size` connections of one kind, opened on first use and reopened after a loss.
 
     Args:
         url: of the database.
-        address: the same without its password, for messages.
-        name: shown at the server as that of the application.
-        settings: statements that each connection begins with.
-        plans: how many plans each connection keeps.
-        prepare: what is done with a new connection before it is used; may refuse it with an exception.
-        heal: what is done where a table has no room for a day.
+        address: the URL without its password, for messages.
+        name: application name shown at the server.
+        settings: statements that each new connection runs first.
+        plans: number of plans that each connection keeps.
+        prepare: checks a new connection before its first use; an exception rejects the connection.
+        heal: creates the missing daily partitions.
     """
 
     def __init__(
@@ -148,41 +149,42 @@ class Connections:
         self._prepare = prepare
         self._heal = heal
         self.size = size
-        self._places = asyncio.Semaphore(size)
+        self._room = asyncio.Semaphore(size)
         self._idle: list[Connection] = []
         self._used: set[Connection] = set()
-        self._connecting = TaskSet("store connection", failure="a connection to the store was not made")
-        self._leaving = TaskSet("store cancellation", failure="a statement was not cancelled at the store")
+        self._connecting = TaskSet("store connection", failure="opening a connection to the store failed")
+        self._leaving = TaskSet("store cancellation", failure="cancelling a statement at the store failed")
         self._is_closed = False
 
     async def run(self, purpose: Purpose, work: Callable[[Connection], Awaitable[T]]) -> T:
-        """What `work` returns, done on one connection.
+        """Run `work` on one connection and return its result.
 
-        A transaction is one for all of `work`, and begins again where it collides with another one: `work` is called
-        anew then. Where the call is cancelled, so is its statement at the server.
+        A transaction covers all of `work`. If it collides with another one, it rolls back and `work` runs again. If
+        the caller is cancelled, the statement is cancelled at the server, too.
 
         Raises:
-            StoreUnavailable: the server cannot be reached, or was lost; `is_certain` where nothing was changed.
-            StoreRefused: the statement or a value of it cannot be; nothing was changed.
+            StoreUnavailable: the server is unreachable or the connection was lost; `is_certain` if nothing was
+                changed.
+            StoreRefused: the server rejected a statement or a value; nothing was changed.
         """
-        async with self._places:
+        async with self._room:
             for _ in range(_TRIES):
                 connection = await self._open()
                 progress = _Progress()
                 try:
                     return await self._attempt(connection, purpose, work, progress)
                 except asyncpg.PostgresError as error:
-                    if not await self._may_try_again(connection, error):
+                    if not await self._can_retry(connection, error):
                         if _sqlstate(error).startswith(_OUTAGE):
-                            raise self._lost(error, purpose, progress) from error
-                        raise self._refused(_reason(error)) from None
+                            raise self._outage(error, purpose, progress) from error
+                        raise self._refusal(_reason(error)) from None
                 except (OSError, TimeoutError, asyncpg.InterfaceError, asyncpg.InternalClientError) as error:
                     self._leave(connection)
                     if isinstance(error, ValueError):
-                        raise self._refused(type(error).__name__) from None
-                    raise self._lost(error, purpose, progress) from error
+                        raise self._refusal(type(error).__name__) from None
+                    raise self._outage(error, purpose, progress) from error
                 except asyncio.CancelledError:
-                    # The call may have left a transaction open, or an answer that nothing has read.
+                    # The cancelled call may have left a transaction open, or an answer unread.
                     self._leave(connection)
                     raise
                 except BaseException:
@@ -190,23 +192,23 @@ class Connections:
                     raise
                 finally:
                     self._give_back(connection)
-            raise StoreUnavailable(f"{self._address}: the change collided with others {_TRIES} times; try again")
+            raise StoreUnavailable(f"{self._address}: the change collided with others {_TRIES} times; retry it")
 
     async def connect_bare(self) -> Connection:
-        """A connection beside these that prepares nothing by name, and has no settings; the caller ends it.
+        """Open a separate connection without prepared statements and settings; the caller closes it.
 
         Raises:
-            StoreUnavailable: the server cannot be reached.
+            StoreUnavailable: the server is unreachable.
         """
         try:
             return await _connect(
                 self._url, timeout=_SECONDS_TO_CONNECT, command_timeout=_SECONDS_TO_ANSWER, statement_cache_size=0
             )
         except (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
-            raise StoreUnavailable(f"{self._address} is not reachable: {_text(error)}") from error
+            raise StoreUnavailable(f"{self._address} is unreachable: {_text(error)}") from error
 
     async def aclose(self) -> None:
-        """Close them all; what is under way is cut."""
+        """Close all connections and abort what they run."""
         self._is_closed = True
         await self._connecting.aclose(grace=2.0)
         await self._leaving.aclose(grace=2.0)
@@ -238,16 +240,16 @@ class Connections:
         await connection.execute("commit")
         return result
 
-    async def _may_try_again(self, connection: Connection, error: asyncpg.PostgresError) -> bool:
+    async def _can_retry(self, connection: Connection, error: asyncpg.PostgresError) -> bool:
         state = _sqlstate(error)
         is_full_day = isinstance(error, asyncpg.CheckViolationError) and "no partition" in str(error)
-        # An upgrade has changed a table under a statement that was prepared before.
+        # An upgrade changed a table after the statement was prepared.
         is_outdated = isinstance(error, asyncpg.InvalidCachedStatementError)
         if state not in _COLLISIONS and not is_full_day and not is_outdated:
-            if not await self._rolled_back(connection) or state.startswith(_OUTAGE):
+            if not await self._roll_back(connection) or state.startswith(_OUTAGE):
                 self._drop(connection)
             return False
-        if not await self._rolled_back(connection):
+        if not await self._roll_back(connection):
             return False
         if is_full_day:
             await self._make_room(connection)
@@ -257,13 +259,14 @@ class Connections:
         try:
             await self._heal(connection)
         except (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
-            # In the middle of a transaction, perhaps.
+            # A transaction may still be open.
             self._drop(connection)
             raise StoreUnavailable(
-                f"{self._address} has no room for today, and none could be made: {_text(error)}; nothing was changed"
+                f"{self._address} lacks a partition for today, which could not be created: {_text(error)}; "
+                "nothing was changed"
             ) from error
 
-    async def _rolled_back(self, connection: Connection) -> bool:
+    async def _roll_back(self, connection: Connection) -> bool:
         if connection.is_closed():
             return False
         try:
@@ -281,13 +284,14 @@ class Connections:
             if not connection.is_closed():
                 self._used.add(connection)
                 return connection
-        connection = await self._connected()
+        connection = await self._connect_detached()
         self._used.add(connection)
         return connection
 
-    async def _connected(self) -> Connection:
+    async def _connect_detached(self) -> Connection:
         made: asyncio.Future[Connection] = asyncio.get_running_loop().create_future()
-        # By itself: where asyncpg is cancelled as it asks for TLS, it leaves an error that is not retrieved.
+        # In a task that is never cancelled: if asyncpg is cancelled during TLS negotiation, it leaves an error
+        # unretrieved.
         self._connecting.start(self._connect_for(made))
         try:
             return await made
@@ -298,8 +302,8 @@ class Connections:
 
     async def _connect_for(self, made: "asyncio.Future[Connection]") -> None:
         try:
-            connection = await self._opened()
-        except Exception as error:  # noqa: BLE001 - for who waits for the connection
+            connection = await self._open_new()
+        except Exception as error:  # noqa: BLE001 - passed to the caller that waits for the connection
             if not made.done():
                 made.set_exception(error)
             return
@@ -308,7 +312,7 @@ class Connections:
         else:
             made.set_result(connection)
 
-    async def _opened(self) -> Connection:
+    async def _open_new(self) -> Connection:
         connection: Connection | None = None
         try:
             connection = await _connect(
@@ -317,7 +321,7 @@ class Connections:
                 command_timeout=_SECONDS_TO_ANSWER,
                 statement_cache_size=self._plans,
                 max_cached_statement_lifetime=0,
-                connection_class=_Knowing,
+                connection_class=_TypeCachingConnection,
                 server_settings={"application_name": self._name},
             )
             await connection.execute(";".join(self._settings))
@@ -328,7 +332,7 @@ class Connections:
             if isinstance(error, (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError)):
                 if isinstance(error, asyncpg.PostgresError) and _sqlstate(error) in _MIXED_UP:
                     raise StoreUnavailable(f"{self._address}: {_POOLED}") from error
-                raise StoreUnavailable(f"{self._address} is not reachable: {_text(error)}") from error
+                raise StoreUnavailable(f"{self._address} is unreachable: {_text(error)}") from error
             raise
         return connection
 
@@ -345,57 +349,57 @@ class Connections:
         connection.terminate()
 
     def _leave(self, connection: Connection) -> None:
-        """Drop a connection whose statement may go on: the server would work on it until it has the answer."""
+        """Drop a connection whose statement may still run; the server would continue it until the end."""
         self._used.discard(connection)
         if connection.is_closed() or self._is_closed:
             connection.terminate()
         else:
             self._leaving.start(_end(connection))
 
-    def _refused(self, why: str) -> StoreRefused:
-        return StoreRefused(f"{self._address} has refused a statement ({why}); nothing was changed")
+    def _refusal(self, why: str) -> StoreRefused:
+        return StoreRefused(f"{self._address} rejected a statement ({why}); nothing was changed")
 
-    def _lost(self, error: Exception, purpose: Purpose, progress: "_Progress") -> StoreUnavailable:
+    def _outage(self, error: Exception, purpose: Purpose, progress: "_Progress") -> StoreUnavailable:
         state = _sqlstate(error) if isinstance(error, asyncpg.PostgresError) else ""
         if state in _MIXED_UP:
             return StoreUnavailable(f"{self._address}: {_POOLED}; nothing was changed")
         is_refused = state.startswith(_REFUSALS)
         is_undone = purpose == "transaction" and not progress.is_committing
         is_certain = purpose == "read" or is_undone or is_refused
-        what = "nothing was changed" if is_certain else "it is not known whether the change was made"
-        verb = "has refused" if is_refused else "was lost"
+        what = "nothing was changed" if is_certain else "whether the change was made is unknown"
+        verb = "rejected the call" if is_refused else "was lost"
         return StoreUnavailable(f"{self._address} {verb}: {_text(error)}; {what}", is_certain=is_certain)
 
 
 class _Progress:
-    """How far a transaction has come."""
+    """Progress of a transaction."""
 
     def __init__(self) -> None:
         self.is_committing = False
 
 
 class _Undone(Exception):
-    """Raised by the work of a transaction that comes to nothing: it is rolled back, and returns `result`."""
+    """Raised by the work of a transaction to roll it back; the transaction returns `result`."""
 
     def __init__(self, result: object) -> None:
         self.result = result
 
 
 def undone(result: object) -> Exception:
-    """What the work of a transaction raises so that it is rolled back and `run` returns `result`."""
+    """Return the exception that rolls the transaction back and makes `run` return `result`."""
     return _Undone(result)
 
 
 def column_of(values: Sequence[object]) -> Sequence[object] | None:
-    """The values of a column for `unnest`, or None where all are null: `unnest` fills shorter columns up with nulls.
+    """Return a column's values for `unnest`; None if all are null, since `unnest` fills short columns with nulls.
 
-    asyncpg looks at each element of an array before it sends it.
+    It saves time: asyncpg inspects each element of an array before it sends it.
     """
     return None if values.count(None) == len(values) else values
 
 
 async def _end(connection: Connection) -> None:
-    """End a connection once the server has cancelled what it was asked for; without that where it does not answer."""
+    """Cancel the connection's statement at the server and close it; if the server does not answer, just drop it."""
     try:
         async with asyncio.timeout(_SECONDS_TO_CANCEL):
             await connection.close(timeout=_SECONDS_TO_CANCEL)
@@ -410,7 +414,7 @@ def _sqlstate(error: asyncpg.PostgresError) -> str:
 
 
 def _reason(error: asyncpg.PostgresError) -> str:
-    """Describe a refused statement without values, which the details and errors about data contain."""
+    """Describe a rejected statement without values; error details and data errors contain some."""
     kind = type(error).__name__
     return kind if _sqlstate(error).startswith(_DATA) else f"{kind}: {error.args[0]}"
 

@@ -1,4 +1,4 @@
-"""A database of jobs: its connections by purpose, its names and its number of partitions."""
+"""A database of jobs: connections by purpose, names, and the number of partitions."""
 
 from typing import Final
 
@@ -16,31 +16,30 @@ from taskmq_sql.urls import address_of, plain_url
 __all__ = ["Database", "encoding_refusal", "revision_refusal"]
 
 _READERS: Final = 2
-# One over all days takes 15 KB at the server for each of them.
+# A plan over all days takes 15 KB per day at the server.
 _PLANS_OF_WALKS: Final = 32
 _SETTINGS: Final = f"""
 select (select version_num from taskmq.{VERSION_TABLE}) as revision,
        (select value from taskmq.setting where name = 'partitions') as partitions,
        (select value from taskmq.setting where name = 'understood_by') as understood_by,
        current_database() as database, current_setting('server_encoding') as encoding"""
-# Of SQL_ASCII the server holds the bytes that it gets, and asyncpg sends UTF-8.
+# With SQL_ASCII the server stores bytes as received, and asyncpg sends UTF-8.
 _ENCODINGS: Final = ("UTF8", "SQL_ASCII")
 
 
 class Database:
-    """What the parts of a store have in common. Connects on first use.
+    """The parts that all modules of the store share. Connects on first use.
 
     Attributes:
         address: the URL without its password.
-        submits, changes, dispatches, reports, firings, leases: a connection each, so that none of them waits for
-            another.
-        steps: for what schedulers do between one dispatch and the next.
-        walks, reads: for lists of jobs and of what was done to them, and for other lists.
-        lookups: for single jobs, names, settings and the clock, which wait for no list.
-        accounts: for changes of who may do what.
-        histories: for what is remembered of runs.
-        upkeep: for what may take long: to make room, and to drop what is old.
-        partitions: as the store was made; known from the first connection on.
+        submits, changes, dispatches, reports, firings, leases: one connection each, so none waits for another.
+        steps: short statements of schedulers between dispatches.
+        walks, reads: lists of jobs and their actions, and other lists.
+        lookups: single jobs, names, settings and the clock, which must not wait for lists.
+        accounts: changes of accounts.
+        histories: logs, metrics and alerts.
+        upkeep: slow work: creating partitions and deleting old rows.
+        partitions: number of partitions set at creation; known after the first connection.
     """
 
     def __init__(self, url: str, *, name: str) -> None:
@@ -64,11 +63,11 @@ class Database:
         self.names = Names(self.lookups, self.partition_of)
 
     def partition_of(self, queue: str) -> int:
-        """The partition of a queue."""
+        """Return the partition of a queue."""
         return partition_of(queue, self.partitions)
 
     def runner(self, reads: Connections, writes: Connections) -> PostgresRunner:
-        """Return what runs calls of `taskmq_sql.steps` over these connections."""
+        """Return a runner of `taskmq_sql.steps` calls over these connections."""
         return PostgresRunner(reads, writes, self.names)
 
     async def aclose(self) -> None:
@@ -113,35 +112,35 @@ class Database:
         if refusal := encoding_refusal(row["database"], row["encoding"]):
             raise StoreMismatch(f"{self.address}: {refusal}")
         self.partitions = int(row["partitions"])
-        # A new connection may lead to a database that was restored, where names have other numbers.
+        # A new connection may lead to a restored database, whose names have other numbers.
         self.names.forget()
 
 
 def encoding_refusal(database: str, encoding: str) -> str:
-    """Why a database with this encoding holds no jobs; "" where it does."""
+    """Return why a database with this encoding cannot store jobs; "" if it can."""
     if encoding in _ENCODINGS:
         return ""
     return (
-        f"database {database!r} has the encoding {encoding}, which has no form for most texts: make another one with "
-        "\"create database NAME encoding 'UTF8' template template0\", and bring what is in this one over with pg_dump"
+        f"database {database!r} has the encoding {encoding}, which cannot represent most texts: create another one "
+        "with \"create database NAME encoding 'UTF8' template template0\" and move this one's content with pg_dump"
     )
 
 
 def revision_refusal(address: str, revision: str | None) -> str:
-    """Why this version does not work with tables of `revision` (None: there are none), and what to do about it."""
+    """Explain why this version cannot use tables of `revision` (None: no tables), and how to fix it."""
     if revision is None:
-        return f"{address} has no tables of taskmq yet; this version works with {HEAD}: run `taskmq store upgrade`"
+        return f"{address} has no taskmq tables yet; this version works with {HEAD}: run `taskmq store upgrade`"
     if revision < BASELINE:
         return (
             f"{address} has tables of revision {revision}, which a development version of taskmq made before the "
-            "first release, and which cannot be upgraded: name another database, or delete what taskmq has in this "
-            f'one with "drop schema {SCHEMA} cascade"; then run `taskmq store upgrade`'
+            "first release; they cannot be upgraded: use another database, or delete taskmq's tables in this one "
+            f'with "drop schema {SCHEMA} cascade"; then run `taskmq store upgrade`'
         )
     if revision < HEAD:
         return (
             f"{address} has tables of revision {revision}, this version works with {HEAD}: run `taskmq store upgrade`"
         )
     return (
-        f"{address} has tables of revision {revision}, and this older version works with {HEAD}: "
-        "install the taskmq that has run `taskmq store upgrade` there"
+        f"{address} has tables of revision {revision}, but this older version works with {HEAD}: "
+        "install the version of taskmq that upgraded the tables"
     )

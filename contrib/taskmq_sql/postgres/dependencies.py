@@ -1,11 +1,11 @@
-"""Jobs that wait for others: made with what they wait for, and let go when that has ended.
+"""Jobs that wait for others: created with their dependencies, released when those are met.
 
-    submit    locks the upstream jobs that live, judges, marks those, and writes what is unmet `dependency`
-    an end    of a job that is marked writes itself down, in the same statement                `upstream_end`
-    release   takes some dependencies of the earliest ends, locks the jobs that wait, decides, and writes
+    submit    locks the live upstream jobs, decides, marks them, and writes unmet dependencies    `dependency`
+    an end    of a marked job records itself, in the same statement                               `upstream_end`
+    release   reads dependencies on the earliest ends, locks the waiting jobs, decides, writes
 
-Where a submission and an end meet, the upstream job's row decides. The submission has locked it: the end waits, and
-finds the mark. The end was first: the submission finds the job in the history, and judges by that.
+If a submission and an end of an upstream job race, that job's row decides. If the submission locked it first, the end
+waits and then sees the mark. If the end came first, the submission finds the job in the history.
 """
 
 from collections.abc import Sequence
@@ -34,10 +34,10 @@ from taskmq_sql.postgres.statements import (
 __all__ = ["Unmet", "Upstream", "depend", "find_upstream", "release", "unmet", "wait"]
 
 Unmet = Sequence[tuple[JobDependency, JobState]]
-"""What a job has to wait for, and the states of those jobs."""
+"""Dependencies of a job that are not met, with the states of the upstream jobs."""
 
-# Where a job has no mark yet, `_MARK` needs the stronger lock, and it is taken here: a submission that shared the
-# weaker one first would deadlock with a job that ends, which waits for all who share it.
+# `_MARK` needs the stronger lock if a job has no mark yet, so this statement takes it. A submission that first
+# shared the weaker lock would deadlock with an ending job, which waits for everyone who shares it.
 _LIVE: Final = """
 with look as materialized (
   select exists (select from taskmq.job where id = any($1::uuid[]) and has_dependents is null) as is_unmarked),
@@ -63,13 +63,13 @@ _ENDS: Final = 100
 
 
 class Upstream:
-    """The jobs that others of one submission wait for, as their transaction sees them: those that live are locked."""
+    """Upstream jobs of one submission as its transaction sees them; the live ones are locked."""
 
     def __init__(self, rows: Sequence[Row]) -> None:
         self._rows = {str(row["id"]): row for row in rows}
 
     def refusal(self, dependencies: Sequence[JobDependency], tenant: int) -> DependencyRefusal | None:
-        """Why a job of this tenant cannot wait for them."""
+        """Return why a job of this tenant cannot depend on them; None if it can."""
         for each in dependencies:
             row = self._rows.get(each.id)
             if row is None or row["tenant"] != tenant:
@@ -77,7 +77,7 @@ class Upstream:
         return None
 
     def unmet(self, dependencies: Sequence[JobDependency]) -> Unmet:
-        """Those that are not met, with the states of the upstream jobs."""
+        """Return the dependencies that are not met, with the states of the upstream jobs."""
         found = [(each, STATES[self._rows[each.id]["state"]]) for each in dependencies]
         return [
             (each, state)
@@ -85,13 +85,13 @@ class Upstream:
             if state not in TERMINAL or after_upstream(each.condition, state) is not None
         ]
 
-    def again(self, unmet: Unmet) -> Unmet:
-        """The same, as it is now."""
+    def refresh(self, unmet: Unmet) -> Unmet:
+        """Return the same dependencies with present states."""
         return [(each, STATES[self._rows[each.id]["state"]]) for each, _ in unmet]
 
 
 async def find_upstream(connection: Connection, ids: Sequence[str]) -> Upstream:
-    """Lock and return the jobs of these ids: live ones do not end before the transaction does."""
+    """Lock and return the jobs with these ids; live ones cannot end before the transaction does."""
     wanted = sorted({each for each in ids if is_job_id(each)})
     if not wanted:
         return Upstream(())
@@ -99,8 +99,8 @@ async def find_upstream(connection: Connection, ids: Sequence[str]) -> Upstream:
     found = {str(row["id"]) for row in live}
     if not (gone := [each for each in wanted if each not in found]):
         return Upstream(live)
-    # Of a later snapshot: what has ended since the statement before is seen here. A clock that is a day ahead of ours
-    # has made the ids of what only the second look finds.
+    # A later snapshot, which contains jobs that ended since the statement before. The second lookup, over all days,
+    # finds ids that a clock more than a day ahead created.
     ended = await connection.fetch(_ENDED, gone, min(submitted_at(each) for each in gone) - DAY)
     found |= {str(row["id"]) for row in ended}
     if left := [each for each in gone if each not in found]:
@@ -111,7 +111,7 @@ async def find_upstream(connection: Connection, ids: Sequence[str]) -> Upstream:
 async def wait(
     connection: Connection, jobs: Sequence[tuple[NewJob, Sequence[tuple[JobDependency, JobState]]]]
 ) -> None:
-    """Let new jobs, which are held, wait for what is unmet of what they depend on."""
+    """Make new jobs, submitted as held, wait for their unmet dependencies."""
     if not jobs:
         return
     await connection.execute(_WAIT, [job.id for job, _ in jobs if not job.held])
@@ -119,7 +119,7 @@ async def wait(
 
 
 async def depend(connection: Connection, jobs: Sequence[tuple[str, Unmet]]) -> None:
-    """Write down what jobs of these ids wait for, whose rows say already that they do."""
+    """Record the dependencies of jobs whose rows already have the waiting state."""
     live = {each.id for _, unmet in jobs for each, state in unmet if state not in TERMINAL}
     if live:
         await connection.execute(_MARK, sorted(live))
@@ -131,7 +131,7 @@ async def depend(connection: Connection, jobs: Sequence[tuple[str, Unmet]]) -> N
 
 
 async def release(connection: Connection, limit: int) -> tuple[set[int], bool]:
-    """What `DispatchStore.release_dependents` does, in the connection's transaction: queues, and whether to go on."""
+    """Implement `DispatchStore.release_dependents` in the transaction; return queues, and whether more is left."""
     ends = await connection.fetch(TAKE_ENDS, _ENDS)
     if not ends:
         return set(), False
@@ -142,7 +142,7 @@ async def release(connection: Connection, limit: int) -> tuple[set[int], bool]:
         [row["state"] for row in ends],
         limit,
     )
-    # Of the last one that was looked at there may be more.
+    # The last end may have more dependencies.
     done = [row["number"] for row in ends if len(edges) < limit or row["number"] < edges[-1]["number"]]
     queues, has_ended = await _settle(connection, edges) if edges else (set[int](), False)
     if done:
@@ -151,9 +151,9 @@ async def release(connection: Connection, limit: int) -> tuple[set[int], bool]:
 
 
 async def _settle(connection: Connection, edges: Sequence[Row]) -> tuple[set[int], bool]:
-    """Settle these dependencies, in their order: the queues that have got jobs, and whether jobs have ended."""
+    """Resolve these dependencies in order; return the queues that received jobs, and whether jobs ended."""
     dependents = sorted({str(row["dependent"]) for row in edges})
-    # Locked before anything is written: of two ends of one job's last two dependencies, the later one sees the other.
+    # Locked before any write: if a job's last two dependencies end concurrently, the later one sees the other.
     waiting = {str(row["id"]): row for row in await connection.fetch(WAITING_JOBS, dependents)}
     await connection.execute(SETTLE, [row["upstream"] for row in edges], [row["dependent"] for row in edges])
     ends: dict[str, tuple[JobState, str]] = {}
@@ -181,6 +181,6 @@ async def _settle(connection: Connection, edges: Sequence[Row]) -> tuple[set[int
 
 
 async def unmet(connection: Connection, job_id: str, limit: int) -> list[JobDependency]:
-    """What a job waits for still."""
+    """Return the dependencies that a job still waits for."""
     rows = await connection.fetch(UPSTREAM_OF, job_id, limit)
     return [JobDependency(str(row["upstream"]), CONDITIONS[row["condition"]]) for row in rows]

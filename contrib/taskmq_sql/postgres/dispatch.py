@@ -1,4 +1,4 @@
-"""What schedulers do with the jobs in PostgreSQL."""
+"""Dispatching and the other operations of schedulers on PostgreSQL."""
 
 import asyncio
 from collections.abc import Collection, Mapping, Sequence
@@ -32,7 +32,7 @@ from taskmq_sql.postgres.connections import Connection, Row
 from taskmq_sql.postgres.database import Database
 from taskmq_sql.postgres.dependencies import release
 from taskmq_sql.postgres.quotas import dispatch_within
-from taskmq_sql.postgres.records import handed_out, job_records
+from taskmq_sql.postgres.records import dispatched_jobs, job_records
 from taskmq_sql.postgres.reports import Ending, Note, apply, end, note
 from taskmq_sql.postgres.statements import (
     ANY_END,
@@ -64,16 +64,16 @@ __all__ = ["PostgresDispatch"]
 
 KEPT_DAYS: Final = 30
 _SHARDS: Final = 64
-# One call that names no gates opens them for so many jobs.
-_OPENED: Final = 500
+# Most jobs that one call opens if it names no gates.
+_OPEN_LIMIT: Final = 500
 _AT_BROKER: Final = frozenset({JobState.DISPATCHED})
-_OVER: Final = "its time was over before it started"
-# With a take-over, which is on the disk when it is acted on.
+_OVER: Final = "the job expired before it started"
+# Committed with the take-over, before the scheduler acts on it.
 _LEAVE_BATCHES: Final = "delete from taskmq.dispatch_batch where id = any($1::bigint[])"
 
 
 class PostgresDispatch:
-    """A `DispatchStore`; its statements go over connections of their own."""
+    """A `DispatchStore` with dedicated connections."""
 
     def __init__(self, database: Database, schedules: SqlSchedules) -> None:
         self._database = database
@@ -113,7 +113,7 @@ class PostgresDispatch:
         }
 
     async def dispatch(self, partition: int, epoch: int, picks: Sequence[Pick]) -> DispatchBatch | None:
-        known, lanes = await self._numbered(picks)
+        known, lanes = await self._find_lanes(picks)
         if not known:
             return None
 
@@ -133,7 +133,7 @@ class PostgresDispatch:
     async def dispatch_within(
         self, partition: int, epoch: int, picks: Sequence[Pick], quotas: Quotas
     ) -> DispatchBatch | None:
-        known, lanes = await self._numbered(picks)
+        known, lanes = await self._find_lanes(picks)
         if not known:
             return None
 
@@ -145,7 +145,7 @@ class PostgresDispatch:
         return await self._batch(await self._database.dispatches.run("transaction", dispatch), lanes)
 
     async def look(self, picks: Sequence[Pick]) -> list[ReadyJob]:
-        known, lanes = await self._numbered(picks)
+        known, lanes = await self._find_lanes(picks)
         if not known:
             return []
         columns = ([lane[column] for lane in lanes] for column in range(3))
@@ -184,7 +184,7 @@ class PostgresDispatch:
 
         async def open_gates(connection: Connection) -> Sequence[Row]:
             if gates is None:
-                return await connection.fetch(OPEN_ANY, partition_key(partition), epoch, partition, _OPENED)
+                return await connection.fetch(OPEN_ANY, partition_key(partition), epoch, partition, _OPEN_LIMIT)
             return await connection.fetch(
                 OPEN_GATES, partition_key(partition), epoch, partition, list(gates), list(gates.values())
             )
@@ -200,8 +200,8 @@ class PostgresDispatch:
         gate = await self._database.lookups.run("read", lambda connection: connection.fetchval(GATE_OF, job_id))
         return "" if gate is None else str(gate)
 
-    async def _numbered(self, picks: Sequence[Pick]) -> tuple[list[Pick], list[tuple[int, int, int]]]:
-        """Those of lanes that are known, and the lanes as the tables have them."""
+    async def _find_lanes(self, picks: Sequence[Pick]) -> tuple[list[Pick], list[tuple[int, int, int]]]:
+        """Return the picks whose queue and tenant exist, and their lanes as numbers."""
         queues = await self._names.find("queue", {pick.lane.queue for pick in picks})
         tenants = await self._names.find("tenant", {pick.lane.tenant for pick in picks})
         known = [
@@ -212,11 +212,11 @@ class PostgresDispatch:
     async def _batch(self, rows: Sequence[Row], lanes: Sequence[tuple[int, int, int]]) -> DispatchBatch | None:
         if not rows:
             return None
-        order = {lane: place for place, lane in reversed(list(enumerate(lanes)))}
+        order = {lane: index for index, lane in reversed(list(enumerate(lanes)))}
         rows = sorted(
             rows, key=lambda row: (order[row["queue"], row["priority"], row["tenant"]], row["due"], row["id"].bytes)
         )
-        jobs = await handed_out(rows, self._database.dispatches, self._names)
+        jobs = await dispatched_jobs(rows, self._database.dispatches, self._names)
         return DispatchBatch(rows[0]["batch"], False, jobs)
 
     async def confirm(self, batches: Sequence[int]) -> None:
@@ -258,7 +258,7 @@ class PostgresDispatch:
 
         rows = await self._database.dispatches.run("transaction", take_over)
         batches: dict[int, tuple[bool, list[DispatchedJob]]] = {}
-        for row, job in zip(rows, await handed_out(rows, self._database.dispatches, self._names), strict=True):
+        for row, job in zip(rows, await dispatched_jobs(rows, self._database.dispatches, self._names), strict=True):
             batches.setdefault(row["batch"], (row["confirmed"], []))[1].append(job)
         return [DispatchBatch(number, *found) for number, found in sorted(batches.items())]
 
@@ -282,7 +282,7 @@ class PostgresDispatch:
         return await self._fires.fire(partition, epoch, [job for job in jobs if is_job_id(job.id)])
 
     async def release_dependents(self, *, limit: int = 500) -> Released:
-        # Nearly always there is nothing: that is one question, and no transaction.
+        # Nearly always there is nothing to do: that costs one query and no transaction.
         if not await self._database.steps.run("read", lambda connection: connection.fetchval(ANY_END)):
             return Released()
         queues, is_more = await self._database.steps.run("transaction", lambda connection: release(connection, limit))
@@ -305,7 +305,7 @@ class PostgresDispatch:
             await self.drop_days(KEPT_DAYS)
 
     async def drop_days(self, keep: int) -> None:
-        """Drop the days that were over before so many days, and the occurrences of schedules of that time."""
+        """Drop the days older than `keep` days, and the schedules' occurrences of that time."""
 
         async def drop(connection: Connection) -> int:
             before = int(await connection.fetchval("select taskmq.now_ms()")) - keep * DAY
@@ -324,11 +324,11 @@ class PostgresDispatch:
 
 @dataclass(eq=False, slots=True)
 class _Fire:
-    """Timers of one partition that are to be fired.
+    """Due timers of one partition.
 
     Attributes:
-        lanes: what came of it, once that is known.
-        error: why nothing may have come of it.
+        lanes: the result, once known.
+        error: the failure, if any.
     """
 
     key: str
@@ -339,9 +339,9 @@ class _Fire:
 
 
 class _Fires:
-    """Fires timers: requests of all partitions that arrive during one statement share the next one.
+    """Combines timers of all partitions: calls that arrive during one statement share the next one.
 
-    With a statement for each of eight partitions, 500 jobs a second took 500 commits.
+    With one statement per partition, eight partitions would need 500 commits a second for 500 jobs a second.
     """
 
     def __init__(self, database: Database) -> None:
@@ -350,7 +350,7 @@ class _Fires:
         self._firing = asyncio.Lock()
 
     async def fire(self, partition: int, epoch: int, jobs: Sequence[DueJob]) -> set[Lane]:
-        """What `DispatchStore.fire` does; of calls that were made together, one returns the lanes of all."""
+        """Implement `DispatchStore.fire`. Of calls that share a statement, one returns the lanes of all."""
         if not jobs:
             return set()
         call = _Fire(partition_key(partition), epoch, jobs)
@@ -358,7 +358,7 @@ class _Fires:
         try:
             async with self._firing:
                 if call.lanes is None and call.error is None:
-                    # Partitions whose turn is now as well come in first.
+                    # Lets other partitions that are due now join.
                     await asyncio.sleep(0)
                     together, self._waiting = self._waiting, []
                     await self._fire(together, call)
@@ -377,7 +377,8 @@ class _Fires:
                 call.error = error
             return
         except BaseException:
-            # Only this caller was cancelled: the next one fires for the others, where that was not done.
+            # Only this caller was cancelled: the next caller fires the others' timers, unless the statement already
+            # did.
             self._waiting = [call for call in calls if call is not leader] + self._waiting
             raise
         for call in calls:
@@ -421,7 +422,7 @@ async def _undispatch(
     running: frozenset[str] = frozenset()
     if left := sorted(tokens.keys() - done):
         existing = await connection.fetch(EXISTING, left)
-        waiting, running = _found(existing, tokens, _AT_BROKER)
+        waiting, running = _split_by_state(existing, tokens, _AT_BROKER)
         asked = waiting & {str(row["id"]) for row in existing if row["cancel_requested"] is not None}
         if asked:
             endings = [Ending(id=job, token=tokens[job], state=JobState.CANCELLED) for job in asked]
@@ -436,7 +437,7 @@ async def _undispatch(
 async def _fail(
     connection: Connection, hold: tuple[str, int], tokens: Mapping[str, int], why: str, states: Collection[JobState]
 ) -> Withdrawn:
-    waiting, running = _found(await connection.fetch(WITHDRAWN, list(tokens), *hold), tokens, states)
+    waiting, running = _split_by_state(await connection.fetch(WITHDRAWN, list(tokens), *hold), tokens, states)
     if waiting:
         error = reason(why)
         endings = [Ending(id=job, token=tokens[job], state=JobState.FAILED, error=error) for job in waiting]
@@ -451,14 +452,14 @@ async def _fail(
 
 
 def _tokens(jobs: Sequence[DispatchedJob]) -> dict[str, int]:
-    """In the order of their ids, in which rows are locked."""
+    """Return the tokens by job id, sorted: rows are locked in that order."""
     return {job.id: job.token for job in sorted(jobs, key=lambda job: job.id) if is_job_id(job.id)}
 
 
-def _found(
+def _split_by_state(
     rows: Sequence[Row], tokens: Mapping[str, int], states: Collection[JobState]
 ) -> tuple[frozenset[str], frozenset[str]]:
-    """Of jobs that are under way with these tokens: those in these states, and the others."""
+    """Split the jobs under way with these tokens: those in these states, and the others."""
     held = {
         job: state
         for row in rows

@@ -1,8 +1,8 @@
 """Firing schedules in PostgreSQL.
 
-A turn of many schedules is one transaction of few statements: the fence, the rows that are unchanged, their places
-among what is due, their occurrences, and the jobs of those that are new. The statements are planned by primary keys
-only: see `taskmq_sql.postgres.statements`.
+Firing many schedules takes one transaction of few statements: the fence, the unchanged rows, their due times, their
+occurrences, and the jobs of new occurrences. The statements are planned by primary keys only: see
+`taskmq_sql.postgres.statements`.
 """
 
 import uuid
@@ -39,7 +39,7 @@ gone as (delete from taskmq.schedule_due where ctid = any(array(
 placed as (insert into taskmq.schedule_due (shard, next_at, id)
   select shard, next_at, id from u where next_at is not null and next_at is distinct from before)
 select (select held from fence) as held, array(select id from u) as taken"""
-"""No lease, no change at all; else the schedules that were as they were taken to be, with their places moved."""
+"""Without the lease, changes nothing. Otherwise returns the schedules that were unchanged, with new due times."""
 
 OCCUR: Final = """
 insert into taskmq.occurrence (schedule, instant, run, kind, job, at)
@@ -57,7 +57,7 @@ returning run"""
 
 
 class PostgresFirings:
-    """The `Firings` of a store in PostgreSQL; it fires over a connection of its own."""
+    """The `Firings` of a store in PostgreSQL, with a dedicated connection."""
 
     drop = DROP
 
@@ -105,7 +105,7 @@ class PostgresFirings:
 async def _occur(
     connection: Connection, firings: Sequence[ScheduleFiring], numbers: Numbers
 ) -> frozenset[tuple[int, int, str]]:
-    """Write down the occurrences, and submit the jobs of those that are new; those whose keys other jobs have."""
+    """Insert the occurrences and submit the jobs of new ones; return those whose keys belong to other jobs."""
     jobs: dict[tuple[int, int, str], NewJob | None] = {}
     kinds: list[str] = []
     for firing in firings:

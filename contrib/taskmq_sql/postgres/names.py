@@ -1,4 +1,4 @@
-"""The integers that stand for names in the tables."""
+"""Numbers that stand for names in the tables."""
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final, Literal
@@ -13,11 +13,11 @@ _KINDS: Final[tuple[Kind, ...]] = ("tenant", "queue", "task", "worker")
 
 
 class Names:
-    """The dictionaries, kept as they are met: rows of them are never changed or deleted.
+    """Dictionaries of names, cached as they are read: their rows are never changed or deleted.
 
     Args:
-        connections: where names are read and made, outside of any transaction.
-        partition_of: a queue's partition.
+        connections: used to read and insert names, outside any transaction.
+        partition_of: returns a queue's partition.
     """
 
     def __init__(self, connections: Connections, partition_of: Callable[[str], int]) -> None:
@@ -27,15 +27,15 @@ class Names:
         self._names: dict[Kind, dict[int, str]] = {kind: {} for kind in _KINDS}
 
     def forget(self) -> None:
-        """Ask again: the database behind a new connection may be a restored one."""
+        """Clear the cache: a new connection may lead to a restored database."""
         for kind in _KINDS:
             self._ids[kind] = {}
             self._names[kind] = {}
 
     async def ids(self, kind: Kind, names: Iterable[str]) -> dict[str, int]:
-        """Their integers; new names get one."""
+        """Return the numbers of the names; new names get one."""
         wanted = set(names)
-        # Again where a new connection has made us forget what we knew.
+        # Repeated if a new connection cleared the cache meanwhile.
         while missing := wanted - self._ids[kind].keys():
             known = await self.find(kind, missing)
             if new := sorted(missing - known.keys()):
@@ -44,7 +44,7 @@ class Names:
         return {name: known[name] for name in wanted}
 
     async def find(self, kind: Kind, names: Iterable[str]) -> dict[str, int]:
-        """The integers of those that have one."""
+        """Return the numbers of the names that have one."""
         found = {name: self._ids[kind][name] for name in set(names) if name in self._ids[kind]}
         if missing := [name for name in names if name not in found and can_be_kept(name)]:
             found |= await self._read(
@@ -53,7 +53,7 @@ class Names:
         return found
 
     async def find_prefix(self, kind: Kind, prefix: str) -> list[int]:
-        """The integers of all names that begin so."""
+        """Return the numbers of all names with the prefix."""
         if not can_be_kept(prefix):
             return []
         query = f"select id, name from taskmq.{kind} where starts_with(name, $1)"
@@ -61,7 +61,7 @@ class Names:
         return [row["id"] for row in rows]
 
     async def texts(self, kind: Kind, ids: Iterable[int | None]) -> dict[int | None, str]:
-        """The names that these integers stand for; that of None is ""."""
+        """Return the names of the numbers, with "" for None."""
         wanted = {one for one in ids if one is not None}
         found: dict[int | None, str] = {one: self._names[kind][one] for one in wanted if one in self._names[kind]}
         if missing := [one for one in wanted if one not in found]:

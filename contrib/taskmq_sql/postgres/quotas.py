@@ -1,4 +1,4 @@
-"""What operators have said about quotas, what was submitted under them, and whether there is room for more."""
+"""Quotas in PostgreSQL: their settings, recent usage, and admission of jobs."""
 
 import time
 from collections import Counter
@@ -42,7 +42,7 @@ _WRITE: Final = """
 update taskmq.quota_usage u set day = i.day, jobs = i.jobs, bytes = i.bytes, used_until = i.used_until
 from unnest($1::text[], $2::int[], $3::bigint[], $4::bigint[], $5::float8[]) as i(name, day, jobs, bytes, used_until)
 where u.name = any($1) and u.name = i.name"""
-# One probe of the key's index for each queue and priority, however many jobs others have.
+# One index probe per queue and priority, however many jobs others have.
 _QUEUED: Final = """
 select i.name, (select count(*) from (
     select from taskmq.queue q cross join generate_series(0, 9) p cross join lateral
@@ -50,19 +50,19 @@ select i.name, (select count(*) from (
     union all select from taskmq.gated g where g.tenant = i.tenant
     limit i.most) w) as waiting
 from unnest($1::text[], $2::int[], $3::bigint[]) as i(name, tenant, most)"""
-# As many batches as there are under way; those that have left their batch have another token, or another state.
+# Reads as many batches as are under way. Jobs that left their batch have another token or state.
 _UNDER_WAY: Final = """
 select j.tenant, j.id, (select detail from taskmq.job_detail t where t.id = j.id) as detail
 from taskmq.dispatch_batch b cross join lateral unnest(b.ids, b.tokens) as i(id, token) cross join lateral
   (select id, tenant from taskmq.job where id = i.id and token = i.token and state in (2, 3) offset 0) j
 where j.tenant = any($1::int[])"""
 _DETAILS: Final = "select id, detail from taskmq.job_detail where id = any($1::uuid[])"
-# So long a change may go unseen by a process; where there are no quotas, that look is all they cost.
+# How long a process may miss a change. Without quotas, this check is their only cost.
 _FRESH: Final = 1.0
 
 
 class KnownQuotas:
-    """The quotas of a database, as one process knows them."""
+    """The quotas of a database, cached by one process."""
 
     def __init__(self, settings: SqlSettings) -> None:
         self._settings = settings
@@ -70,13 +70,13 @@ class KnownQuotas:
         self._until = float("-inf")
 
     async def current(self) -> Quotas:
-        """Return the quotas as of a second ago at most."""
+        """Return the quotas, at most a second old."""
         if time.monotonic() >= self._until:
             self._known, self._until = await self._settings.quotas(), time.monotonic() + _FRESH
         return self._known
 
     def forget(self) -> None:
-        """Read them anew the next time."""
+        """Read the quotas again at the next call."""
         self._until = float("-inf")
 
 
@@ -90,10 +90,10 @@ async def dispatch_within(
     epoch: int,
     over: str,
 ) -> Sequence[Row]:
-    """Dispatch the first jobs of lanes that their quotas let go; in a transaction.
+    """Dispatch the first jobs of lanes as far as their quotas allow, in a transaction.
 
     Args:
-        lanes: of the picks, as the tables have them: queue, priority and tenant.
+        lanes: of the picks, as numbers: queue, priority and tenant.
     """
     tenants = {pick.lane.tenant: lane[2] for pick, lane in zip(picks, lanes, strict=True)}
     names = {number: tenant for tenant, number in tenants.items()}
@@ -108,7 +108,7 @@ async def dispatch_within(
     found = [(row, names[row["tenant"]], owner_in(row["detail"])) for row in waiting]
     now = int(await connection.fetchval("select taskmq.now_ms()"))
     book = await _book(connection, quotas, running, {(tenant, owner) for _, tenant, owner in found}, now=now)
-    left = {place: pick.count for place, pick in enumerate(picks, 1)}
+    left = {index: pick.count for index, pick in enumerate(picks, 1)}
     chosen: list[Any] = []
     for row, tenant, owner in found:
         is_over = row["expires"] is not None and row["expires"] <= now
@@ -124,10 +124,10 @@ async def dispatch_within(
 async def admit_placements(
     connection: Connection, quotas: Quotas, placements: Mapping[str, Placement], tenants: Mapping[str, int]
 ) -> dict[str, Placement]:
-    """Those of these that their quotas let go, counted in; in a transaction.
+    """Count the placements that their quotas allow and return them, in a transaction.
 
     Args:
-        tenants: those of which a quota lets jobs wait, with their numbers.
+        tenants: tenants with quotas that can delay jobs, with their numbers.
     """
     owners = dict.fromkeys(placements, "")
     for row in await connection.fetch(_DETAILS, [job for job, each in placements.items() if each.tenant in tenants]):
@@ -145,9 +145,9 @@ async def admit_placements(
 
 
 async def _running(connection: Connection, tenants: Mapping[str, int]) -> Counter[tuple[str, str]]:
-    """How many jobs of these tenants are under way, by tenant and owner.
+    """Count the jobs of these tenants that are under way, by tenant and owner.
 
-    Who dispatches for one of them at the same time waits here, and sees then what has gone.
+    A concurrent dispatch for one of them waits here and then counts this one's jobs.
     """
     await connection.fetch(_LOCK, sorted(map(run_name, tenants)))
     names = {number: tenant for tenant, number in tenants.items()}
@@ -175,27 +175,27 @@ async def _book(
 
 
 def concern(quotas: Quotas, jobs: Sequence[NewJob]) -> bool:
-    """Whether one of the jobs has a quota."""
+    """Whether a quota applies to one of the jobs."""
     return bool(quotas.quotas) and any(quotas.of(job.tenant, _owner(job)) for job in jobs)
 
 
 async def lock_usage(connection: Connection, quotas: Quotas, jobs: Sequence[NewJob]) -> dict[str, QuotaUsage]:
-    """What was submitted of late under the quotas of the jobs.
+    """Lock and return the recent usage under the quotas of the jobs.
 
-    Who submits for the same tenant or owner waits here until the transaction that is open has ended.
+    Concurrent submissions for the same tenant or owner wait here until the open transaction ends.
     """
     owners = {(job.tenant, _owner(job)) for job in jobs}
     names = {usage_name(each.tenant, each.user) for tenant, owner in owners for each in quotas.of(tenant, owner)}
-    # In one order everywhere: two submissions whose owners cross wait for each other once, and not in a circle.
+    # In one fixed order, so that two submissions with overlapping owners cannot deadlock.
     rows = await connection.fetch(_LOCK, sorted(names))
     return {row["name"]: QuotaUsage(*tuple(row)[1:]) for row in rows}
 
 
 class Admission:
-    """Which of the jobs of one submission have room.
+    """Admission of the jobs of one submission.
 
     Attributes:
-        over: what those beyond their quotas exceed, by their places.
+        over: the exceeded quotas of jobs that were not admitted, by index.
     """
 
     def __init__(self, book: QuotaBook, now: int) -> None:
@@ -205,7 +205,7 @@ class Admission:
         self._counted: dict[str, CountedJob] = {}
 
     def admit(self, job: NewJob) -> QuotaExcess | None:
-        """Count the job in, once; or what it is beyond."""
+        """Count the job once; if a quota is exhausted, return the excess instead."""
         if job.id in self._counted:
             return None
         seen = counted(job, now=self._now)
@@ -214,13 +214,13 @@ class Admission:
         return excess
 
     def count(self, job: NewJob) -> None:
-        """Count a job that was made, once: it was known, and erased before it was inserted."""
+        """Count an inserted job once; it existed at admission and was erased before the insert."""
         if job.id not in self._counted:
             seen = self._counted[job.id] = counted(job, now=self._now)
             self._book.count(**seen)
 
     async def write(self, connection: Connection, made: Container[str]) -> None:
-        """Write down what those have used up that were made, by their ids."""
+        """Write the usage of the jobs that were inserted, given by id."""
         for job_id, seen in self._counted.items():
             if job_id not in made:
                 self._book.take_back(**seen)
@@ -231,32 +231,32 @@ async def admit_jobs(
     connection: Connection,
     quotas: Quotas,
     jobs: Sequence[NewJob],
-    places: Iterable[int],
+    indexes: Iterable[int],
     *,
     tenants: dict[str, int],
     usage: dict[str, QuotaUsage],
 ) -> Admission:
-    """Count the jobs at these places in, one after the other; to be written once it is known which were made.
+    """Admit the jobs at these indexes, one after the other; `write` saves the usage once the inserts are known.
 
     Args:
-        usage: that of `lock_usage`, in the same transaction.
+        usage: returned by `lock_usage` in the same transaction.
     """
     now = int(await connection.fetchval("select taskmq.now_ms()"))
     book = QuotaBook(
         quotas,
         usage=usage,
-        queued=await _queued(connection, quotas, sorted({job.tenant for job in jobs}), tenants),
+        queued=await _count_queued(connection, quotas, sorted({job.tenant for job in jobs}), tenants),
         now=now,
     )
     admission = Admission(book, now)
     seen: set[object] = set()
-    for place in places:
-        job = jobs[place]
+    for index in indexes:
+        job = jobs[index]
         names_of = {job.id} if job.key is None else {job.id, (job.tenant, job.key)}
         if seen & names_of:
             continue
         if (excess := admission.admit(job)) is not None:
-            admission.over[place] = excess
+            admission.over[index] = excess
         else:
             seen |= names_of
     return admission
@@ -274,13 +274,13 @@ async def _write(connection: Connection, usage: Mapping[str, QuotaUsage]) -> Non
     )
 
 
-async def _queued(
+async def _count_queued(
     connection: Connection, quotas: Quotas, names: Sequence[str], tenants: dict[str, int]
 ) -> dict[str, int]:
     limited = limited_tenants(quotas, names)
     if not limited:
         return {}
-    # More than the limit is not worth counting.
+    # Counting stops at the limit.
     most = [max(each.queued or 0 for each in quotas.of(tenant)) for tenant in limited]
     rows = await connection.fetch(_QUEUED, limited, [tenants[tenant] for tenant in limited], most)
     return {row["name"]: row["waiting"] for row in rows}

@@ -1,4 +1,4 @@
-"""Rows as records."""
+"""Conversion of rows to records."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
@@ -14,9 +14,9 @@ from taskmq_sql.postgres.names import Kind, Names
 
 __all__ = [
     "attempt_records",
+    "dispatched_jobs",
     "error_columns",
     "error_of",
-    "handed_out",
     "history_entries",
     "job_records",
 ]
@@ -26,32 +26,30 @@ _NOWHERE: Final[Mapping[str, str]] = {}
 
 
 async def job_records(rows: Sequence[Row], names: Names) -> list[JobRecord]:
-    """Rows of `job` or `job_history`, with `finished`, `body`, `detail` and so on where they were asked for."""
+    """Convert rows of `job` or `job_history`, which may have `finished`, `body`, `detail` and so on."""
     text = await _texts(rows, names, ("tenant", "queue", "task", "worker"))
     return [_job_record(row, text) for row in rows]
 
 
-async def handed_out(
+async def dispatched_jobs(
     rows: Sequence[Row], connections: Connections, names: Names, nodes: Mapping[str, str] = _NOWHERE
 ) -> list[DispatchedJob]:
-    """Jobs that a transaction has handed out, whose commit is over.
+    """Read the jobs that a committed transaction dispatched.
 
     Args:
-        nodes: of those that were placed, by id.
+        nodes: of placed jobs, by job id.
 
     Raises:
-        StoreUnavailable: what they are could not be read. It is never certain: they were handed out.
+        StoreUnavailable: reading them failed; never certain, since the dispatch is committed.
     """
     try:
         return await _dispatched_jobs(rows, await _large_bodies(rows, connections), names, nodes)
     except StoreUnavailable as error:
-        raise StoreUnavailable(
-            f"jobs were dispatched, and could not be read afterwards: {error}", is_certain=False
-        ) from error
+        raise StoreUnavailable(f"jobs were dispatched, but reading them failed: {error}", is_certain=False) from error
 
 
 async def _large_bodies(rows: Sequence[Row], connections: Connections) -> dict[Any, bytes]:
-    """The bodies that do not stand in the rows; no change reaches them while their jobs are under way."""
+    """Read the bodies that are not in the rows; no change reaches them while their jobs are under way."""
     wanted = [row["id"] for row in rows if row["body"] is None]
     if not wanted:
         return {}
@@ -104,7 +102,7 @@ def history_entries(rows: Iterable[Row]) -> list[HistoryEntry]:
         HistoryEntry(
             version=row["version"],
             at=row["at"],
-            kind=EVENT_KINDS[row["kind"]],  # pyright: ignore[reportArgumentType] - the column has no other
+            kind=EVENT_KINDS[row["kind"]],  # pyright: ignore[reportArgumentType] - the column has no other values
             state=STATES[row["state"]],
             by=row["actor"],
             note=row["note"],
@@ -130,7 +128,7 @@ async def job_actions(rows: Sequence[Row], names: Names) -> list[JobAction]:
 
 
 def error_of(row: Row) -> ErrorRecord | None:
-    """The error of a job or an attempt."""
+    """Return the error of a job or an attempt."""
     if row["error_type"] is None:
         return None
     return ErrorRecord(
@@ -139,7 +137,7 @@ def error_of(row: Row) -> ErrorRecord | None:
 
 
 def error_columns(error: ErrorRecord | None) -> tuple[str | None, str | None, str | None]:
-    """An error that is escaped, as it stands in its three columns."""
+    """Return the three columns of an error, which is escaped already."""
     return (None, None, None) if error is None else (error.type_name, error.message, error.traceback)
 
 

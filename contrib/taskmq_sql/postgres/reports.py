@@ -1,4 +1,4 @@
-"""Applying reports: grouped by what follows from them, each group one statement, all of them one transaction."""
+"""Application of reports: one statement per kind of consequence, all in one transaction."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, Literal
@@ -48,7 +48,7 @@ where e.id = any($1::uuid[]) and e.kind = any($2::smallint[]) group by e.id"""
 
 
 class Ending(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """How a job under way ends; None where its row says it."""
+    """End of a job under way; None keeps the value of its row."""
 
     id: str
     token: int
@@ -75,10 +75,10 @@ class Note(msgspec.Struct, frozen=True):
 
 
 class _Step(msgspec.Struct, frozen=True, gc=False):
-    """The outcome of a report for its job.
+    """Outcome of a report for its job.
 
     Attributes:
-        started, worker: of the run that the store knew of before the report.
+        started, worker: of the run known to the store before the report.
     """
 
     state: JobState
@@ -93,28 +93,28 @@ class _Step(msgspec.Struct, frozen=True, gc=False):
 
 
 async def apply(database: Database, reports: Sequence[Report], came_by: str) -> list[AppliedReport]:
-    """What `DispatchStore.apply` does."""
+    """Implement `DispatchStore.apply`."""
     workers = await database.names.ids("worker", {storable(report.worker) for report in reports if report.worker})
-    places = [place for place, report in enumerate(reports) if is_job_id(report.id)]
+    indexes = [index for index, report in enumerate(reports) if is_job_id(report.id)]
     applying = _Applying(reports, workers, came_by)
     steps: dict[int, _Step] = {}
-    if places and len(turns := _turns(reports, places)) == 1 and all(_is_end(reports[place]) for place in places):
-        # The ordinary case: one statement is a transaction of its own.
-        steps = await database.reports.run("statement", lambda connection: applying.end(connection, places))
-        if restarted := applying.restarted(steps):
+    if indexes and len(turns := _turns(reports, indexes)) == 1 and all(_is_end(reports[index]) for index in indexes):
+        # The ordinary case: a single statement, which is its own transaction.
+        steps = await database.reports.run("statement", lambda connection: applying.end(connection, indexes))
+        if restarted := applying.find_restarts(steps):
             await database.reports.run(
                 "transaction", lambda connection: applying.note_restarts(connection, restarted)
             )
     else:
-        turns = _turns(reports, places)
-    if rest := [left for turn in turns if (left := [place for place in turn if place not in steps])]:
+        turns = _turns(reports, indexes)
+    if rest := [left for turn in turns if (left := [index for index in turn if index not in steps])]:
         steps |= await database.reports.run("transaction", lambda connection: applying.apply(connection, rest))
     queues = await database.names.texts("queue", {step.queue for step in steps.values()})
-    return [_applied(steps.get(place), queues) for place in range(len(reports))]
+    return [_to_applied_report(steps.get(index), queues) for index in range(len(reports))]
 
 
 class _Applying:
-    """One call, which may begin again: it keeps nothing of what it has done."""
+    """A single call of `apply`; it may run again after a rollback, so it keeps no results."""
 
     def __init__(self, reports: Sequence[Report], workers: dict[str, int], came_by: str) -> None:
         self._reports = reports
@@ -122,44 +122,44 @@ class _Applying:
         self._came_by = came_by
 
     async def apply(self, connection: Connection, turns: Sequence[Sequence[int]]) -> dict[int, _Step]:
-        """Let them count, turn by turn; what became of each that the store knows."""
+        """Apply the reports, turn by turn; return the outcomes for jobs that the store knows."""
         steps: dict[int, _Step] = {}
         notes: list[Note] = []
         for turn in turns:
-            steps |= await self.end(connection, [place for place in turn if _is_end(self._reports[place])])
-            steps |= await self._start(connection, [place for place in turn if goes_on(self._reports[place].kind)])
-            steps |= await self._again(connection, [place for place in turn if _is_again(self._reports[place])])
-            if left := [place for place in turn if place not in steps]:
+            steps |= await self.end(connection, [index for index in turn if _is_end(self._reports[index])])
+            steps |= await self._start(connection, [index for index in turn if goes_on(self._reports[index].kind)])
+            steps |= await self._again(connection, [index for index in turn if _is_again(self._reports[index])])
+            if left := [index for index in turn if index not in steps]:
                 steps |= await self._settle(connection, left)
-            notes += await self._notes(connection, {place: steps[place] for place in turn if place in steps})
+            notes += await self._notes(connection, {index: steps[index] for index in turn if index in steps})
         await note(connection, await _without_many_unheeded(connection, notes))
         return steps
 
-    def restarted(self, steps: Mapping[int, _Step]) -> dict[int, _Step]:
-        """Return those of jobs that ran again without an end of the run before."""
+    def find_restarts(self, steps: Mapping[int, _Step]) -> dict[int, _Step]:
+        """Return the accepted reports whose job ran again although its earlier run never ended."""
         return {
-            place: step
-            for place, step in steps.items()
-            if step.is_accepted and ran_again(self._reports[place], step.started)
+            index: step
+            for index, step in steps.items()
+            if step.is_accepted and ran_again(self._reports[index], step.started)
         }
 
     async def note_restarts(self, connection: Connection, restarted: Mapping[int, _Step]) -> None:
-        """Write the events of runs without an end."""
+        """Write the events of runs that never ended."""
         await note(connection, (await self._restarts(connection, restarted)).values())
 
-    async def end(self, connection: Connection, places: Sequence[int]) -> dict[int, _Step]:
-        """Those that ended their jobs."""
-        if not places:
+    async def end(self, connection: Connection, indexes: Sequence[int]) -> dict[int, _Step]:
+        """Apply the reports that end their jobs; return their outcomes."""
+        if not indexes:
             return {}
-        by_id = {self._reports[place].id: place for place in places}
-        rows = await end(connection, [self._ending(self._reports[place]) for place in places])
-        states = {place: after_report(self._reports[place].kind, cancel_requested=False) for place in places}
-        return {(place := by_id[str(row[0])]): _step_of(row, states[place]) for row in rows}
+        by_id = {self._reports[index].id: index for index in indexes}
+        rows = await end(connection, [self._ending(self._reports[index]) for index in indexes])
+        states = {index: after_report(self._reports[index].kind, cancel_requested=False) for index in indexes}
+        return {(index := by_id[str(row[0])]): _step_of(row, states[index]) for row in rows}
 
-    async def _start(self, connection: Connection, places: Sequence[int]) -> dict[int, _Step]:
-        if not places:
+    async def _start(self, connection: Connection, indexes: Sequence[int]) -> dict[int, _Step]:
+        if not indexes:
             return {}
-        found = sorted((self._reports[place] for place in places), key=_by_id)
+        found = sorted((self._reports[index] for index in indexes), key=_by_id)
         rows = await connection.fetch(
             STARTED,
             [report.id for report in found],
@@ -167,17 +167,17 @@ class _Applying:
             [self._worker(report) for report in found],
             [report.started for report in found],
         )
-        by_id = {self._reports[place].id: place for place in places}
+        by_id = {self._reports[index].id: index for index in indexes}
         return {
             by_id[str(row[0])]: _Step(JobState.RUNNING, row["queue"], row["version"], row["started"], row["worker"])
             for row in rows
         }
 
-    async def _again(self, connection: Connection, places: Sequence[int]) -> dict[int, _Step]:
-        if not places:
+    async def _again(self, connection: Connection, indexes: Sequence[int]) -> dict[int, _Step]:
+        if not indexes:
             return {}
-        found = sorted((self._reports[place] for place in places), key=_by_id)
-        errors = [error_columns(_escaped(kept_error(report))) for report in found]
+        found = sorted((self._reports[index] for index in indexes), key=_by_id)
+        errors = [error_columns(_escape(kept_error(report))) for report in found]
         rows = await connection.fetch(
             AGAIN,
             [report.id for report in found],
@@ -190,7 +190,7 @@ class _Applying:
             *([each[column] for each in errors] for column in range(3)),
             [_is_outage(report) for report in found],
         )
-        by_id = {self._reports[place].id: place for place in places}
+        by_id = {self._reports[index].id: index for index in indexes}
         return {
             by_id[str(row[0])]: _Step(
                 STATES[row["state"]], row["queue"], row["version"], row["started"], row["worker"]
@@ -198,72 +198,72 @@ class _Applying:
             for row in rows
         }
 
-    async def _settle(self, connection: Connection, places: Sequence[int]) -> dict[int, _Step]:
-        """Those that found their jobs otherwise: ended, with another token, or asked to end."""
-        wanted = sorted({self._reports[place].id for place in places})
+    async def _settle(self, connection: Connection, indexes: Sequence[int]) -> dict[int, _Step]:
+        """Apply reports that did not match: the job ended, has another token, or is being cancelled."""
+        wanted = sorted({self._reports[index].id for index in indexes})
         rows = {str(row["id"]): row for row in await connection.fetch(EXISTING, wanted)}
         cancelled = [
-            place for place in places if _is_cancelled(self._reports[place], rows.get(self._reports[place].id))
+            index for index in indexes if _is_cancelled(self._reports[index], rows.get(self._reports[index].id))
         ]
         steps: dict[int, _Step] = {}
         if cancelled:
-            endings = [self._ending(self._reports[place], JobState.CANCELLED) for place in cancelled]
-            by_id = {self._reports[place].id: place for place in cancelled}
+            endings = [self._ending(self._reports[index], JobState.CANCELLED) for index in cancelled]
+            by_id = {self._reports[index].id: index for index in cancelled}
             for row in await end(connection, endings):
                 steps[by_id[str(row[0])]] = _step_of(row, JobState.CANCELLED)
         live = rows
         if gone := [job_id for job_id in wanted if job_id not in live]:
             rows = live | {str(row["id"]): row for row in await connection.fetch(_ENDED, gone)}
-        keys = await self._keys(connection, places, rows)
+        keys = await self._keys(connection, indexes, rows)
         forgotten = [
-            place
-            for place in places
-            if (row := live.get(self._reports[place].id)) is not None
-            and ends_forgotten_dispatch(self._reports[place], row["token"], keys, self._came_by)
+            index
+            for index in indexes
+            if (row := live.get(self._reports[index].id)) is not None
+            and ends_forgotten_dispatch(self._reports[index], row["token"], keys, self._came_by)
         ]
         if forgotten:
             steps |= await self._end_forgotten(connection, forgotten, live)
-        for place in places:
-            row = rows.get(self._reports[place].id)
-            if place not in steps and row is not None:
-                steps[place] = _Step(
+        for index in indexes:
+            row = rows.get(self._reports[index].id)
+            if index not in steps and row is not None:
+                steps[index] = _Step(
                     STATES[row["state"]],
                     row["queue"],
                     row["version"],
                     is_accepted=False,
-                    is_forgotten=is_forgotten(self._reports[place].token, row["token"]),
-                    is_invented=is_invented(self._reports[place], row["token"], keys, self._came_by),
+                    is_forgotten=is_forgotten(self._reports[index].token, row["token"]),
+                    is_invented=is_invented(self._reports[index], row["token"], keys, self._came_by),
                 )
         return steps
 
-    async def _keys(self, connection: Connection, places: Sequence[int], rows: Mapping[str, Row]) -> ReportKeys:
-        """Read the store's keys if a report is of a dispatch that the store does not remember."""
-        reports = [self._reports[place] for place in places]
+    async def _keys(self, connection: Connection, indexes: Sequence[int], rows: Mapping[str, Row]) -> ReportKeys:
+        """Read the store's keys if a report belongs to a dispatch that the store does not remember."""
+        reports = [self._reports[index] for index in indexes]
         if any((row := rows.get(each.id)) is not None and is_forgotten(each.token, row["token"]) for each in reports):
             return ReportKeys(await drive(connection, read_keys()))
         return ReportKeys(())
 
     async def _end_forgotten(
-        self, connection: Connection, places: Sequence[int], live: Mapping[str, Row]
+        self, connection: Connection, indexes: Sequence[int], live: Mapping[str, Row]
     ) -> dict[int, _Step]:
-        """End jobs by dispatches that are not written down here, as if they were."""
-        ids, tokens = zip(*((self._reports[place].id, self._reports[place].token) for place in places), strict=True)
+        """End jobs by dispatches that the store does not remember, as if it did."""
+        ids, tokens = zip(*((self._reports[index].id, self._reports[index].token) for index in indexes), strict=True)
         for statement in FORGOTTEN:
             await connection.execute(statement, *((ids, tokens) if "$2" in statement else (ids,)))
-        ended = await self.end(connection, places)
+        ended = await self.end(connection, indexes)
         entries = [
             forgotten_end(report, step.state, await connection.fetchval(_TENANT, live[report.id]["tenant"]))
-            for report, step in [(self._reports[place], step) for place, step in ended.items()]
+            for report, step in [(self._reports[index], step) for index, step in ended.items()]
         ]
         await drive(connection, note_audit(entries))
-        return {place: msgspec.structs.replace(step, is_forgotten=True) for place, step in ended.items()}
+        return {index: msgspec.structs.replace(step, is_forgotten=True) for index, step in ended.items()}
 
     async def _notes(self, connection: Connection, steps: Mapping[int, _Step]) -> list[Note]:
-        restarts = await self._restarts(connection, self.restarted(steps))
+        restarts = await self._restarts(connection, self.find_restarts(steps))
         return [
             found
-            for place, step in steps.items()
-            for found in (restarts.get(place), self._note(place, step))
+            for index, step in steps.items()
+            for found in (restarts.get(index), self._note(index, step))
             if found is not None
         ]
 
@@ -273,8 +273,8 @@ class _Applying:
         workers = list({step.worker for step in restarted.values() if step.worker is not None})
         names: dict[int | None, str] = dict(await connection.fetch(_WORKERS, workers))
         return {
-            place: Note(
-                (report := self._reports[place]).id,
+            index: Note(
+                (report := self._reports[index]).id,
                 step.version,
                 "interrupted",
                 step.state,
@@ -282,11 +282,11 @@ class _Applying:
                 restart_note(report),
                 step.started,
             )
-            for place, step in restarted.items()
+            for index, step in restarted.items()
         }
 
-    def _note(self, place: int, step: _Step) -> Note | None:
-        report = self._reports[place]
+    def _note(self, index: int, step: _Step) -> Note | None:
+        report = self._reports[index]
         if step.is_forgotten or not step.is_accepted:
             kind: EventKind = "unknown_attempt" if step.is_forgotten else "superseded"
             return Note(
@@ -327,7 +327,7 @@ class _Applying:
             finished=_end_of(report),
             content_type=storable(report.content_type) if is_success else None,
             result=report.result if is_success else None,
-            error=None if is_success else _escaped(kept_error(report)),
+            error=None if is_success else _escape(kept_error(report)),
         )
 
     def _worker(self, report: Report) -> int | None:
@@ -335,7 +335,7 @@ class _Applying:
 
 
 async def end(connection: Connection, endings: Sequence[Ending]) -> Sequence[Row]:
-    """End those jobs that are still under way with these tokens: their ids, queues and versions."""
+    """End the jobs still under way with these tokens; return their rows."""
     endings = sorted(endings, key=_by_id)
     errors = zip(*(error_columns(ending.error) for ending in endings), strict=True)
     return await connection.fetch(
@@ -353,7 +353,7 @@ async def end(connection: Connection, endings: Sequence[Ending]) -> Sequence[Row
 
 
 async def _without_many_unheeded(connection: Connection, notes: Sequence[Note]) -> list[Note]:
-    """Leave those of reports that changed nothing out where their jobs have as many as are kept."""
+    """Drop events of reports that changed nothing, for jobs that already have the maximum."""
     ids = sorted({each.id for each in notes if each.changes_nothing})
     if not ids:
         return list(notes)
@@ -368,7 +368,7 @@ async def _without_many_unheeded(connection: Connection, notes: Sequence[Note]) 
 
 
 async def note(connection: Connection, found: Iterable[Note]) -> None:
-    """Write the events down."""
+    """Insert the events in one statement."""
     if notes := list(found):
         await connection.execute(
             EVENTS,
@@ -383,7 +383,7 @@ async def note(connection: Connection, found: Iterable[Note]) -> None:
 
 
 def _step_of(row: Row, state: JobState) -> _Step:
-    """Return the step of a job that has ended."""
+    """Return the outcome for a job that has ended."""
     return _Step(state, row[1], row[2], row[4], row[5], has_dependents=bool(row[3]))
 
 
@@ -392,15 +392,15 @@ def _is_outage(report: Report) -> bool:
     return interruption is not None and interruption.is_outage
 
 
-def _turns(reports: Sequence[Report], places: Iterable[int]) -> list[list[int]]:
-    """The places in turns of which each has one report of a job: several of one job count in their order."""
+def _turns(reports: Sequence[Report], indexes: Iterable[int]) -> list[list[int]]:
+    """Group the indexes so that each turn has one report per job; reports of one job stay in order."""
     found: list[list[int]] = []
     seen: dict[str, int] = {}
-    for place in places:
-        number = seen[reports[place].id] = seen.get(reports[place].id, -1) + 1
+    for index in indexes:
+        number = seen[reports[index].id] = seen.get(reports[index].id, -1) + 1
         if number == len(found):
             found.append([])
-        found[number].append(place)
+        found[number].append(index)
     return found
 
 
@@ -413,7 +413,7 @@ def _is_again(report: Report) -> bool:
 
 
 def _is_cancelled(report: Report, row: Row | None) -> bool:
-    """Whether the report counts, and its job is not to run again."""
+    """Whether the report is accepted and its job must end as cancelled instead of running again."""
     return (
         row is not None
         and row["token"] == report.token
@@ -423,7 +423,7 @@ def _is_cancelled(report: Report, row: Row | None) -> bool:
     )
 
 
-def _applied(step: _Step | None, queues: dict[int | None, str]) -> AppliedReport:
+def _to_applied_report(step: _Step | None, queues: dict[int | None, str]) -> AppliedReport:
     if step is None:
         return AppliedReport("unknown")
     outcome: Literal["accepted", "superseded", "invented"] = "invented" if step.is_invented else "superseded"
@@ -436,7 +436,7 @@ def _end_of(report: Report) -> int | None:
     return None if report.started is None else report.started + report.ran
 
 
-def _escaped(error: ErrorRecord | None) -> ErrorRecord | None:
+def _escape(error: ErrorRecord | None) -> ErrorRecord | None:
     return None if error is None else escape_error(error)
 
 

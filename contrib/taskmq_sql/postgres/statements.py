@@ -1,11 +1,10 @@
-"""The hot statements, as text: prepared once per connection, and each planned by primary keys only.
+"""Hot statements, prepared once per connection and planned by primary keys only.
 
-A statement names the rows it wants by their key: as an array (`id = any(...)`), or one probe for each (`lateral`),
-and joins only what came of that. So its plan is the same for an empty table and for one of millions, whatever the
-statistics say, and may be kept: with a join to the table itself, a plan from an empty one cost ten times as much.
+A statement names its rows by key, as an array (`id = any(...)`) or as one probe each (`lateral`), and joins only the
+results. So its plan is the same for an empty table and for millions of rows, whatever the statistics say, and can be
+cached. With a join to the table itself, a plan made on an empty table cost ten times as much.
 
-Rows of `ready`, `gated` and `timer` are locked before those of `job`, everywhere: so no two of these statements can
-wait for each other.
+Every statement locks rows of `ready`, `gated` and `timer` before those of `job`, so no two of them can deadlock.
 """
 
 from typing import Final
@@ -103,9 +102,9 @@ b as (insert into taskmq.job_body (id, body)
 
 def _submit(*, is_one: bool, has_keys: bool, has_rest: bool) -> str:
     columns = _SUBMITTED | _SUBMITTED_REST if has_rest else _SUBMITTED
-    values = [f"${place}::{kind}" for place, kind in enumerate(columns.values(), 1)]
+    values = [f"${number}::{kind}" for number, kind in enumerate(columns.values(), 1)]
     return _SUBMIT.format(
-        # As they are: asyncpg looks at each element of an array before it encodes it.
+        # Not unnested for a single job: asyncpg inspects each element of an array before it encodes it.
         rows=f"(select {', '.join(values)})" if is_one else f"unnest({', '.join(f'{each}[]' for each in values)})",
         columns=", ".join(columns),
         keys=_KEYED if has_keys else "",
@@ -121,8 +120,8 @@ SUBMIT: Final = {
     for has_keys in (False, True)
     for has_rest in (False, True)
 }
-"""New jobs; the ids and states of those that were made. By whether it is a single one; whether there are keys, by
-which, behind their tenants, the jobs are sorted then; and whether there are details, or bodies beside the rows."""
+"""Inserts new jobs; returns the ids and states of the inserted ones. Keyed by: a single job or several; whether there
+are keys, by which (after their tenants) the jobs are sorted; whether there are details or separate bodies."""
 
 _TAKE: Final = """
 with j as materialized (
@@ -148,7 +147,7 @@ _CHANGED: Final = {
     "queue": "coalesce($6::int, queue)",
     "priority": "coalesce($7::smallint, priority)",
     "due": "coalesce($8::bigint, due)",
-    # A change says it anew.
+    # A change sets it again.
     "scheduled": """case when $8::bigint is null then scheduled when $18::smallint <> 1
                      then coalesce(scheduled, due) end""",
     "expires": "case when $9::boolean then $10::bigint else expires end",
@@ -193,14 +192,15 @@ _SHOW_LIVE: Final = _SHOW.format(finished="null::bigint")
 _SHOW_ENDED: Final = _SHOW.format(finished="finished")
 
 CHANGE: Final = _TAKE + _KEEP + _NOTE + _SHOW_LIVE
-"""One job, by its version; the taker of its row of `ready`, `gated` or `timer` has the job. One that would be free
-and waits for others still, waits again: where the last of them ends in this moment, its version is another one."""
+"""Changes one job, by its version. The transaction that deletes its row of `ready`, `gated` or `timer` owns the job.
+If a job would become free but still has dependencies, it waits again; if the last of them ends right now, its version
+differs."""
 
 CHANGE_AUDITED: Final = _TAKE + _KEEP + _NOTE + _AUDIT + _SHOW_LIVE
-"""The same with its entry of the audit."""
+"""`CHANGE` with an entry of the audit."""
 
 CHANGE_ENDS: Final = _TAKE + _FINISH + _NOTE + _SHOW_ENDED
-"""The same where the change is the job's end."""
+"""`CHANGE` for a change that ends the job."""
 
 CHANGE_ENDS_AUDITED: Final = _TAKE + _FINISH + _NOTE + _AUDIT + _SHOW_ENDED
 
@@ -215,7 +215,7 @@ with recursive l as (
      where queue = l.queue and (priority, tenant) > (l.priority, l.tenant)
      order by queue, priority, tenant limit 1) r)
 select queue, priority, tenant from l"""
-"""One probe of the key's index a lane, however many jobs are in it."""
+"""Lists the lanes: one index probe per lane, however many jobs it has."""
 
 HEADS: Final = """
 with recursive l as (
@@ -228,14 +228,14 @@ with recursive l as (
      where queue = l.queue and (priority, tenant) > (l.priority, l.tenant)
      order by queue, priority, tenant, due, id limit 1) r)
 select queue, priority, tenant, due, (select j.expires from taskmq.job j where j.id = l.id) as expires from l"""
-"""The same of these queues, with the first job of each."""
+"""Lists the lanes of these queues, with the first job of each."""
 
 _FENCE: Final = "fence as materialized (select from taskmq.lease where key = {key} and epoch = {epoch} \
 and holder is not null for share)"
 
 
 def _dispatch(gone: str, *, key: str, epoch: str, partition: str, over: str) -> str:
-    """Take the rows of `ready` that a query names, and write down the batch; the names of values are given."""
+    """Delete the rows of `ready` that a query selects and insert the batch; the arguments name its parameters."""
     return f"""
 with {_FENCE.format(key=key, epoch=epoch)},
 gone as (delete from taskmq.ready where ctid = any(array({gone}
@@ -275,7 +275,8 @@ DISPATCH: Final = _dispatch(
     partition="$7",
     over="$8",
 )
-"""No lease, no change at all. Those that are over end instead; nothing looks for them where all were taken."""
+"""Dispatches the first jobs of lanes; without the lease, changes nothing. Expired jobs end instead; the query for
+them is skipped if all jobs were dispatched."""
 
 PLACE: Final = _dispatch(
     """
@@ -289,12 +290,12 @@ PLACE: Final = _dispatch(
     partition="$4",
     over="$5",
 )
-"""The same of jobs that are named one by one."""
+"""Dispatches jobs named one by one."""
 
 PLACEABLE: Final = """
 select id, coalesce(expires <= taskmq.now_ms(), false) as is_over from taskmq.job
 where id = any($1::uuid[]) and state = 1"""
-"""Those of these jobs that are ready, and whether their time is over."""
+"""Lists which of these jobs are ready, and whether they have expired."""
 
 WAITING: Final = """
 select w.place, d.due, d.id, j.tenant, j.task, j.token, j.expires,
@@ -307,10 +308,10 @@ cross join lateral
    order by r.queue, r.priority, r.tenant, r.due, r.id limit w.n) d
 cross join lateral (select tenant, task, token, expires from taskmq.job where id = d.id offset 0) j
 order by w.place, d.due, d.id"""
-"""The first jobs of lanes, behind a place in each, with what they need."""
+"""Lists the first jobs of lanes, after a cursor in each, with their details."""
 
 FIRST: Final = (-1, "00000000-0000-0000-0000-000000000000")
-"""The place before all others in a lane."""
+"""The cursor before all jobs of a lane."""
 
 LOOK: Final = """
 select w.place, d.id, j.task, j.body, coalesce(j.expires <= taskmq.now_ms(), false) as is_over
@@ -320,7 +321,7 @@ cross join lateral
    order by r.queue, r.priority, r.tenant, r.due, r.id limit w.n) d
 cross join lateral (select task, body, expires from taskmq.job where id = d.id offset 0) j
 order by w.place, d.due, d.id"""
-"""The first jobs of lanes, with what says behind which gates they belong."""
+"""Lists the first jobs of lanes, with the values that decide their gates."""
 
 PUT_BEHIND: Final = f"""
 with {_FENCE.format(key="$3", epoch="$4")},
@@ -333,7 +334,7 @@ gone as (delete from taskmq.ready where ctid = any(array(
    where exists (select from fence))) returning queue, priority, tenant, due, id)
 insert into taskmq.gated (partition, gate, priority, due, id, queue, tenant)
 select $5, ($2::text[])[array_position($1::uuid[], id)], priority, due, id, queue, tenant from gone"""
-"""Jobs that are ready leave their lanes, each for its gate."""
+"""Moves ready jobs out of their lanes, each behind its gate."""
 
 
 def _open(gone: str) -> str:
@@ -349,19 +350,19 @@ OPEN_GATES: Final = _open("""
      (select ctid from taskmq.gated g where g.partition = $3 and g.gate = w.gate
       order by g.partition, g.gate, g.priority desc, g.due, g.id limit w.n for update skip locked) d
    where exists (select from fence)""")
-"""The first jobs behind each gate go back into their lanes."""
+"""Moves the first jobs behind each gate back into their lanes."""
 
 OPEN_ANY: Final = _open("""
    select d.ctid from (select from fence) f cross join lateral
      (select ctid from taskmq.gated g where g.partition = $3
       order by g.partition, g.gate, g.priority desc, g.due, g.id limit $4 for update skip locked) d""")
-"""The same, behind whichever gates."""
+"""Moves the first jobs behind any gates back into their lanes."""
 
 GATE_OF: Final = "select gate from taskmq.gated where id = $1"
 
-# The commit does not wait for the disk. No process acts on it outside of the database before a later commit has
-# written it, too; what is lost with the server is done again. By the statement, not for the connection: behind a
-# pooler that setting would be others'.
+# The commit does not wait for the disk. Outside the database, no process acts on it before a later commit has
+# flushed it, too; if the server loses it, the work is repeated. Set by statement and not by connection: behind a
+# pooler, the setting would leak to other clients.
 _UNSYNCED: Final = "unsynced as materialized (select set_config('synchronous_commit', 'off', true))"
 
 CONFIRM: Final = f"""
@@ -398,7 +399,7 @@ h as (insert into taskmq.job_history ({JOB_COLUMNS}, ended, finished, content_ty
              coalesce(first_started, began, started), body, now, coalesce(until, now), content_type, result
       from gone, (select taskmq.now_ms() as now) n)
 select id, queue, version + 1 as version, has_dependents, started, worker from gone"""
-"""Ends by (id, token). No fence: a report's token decides, whichever scheduler applies it."""
+"""Ends jobs by (id, token). No fence: the token decides, whichever scheduler applies the report."""
 
 _BEFORE: Final = """b as materialized (
   select id, started, worker from taskmq.job where id = any($1::uuid[]) and state = 3)"""
@@ -440,7 +441,7 @@ a as (insert into taskmq.attempt (id, at, started, ended, attempt, worker, error
       select id, now, began, coalesce(until, now), attempt - 1, ran_by, kind, message, trace
       from u, n where state = 4)
 select id, queue, version, state, was_started as started, was_run_by as worker from u"""
-"""Jobs that run again, by (id, token), unless their end was asked for."""
+"""Returns jobs to their queues, or schedules their retry, by (id, token), unless they are being cancelled."""
 
 UNDISPATCH: Final = f"""
 with {_FENCE.format(key="$5", epoch="$6")},
@@ -456,19 +457,19 @@ q as (insert into taskmq.ready (queue, priority, tenant, due, id)
       select queue, priority, tenant, due, id from u where state = 1),
 t as (insert into taskmq.timer (shard, due, id) select {_SHARD}, due, id from u where state <> 1)
 select u.id, u.version from fence left join u on true"""
-"""Jobs that no worker has started, unless their end was asked for; where there are none, a row without an id. No
-lease: no row."""
+"""Returns dispatched jobs that no worker started to their queues, unless they are being cancelled. If there are none,
+the result is a row without an id. Without the lease, there is no row."""
 
 WITHDRAWN: Final = f"""
 with {_FENCE.format(key="$2", epoch="$3")}
 select j.id, j.token, j.state from taskmq.job j
 where j.id = any($1::uuid[]) and exists (select from fence) order by j.id for update"""
-"""What has become of jobs that are to end without a run. No lease: nothing."""
+"""Locks jobs that are to end without a run, and returns their states. Without the lease, no rows."""
 
 EXISTING: Final = """
 select j.id, j.token, j.state, j.version, j.queue, j.tenant, j.cancel_requested from taskmq.job j
 where j.id = any($1::uuid[]) order by j.id for update"""
-"""What has become of jobs whose reports did not count, as far as they live."""
+"""Locks the live jobs whose reports did not match, and returns their present states."""
 
 FORGOTTEN: Final = (
     """
@@ -491,7 +492,7 @@ delete from taskmq.gated where ctid = any(array(
 update taskmq.job j set state = 2, token = r.token from unnest($1::uuid[], $2::bigint[]) as r(id, token)
 where j.id = any($1::uuid[]) and j.id = r.id""",
 )
-"""Jobs, locked before, that were dispatched by tokens which are not written down: from now on they are."""
+"""Record dispatches that the store does not remember, for jobs that are locked already."""
 
 EVENTS: Final = """
 insert into taskmq.event (id, at, number, version, kind, state, actor, note, started)
@@ -520,13 +521,13 @@ u as (update taskmq.job j set state = 1, version = j.version + 1
       returning j.id, j.queue, j.priority, j.tenant, j.due),
 q as (insert into taskmq.ready (queue, priority, tenant, due, id) select queue, priority, tenant, due, id from u)
 select distinct queue, priority, tenant from u"""
-"""Timers of any number of partitions, each with the key of its partition ($6); of those that are held ($4, $5)."""
+"""Fires timers of any number of partitions. $6 has the partition key of each timer; $4 and $5 the leases held."""
 
 ANY_END: Final = "select exists (select from taskmq.upstream_end)"
 
 TAKE_ENDS: Final = """
 select number, id, state from taskmq.upstream_end order by number limit $1 for update skip locked"""
-"""The earliest ends that no other scheduler is about to settle."""
+"""Locks the earliest ends that no other scheduler is processing."""
 
 WAITING_FOR: Final = """
 select e.number, d.upstream, d.dependent, d.condition, e.state
@@ -534,7 +535,7 @@ from unnest($1::bigint[], $2::uuid[], $3::smallint[]) as e(number, id, state) cr
   (select upstream, dependent, condition from taskmq.dependency where upstream = e.id
    order by upstream, dependent limit $4) d
 order by e.number, d.dependent limit $4"""
-"""Dependencies on jobs that have ended."""
+"""Lists dependencies on jobs that ended."""
 
 WAITING_JOBS: Final = """
 select id, state from taskmq.job where id = any($1::uuid[]) and state in (11, 12) order by id for update"""
@@ -555,7 +556,7 @@ LEAVE_UPSTREAM: Final = """
 delete from taskmq.dependency where ctid = any(array(
   select d.ctid from unnest($1::uuid[]) as i(id) cross join lateral
     (select ctid from taskmq.dependency where dependent = i.id for update) d))"""
-"""What these jobs waited for, which have ended."""
+"""Deletes the dependencies of these jobs, which have ended."""
 
 UPSTREAM_FAILED: Final = f"""
 with gone as (
@@ -568,7 +569,7 @@ insert into taskmq.job_history ({JOB_COLUMNS}, ended, finished)
 select id, due, scheduled, token, expires, dispatched, started, tenant, queue, task, worker, version + 1, attempt,
        priority, outcome, key, cancel_requested, '', why, '', first_started, body, now, now
 from gone, (select taskmq.now_ms() as now) n"""
-"""Ends of jobs that waited for what will not come."""
+"""Ends jobs whose dependencies can no longer be met."""
 
 FREE: Final = f"""
 with n as materialized (select taskmq.now_ms() as now),
@@ -582,7 +583,8 @@ q as (insert into taskmq.ready (queue, priority, tenant, due, id)
       select queue, priority, tenant, due, id from u where state = 1),
 t as (insert into taskmq.timer (shard, due, id) select {_SHARD}, due, id from u where state = 13)
 select distinct queue from u where state = 1"""
-"""Jobs that wait for nothing any more. A held one gets another version: who releases it just now looks once more."""
+"""Frees jobs that wait for nothing any more. A held one gets a new version, so a concurrent release reads it
+again."""
 
 IN_FLIGHT: Final = f"""
 select {", ".join("j." + name for name in JOB_COLUMNS.removesuffix(", body").split(", "))}, null::bytea as body

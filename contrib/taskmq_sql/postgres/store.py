@@ -1,4 +1,4 @@
-"""The job store on PostgreSQL, as apps and operators use it."""
+"""The job store on PostgreSQL, for apps and operators."""
 
 import time
 import uuid
@@ -66,7 +66,7 @@ _FIND_KEY: Final = "select id from taskmq.job_key where tenant = $1 and key = $2
 _FIND_KEYS: Final = "select id from taskmq.job_key where tenant = $1 and key = any($2::text[])"
 _EVENTS: Final = """
 select version, at, kind, state, actor, note, started from taskmq.event where id = $1 order by number"""
-# A job ends after what is done to it, but for a statement that waits for a lock: earlier days are not read.
+# A job ends after every action on it, except for statements that wait for a lock; earlier days are skipped.
 _ACTIONS: Final = """
 select e.id, e.version, e.at, e.kind, e.state, e.actor, e.note, e.started, j.key, j.tenant, j.task, j.queue
 from (select * from taskmq.event where at >= $1 order by at desc, number desc limit $2) e cross join lateral
@@ -83,9 +83,9 @@ class PostgresJobStore(SqlJobStore):
     """A `JobStore`, `Catalogued` and `Remembering` in PostgreSQL.
 
     Args:
-        url: `postgresql://user:password@host/database`, with asyncpg's options behind a `?`; several hosts
-            are parted by commas, and `?target_session_attrs=read-write` finds the one that is no standby.
-        name: what is shown at the server for this process.
+            url: `postgresql://user:password@host/database`, with asyncpg's options after a `?`. Several hosts are
+                separated by commas; `?target_session_attrs=read-write` selects the primary.
+            name: application name of this process at the server.
     """
 
     def __init__(self, url: str, *, name: str = "taskmq") -> None:
@@ -126,8 +126,8 @@ class PostgresJobStore(SqlJobStore):
     async def get(self, job_id: str, *, connection: Any = None) -> JobRecord | None:
         if not is_job_id(job_id):
             return None
-        # No job ends before it was submitted. A clock that is a day ahead of ours has made the id of what only the
-        # second look finds.
+        # No job ends before its submission, so earlier days are skipped. The second lookup covers all days; it finds
+        # an id that a clock more than a day ahead created.
         earliest = submitted_at(job_id) - DAY
 
         async def get(connection: Connection) -> Row | None:
@@ -144,13 +144,13 @@ class PostgresJobStore(SqlJobStore):
         return None if found is None else str(found)
 
     async def _look_up(self, read: Callable[[Connection], Awaitable[T]], connection: Any) -> T:
-        """Read in the caller's own transaction where there is one, which sees its jobs before others do."""
+        """Read in the caller's transaction if there is one; it sees its own uncommitted jobs."""
         if connection is None:
             return await self._database.lookups.run("read", read)
         return await read(await connection_of(connection))
 
     async def list_jobs(self, which: JobFilter = EVERYTHING, *, after: str | None = None, limit: int = 50) -> JobPage:
-        if (known := await self._known(which)) is None:
+        if (known := await self._resolve_names(which)) is None:
             return JobPage([], None)
         after = None if after is None else str(uuid.UUID(after))
         jobs: list[JobRecord] = []
@@ -163,7 +163,7 @@ class PostgresJobStore(SqlJobStore):
         return page_of(jobs, floors, limit)
 
     async def count_jobs(self, which: JobFilter = EVERYTHING, *, cap: int = 10_000) -> int:
-        if (known := await self._known(which)) is None:
+        if (known := await self._resolve_names(which)) is None:
             return 0
         total = 0
         for scan in scans(which, known):
@@ -206,27 +206,27 @@ class PostgresJobStore(SqlJobStore):
         return int(await self._database.lookups.run("read", lambda connection: connection.fetchval(_NOW)))
 
     async def current(self) -> str | None:
-        """See `taskmq.contracts.jobs.Upgradable`."""
+        """Implement `taskmq.contracts.jobs.Upgradable`."""
         from taskmq_sql.migrations import current
 
-        return await _migrated(current(self._url), self.address)
+        return await _run_migration(current(self._url), self.address)
 
     async def upgrade(self) -> None:
-        """See `taskmq.contracts.jobs.Upgradable`."""
+        """Implement `taskmq.contracts.jobs.Upgradable`."""
         from taskmq_sql.migrations import upgrade
 
-        await _migrated(upgrade(self._url), self.address)
+        await _run_migration(upgrade(self._url), self.address)
 
     async def prune(self, *, keep_days: int) -> None:
-        """See `taskmq.contracts.jobs.Prunable`: by whole days, UTC."""
+        """Implement `taskmq.contracts.jobs.Prunable`, by whole days in UTC."""
         await self._dispatching.drop_days(keep_days)
 
     async def ended_days(self) -> list[int]:
-        """See `taskmq.contracts.jobs.Retaining`."""
+        """Implement `taskmq.contracts.jobs.Retaining`."""
         return await self._database.reads.run("read", retention.ended_days)
 
     async def ended_on(self, day: int, *, after: str | None = None, limit: int = 500) -> list[KeptJob]:
-        """See `taskmq.contracts.jobs.Retaining`."""
+        """Implement `taskmq.contracts.jobs.Retaining`."""
         database = self._database
         return await retention.ended_on(database.reads, database.names, day, after=after, limit=limit)
 
@@ -234,7 +234,7 @@ class PostgresJobStore(SqlJobStore):
         await self._rows("select 1")
 
     async def diagnose(self) -> list[Finding]:
-        # First: in front of it nothing else can be asked reliably.
+        # Checked first: behind such a pooler no other query is reliable.
         if await is_pooled_by_transaction(self._database.reads.connect_bare):
             return [POOLED_BY_TRANSACTION]
         return await self._database.reads.run("read", lambda connection: diagnose(connection, self.address))
@@ -242,8 +242,8 @@ class PostgresJobStore(SqlJobStore):
     async def aclose(self) -> None:
         await self._database.aclose()
 
-    async def _known(self, which: JobFilter) -> Known | None:
-        """The filter's names as the tables have them; None where they say that nothing fits."""
+    async def _resolve_names(self, which: JobFilter) -> Known | None:
+        """Return the filter's names as numbers; None if nothing can match."""
         names = self._database.names
         tenant: int | None = None
         if which.tenant is not None:
@@ -270,11 +270,11 @@ class PostgresJobStore(SqlJobStore):
         )
 
     async def _walk(self, scan: Scan, limit: int, after: str | None) -> tuple[Sequence[Row], str | None]:
-        """The newest rows of a scan, from the latest days, or where these have too few from all; where it stopped."""
+        """Return the newest rows of a scan, from the latest days or else from all, and the id at which it stopped."""
         newest = round(time.time() * 1000) if after is None else submitted_at(after)
         rows: Sequence[Row] = []
         if scan.rest:
-            # To find out where the walk ends takes longer than a page that is full long before.
+            # Finding the bound takes longer than filling most pages.
             rows = await self._fetch(scan.windows(newest, floor=None)[0].glance(limit, after=after))
             if len(rows) == limit:
                 return rows, None
@@ -286,7 +286,7 @@ class PostgresJobStore(SqlJobStore):
         return rows, floor
 
     async def _floor(self, scan: Scan, after: str | None) -> str | None:
-        """Where the scan stops; None where it goes to the end."""
+        """Return the id at which the scan stops; None if it has no bound."""
         if not scan.rest:
             return None
         rows = await self._fetch(scan.boundary(after=after))
@@ -300,12 +300,12 @@ class PostgresJobStore(SqlJobStore):
         return await self._database.walks.run("read", lambda connection: connection.fetch(query, *args))
 
 
-async def _migrated(work: Coroutine[Any, Any, T], address: str) -> T:
+async def _run_migration(work: Coroutine[Any, Any, T], address: str) -> T:
     from sqlalchemy.exc import SQLAlchemyError
 
     try:
         return await work
     except StoreMismatch as error:
-        raise StoreMismatch(f"the job store {address}: {error}") from None
+        raise StoreMismatch(f"job store {address}: {error}") from None
     except (SQLAlchemyError, OSError) as error:
-        raise StoreUnavailable(f"the job store {address}: {str(error).partition(chr(10))[0]}") from error
+        raise StoreUnavailable(f"job store {address}: {str(error).partition(chr(10))[0]}") from error

@@ -1,10 +1,10 @@
-"""Submitting: one statement for all jobs of a call, and answers for those that were there before.
+"""Submission: one statement inserts all jobs of a call; jobs that already exist are looked up for the answer.
 
-Jobs with unique keys cost some more: their keys are locked, in one order everywhere, before anything is looked up. So
-do jobs that wait for others: they are made held, and in the same transaction it is written what they wait for.
+Two kinds of jobs cost more. Unique keys are locked first, in one fixed order. Jobs with dependencies are inserted as
+held, and the same transaction records their dependencies.
 
-Each statement sees what was committed when it began. So a job that was in the way of an insert may have been erased
-when it is looked up for the answer: what was submitted is inserted again then, where its quotas have room.
+Each statement sees what was committed when it began. So an existing job may be erased before the lookup; then the
+submission inserts its job again, if the quotas have room.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -64,7 +64,7 @@ _Insert = Callable[[Connection, Sequence[NewJob], "Numbers"], Awaitable[list[Sub
 
 
 class Numbers:
-    """The names of the jobs as the tables have them."""
+    """Names of the jobs as numbers of the tables."""
 
     def __init__(self, tenants: dict[str, int], queues: dict[str, int], tasks: dict[str, int]) -> None:
         self.tenants = tenants
@@ -75,7 +75,7 @@ class Numbers:
 async def submit(
     database: Database, jobs: Sequence[NewJob], connection: Connection | None, *, quotas: Quotas
 ) -> list[Submitted]:
-    """What `JobStore.submit` does; in the caller's transaction where there is a connection."""
+    """Implement `JobStore.submit`, in the caller's transaction if a connection is given."""
     numbers = await numbers_of(database.names, jobs)
 
     async def work(connection: Connection) -> list[Submitted]:
@@ -90,14 +90,14 @@ async def submit(
 async def insert_within(
     connection: Connection, jobs: Sequence[NewJob], numbers: Numbers, quotas: Quotas
 ) -> list[Submitted]:
-    """Submit those of the jobs that are within their quotas, in the connection's transaction."""
+    """Submit the jobs as far as their quotas allow, in the connection's transaction."""
     if concern(quotas, jobs):
-        return await _insert_where_room(connection, jobs, numbers, quotas)
+        return await _insert_within_quotas(connection, jobs, numbers, quotas)
     return await insert_jobs(connection, jobs, numbers)
 
 
 async def numbers_of(names: Names, jobs: Sequence[NewJob]) -> Numbers:
-    """The names of the jobs, which get numbers where they have none; outside of the transaction that inserts them."""
+    """Return the numbers of the jobs' names, creating missing ones outside the transaction that inserts the jobs."""
     return Numbers(
         await names.ids("tenant", (job.tenant for job in jobs)),
         await names.ids("queue", (job.queue for job in jobs)),
@@ -105,29 +105,29 @@ async def numbers_of(names: Names, jobs: Sequence[NewJob]) -> Numbers:
     )
 
 
-async def _insert_where_room(
+async def _insert_within_quotas(
     connection: Connection, jobs: Sequence[NewJob], numbers: Numbers, quotas: Quotas
 ) -> list[Submitted]:
-    """Submit those of the jobs that are within their quotas."""
+    """Submit the jobs as far as their quotas allow."""
     usage = await lock_usage(connection, quotas, jobs)
-    # Looked up behind the lock: who submits the same at the same time has done it, or waits.
-    known = await _known(connection, jobs, numbers)
-    places = [place for place in _in_turns(jobs) if place not in known]
-    admission = await admit_jobs(connection, quotas, jobs, places, tenants=numbers.tenants, usage=usage)
+    # Read after the lock: a concurrent submission of the same jobs has finished, or waits.
+    known = await _find_existing(connection, jobs, numbers)
+    indexes = [index for index in _in_turns(jobs) if index not in known]
+    admission = await admit_jobs(connection, quotas, jobs, indexes, tenants=numbers.tenants, usage=usage)
     over = admission.over
-    rest = [place for place in range(len(jobs)) if place not in over]
-    made = await insert_jobs(connection, [jobs[place] for place in rest], numbers, admission) if rest else []
+    rest = [index for index in range(len(jobs)) if index not in over]
+    made = await insert_jobs(connection, [jobs[index] for index in rest], numbers, admission) if rest else []
     answers = dict(zip(rest, made, strict=True))
     await admission.write(connection, {answer.id for answer in made if answer.is_new})
-    return [over_quota(job, over[place]) if place in over else answers[place] for place, job in enumerate(jobs)]
+    return [over_quota(job, over[index]) if index in over else answers[index] for index, job in enumerate(jobs)]
 
 
 def _in_turns(jobs: Sequence[NewJob]) -> list[int]:
-    """The places of the jobs, each behind those that it waits for, but of those that wait for themselves."""
+    """Return the indexes of the jobs, each after its dependencies; jobs in cycles are left out."""
     groups, _ = generations(_upstream(jobs))
     turns = {job_id: turn for turn, group in enumerate(groups) for job_id in group}
     return sorted(
-        (place for place, job in enumerate(jobs) if job.id in turns), key=lambda place: (turns[jobs[place].id], place)
+        (index for index, job in enumerate(jobs) if job.id in turns), key=lambda index: (turns[jobs[index].id], index)
     )
 
 
@@ -138,10 +138,10 @@ def _upstream(jobs: Sequence[NewJob]) -> dict[str, list[str]]:
 async def insert_jobs(
     connection: Connection, jobs: Sequence[NewJob], numbers: Numbers, admission: Admission | None = None
 ) -> list[Submitted]:
-    """Submit in the transaction that is open on the connection.
+    """Submit within the open transaction of the connection.
 
     Args:
-        admission: counts also those that were there when it was made, and are erased.
+        admission: also counts jobs that existed at admission and were erased meanwhile.
     """
     if any(job.detail is not None and job.detail.depends_on for job in jobs):
         return await _insert_in_turns(connection, jobs, numbers, admission)
@@ -151,26 +151,26 @@ async def insert_jobs(
 async def _insert_by(
     insert: _Insert, connection: Connection, jobs: Sequence[NewJob], numbers: Numbers, admission: Admission | None
 ) -> list[Submitted]:
-    """Submit, and once more those jobs that were erased in between."""
+    """Submit, and repeat the jobs whose existing counterparts were erased meanwhile."""
     answers = await insert(connection, jobs, numbers)
     while True:
         if admission is not None:
             _count_in(jobs, answers, admission)
-        if not (erased := [place for place, answer in enumerate(answers) if _is_erased(answer)]):
+        if not (erased := [index for index, answer in enumerate(answers) if _is_erased(answer)]):
             return answers
-        again = await insert(connection, [jobs[place] for place in erased], numbers)
-        for place, answer in zip(erased, again, strict=True):
-            answers[place] = answer
+        again = await insert(connection, [jobs[index] for index in erased], numbers)
+        for index, answer in zip(erased, again, strict=True):
+            answers[index] = answer
 
 
 def _count_in(jobs: Sequence[NewJob], answers: list[Submitted], admission: Admission) -> None:
-    """Count those that were made; those that are to be made once more are refused where there is no room for them."""
+    """Count the inserted jobs; refuse jobs to be repeated if their quotas have no room."""
     for job, answer in zip(jobs, answers, strict=True):
         if answer.is_new:
             admission.count(job)
-    for place, (job, answer) in enumerate(zip(jobs, answers, strict=True)):
+    for index, (job, answer) in enumerate(zip(jobs, answers, strict=True)):
         if _is_erased(answer) and (excess := admission.admit(job)) is not None:
-            answers[place] = over_quota(job, excess)
+            answers[index] = over_quota(job, excess)
 
 
 def _is_erased(answer: Submitted) -> bool:
@@ -180,73 +180,73 @@ def _is_erased(answer: Submitted) -> bool:
 async def _insert_in_turns(
     connection: Connection, jobs: Sequence[NewJob], numbers: Numbers, admission: Admission | None
 ) -> list[Submitted]:
-    """Submit jobs of which some wait for others, each behind those of the same call that it waits for."""
-    places: dict[str, list[int]] = {}
-    for place, job in enumerate(jobs):
-        places.setdefault(job.id, []).append(place)
+    """Submit jobs that depend on each other, each after its dependencies in the same call."""
+    indexes: dict[str, list[int]] = {}
+    for index, job in enumerate(jobs):
+        indexes.setdefault(job.id, []).append(index)
     upstream = _upstream(jobs)
     groups, circular = generations(upstream)
     answers: dict[int, Submitted] = {}
     for job_id in circular:
         refusal = DependencyRefusal(next(each for each in upstream[job_id] if each in circular), "cycle")
-        answers |= {place: _refused(jobs[place], refusal) for place in places[job_id]}
-    # What was submitted before under another id is waited for by that one.
+        answers |= {index: _refuse(jobs[index], refusal) for index in indexes[job_id]}
+    # If a job was already submitted under another id, its dependents wait for that id.
     known: dict[str, str] = {}
     for group in groups:
-        turn = sorted(place for job_id in group for place in places[job_id])
-        for place, answer in zip(
+        turn = sorted(index for job_id in group for index in indexes[job_id])
+        for index, answer in zip(
             turn,
             await _insert_by(
-                _insert_waiting, connection, [renamed(jobs[place], known) for place in turn], numbers, admission
+                _insert_waiting, connection, [renamed(jobs[index], known) for index in turn], numbers, admission
             ),
             strict=True,
         ):
-            answers[place] = answer
+            answers[index] = answer
             if answer.is_same:
-                known[jobs[place].id] = answer.id
-    return [answers[place] for place in range(len(jobs))]
+                known[jobs[index].id] = answer.id
+    return [answers[index] for index in range(len(jobs))]
 
 
 async def _insert_waiting(connection: Connection, jobs: Sequence[NewJob], numbers: Numbers) -> list[Submitted]:
-    """Submit jobs of which none waits for another one of them."""
-    # Submitted once more: whatever has become of those that it was to wait for.
-    known = await _known(connection, jobs, numbers)
-    others = [each.id for place, job in enumerate(jobs) if place not in known for each in _depends_on(job)]
+    """Submit jobs that do not depend on each other."""
+    # Repeated submissions are found first: the present state of their dependencies does not matter.
+    known = await _find_existing(connection, jobs, numbers)
+    others = [each.id for index, job in enumerate(jobs) if index not in known for each in _depends_on(job)]
     found = await find_upstream(connection, others)
     answers: dict[int, Submitted] = {}
     unmet: dict[str, Unmet] = {}
     kept: list[int] = []
-    for place, job in enumerate(jobs):
-        if place not in known and (refusal := found.refusal(_depends_on(job), numbers.tenants[job.tenant])):
-            answers[place] = _refused(job, refusal)
+    for index, job in enumerate(jobs):
+        if index not in known and (refusal := found.refusal(_depends_on(job), numbers.tenants[job.tenant])):
+            answers[index] = _refuse(job, refusal)
             continue
-        if place not in known and (left := found.unmet(_depends_on(job))):
+        if index not in known and (left := found.unmet(_depends_on(job))):
             unmet[job.id] = left
-        kept.append(place)
-    made = [structs.replace(jobs[place], held=True) if jobs[place].id in unmet else jobs[place] for place in kept]
-    for place, answer in zip(kept, await _insert_jobs(connection, made, numbers), strict=True):
-        is_waiting = answer.is_new and jobs[place].id in unmet and not jobs[place].held
-        answers[place] = structs.replace(answer, state=JobState.WAITING) if is_waiting else answer
-    new = {jobs[place].id: jobs[place] for place in kept if answers[place].is_new}
+        kept.append(index)
+    made = [structs.replace(jobs[index], held=True) if jobs[index].id in unmet else jobs[index] for index in kept]
+    for index, answer in zip(kept, await _insert_jobs(connection, made, numbers), strict=True):
+        is_waiting = answer.is_new and jobs[index].id in unmet and not jobs[index].held
+        answers[index] = structs.replace(answer, state=JobState.WAITING) if is_waiting else answer
+    new = {jobs[index].id: jobs[index] for index in kept if answers[index].is_new}
     waiting = [(job, unmet[job_id]) for job_id, job in new.items() if job_id in unmet]
     if any(job.unique is not None for job, _ in waiting):
-        # The one that had the key may be one that they wait for, and has ended now.
+        # The job that owned the unique key may be one of the dependencies, and has ended now.
         found = await find_upstream(connection, others)
-        waiting = [(job, found.again(left)) for job, left in waiting]
+        waiting = [(job, found.refresh(left)) for job, left in waiting]
     await wait(connection, waiting)
-    return [answers[place] for place in range(len(jobs))]
+    return [answers[index] for index in range(len(jobs))]
 
 
 def _depends_on(job: NewJob) -> Sequence[JobDependency]:
     return () if job.detail is None else job.detail.depends_on
 
 
-def _refused(job: NewJob, refusal: DependencyRefusal) -> Submitted:
+def _refuse(job: NewJob, refusal: DependencyRefusal) -> Submitted:
     return Submitted(job.id, False, False, JobState.UNKNOWN, 0, refusal=refusal)
 
 
 async def _insert_jobs(connection: Connection, jobs: Sequence[NewJob], numbers: Numbers) -> list[Submitted]:
-    """Submit jobs that wait for no others."""
+    """Submit jobs without dependencies."""
     if all(job.unique is None for job in jobs):
         return await _submit(connection, jobs, numbers)
     keys = {storable(job.unique.name) for job in jobs if job.unique is not None}
@@ -255,20 +255,20 @@ async def _insert_jobs(connection: Connection, jobs: Sequence[NewJob], numbers: 
 
 
 async def _submit(connection: Connection, jobs: Sequence[NewJob], numbers: Numbers) -> list[Submitted]:
-    """Submit jobs whose unique keys, where they have any, are free."""
+    """Submit jobs whose unique keys, if any, are free."""
     new = await _insert(connection, jobs, numbers)
     answers: list[Submitted | None] = []
     for job in jobs:
         state = new.pop(job.id, None)
         answers.append(None if state is None else Submitted(job.id, True, True, STATES[state], 1))
-    others = [place for place, answer in enumerate(answers) if answer is None]
+    others = [index for index, answer in enumerate(answers) if answer is None]
     if others:
         await _answer(connection, jobs, numbers, answers, others)
     return [answer for answer in answers if answer is not None]
 
 
 def _by_turns(jobs: Sequence[NewJob]) -> list[list[NewJob]]:
-    """The jobs in their order, in turns of which each has a unique key once."""
+    """Split the jobs in order, so that each part has each unique key at most once."""
     turns: list[list[NewJob]] = [[]]
     names: set[str] = set()
     for job in jobs:
@@ -282,17 +282,17 @@ def _by_turns(jobs: Sequence[NewJob]) -> list[list[NewJob]]:
 
 
 async def _submit_unique(connection: Connection, jobs: Sequence[NewJob], numbers: Numbers) -> list[Submitted]:
-    """Submit jobs of which some are to be the only ones of their keys, and no two of one key."""
-    # Submitted once more: these have their keys, or are not asked for them any more.
-    known = await _known(connection, jobs, numbers)
+    """Submit jobs, some of them with unique keys, all different."""
+    # Repeated submissions are found first: they own their keys, or no longer need them.
+    known = await _find_existing(connection, jobs, numbers)
     taken: dict[int, Submitted] = {}
-    for place, job in enumerate(jobs):
-        if job.unique is None or place in known:
+    for index, job in enumerate(jobs):
+        if job.unique is None or index in known:
             continue
         if (holder := await _claim(connection, job, job.unique)) is not None:
-            taken[place] = Submitted(holder.id, False, False, holder.state, holder.version, is_duplicate=True)
-    rest = iter(await _submit(connection, [job for place, job in enumerate(jobs) if place not in taken], numbers))
-    answers = [taken[place] if place in taken else next(rest) for place in range(len(jobs))]
+            taken[index] = Submitted(holder.id, False, False, holder.state, holder.version, is_duplicate=True)
+    rest = iter(await _submit(connection, [job for index, job in enumerate(jobs) if index not in taken], numbers))
+    answers = [taken[index] if index in taken else next(rest) for index in range(len(jobs))]
     new = [job for job, answer in zip(jobs, answers, strict=True) if answer.is_new and job.unique is not None]
     await connection.execute(
         _TAKE_KEYS,
@@ -303,21 +303,21 @@ async def _submit_unique(connection: Connection, jobs: Sequence[NewJob], numbers
     return answers
 
 
-async def _known(connection: Connection, jobs: Sequence[NewJob], numbers: Numbers) -> set[int]:
-    """The places of those jobs whose ids, or whose submitters' ids, are there."""
-    keyed = [place for place, job in enumerate(jobs) if job.key is not None]
+async def _find_existing(connection: Connection, jobs: Sequence[NewJob], numbers: Numbers) -> set[int]:
+    """Return the indexes of jobs whose id or idempotency key exists."""
+    keyed = [index for index, job in enumerate(jobs) if job.key is not None]
     found: set[int] = set()
     if keyed:
-        tenants = [numbers.tenants[jobs[place].tenant] for place in keyed]
-        rows = await connection.fetch(_KEYS, keyed, tenants, [jobs[place].key for place in keyed])
+        tenants = [numbers.tenants[jobs[index].tenant] for index in keyed]
+        rows = await connection.fetch(_KEYS, keyed, tenants, [jobs[index].key for index in keyed])
         found = {int(row["place"]) for row in rows}
     rows = await connection.fetch(_EXISTING, [job.id for job in jobs])
     there = {str(row["id"]) for row in rows if row["state"] is not None}
-    return found | {place for place, job in enumerate(jobs) if job.id in there}
+    return found | {index for index, job in enumerate(jobs) if job.id in there}
 
 
 async def _claim(connection: Connection, job: NewJob, key: UniqueKey) -> KeyHolder | None:
-    """Free the key for the job; its holder, where the key stays taken. The caller has locked the key's row."""
+    """Free the key for the job; if it stays taken, return its holder. The caller has locked the key's row."""
     while True:
         (row,) = await connection.fetch(_HOLDER, storable(key.name))
         holder = None
@@ -328,18 +328,18 @@ async def _claim(connection: Connection, job: NewJob, key: UniqueKey) -> KeyHold
             return holder
         if found == "free" or holder is None:
             return None
-        # It may have been dispatched in the moment, and is looked at once more then.
+        # If it was dispatched just now, the loop checks again.
         if await change_in(connection, replacement(holder, by=job.id)) is not None:
             return None
 
 
 async def _insert(connection: Connection, jobs: Sequence[NewJob], numbers: Numbers) -> dict[str, int]:
-    """The ids and states of the jobs that are new."""
+    """Insert the jobs; return the ids and states of the new ones."""
     if not jobs:
         return {}
     has_keys = any(job.key is not None for job in jobs)
     if has_keys:
-        # In one order everywhere: two calls whose keys cross wait for each other once, and not in a circle.
+        # In one fixed order, so that two calls with overlapping keys cannot deadlock.
         jobs = sorted(jobs, key=lambda job: (numbers.tenants[job.tenant], job.key or ""))
     values: list[tuple[object, ...]] = [
         (
@@ -359,11 +359,11 @@ async def _insert(connection: Connection, jobs: Sequence[NewJob], numbers: Numbe
     ]
     has_rest = any(job.detail is not None or len(job.body) > LONGEST_BODY for job in jobs)
     if has_rest:
-        # Of two with one id the first is made.
-        firsts = {job.id: place for place, job in reversed(list(enumerate(jobs)))}
+        # If two jobs have the same id, the first one is inserted.
+        firsts = {job.id: index for index, job in reversed(list(enumerate(jobs)))}
         values = [
-            (*row, *(_rest_of(job) if firsts[job.id] == place else (None, None)))
-            for place, (row, job) in enumerate(zip(values, jobs, strict=True))
+            (*row, *(_rest_of(job) if firsts[job.id] == index else (None, None)))
+            for index, (row, job) in enumerate(zip(values, jobs, strict=True))
         ]
     is_one = len(values) == 1
     rows = await connection.fetch(
@@ -373,7 +373,7 @@ async def _insert(connection: Connection, jobs: Sequence[NewJob], numbers: Numbe
 
 
 def _rest_of(job: NewJob) -> tuple[str | None, bytes | None]:
-    """What does not stand in the row of a job: its detail, and its body where that is large."""
+    """Return what is stored outside the job's row: its detail, and a large body."""
     return (
         None if job.detail is None else encode_detail(job.detail),
         job.body if len(job.body) > LONGEST_BODY else None,
@@ -385,15 +385,15 @@ async def _answer(
     jobs: Sequence[NewJob],
     numbers: Numbers,
     answers: list[Submitted | None],
-    places: Sequence[int],
+    indexes: Sequence[int],
 ) -> None:
-    """Say of the jobs at these places what became of those that were there before: unknown where they are erased."""
-    keyed = [place for place in places if jobs[place].key is not None]
-    found: dict[int, tuple[str, bool]] = {place: (jobs[place].id, True) for place in places}
+    """Fill in the answers of jobs at these indexes that existed before; erased ones have the state unknown."""
+    keyed = [index for index in indexes if jobs[index].key is not None]
+    found: dict[int, tuple[str, bool]] = {index: (jobs[index].id, True) for index in indexes}
     rows: Sequence[Any] = ()
     if keyed:
-        tenants = [numbers.tenants[jobs[place].tenant] for place in keyed]
-        rows = await connection.fetch(_KEYS, keyed, tenants, [jobs[place].key for place in keyed])
+        tenants = [numbers.tenants[jobs[index].tenant] for index in keyed]
+        rows = await connection.fetch(_KEYS, keyed, tenants, [jobs[index].key for index in keyed])
     for row in rows:
         found[row["place"]] = (str(row["id"]), bool(row["fingerprint"] == jobs[int(row["place"])].fingerprint))
     existing = {
@@ -409,7 +409,7 @@ async def _answer(
             [job.key for job in keys],
             [row["id"] for row in left_behind],
         )
-    for place, (job_id, is_same) in found.items():
+    for index, (job_id, is_same) in found.items():
         row = existing[job_id]
         state = JobState.UNKNOWN if row["state"] is None else STATES[row["state"]]
-        answers[place] = Submitted(job_id, False, is_same, state, row["version"] or 0)
+        answers[index] = Submitted(job_id, False, is_same, state, row["version"] or 0)

@@ -1,4 +1,4 @@
-"""Transactions: a caller's own, of which a submission becomes a part, and those of calls of `taskmq_sql.steps`."""
+"""Transactions: of callers, which submissions join, and of `taskmq_sql.steps` calls."""
 
 import re
 from collections.abc import Sequence
@@ -20,37 +20,37 @@ __all__ = ["PostgresRunner", "connection_of", "drive"]
 T = TypeVar("T")
 
 _NOW: Final = "select taskmq.now_ms()"
-# Of no meaning, but for being ours.
+# An arbitrary number that only this code uses.
 _LOCK: Final = "select pg_advisory_xact_lock(7466004)"
 _ROWS: Final = re.compile(r"@rows\(([^)]*)\)")
 
 
 async def connection_of(given: Any) -> Connection:
-    """Return asyncpg's connection below an `AsyncSession` or `AsyncConnection`, in its transaction; or asyncpg's own.
+    """Return the asyncpg connection of an `AsyncSession` or `AsyncConnection`, in its transaction, or the one given.
 
     Raises:
-        UnsupportedFeature: it is of another kind, or has another driver.
+        UnsupportedFeature: the connection is of another kind or uses another driver.
     """
     kind = _kind(given)
     if isinstance(given, AsyncSession):
         given = await given.connection()
     if isinstance(given, AsyncConnection):
-        # SQLAlchemy begins the driver's transaction with the first statement of its own.
+        # SQLAlchemy begins the driver's transaction with its first statement.
         await given.execute(text("select 1"))
         given = (await given.get_raw_connection()).driver_connection
         kind += f" over {_kind(given)}"
     if isinstance(given, asyncpg.Connection) or isinstance(getattr(given, "_con", None), asyncpg.Connection):
         return cast("Connection", given)
     raise UnsupportedFeature(
-        f"connection={kind}: jobs are submitted in the transaction of an AsyncSession or AsyncConnection of "
-        "SQLAlchemy over asyncpg (postgresql+asyncpg://...), or of a connection of asyncpg, to the store's database. "
-        "A synchronous Session, psycopg, asynchronous or not, and Django's connection cannot be used: submit once "
-        "the transaction has committed (transaction.on_commit in Django), or write an outbox, see docs/web.md"
+        f"connection={kind} is not supported: pass an AsyncSession or AsyncConnection of SQLAlchemy over asyncpg "
+        "(postgresql+asyncpg://...), or a connection of asyncpg, to the store's database. With a synchronous "
+        "Session, psycopg or Django's connection, submit after the commit (transaction.on_commit in Django) or write "
+        "an outbox, see docs/web.md"
     )
 
 
 def _kind(given: object) -> str:
-    """Return the class with its library: several have an `AsyncConnection`."""
+    """Return the class with its library, since several libraries have an `AsyncConnection`."""
     kind = type(given)
     library = kind.__module__.partition(".")[0]
     return kind.__qualname__ if library == "builtins" else f"{library}.{kind.__qualname__}"
@@ -60,7 +60,7 @@ class PostgresRunner:
     """A `Runner` of calls in PostgreSQL.
 
     Args:
-        reads, writes: connections; one writes, so its changes wait for each other.
+        reads, writes: connections; there is one for writes, so changes run one after the other.
         names: of the same database.
     """
 
@@ -77,7 +77,7 @@ class PostgresRunner:
             try:
                 return await drive(connection, work(), self._names)
             except TaskMQError as error:
-                # The connection is as good as before: only the transaction comes to nothing.
+                # The connection stays usable; only the transaction rolls back.
                 raise undone(error) from error
 
         result: object = await self._writes.run("transaction", write)
@@ -86,7 +86,7 @@ class PostgresRunner:
         return cast("T", result)
 
     async def change(self, work: Work[T], *, is_lasting: bool = True) -> T:
-        # A commit does not cost more because it lasts: those that need not say so in their statement.
+        # Durability costs nothing extra per commit here; statements that can do without set it themselves.
         del is_lasting
         return await self._writes.run("statement", lambda connection: drive(connection, work(), self._names))
 
@@ -95,7 +95,7 @@ async def drive(connection: Connection, steps: Steps[T], names: Names | None = N
     """Run a call on a connection; return its result.
 
     Args:
-        names: for calls that ask for numbers and names.
+        names: resolves names and numbers for calls that need them.
     """
     now: Sequence[Row] = ()
     try:
@@ -135,7 +135,7 @@ async def _rows(connection: Connection, query: Query) -> Sequence[Row]:
 def _value(value: Any) -> Any:
     if isinstance(value, list):
         return [_value(each) for each in cast("list[object]", value)]
-    # asyncpg takes no subclass of `str` for a UUID.
+    # asyncpg accepts no subclass of `str` for a UUID.
     return storable(str(value)) if isinstance(value, str) else value
 
 
@@ -143,5 +143,5 @@ def _value(value: Any) -> Any:
 def _with_columns(text: str) -> str:
     kinds = _ROWS.search(text)
     assert kinds is not None
-    arrays = ", ".join(f"${place}::{kind.strip()}[]" for place, kind in enumerate(kinds[1].split(","), 1))
+    arrays = ", ".join(f"${number}::{kind.strip()}[]" for number, kind in enumerate(kinds[1].split(","), 1))
     return _ROWS.sub(f"select * from unnest({arrays})", text)

@@ -1,1 +1,1 @@
-"""Jobs that have ended: what is kept of them, for how long, and repeating them."""
+"""Ended jobs: their retention, and running them again."""

@@ -1,4 +1,4 @@
-"""Jobs that have ended and are run again: by another one, or by themselves; all of it in one transaction."""
+"""Ended jobs that run again, as a new job or under the same id; each in one transaction."""
 
 from typing import Final
 
@@ -24,7 +24,7 @@ from taskmq_sql.postgres.transactions import drive
 
 __all__ = ["resume", "retry"]
 
-# Who comes later waits here, and finds another version.
+# Concurrent calls wait here, and then find another version.
 _LOCK: Final = """
 select ended, tenant from taskmq.job_history
 where id = $1 and ended >= $2 and version = $3 and state = $4::smallint for no key update"""
@@ -60,17 +60,17 @@ select {JOB_COLUMNS.removesuffix(", body")},
   coalesce(body, $7::bytea, (select body from taskmq.job_body b where b.id = u.id)) as body,
   (select detail from taskmq.job_detail d where d.id = u.id) as detail
 from u"""
-"""The job goes on under its token, so that what comes of the dispatch before is superseded."""
+"""Resumes the job. It keeps its token, so reports of the earlier dispatch are superseded."""
 
 
 async def retry(database: Database, job: NewJob, update: JobUpdate, *, quotas: Quotas) -> Submitted | None:
-    """Carry out `JobStore.retry`."""
+    """Implement `JobStore.retry`."""
     if not is_job_id(update.id) or update.before not in TERMINAL:
         return None
     numbers = await numbers_of(database.names, [job])
 
     async def work(connection: Connection) -> Submitted | None:
-        if (row := await _locked(connection, update)) is None:
+        if (row := await _lock_ended(connection, update)) is None:
             return None
         (answer,) = await insert_within(connection, [job], numbers, quotas)
         if answer.is_new:
@@ -82,7 +82,7 @@ async def retry(database: Database, job: NewJob, update: JobUpdate, *, quotas: Q
 
 
 async def resume(database: Database, update: JobUpdate) -> JobRecord | None:
-    """Let a job go on that has ended, as `JobStore.update` does."""
+    """Resume an ended job under its own id, as `JobStore.update` does."""
     is_meant = update.kind == "retry" and update.after is JobState.QUEUED and update.before in RESUMABLE
     if not is_meant or not is_job_id(update.id):
         return None
@@ -92,7 +92,7 @@ async def resume(database: Database, update: JobUpdate) -> JobRecord | None:
     bodies = (body is not None, None if is_large else body, body if is_large else None)
 
     async def work(connection: Connection) -> Row | None:
-        if (row := await _locked(connection, update)) is None:
+        if (row := await _lock_ended(connection, update)) is None:
             return None
         upstream = await find_upstream(connection, [each.id for each in update.depends_on])
         if upstream.refusal(update.depends_on, row["tenant"]) is not None:
@@ -109,18 +109,18 @@ async def resume(database: Database, update: JobUpdate) -> JobRecord | None:
     return None if row is None else (await job_records([row], database.names))[0]
 
 
-async def _locked(connection: Connection, update: JobUpdate) -> Row | None:
-    """The row of the job that has ended, locked; None where it is not as the change says."""
+async def _lock_ended(connection: Connection, update: JobUpdate) -> Row | None:
+    """Lock and return the ended job's row; None if it does not match the update."""
     given = (update.version, CODES[update.before])
     earliest = submitted_at(update.id) - DAY
-    # A clock that is a day ahead of ours has made the id of what only the second look finds.
+    # The second lookup, over all days, finds an id that a clock more than a day ahead created.
     return await connection.fetchrow(_LOCK, update.id, earliest, *given) or await connection.fetchrow(
         _LOCK, update.id, 0, *given
     )
 
 
 async def _write_down(connection: Connection, update: JobUpdate, state: JobState) -> None:
-    """Note the change in the job's history, and in the audit where that is to have it."""
+    """Record the change in the job's history, and in the audit if the update has an entry."""
     await note(connection, [Note(update.id, update.version + 1, update.kind, state, update.by, update.note)])
     if update.audit is not None:
         await drive(connection, note_audit([update.audit]))

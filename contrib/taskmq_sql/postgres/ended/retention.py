@@ -1,4 +1,4 @@
-"""Ended jobs day by day, and what is forgotten of them for good."""
+"""Ended jobs by day, and the tables that deletion covers."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
@@ -44,7 +44,7 @@ ENDED_JOBS: Final = EndedJobs(("job_body", "job_detail", "event", "attempt"), _f
 
 
 async def ended_days(connection: Connection) -> list[int]:
-    """What `Retaining.ended_days` does."""
+    """Implement `Retaining.ended_days`."""
     return [
         day_of(name)
         for name in await days_of(connection, "job_history")
@@ -53,7 +53,7 @@ async def ended_days(connection: Connection) -> list[int]:
 
 
 async def ended_on(reads: Connections, names: Names, day: int, *, after: str | None, limit: int) -> list[KeptJob]:
-    """What `Retaining.ended_on` does."""
+    """Implement `Retaining.ended_on`."""
 
     async def read(connection: Connection) -> tuple[Any, Any, Any]:
         rows = await connection.fetch(_ENDED, day * DAY, (day + 1) * DAY, after or _FIRST, limit)

@@ -1,4 +1,4 @@
-"""Lists of jobs: a filter as walks down the ids of live and ended jobs, in text, and the pages that come of them."""
+"""Lists of jobs: a filter as index scans over live and ended jobs, and pages of their results."""
 
 from taskmq_sql.postgres.lists.scans import Known, Scan, Statement, first_id, page_of, scans
 

@@ -1,17 +1,17 @@
-"""How jobs are looked for: a filter as conditions on the tables, and the pages that come of it.
+"""Job filters as SQL: conditions on the tables, and pages of the results.
 
-A filter is answered by *scans*: of the live jobs, and of the ended ones by an index. A scan walks down the ids within
-what its index tells apart, and checks the rest of the filter row by row; where there is such a rest it stops after
-`BOUND` rows, and the page says so. So no filter makes the database read a whole table. To find out where that is
-takes longer than most pages do: these are full after a *glance* at the newest thousand.
+A filter becomes *scans*: one of the live jobs, and index scans of the ended ones. A scan descends by id within the
+leading columns of its index and checks the rest of the filter row by row. If there is such a rest, it stops after
+`BOUND` rows, and the page is marked as bounded. So no filter reads a whole table. Finding the bound takes longer than
+most pages do; these are complete after a *glance* at the newest thousand rows.
 
-A statement names the whole order of its index, also of the columns of which it wants one value: no other index has
-that order, so the planner takes this one, whatever it knows of the tables. So one plan does for every tenant, and is
-kept: with 30 days, making one takes five times as long as carrying it out.
+A statement orders by all columns of its index, even by those it fixes to one value. No other index has that order, so
+the planner chooses this one whatever its statistics say. One plan serves every tenant and is cached: with 30 days,
+planning takes five times as long as execution.
 
-Ended jobs are divided by the day of their end. What was submitted of late has ended of late: the newest days are
-asked first, and all of them only where these do not fill the page. So a page costs what is in these days, however
-many are kept. Of a tenant's jobs of one task, or of one state, there are often too few: all days are asked at once.
+Ended jobs are partitioned by the day of their end. Jobs submitted recently ended recently: a page reads the newest
+days first, and all days only if these do not fill it. So its cost depends on those days, however many are kept. For
+one tenant's jobs of one task or one state there are often too few; such filters read all days at once.
 """
 
 from collections.abc import Iterable, Sequence
@@ -31,14 +31,14 @@ from taskmq_sql.postgres.statements import JOB_COLUMNS
 __all__ = ["BOUND", "Known", "Scan", "Statement", "first_id", "page_of", "scans"]
 
 BOUND: Final = 20_000
-"""Rows that one scan looks at for one page."""
+"""Most rows that one scan reads for one page."""
 _GLANCE: Final = 1_000
 _SUCCEEDED: Final = 5
 _RUNNING: Final = CODES[JobState.RUNNING]
 _WAITS_FOR_WORKER: Final = f"({CODES[JobState.QUEUED]}, {CODES[JobState.DISPATCHED]})"
-# A retry or a pause gives a job another time, which may be later than its first start.
+# A retry or a pause moves `due`, possibly past the first start.
 _STARTS: Final = "when first_started >= due then first_started when started >= due then started"
-# Once a statement, as its own plan node.
+# Evaluated once per statement, as a separate plan node.
 _NOW: Final = f"(select {SCHEMA}.now_ms())"
 _ARRAYS: Final = {"tenant": "int[]", "state": "smallint[]"}
 _LAST_INSTANT: Final = 2**48 - 1
@@ -52,13 +52,13 @@ _LISTED: Final = {
 }
 
 Statement = tuple[str, list[object]]
-"""Its text, with a `$1`, `$2` and so on for its values."""
-# The same before its values have numbers: with a `{}` for each.
+"""Text with `$1`, `$2` and so on, and its values."""
+# The same with `{}` for each value, before the values are numbered.
 _Part = tuple[str, tuple[object, ...]]
 
 
 class Known(msgspec.Struct, frozen=True):
-    """The names of a filter as the tables have them; None where the filter does not name any."""
+    """Names of a filter as numbers of the tables; None if the filter does not name any."""
 
     tenant: int | None = None
     tasks: Sequence[int] | None = None
@@ -67,15 +67,15 @@ class Known(msgspec.Struct, frozen=True):
 
 
 class Scan(msgspec.Struct, frozen=True):
-    """A walk down the ids of one table.
+    """A descending scan of one table by id.
 
     Attributes:
-        names: the columns that its index has before the id, and what they are.
-        conditions: others for which the walk needs no bound.
-        rest: what is checked row by row.
-        since, before: the range of the ids; `before` is not in it.
-        ids: those that are given: nothing is walked.
-        until_submitted: of what is looked for day by day: it was submitted before this instant.
+        names: leading columns of its index before the id, and their values.
+        conditions: other conditions that need no bound.
+        rest: conditions checked row by row.
+        since, before: the range of the ids, without `before`.
+        ids: explicit ids: a lookup instead of a scan.
+        until_submitted: if days are read newest first, the instant before which the jobs were submitted.
     """
 
     table: str
@@ -88,11 +88,11 @@ class Scan(msgspec.Struct, frozen=True):
     until_submitted: int | None = None
 
     def windows(self, newest: int, *, floor: str | None) -> "list[Scan]":
-        """Walks of which the first one that fills a page is enough: what was submitted in the day up to `newest`
-        (ms), in few days of the table; then everything.
+        """Return scans of which the first that fills a page suffices: jobs submitted in the day up to `newest` (ms),
+        which touch few days of the table; then everything.
 
         Args:
-            floor: where the walk ends.
+            floor: id at which the scan stops.
         """
         if self.until_submitted is None or self.table != _ENDED:
             return [self]
@@ -105,26 +105,26 @@ class Scan(msgspec.Struct, frozen=True):
         return [first, self]
 
     def glance(self, limit: int, *, after: str | None) -> Statement:
-        """The newest ones that fit among the first thousand, where what is checked row by row often fits."""
+        """Select matching rows among the newest thousand, where row-by-row conditions often suffice."""
         newest = self._select("select *", self._source, self._range(after), _GLANCE)
         return _statement(self._select(_LISTED[self.table], (f"({newest[0]}) t", newest[1]), self.rest, limit))
 
     def rows(self, limit: int, *, after: str | None, until: str | None) -> Statement:
-        """The newest ones that fit.
+        """Select the newest matching rows.
 
         Args:
-            after: a cursor: those before this id.
-            until: where the walk ends; what has this id is looked at.
+            after: a cursor: only ids below it.
+            until: id at which the scan stops, inclusive.
         """
         return _statement(self._select(_LISTED[self.table], self._source, self._all(after, until), limit))
 
     def count(self, cap: int, *, until: str | None) -> Statement:
-        """How many fit, up to `cap` + 1."""
+        """Count matching rows, up to `cap` + 1."""
         text, values = self._select("select 1", self._source, self._all(None, until), cap + 1)
         return _statement((f"select count(*) from ({text}) found", values))
 
     def boundary(self, *, after: str | None) -> Statement:
-        """The id of the last row that the walk looks at, where there are so many."""
+        """Select the id of the last row within the bound, if the scan has that many rows."""
         text, values = self._select("select id", self._source, self._range(after), 1)
         return _statement((f"{text} offset {BOUND - 1}", values))
 
@@ -133,8 +133,8 @@ class Scan(msgspec.Struct, frozen=True):
         table = f"{SCHEMA}.{self.table} t"
         if self.ids is None:
             return table, ()
-        # Each as a walk down a range of one id: while a day is empty, a condition on the id alone may take any index
-        # that has it somewhere.
+        # Each id as a range of one id: while a day is empty, the planner may answer a condition on the id alone from
+        # any index that contains it.
         one = f"(select * from {table} where t.id >= i.id and t.id <= i.id order by t.id desc)"
         return f"(select f.* from unnest({{}}::uuid[]) as i(id) cross join lateral {one} f offset 0) t", (self.ids,)
 
@@ -145,11 +145,11 @@ class Scan(msgspec.Struct, frozen=True):
         return found
 
     def _range(self, after: str | None, until: str | None = None) -> list[_Part]:
-        """Where the walk begins and ends.
+        """Return the conditions that limit the scan at both ends.
 
-        An order does not need a column that is equal to one value, and another index may have the rest of that order:
-        so the first column is looked for in a list, and the second in a range. A comparison of rows says where a walk
-        begins, but does not end one; the range does.
+        An order ignores columns fixed by `=`, and another index may then provide it. So the first column is compared
+        with a list, the second by a range. A row comparison sets the start of a scan but not its end; the range does
+        that.
         """
         first = max(filter(None, (self.since, until)), default=None)
         last = min(filter(None, (self.before, after)), default=None)
@@ -172,7 +172,7 @@ class Scan(msgspec.Struct, frozen=True):
 
 
 def scans(which: JobFilter, known: Known) -> list[Scan]:
-    """What answers the filter: live jobs first, so that one that ends meanwhile is not missed."""
+    """Return the scans that answer the filter, live jobs first, so that a job which ends meanwhile is not missed."""
     found: list[Scan] = []
     states = {CODES[state] for state in which.states if state in CODES}
     terminal = {CODES[state] for state in TERMINAL}
@@ -183,7 +183,7 @@ def scans(which: JobFilter, known: Known) -> list[Scan]:
     elif _SUCCEEDED in states:
         found.append(_scan(_ENDED, which, known, states=states & terminal))
     else:
-        # One walk a state: each has an index of its own in which it is a small part.
+        # One scan per state: each of them has a partial index.
         found += [_scan(_ENDED, which, known, state=state) for state in sorted(states & terminal)]
     return found
 
@@ -201,12 +201,12 @@ def _scan(
     if is_history and which.finished_before is not None:
         conditions.append(("ended < {}", (which.finished_before + DAY,)))
     if state is not None:
-        # What the indexes of all that has not succeeded are made of.
+        # The condition of the partial indexes of unsuccessful jobs.
         conditions.append((f"state <> {_SUCCEEDED}", ()))
         if "state" not in names:
             conditions.append(("state = {}", (state,)))
         if which.wants_retried(STATES[state]) is False:
-            # Most are so, and a bound would make a count of them vague.
+            # Most rows match, and a bound would make counts inexact.
             conditions.append(("retried_as is null", ()))
     rest = _row_conditions(which, is_history=is_history)
     if listed := sorted(states):
@@ -221,7 +221,7 @@ def _scan(
     before = None if which.submitted_before is None else first_id(which.submitted_before)
     if known.ids is not None:
         return Scan(table, (), [*conditions, *rest], since=since, before=before, ids=known.ids)
-    # What has a beginning says by itself which days it is about.
+    # A filter with a start already limits the days.
     names_given = sum(name is not None for name in (known.tenant, known.tasks, state))
     is_parted = which.submitted_from is None and which.finished_from is None and names_given <= 1
     until = (which.submitted_before or _LAST_INSTANT) if is_parted else None
@@ -229,7 +229,7 @@ def _scan(
 
 
 def _leading(known: Known, state: int | None) -> dict[str, object]:
-    """The columns before the id in the index of ended jobs that fits best, and what they are to be."""
+    """Return the leading columns and values of the best index of ended jobs."""
     names: dict[str, object] = {} if known.tenant is None else {"tenant": known.tenant}
     if names and known.tasks is not None and len(known.tasks) == 1:
         names["task"] = known.tasks[0]
@@ -239,7 +239,7 @@ def _leading(known: Known, state: int | None) -> dict[str, object]:
 
 
 def _ended_after(job_id: str) -> _Part:
-    """No job ends before it was submitted, by whichever of two clocks: days before that are not looked at."""
+    """Skip the days before the submission of a job, with a day of tolerance between two clocks."""
     return "ended >= {}", (submitted_at(job_id) - DAY,)
 
 
@@ -255,7 +255,7 @@ def _row_conditions(which: JobFilter, *, is_history: bool) -> list[_Part]:
         found.append(("due < {}", (which.due_before,)))
     for sign, instant in ((">=", which.finished_from), ("<", which.finished_before)):
         if instant is not None:
-            # By a worker's clock, while the days are by the store's.
+            # `finished` is the worker's time, while the days are by the store's.
             found.append((f"finished {sign} {{}}", (instant,)) if is_history else ("false", ()))
     if which.min_attempt is not None:
         found.append(("attempt >= {}", (which.min_attempt,)))
@@ -266,7 +266,7 @@ def _row_conditions(which: JobFilter, *, is_history: bool) -> list[_Part]:
         until_now = "" if is_history else f" when state in {_WAITS_FOR_WORKER} then {_NOW}"
         found.append((f"case {_STARTS}{until_now} end - due >= {{}}", (which.min_waited,)))
     if is_history:
-        found += _retried(which)
+        found += _retry_conditions(which)
     if which.labels:
         has_all = " and ".join(["d.detail::json -> 'labels' ->> {}::text = {}"] * len(which.labels))
         detail = f"exists (select from {SCHEMA}.job_detail d where d.id = t.id and {has_all})"
@@ -274,8 +274,8 @@ def _row_conditions(which: JobFilter, *, is_history: bool) -> list[_Part]:
     return found
 
 
-def _retried(which: JobFilter) -> list[_Part]:
-    """Return the conditions on repetitions of ended jobs that the walk down one state does not have."""
+def _retry_conditions(which: JobFilter) -> list[_Part]:
+    """Return the conditions on `retried_as` that the scan of one state does not imply."""
     if which.retried == "yes":
         return [("retried_as is not null", ())]
     if which.retried == "no" and not which.states:
@@ -289,28 +289,28 @@ def _retried(which: JobFilter) -> list[_Part]:
 
 def _among(column: str, kind: str, values: Sequence[object]) -> _Part:
     if len(values) == 1:
-        # Not as an array, whose rows no index has in the order of ids.
+        # Not as an array: no index returns the rows of an array in the order of ids.
         return f"{column} = {{}}", (values[0],)
     return f"{column} = any({{}}::{kind}[])", ([*values],)
 
 
 def _statement(part: _Part) -> Statement:
     text, values = part
-    return text.format(*(f"${place}" for place in range(1, len(values) + 1))), [*values]
+    return text.format(*(f"${number}" for number in range(1, len(values) + 1))), [*values]
 
 
 def first_id(instant: int) -> str:
-    """The smallest id of a job submitted at this instant (ms since the epoch)."""
+    """Return the smallest id of a job submitted at this instant (ms since the epoch)."""
     digits = f"{min(max(instant, 0), _LAST_INSTANT):012x}"
     return f"{digits[:8]}-{digits[8:]}-0000-0000-000000000000"
 
 
 def page_of(jobs: Iterable[JobRecord], floors: Iterable[str], limit: int) -> JobPage:
-    """The page of what the scans have found.
+    """Combine the scans' results into a page.
 
     Args:
-        jobs: from all scans, in any order; one that ended meanwhile may be there twice, the ended one last.
-        floors: the ids at which scans have stopped.
+        jobs: of all scans, in any order; a job that ended meanwhile may occur twice, the ended row last.
+        floors: the ids at which scans stopped.
     """
     floor = max(floors, default="")
     found = {one.id: one for one in jobs if one.id >= floor}

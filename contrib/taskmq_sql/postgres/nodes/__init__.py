@@ -1,4 +1,4 @@
-"""What of host nodes is PostgreSQL's own: the jobs that are placed on them. The rest is in `taskmq_sql.nodes`."""
+"""Placement of jobs on host nodes in PostgreSQL; `taskmq_sql.nodes` has the rest."""
 
 from taskmq_sql.postgres.nodes.placements import PostgresPlacements
 

@@ -1,4 +1,4 @@
-"""Jobs that are placed on nodes, on PostgreSQL."""
+"""Jobs placed on nodes in PostgreSQL."""
 
 from collections.abc import Mapping, Sequence
 from typing import Final
@@ -12,14 +12,14 @@ from taskmq_sql.nodes.store import Reserve
 from taskmq_sql.postgres.connections import Connection, Row, undone
 from taskmq_sql.postgres.database import Database
 from taskmq_sql.postgres.quotas import admit_placements
-from taskmq_sql.postgres.records import handed_out
+from taskmq_sql.postgres.records import dispatched_jobs
 from taskmq_sql.postgres.statements import FIRST, PLACE, PLACEABLE, WAITING
 from taskmq_sql.postgres.transactions import drive
 
 __all__ = ["PostgresPlacements"]
 
 _NOTHING: Final[tuple[Sequence[Row], dict[str, Placement]]] = ([], {})
-_OVER: Final = "its time was over before it started"
+_OVER: Final = "the job expired before it started"
 
 
 class PostgresPlacements:
@@ -35,7 +35,7 @@ class PostgresPlacements:
         known = [pick for pick in picks if pick.lane.queue in queues and pick.lane.tenant in tenants]
         if not known:
             return []
-        places = [behind.get(pick.lane, FIRST) for pick in known]
+        cursors = [behind.get(pick.lane, FIRST) for pick in known]
         rows = await self._database.dispatches.run(
             "read",
             lambda connection: connection.fetch(
@@ -44,7 +44,7 @@ class PostgresPlacements:
                 [pick.lane.priority for pick in known],
                 [tenants[pick.lane.tenant] for pick in known],
                 [pick.count for pick in known],
-                *map(list, zip(*places, strict=True)),
+                *map(list, zip(*cursors, strict=True)),
             ),
         )
         tasks = await self._names.texts("task", {row["task"] for row in rows})
@@ -85,7 +85,7 @@ class PostgresPlacements:
             )
             found = {str(row["id"]) for row in rows}
             if found - chosen.keys() or any(each.gang and job not in found for job, each in chosen.items()):
-                # Another one was faster; the next one sees what they did.
+                # A concurrent dispatch took one of the jobs; the next attempt sees its result.
                 raise undone(_NOTHING)
             await drive(
                 connection,
@@ -99,5 +99,5 @@ class PostgresPlacements:
         order = {job: number for number, job in enumerate(accepted)}
         rows = sorted(rows, key=lambda row: order[str(row["id"])])
         nodes = {job: each.node for job, each in accepted.items()}
-        jobs = await handed_out(rows, self._database.dispatches, self._names, nodes)
+        jobs = await dispatched_jobs(rows, self._database.dispatches, self._names, nodes)
         return DispatchBatch(rows[0]["batch"], False, jobs)

@@ -1,1 +1,1 @@
-"""What a database needs beside its jobs: days that are made ahead and dropped, and a look at what is wrong."""
+"""Upkeep of a database: daily partitions, and diagnosis."""

@@ -1,4 +1,4 @@
-"""The days of the tables that are divided by day: made ahead, dropped when they have been kept for long enough."""
+"""Daily partitions: created in advance, dropped when their retention ends."""
 
 import asyncio
 from typing import Final
@@ -13,14 +13,14 @@ __all__ = ["days_of", "drop_day", "drop_days", "make_days"]
 
 _PATIENCE: Final = "set local lock_timeout = '5s'"
 _CONCURRENTLY: Final = 140_000
-# Before PostgreSQL 14 all statements on the table queue behind the one that takes a day out of it while that one
-# waits for a reader: it waits briefly, and tries again.
+# Before PostgreSQL 14, detaching a day blocks all statements on the table while it waits for a reader. So it waits
+# briefly and tries again.
 _NO_PATIENCE: Final = "set local lock_timeout = '50ms'"
 _TRIES: Final = 60
 _PAUSE: Final = 0.5
-# Few: each part may read the whole day to find its rows.
+# Few: each portion may scan the whole day for its rows.
 _TOGETHER: Final = 50_000
-# By keys, a part of the day at a time: joined as a whole, each would read the whole of the other table.
+# By keys, in portions of the day: a join of the whole day would scan the other table completely.
 _KEYS_AND_BODIES: Final = """
 with part as materialized (
   select id, tenant, key, body is null as is_large from {day}
@@ -31,7 +31,7 @@ keys as (delete from taskmq.job_key where ctid = any(array(
   where p.key is not null))),
 bodies as (delete from taskmq.job_body where id = any(array(select id from part where is_large)))
 select id from part order by id desc limit 1"""
-# Each is looked for only where some of that time have any: to ask for those that do not exist is half of the work.
+# Runs only if jobs of that time have any: looking for rows that do not exist is half of the work.
 _DETAILS: Final = """
 with part as materialized (select id from {day} where id > $1 order by id limit $2),
 details as (delete from taskmq.job_detail where id = any(array(select id from part where exists (
@@ -45,21 +45,21 @@ _BEFORE_ALL: Final = "00000000-0000-0000-0000-000000000000"
 
 
 async def make_days(connection: Connection) -> None:
-    """Make yesterday, today and the next days where they are not there yet."""
+    """Create the missing partitions of yesterday, today and the next days."""
     now = await connection.fetchval(f"select {SCHEMA}.now_ms()")
     known = {name for table in BY_DAY for name in await days_of(connection, table)}
     for name, statements in partition_statements(now).items():
         if name in known:
             continue
         try:
-            # Attached, not made in place: that would keep everybody out of the whole table until it is done.
+            # Attached and not created in place: creation would lock the whole table until it is done.
             await connection.execute(f"begin;{_PATIENCE};{';'.join(statements)};commit")
         except (asyncpg.DuplicateTableError, asyncpg.UniqueViolationError, asyncpg.InvalidObjectDefinitionError):
             await connection.execute("rollback")
 
 
 async def days_of(connection: Connection, table: str) -> list[str]:
-    """The days of a table that are there, the earliest first."""
+    """Return the existing days of a table, earliest first."""
     rows = await connection.fetch(
         "select c.relname::text as name from pg_inherits i join pg_class c on c.oid = i.inhrelid "
         "where i.inhparent = $1::text::regclass order by 1",
@@ -69,9 +69,9 @@ async def days_of(connection: Connection, table: str) -> list[str]:
 
 
 async def drop_days(connection: Connection, *, before: int) -> None:
-    """Drop the days that were over before an instant (ms since the epoch)."""
+    """Drop the days that ended before an instant (ms since the epoch)."""
     for table in BY_DAY:
-        for name in await _left_over(connection, table):
+        for name in await _find_detached(connection, table):
             if (day_of(name) + 1) * DAY <= before:
                 await _drop(connection, name)
         for name in await days_of(connection, table):
@@ -80,7 +80,7 @@ async def drop_days(connection: Connection, *, before: int) -> None:
 
 
 async def drop_day(connection: Connection, table: str, name: str) -> None:
-    """Drop a day, and before it what belongs to its jobs: some at a time, so that no statement waits for it."""
+    """Drop a day, after the other rows of its jobs; these go in portions, which keeps statements short."""
     if table == "job_history":
         day = f"{SCHEMA}.{name}"
         await _in_parts(connection, _KEYS_AND_BODIES.format(day=day))
@@ -90,8 +90,8 @@ async def drop_day(connection: Connection, table: str, name: str) -> None:
     await _drop(connection, name)
 
 
-async def _left_over(connection: Connection, table: str) -> list[str]:
-    """The days that were taken out of a table and not dropped: the process was killed in between."""
+async def _find_detached(connection: Connection, table: str) -> list[str]:
+    """Return days that were detached from a table but not dropped, because the process was killed in between."""
     rows = await connection.fetch(
         "select relname::text as name from pg_class where relnamespace = $1::text::regnamespace and relkind = 'r' "
         "and not relispartition and relname ~ $2",
@@ -112,14 +112,14 @@ async def _in_parts(connection: Connection, statement: str) -> None:
 
 
 async def _detach(connection: Connection, whole: str, part: str) -> None:
-    """Take a day out of its table; others go on meanwhile, also where a long reader holds the table."""
+    """Detach a day from its table without blocking others, even while a long reader holds the table."""
     if int(await connection.fetchval("show server_version_num")) < _CONCURRENTLY:
         await _detach_in_between(connection, whole, part)
         return
     try:
         await connection.execute(f"alter table {whole} detach partition {part} concurrently")
     except asyncpg.ObjectNotInPrerequisiteStateError:
-        # Another process was stopped in the middle of it.
+        # Another process was stopped in the middle of detaching.
         await connection.execute(f"alter table {whole} detach partition {part} finalize")
 
 

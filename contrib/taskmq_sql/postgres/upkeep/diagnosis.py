@@ -1,4 +1,4 @@
-"""What is wrong with the database, or may soon be."""
+"""Diagnosis of the database: problems, and warnings of problems to come."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -8,7 +8,7 @@ from taskmq_sql.jobs.partitions import DAY, day_of
 from taskmq_sql.postgres.connections import Connection
 from taskmq_sql.postgres.upkeep.days import days_of
 
-__all__ = ["POOLED_BY_TRANSACTION", "diagnose", "judged"]
+__all__ = ["POOLED_BY_TRANSACTION", "diagnose", "judge"]
 
 _ABOUT: Final = "store"
 _LONG_MS: Final = 300_000
@@ -33,24 +33,24 @@ _OLDEST_SERVER: Final = 130_000
 POOLED_BY_TRANSACTION: Final = Finding(
     "problem",
     _ABOUT,
-    "a pooler gives each transaction another connection: prepared statements and settings get lost",
-    "have it pool sessions (PgBouncer: pool_mode = session), or name PostgreSQL itself in the URL",
+    "a pooler assigns a connection per transaction: prepared statements and settings get lost",
+    "configure session pooling (PgBouncer: pool_mode = session), or name PostgreSQL itself in the URL",
 )
 
 
 async def diagnose(connection: Connection, address: str) -> list[Finding]:
-    """Every problem and warning; one line where there is none."""
+    """Return every problem and warning, or one line if there is none."""
     facts = await connection.fetchrow(_FACTS)
     assert facts is not None
     days = [day_of(name) for name in await days_of(connection, "job_history")]
-    return judged(facts, ahead=max(days, default=0) - facts["now"] // DAY, address=address)
+    return judge(facts, ahead=max(days, default=0) - facts["now"] // DAY, address=address)
 
 
-def judged(facts: Mapping[str, Any], *, ahead: int, address: str) -> list[Finding]:
-    """What is wrong where these are the facts.
+def judge(facts: Mapping[str, Any], *, ahead: int, address: str) -> list[Finding]:
+    """Return the findings for these facts.
 
     Args:
-        ahead: so many of the days to come have partitions.
+        ahead: number of coming days that have partitions.
     """
     found: list[Finding] = []
     if facts["version"] < _OLDEST_SERVER:
@@ -59,15 +59,15 @@ def judged(facts: Mapping[str, Any], *, ahead: int, address: str) -> list[Findin
         )
     if facts["is_standby"]:
         found.append(
-            Finding("problem", _ABOUT, "this server is a standby: it takes no writes", "name the primary in the URL")
+            Finding("problem", _ABOUT, "this server is a standby: it rejects writes", "name the primary in the URL")
         )
     if (facts["lag"] or 0) > _LAG_SECONDS:
         found.append(
             Finding(
                 "warning",
                 _ABOUT,
-                f"a standby is {facts['lag']} s behind: what it does not have yet is lost by a fail-over",
-                "look at its network and its disk, or make it synchronous (synchronous_standby_names)",
+                f"a standby is {facts['lag']} s behind: a fail-over would lose these changes",
+                "check its network and disk, or make it synchronous (synchronous_standby_names)",
             )
         )
     if facts["durability"] == "off":
@@ -75,8 +75,8 @@ def judged(facts: Mapping[str, Any], *, ahead: int, address: str) -> list[Findin
             Finding(
                 "problem",
                 _ABOUT,
-                "synchronous_commit is off: acknowledged submissions may be lost when the server stops",
-                "switch it on for this database",
+                "synchronous_commit is off: acknowledged submissions may be lost if the server stops",
+                "enable it for this database",
             )
         )
     if facts["oldest"] is not None and facts["oldest"] > _LONG_MS:
@@ -84,7 +84,7 @@ def judged(facts: Mapping[str, Any], *, ahead: int, address: str) -> list[Findin
             Finding(
                 "warning",
                 _ABOUT,
-                f"a transaction has been open for {facts['oldest'] // 1000} s: nothing is vacuumed meanwhile",
+                f"a transaction has been open for {facts['oldest'] // 1000} s: it blocks vacuuming",
                 "end it: select pid, query from pg_stat_activity order by xact_start",
             )
         )
@@ -93,8 +93,8 @@ def judged(facts: Mapping[str, Any], *, ahead: int, address: str) -> list[Findin
             Finding(
                 "warning",
                 _ABOUT,
-                f"{facts['used']} of {facts['room']} connections are used",
-                "raise max_connections, or put a pooler in session mode before the server",
+                f"{facts['used']} of {facts['room']} connections are in use",
+                "raise max_connections, or put a pooler in session mode in front of the server",
             )
         )
     if (facts["dead"] or 0) > _MANY_DEAD:
@@ -103,7 +103,7 @@ def judged(facts: Mapping[str, Any], *, ahead: int, address: str) -> list[Findin
                 "warning",
                 _ABOUT,
                 f"taskmq.{facts['table']} has {facts['dead']:,} dead rows",
-                "see that autovacuum runs, and which transaction holds it up",
+                "check that autovacuum runs, and which transaction blocks it",
             )
         )
     if ahead < 1:
@@ -111,8 +111,8 @@ def judged(facts: Mapping[str, Any], *, ahead: int, address: str) -> list[Findin
             Finding(
                 "warning",
                 _ABOUT,
-                "the day to come has no partition yet",
-                "let a `taskmq scheduler` run: it makes them a week ahead",
+                "tomorrow has no partition yet",
+                "run a `taskmq scheduler`: it creates partitions a week ahead",
             )
         )
-    return found or [Finding("ok", _ABOUT, f"{address}: {ahead} days ahead, no long transactions")]
+    return found or [Finding("ok", _ABOUT, f"{address}: partitions {ahead} days ahead, no long transactions")]

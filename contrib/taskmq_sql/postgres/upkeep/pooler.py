@@ -1,7 +1,7 @@
-"""Whether a pooler before the server gives each transaction another connection.
+"""Detection of a pooler that assigns server connections per transaction.
 
-Statements that are prepared once per connection, and settings that hold for it, are lost then: they are another
-connection's. It shows where two connections of ours are one of the server's, or one of ours is two of them.
+Prepared statements and settings of a connection are lost behind such a pooler. It shows when two of our connections
+share one of the server's, or when one of ours uses two of them.
 """
 
 import asyncio
@@ -16,21 +16,21 @@ from taskmq_sql.postgres.connections import Connection
 
 __all__ = ["is_pooled_by_transaction"]
 
-# One that has a single connection of the server's, which the other one of ours is using, answers nothing.
+# A pooler with a single server connection, in use by our other connection, does not answer.
 _PATIENCE: Final = 3.0
-# What PgBouncer says where it pools single statements.
+# PgBouncer's error in statement pooling mode.
 _NO_TRANSACTIONS: Final = "transaction blocks not allowed"
 _PID: Final = "select pg_backend_pid()"
 
 
 async def is_pooled_by_transaction(connect: Callable[[], Awaitable[Connection]]) -> bool:
-    """Whether transactions of one connection are done by several of the server's.
+    """Whether transactions of one connection run on several server connections.
 
     Args:
-        connect: makes a connection that prepares nothing by name.
+        connect: opens a connection without prepared statements.
 
     Raises:
-        StoreUnavailable: the server cannot be reached, or was lost.
+        StoreUnavailable: the server is unreachable or the connection was lost.
     """
     first = await connect()
     try:
@@ -40,7 +40,7 @@ async def is_pooled_by_transaction(connect: Callable[[], Awaitable[Connection]])
         except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
             if _NO_TRANSACTIONS in str(error):
                 return True
-            raise StoreUnavailable(f"the server was lost: {error}; nothing was changed") from error
+            raise StoreUnavailable(f"the connection to the server was lost: {error}; nothing was changed") from error
         finally:
             second.terminate()
     finally:
@@ -62,7 +62,7 @@ async def _share(first: Connection, second: Connection) -> bool:
 
 
 async def _pid_in_transaction(connection: Connection, *, end: str) -> int:
-    """The process of the server's that does a transaction, which goes on where no `end` is named."""
+    """Return the pid of the server process that runs the transaction; without `end` the transaction stays open."""
     await connection.execute("begin")
     pid = int(await connection.fetchval(_PID))
     if end:
