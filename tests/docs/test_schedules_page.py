@@ -1,4 +1,4 @@
-"""The examples of `docs/schedules.md` and `docs/reactions.md`."""
+"""The examples of `docs/schedules.md`, `docs/cron.md` and `docs/reactions.md`."""
 
 import shlex
 import subprocess
@@ -12,6 +12,7 @@ from tests.cli.kit import run_here
 from tests.docs.blocks import ROOT, block_after, blocks_of, write_files
 
 _PAGE = ROOT / "docs" / "schedules.md"
+_RULES = ROOT / "docs" / "cron.md"
 _REACTIONS = ROOT / "docs" / "reactions.md"
 
 
@@ -59,7 +60,7 @@ def test_each_notation_of_a_field_on_the_page_is_accepted() -> None:
         "*": 0, "1,15": 2, "9-17": 1, "22-2": 1, "*/5": 0, "10-50/20": 0, "MON-FRI": 4, "jan": 3, "L": 2, "15W": 2,
         "5#2": 4, "L5": 4, "H": 2, "H(0-5)": 1, "H/15": 0,
     }  # fmt: skip
-    text = _PAGE.read_text()
+    text = _RULES.read_text()
 
     for written, place in fields.items():
         assert f"`{written}`" in text
