@@ -74,7 +74,7 @@ class JobQueries:
         """List up to `limit` jobs, the newest first, without their bodies and results.
 
         Args:
-            which: a `JobFilter`, or a filter as text, such as "status:failed task:invoice.*": see docs/store.md.
+            which: a `JobFilter`, or a filter as text, such as "status:failed", see docs/finding-jobs.md.
             tenant: only jobs of this tenant; "" is that of jobs that have none.
             after: the `after` of the page before.
 

@@ -76,7 +76,7 @@ class TestRedisUser(TestRedis):
 
     @pytest.fixture(autouse=True)
     def _user(self, redis_server: Redis, _server: None) -> Iterator[None]:
-        (rights,) = re.findall(r"ACL SETUSER taskmq on >SECRET (.*)", (ROOT / "docs" / "state.md").read_text())
+        (rights,) = re.findall(r"ACL SETUSER taskmq on >SECRET (.*)", (ROOT / "docs" / "redis.md").read_text())
         redis_server.command("ACL", "SETUSER", "taskmq", "on", ">secret", *rights.split())
         self.url = self.url.replace("://", "://taskmq:secret@")
         yield

@@ -164,8 +164,8 @@ def test_redis_requires_a_password() -> None:
         assert _SERVICES[part]["environment"]["TASKMQ_STATE"] == of_part
 
 
-def test_each_part_has_a_redis_user_with_the_rights_on_the_state_page(redis_server: Redis) -> None:
-    (rights,) = re.findall(r"ACL SETUSER taskmq on >SECRET (.*)", (ROOT / "docs" / "state.md").read_text())
+def test_each_part_has_a_redis_user_with_the_rights_on_the_redis_page(redis_server: Redis) -> None:
+    (rights,) = re.findall(r"ACL SETUSER taskmq on >SECRET (.*)", (ROOT / "docs" / "redis.md").read_text())
     users = [line.split() for line in _redis_settings() if line.startswith("user ")]
     assert [user[1] for user in users] == [f"taskmq-{part}" for part in _PARTS]
 

@@ -78,7 +78,7 @@ def _descriptors() -> int:
 
 
 def test_a_user_with_the_documented_permissions_can_do_everything() -> None:
-    page = (Path(__file__).parents[2] / "docs" / "state.md").read_text()
+    page = (Path(__file__).parents[2] / "docs" / "redis.md").read_text()
     rights = page.partition("ACL SETUSER taskmq ")[2].partition("\n")[0].replace(">SECRET", ">secret")
 
     async def main() -> None:

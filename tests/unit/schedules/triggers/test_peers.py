@@ -1,4 +1,4 @@
-"""Expressions as other crons read them: the same instants, or a difference that docs/schedules.md names."""
+"""Expressions as other crons read them: the same instants, or a difference that docs/cron.md names."""
 
 import re
 from collections import Counter
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.simulation
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _AFTER = 1_767_225_600_000
 _TABLE = Path(__file__).parent / "peers.tsv"
-_PAGE = Path(__file__).parents[4] / "docs" / "schedules.md"
+_PAGE = Path(__file__).parents[4] / "docs" / "cron.md"
 _REFUSED = {"refused", "none"}
 
 
@@ -79,7 +79,7 @@ def test_every_documented_difference_is_real() -> None:
     )
 
     assert set(met) == set(DIFFERENCES)
-    section = _PAGE.read_text().split("## Beside other crons")[1].split("\n## ")[0]
+    section = _PAGE.read_text().split("## Differences from other crons")[1].split("\n## ")[0]
     rows = [line.split("|")[1].strip() for line in section.splitlines() if line.startswith("| `")]
     assert set(DIFFERENCES) <= set(rows)
 
