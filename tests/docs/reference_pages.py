@@ -25,7 +25,8 @@ __all__ = ["ERRORS", "TABLES", "filled", "leaf_commands"]
 
 ERRORS = ROOT / "docs" / "errors.md"
 _COMMAND_PAGE = ROOT / "docs" / "commands.md"
-_OPERATIONS = ROOT / "docs" / "operations.md"
+_SETTINGS = ROOT / "docs" / "settings.md"
+_METRICS = ROOT / "docs" / "metrics.md"
 _API = ROOT / "docs" / "api.md"
 _EVENTS = ROOT / "docs" / "events.md"
 _SCHEDULER = ROOT / "docs" / "scheduler-measured.md"
@@ -108,12 +109,12 @@ def _leaves(found: App | Callable[..., object], path: str) -> Iterator[tuple[str
             yield from _leaves(found[name], f"{path} {name}")
 
 
-_OF_OPERATIONS = (*SETTING_TABLES.items(), *METRIC_TABLES.items(), *SPAN_TABLES.items())
 TABLES: dict[str, tuple[Path, Callable[[], str]]] = {
     "errors": (ERRORS, _errors),
     "controls": (ERRORS, _controls),
     "commands": (_COMMAND_PAGE, _commands),
-    **{name: (_OPERATIONS, table) for name, table in _OF_OPERATIONS},
+    **{name: (_SETTINGS, table) for name, table in SETTING_TABLES.items()},
+    **{name: (_METRICS, table) for name, table in (*METRIC_TABLES.items(), *SPAN_TABLES.items())},
     **{name: (_EVENTS, table) for name, table in EVENT_TABLES.items()},
     "goals of the job store": (_SCHEDULER, lambda: goals_table(_FIGURES)),
     **{name: (OPTIONS, table) for name, table in PROCESS_TABLES.items()},

@@ -1,4 +1,4 @@
-"""The examples and tables of `docs/operations.md`."""
+"""The examples and tables of `docs/operations.md`, `docs/settings.md` and `docs/metrics.md`."""
 
 import re
 import shlex
@@ -17,6 +17,8 @@ from tests.docs.telemetry_tables import METRIC_TABLES
 from tests.servers.ports import PortLease
 
 PAGE = ROOT / "docs" / "operations.md"
+_SETTINGS = ROOT / "docs" / "settings.md"
+_METRICS = ROOT / "docs" / "metrics.md"
 _SHOP = """\
 from taskmq import TaskMQ
 
@@ -74,14 +76,14 @@ def test_the_command_of_the_systemd_unit_is_valid(tmp_path: Path, port: str) -> 
 
 
 def test_the_table_of_settings_is_complete() -> None:
-    rows = re.findall(r"^\| `TASKMQ_([A-Z_]+)` \| `([a-z_]+)` \|", PAGE.read_text(), re.MULTILINE)
+    rows = re.findall(r"^\| `TASKMQ_([A-Z_]+)` \| `([a-z_]+)` \|", _SETTINGS.read_text(), re.MULTILINE)
 
     assert [variable.lower() for variable, _ in rows] == [key for _, key in rows]
     assert {key for _, key in rows} == {field.name for field in fields(Settings)} - {"origin"}
 
 
 def test_the_modules_on_the_page_can_be_imported(tmp_path: Path) -> None:
-    for name in write_files(PAGE, tmp_path):
+    for name in write_files(PAGE, tmp_path) | write_files(_METRICS, tmp_path):
         done = subprocess.run(
             [sys.executable, "-c", f"import {Path(name).stem} as page; assert page.app"],
             cwd=tmp_path,
@@ -94,7 +96,7 @@ def test_the_modules_on_the_page_can_be_imported(tmp_path: Path) -> None:
 def test_no_metric_has_a_tenant_and_the_page_has_a_figure_per_tenant_for_each() -> None:
     tables = [make() for make in METRIC_TABLES.values()]
     names = {name for table in tables for name in re.findall(r"^\| `(taskmq_\w+)`", table, re.MULTILINE)}
-    section = PAGE.read_text().partition("### Figures of one tenant\n")[2].partition("\nAnother monitoring")[0]
+    section = _METRICS.read_text().partition("## Figures of one tenant\n")[2].partition("\n## ")[0]
     told = re.findall(r"`(taskmq_\w+?)(\.\.\.)?`", section)
 
     assert not any("tenant" in row.split("|")[2] for table in tables for row in table.splitlines() if row)
@@ -108,7 +110,7 @@ def test_the_commands_for_figures_of_one_tenant_answer(tmp_path: Path) -> None:
     (tmp_path / "shop.py").write_text(_SHOP)
     declare("images", url=f"local://{tmp_path}/broker")
     bury("images.dlq", ["d1"], url=f"local://{tmp_path}/broker", task="resize")
-    section = PAGE.read_text().partition("### Figures of one tenant\n")[2].partition("\nAnother monitoring")[0]
+    section = _METRICS.read_text().partition("## Figures of one tenant\n")[2].partition("\n## ")[0]
     commands = [command for command in re.findall(r"`taskmq ([a-z].*?)`", section) if "NAME" not in command]
     assert len(commands) == 5
 

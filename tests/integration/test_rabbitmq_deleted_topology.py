@@ -1,6 +1,6 @@
 """Each queue, exchange and binding that taskmq declares, deleted by hand under a running producer and worker.
 
-The rows of the table "What is deleted at the broker by hand" in docs/rabbitmq.md.
+The rows of the table "Queues and exchanges that were deleted" in docs/topology.md.
 """
 
 import asyncio
@@ -54,7 +54,7 @@ DECLARED = [*shared(), *events(), *ladder(), *work_queue(WORK)]
 DELETED = [entity for entity in DECLARED if _levels(entity) <= LEVELS]
 _REPORTS = "taskmq.reports.shop.0"
 _REPORTED = Binding("taskmq.reports", _REPORTS, _REPORTS)
-PAGE = Path(__file__).parents[2] / "docs" / "rabbitmq.md"
+PAGE = Path(__file__).parents[2] / "docs" / "topology.md"
 
 
 def _name(entity: Entity) -> str:
@@ -337,7 +337,7 @@ class TestReporting(DeletedCase):
 
 
 def test_the_page_has_a_row_for_everything_that_can_be_deleted() -> None:
-    section = PAGE.read_text().split("## What is deleted at the broker by hand")[1].split("\n## ")[0]
+    section = PAGE.read_text().split("## Queues and exchanges that were deleted")[1].split("\n## ")[0]
     rows = "\n".join(line.split("|")[1] for line in section.splitlines() if line.startswith("| "))
 
     for entity in DELETED:

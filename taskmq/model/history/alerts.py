@@ -41,22 +41,22 @@ AlertMetric = Literal[
 ]  # fmt: skip
 
 METRICS: Final[Mapping[str, str]] = {
-    "failure_rate": "share of the jobs that ended in the window which did so badly, 0 to 1",
-    "failures": "jobs that ended badly in the window",
-    "retries": "attempts in the window after which another one follows",
+    "failure_rate": "failed share of the jobs that ended in the window, 0 to 1",
+    "failures": "jobs that failed in the window",
+    "retries": "attempts in the window that are followed by another one",
     "ended": "jobs that ended in the window; with `below`: too few of them",
-    "expired": "jobs whose time was over in the window before they started",
-    "missed": "occurrences of schedules in the window that were not emitted in time, and are not made up for",
-    "wait_p95": "seconds from due to the first start, of 95 of 100 jobs at most",
-    "run_p95": "seconds that 95 of 100 runs take at most",
-    "silence": "seconds since the last success of a task that has had one: a missing heartbeat",
+    "expired": "jobs that expired in the window before they started",
+    "missed": "occurrences of schedules in the window that were not emitted in time, and are not caught up",
+    "wait_p95": "seconds from due to the first start, 95th percentile",
+    "run_p95": "seconds of a run, 95th percentile",
+    "silence": "seconds since the last success of a task that has succeeded before: a missing heartbeat",
     "depth": "messages that wait in a queue",
     "age": "seconds for which the longest waiting job of a queue in the store has been due",
     "dead_letters": "dead letters of a queue",
-    "workers": "live workers of a queue that take its jobs, so none that drains; with `below`: too few of them",
-    "unschedulable": "jobs that wait for a node, and no node that is known could ever run them",
+    "workers": "live workers that consume a queue, without those that drain; with `below`: too few of them",
+    "unschedulable": "jobs that wait for a node although no known node could ever run them",
     "schedules_late": "seconds for which the latest schedule has been due",
-    "broker_alarm": "1 while RabbitMQ takes no messages as it is short of memory or disk, else 0",
+    "broker_alarm": "1 while RabbitMQ takes no messages because it is short of memory or disk, else 0",
 }
 """Figures that a rule can watch."""
 PER_QUEUE: Final = frozenset({"depth", "age", "dead_letters", "workers"})

@@ -142,8 +142,8 @@ def _told(channel: str, kind: Any = "firing", **fields: Any) -> list[tuple[str, 
 
 
 _LINE = (
-    "FIRING task:mail.send: failure_rate is 0.75 (above 0.5 is too much; share of the jobs that ended in the window "
-    "which did so badly, 0 to 1), since 1970-01-01T00:00:01.000Z"
+    "FIRING task:mail.send: failure_rate is 0.75 (above 0.5 is too much; failed share of the jobs that ended in the "
+    "window, 0 to 1), since 1970-01-01T00:00:01.000Z"
 )
 
 
