@@ -97,7 +97,7 @@ def test_a_store_in_memory_is_refused(home: Path, taskmq: Here, url: str) -> Non
     refused = taskmq("store", "upgrade", "--store", url)
 
     assert refused.code == 2
-    assert "a job store is a file that schedulers, servers and workers share" in refused.err
+    assert "cannot share a job store in memory" in refused.err
     assert list(home.iterdir()) == []
 
 

@@ -1,12 +1,12 @@
-"""The job store on one SQLite file, for the processes of one host: `TaskMQ(store="sqlite:///jobs.db")`.
+"""The job store in one SQLite file, for the processes of one host: `TaskMQ(store="sqlite:///jobs.db")`.
 
-Python's own `sqlite3` is all that it needs. Each store has two threads: one writes, and what comes while a
-transaction is on the disk is the next transaction; the other reads. A commit is on the disk when a call returns,
-unless the URL says `?synchronous=normal`. Several processes may use one file: SQLite lets one of them write at a
-time, and the others try again for some seconds.
+It needs only Python's own `sqlite3`. Each store has two threads: one reads, the other writes. Requests that arrive
+during a commit form the next transaction. A call returns once its commit is on disk, unless the URL has
+`?synchronous=normal`. Several processes may share a file: SQLite lets one write at a time, and the others retry for a
+few seconds.
 
-The file has a row for each live job, which decides; what may be dispatched and what waits for its time have narrow
-rows of their own, and jobs that have ended are moved to a table of their own in the transaction that ends them.
+The file has one authoritative row for each live job. Ready and timed jobs have narrow rows in separate tables. The
+transaction that ends a job moves it to the history.
 """
 
 from taskmq_sql.sqlite.location import open_store

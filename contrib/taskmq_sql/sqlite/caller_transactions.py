@@ -1,9 +1,9 @@
-"""Submissions in transactions of SQLAlchemy that are the caller's own, for a store in memory.
+"""Submissions in callers' own SQLAlchemy transactions, for a store in memory.
 
-submit    in a transaction of the store that is undone, after all that the caller's has submitted before: it sees its
-          own jobs, and what others have committed
-commit    the same in a transaction that is not undone
-rollback  what was submitted since then, or since the savepoint, is forgotten
+submit    runs in a store transaction that is rolled back, after the earlier submissions of the caller's transaction:
+          it sees its own jobs and what others committed
+commit    repeats the submissions in a transaction that is committed
+rollback  forgets the submissions since the beginning, or since the savepoint
 """
 
 import sys
@@ -22,25 +22,25 @@ __all__ = ["CallerTransactions"]
 
 T = TypeVar("T")
 
-# What a session, or a connection, of SQLAlchemy says of its transactions.
+# SQLAlchemy's events of transactions, on sessions and on connections.
 _SESSION: Final = ("after_commit", "after_soft_rollback", "after_transaction_create", "after_transaction_end")
 _KINDS: Final = {"postgresql": "asynchronous", "sqlite": "synchronous"}
 _CONNECTION: Final = ("commit", "rollback", "savepoint", "release_savepoint", "rollback_savepoint")
 
 
 class _Undone(Exception):
-    """Takes an answer out of a transaction, which is rolled back."""
+    """Raised to roll a transaction back and return an answer."""
 
     def __init__(self, answer: Any) -> None:
         self.answer = answer
 
 
 class CallerTransactions:
-    """The transactions of one store's callers.
+    """The callers' transactions of one store.
 
     Args:
-        thread: does the store's work.
-        of: the scheme of the store that this one is in place of: what that one refuses is refused here.
+        thread: runs the store's work.
+        of: scheme of the store that this one replaces; connections which that store rejects are rejected here.
     """
 
     def __init__(self, thread: MemoryThread[Transaction], *, of: str = "") -> None:
@@ -49,10 +49,10 @@ class CallerTransactions:
         self._open: WeakKeyDictionary[Any, _Submissions] = WeakKeyDictionary()
 
     def submit(self, connection: Any, jobs: Sequence[NewJob]) -> list[Submitted]:
-        """Keep the jobs once the transaction of this session or connection commits; begin one where there is none.
+        """Store the jobs once the transaction of this session or connection commits; begin one if none is open.
 
         Raises:
-            UnsupportedFeature: it does not say when it commits.
+            UnsupportedFeature: the connection does not announce its commits.
         """
         subject = self._subject(connection)
         if not subject.in_transaction():
@@ -63,30 +63,30 @@ class CallerTransactions:
         return answers
 
     def read(self, connection: Any, read: Callable[[Transaction], T]) -> T:
-        """Read what the transaction sees.
+        """Read what the caller's transaction sees.
 
         Raises:
-            UnsupportedFeature: as `submit` does.
+            UnsupportedFeature: as in `submit`.
         """
         return self._attempt(self._of(self._subject(connection)), read)
 
     def _subject(self, connection: Any) -> Any:
-        """Return the session or connection below an asynchronous one, which has the events of commits."""
+        """Return the synchronous session or connection below an asynchronous one; it has the commit events."""
         subject = getattr(connection, "sync_session", getattr(connection, "sync_connection", connection))
         kinds = (("sqlalchemy.orm", "Session"), ("sqlalchemy.engine", "Connection"))
         known = tuple(getattr(sys.modules[module], name) for module, name in kinds if module in sys.modules)
         if not isinstance(subject, known):
             raise UnsupportedFeature(
-                f"connection={type(connection).__name__}: in a test, where jobs are kept in memory, they follow the "
-                "transaction of a session or connection of SQLAlchemy; any other does not say when it commits"
+                f"connection={type(connection).__name__} is not supported: in tests, jobs in memory follow the "
+                "transaction of a SQLAlchemy session or connection; others do not announce their commits"
             )
         if (wanted := _KINDS.get(self._store)) not in (
             None,
             "synchronous" if subject is connection else "asynchronous",
         ):
             raise UnsupportedFeature(
-                f"connection={type(connection).__name__}: the app's store is one of {self._store}://, which takes "
-                f"{wanted} sessions and connections only, and so does the one of its tests"
+                f"connection={type(connection).__name__} is not supported: the app's store is {self._store}://, "
+                f"which accepts only {wanted} sessions and connections, and so does its replacement in tests"
             )
         return subject
 
@@ -97,7 +97,7 @@ class CallerTransactions:
         return found
 
     def _attempt(self, submissions: "_Submissions", work: Callable[[Transaction], T]) -> T:
-        """Do the work as the caller's transaction sees the jobs, and undo it."""
+        """Run the work as the caller's transaction sees the jobs, and roll it back."""
 
         def attempt(transaction: Transaction) -> T:
             for jobs in submissions.batches:
@@ -116,28 +116,28 @@ class CallerTransactions:
 
 
 class _Submissions:
-    """The jobs that an open transaction of a session or connection has submitted; its events come here.
+    """Jobs submitted in an open transaction of a session or connection; it listens to the transaction's events.
 
     Attributes:
-        batches: in their order.
+        batches: in order of submission.
     """
 
     def __init__(self, commit: Callable[[list[list[NewJob]]], None]) -> None:
         self.batches: list[list[NewJob]] = []
         self._keep = commit
-        # How many batches there were when each savepoint began: a session says which one ends, a connection ends the
-        # last one.
+        # Number of batches at the beginning of each savepoint. Sessions name the one that ends; on connections it is
+        # the last one.
         self._began: dict[Any, int] = {}
         self._stack: list[int] = []
 
     def follow(self, subject: Any) -> None:
-        """Hear of commits and rollbacks, for as long as the session or connection is there."""
+        """Listen to commits and rollbacks for the lifetime of the session or connection."""
         events = cast("Any", sys.modules["sqlalchemy.event"])
         for name in _SESSION if hasattr(subject, "get_bind") else _CONNECTION:
             events.listen(subject, name, getattr(self, name))
 
     def after_commit(self, session: Any) -> None:
-        # Of a savepoint, too; what was submitted since it began is a part of what commits later.
+        # Also called for savepoints; their submissions belong to the outer transaction, which commits later.
         if not session.in_nested_transaction():
             self.commit(session)
 
@@ -145,12 +145,12 @@ class _Submissions:
         self._began[transaction] = len(self.batches)
 
     def after_soft_rollback(self, session: Any, transaction: Any) -> None:  # noqa: ARG002 - SQLAlchemy's
-        # One that began before the first submission undoes all of them. It may be said twice.
+        # A transaction that began before the first submission undoes them all. The event may come twice.
         del self.batches[self._began.get(transaction, 0) :]
 
     def after_transaction_end(self, session: Any, transaction: Any) -> None:
         if transaction.parent is None:
-            # It was closed without a commit.
+            # Closed without a commit.
             self.rollback(session)
 
     def commit(self, subject: Any) -> None:

@@ -1,4 +1,4 @@
-"""Firing schedules in an SQLite file."""
+"""Firing of schedules in an SQLite file."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -28,7 +28,7 @@ _TURN: Final = """
     UPDATE schedule SET next_at = v.column2, record = v.column3, version = version + 1
     FROM (VALUES @rows) AS v WHERE schedule.id = v.column1
 """
-# One by one: a list of rows would be compared with every row of the table.
+# One by one: for a list of rows SQLite would scan the table.
 _TAKE_OUT: Final = "DELETE FROM schedule_due WHERE shard = ? AND next_at = ? AND id = ?"
 _PLACE: Final = "INSERT INTO schedule_due (shard, next_at, id) VALUES @rows"
 _OCCUR: Final = """
@@ -94,7 +94,7 @@ def _fire(transaction: Transaction, partition: int, epoch: int, firings: Sequenc
 
 
 def _occur(transaction: Transaction, firings: Sequence[ScheduleFiring]) -> dict[tuple[int, int, str], NewJob]:
-    """Write the occurrences; return the jobs of those that are new."""
+    """Insert the occurrences; return the jobs of new ones."""
     new: dict[tuple[int, int, str], NewJob] = {}
     for firing in firings:
         for one in firing.occurrences:

@@ -1,4 +1,4 @@
-"""Jobs that wait behind gates, in a file."""
+"""Jobs that wait behind gates, in an SQLite file."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
@@ -37,7 +37,7 @@ _GATE_OF: Final = "SELECT gate FROM gated WHERE id = ?"
 
 
 def look(transaction: Transaction, picks: Sequence[Pick]) -> list[ReadyJob]:
-    """The first jobs of these lanes."""
+    """Return the first jobs of these lanes."""
     connection, names = transaction.connection, transaction.names
     found: list[ReadyJob] = []
     for pick in picks:
@@ -53,7 +53,7 @@ def look(transaction: Transaction, picks: Sequence[Pick]) -> list[ReadyJob]:
 
 
 def put_behind(transaction: Transaction, partition: int, epoch: int, gates: Mapping[str, str]) -> None:
-    """Take jobs that are ready out of their lanes, each for its gate."""
+    """Move ready jobs out of their lanes, each behind its gate."""
     if not holds(transaction, partition, epoch):
         return
     rows: list[tuple[Any, ...]] = []
@@ -68,7 +68,7 @@ def put_behind(transaction: Transaction, partition: int, epoch: int, gates: Mapp
 def open_gates(
     transaction: Transaction, partition: int, epoch: int, gates: Mapping[str, int] | None
 ) -> list[tuple[str, Lane]]:
-    """Put the first jobs behind these gates back into their lanes; None: of any."""
+    """Move the first jobs behind these gates, or behind any (None), back into their lanes."""
     if not holds(transaction, partition, epoch):
         return []
     connection, names = transaction.connection, transaction.names
@@ -89,6 +89,6 @@ def open_gates(
 
 
 def gate_of(transaction: Transaction, job_id: str) -> str:
-    """The gate behind which the job waits; empty where it waits behind none."""
+    """Return the gate that the job waits behind; "" if none."""
     row = transaction.connection.execute(_GATE_OF, (id_bytes(job_id),)).fetchone()
     return "" if row is None else str(row[0])

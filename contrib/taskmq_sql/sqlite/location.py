@@ -1,4 +1,4 @@
-"""From a URL to a store."""
+"""Stores by URL."""
 
 import sqlite3
 from pathlib import Path
@@ -20,16 +20,15 @@ _SYNCHRONOUS: Final[dict[str, Synchronous]] = {"full": "FULL", "normal": "NORMAL
 
 
 def open_store(url: str, options: BrokerOptions) -> SqliteJobStore:
-    """A store in the file that `sqlite:///PATH` names (`sqlite:////PATH` from the root); nothing is touched yet.
+    """Return a store for the file of `sqlite:///PATH` (absolute: `sqlite:////PATH`); the file is not opened yet.
 
-    `sqlite://:memory:NAME` is one for tests: the stores of one process that have the same NAME share it, and it is
-    gone with the last of them.
+    `sqlite://:memory:NAME` is for tests: stores of one process with the same NAME share it until the last one closes.
 
-    Parameters of the URL: `synchronous` (`full` or `normal`), `keep_days`, and in memory `of`: the scheme of the
-    store that it is in place of, see `MemoryJobStore`.
+    Parameters of the URL: `synchronous` (`full` or `normal`), `keep_days`, and in memory `of`, the scheme of the
+    store that it replaces, see `MemoryJobStore`.
 
     Raises:
-        InvalidSetting: the URL cannot be read, or Python's SQLite is too old.
+        InvalidSetting: the URL is malformed, or Python's SQLite is too old.
     """
     path, parameters = _parts(url)
     keep_days = parameters.pop("keep_days", "30")
@@ -37,13 +36,13 @@ def open_store(url: str, options: BrokerOptions) -> SqliteJobStore:
     is_in_memory = str(path).startswith(MEMORY)
     of = parameters.pop("of", "") if is_in_memory else ""
     if parameters:
-        raise InvalidSetting(f"{url!r}: no parameter {min(parameters)!r}; there are synchronous and keep_days")
+        raise InvalidSetting(f"{url!r}: unknown parameter {min(parameters)!r}; use synchronous or keep_days")
     if synchronous not in _SYNCHRONOUS:
-        raise InvalidSetting(f"{url!r}: synchronous is full or normal, not {synchronous!r}")
+        raise InvalidSetting(f"{url!r}: synchronous must be full or normal, not {synchronous!r}")
     if not keep_days.isascii() or not keep_days.isdigit() or not 1 <= int(keep_days[:6]) <= 36_500:
-        raise InvalidSetting(f"{url!r}: keep_days is a number of days from 1 to 36500, not {keep_days!r}")
+        raise InvalidSetting(f"{url!r}: keep_days must be a number of days from 1 to 36500, not {keep_days!r}")
     if sqlite3.sqlite_version_info < _OLDEST:
-        raise InvalidSetting(f"{url!r} needs SQLite 3.37, and this Python has {sqlite3.sqlite_version}")
+        raise InvalidSetting(f"{url!r} needs SQLite 3.37 or later, but this Python has {sqlite3.sqlite_version}")
     if is_in_memory:
         return MemoryJobStore(url, path, clock=options.clock, keep_days=int(keep_days), of=of)
     return SqliteJobStore(
@@ -58,13 +57,11 @@ def _parts(url: str) -> tuple[Path, dict[str, str]]:
         return Path(memory), parameters
     file = unquote(address.removeprefix(_PREFIX))
     if not address.startswith(_PREFIX) or not file or file.endswith("/"):
-        raise InvalidSetting(
-            f"{url!r} names no file: it looks like sqlite:///jobs.db or sqlite:////var/lib/mine/jobs.db"
-        )
+        raise InvalidSetting(f"{url!r} names no file: use sqlite:///jobs.db or sqlite:////var/lib/mine/jobs.db")
     if file == ":memory:" or file.startswith("file:"):
         raise InvalidSetting(
-            f"{url!r}: a job store is a file that schedulers, servers and workers share, and none in memory; name a "
-            "path, such as sqlite:///jobs.db, or for tests in one process sqlite://:memory:"
+            f"{url!r}: schedulers, servers and workers cannot share a job store in memory: name a path, such as "
+            "sqlite:///jobs.db, or for tests in one process sqlite://:memory:"
         )
-    # Made absolute now: the process may change its directory later.
+    # Resolved now: the process may change its directory later.
     return Path(file).expanduser().absolute(), parameters

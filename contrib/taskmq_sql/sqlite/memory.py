@@ -1,4 +1,4 @@
-"""The job store of one process, without a file, for tests."""
+"""A job store of one process without a file, for tests."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -17,13 +17,13 @@ T = TypeVar("T")
 
 
 class MemoryJobStore(SqliteJobStore):
-    """A `SqliteJobStore` whose file is in memory, as `taskmq_embedded.memory` has it.
+    """A `SqliteJobStore` in memory, on `taskmq_embedded.memory`.
 
-    What is submitted with a `connection=` of SQLAlchemy, to whatever database, is there once that one's transaction
-    has committed.
+    Jobs submitted with a `connection=` of SQLAlchemy, to whatever database, exist once its transaction has committed.
 
     Args:
-        of: the scheme of the store that it is in place of, which says what `connection=` may be.
+        of: scheme of the store that this one replaces; it decides which `connection=` is accepted. "": any
+            connection that announces its commits.
     """
 
     def __init__(self, address: str, path: Path, *, clock: Clock, keep_days: int = 30, of: str = "") -> None:

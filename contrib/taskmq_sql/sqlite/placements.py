@@ -1,4 +1,4 @@
-"""Jobs that are placed on nodes, in a file."""
+"""Jobs placed on nodes, in an SQLite file."""
 
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -15,7 +15,7 @@ from taskmq_sql.nodes.store import Reserve
 from taskmq_sql.sqlite.file.thread import FileThread
 from taskmq_sql.sqlite.file.transaction import Transaction
 from taskmq_sql.sqlite.jobs.codes import CODES, id_bytes, id_text
-from taskmq_sql.sqlite.jobs.dispatches import hand_out, holds
+from taskmq_sql.sqlite.jobs.dispatches import dispatch_named, holds
 from taskmq_sql.sqlite.quota_dispatch import admit_placements
 from taskmq_sql.sqlite.runner import drive
 
@@ -95,7 +95,7 @@ def _place(
     if any(each.tenant in held_back for each in chosen.values()):
         chosen = admit_placements(transaction, quotas, chosen)
     nodes = {job: each.node for job, each in chosen.items()}
-    batch = hand_out(transaction, partition, epoch, {**nodes, **dict.fromkeys(expired, "")})
+    batch = dispatch_named(transaction, partition, epoch, {**nodes, **dict.fromkeys(expired, "")})
     if batch is not None:
         tokens = [(id_bytes(job.id), job.token) for job in batch.jobs]
         drive(

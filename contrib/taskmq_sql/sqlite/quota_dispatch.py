@@ -1,4 +1,4 @@
-"""Dispatch within quotas: a tenant or user has no more jobs under way, and starts them no faster, than it may."""
+"""Dispatch within quotas, which limit how many jobs a tenant or user runs and how fast it starts them."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -10,7 +10,7 @@ from taskmq.model.nodes import Placement, together
 from taskmq_sql.jobs.values import owner_in
 from taskmq_sql.sqlite.file.sets import select_each
 from taskmq_sql.sqlite.file.transaction import Transaction
-from taskmq_sql.sqlite.jobs.dispatches import hand_out, holds, under_way
+from taskmq_sql.sqlite.jobs.dispatches import dispatch_named, holds, under_way
 from taskmq_sql.sqlite.quotas import usage_of, write_usage
 
 __all__ = ["admit_placements", "dispatch_within"]
@@ -24,40 +24,40 @@ _WAITING: Final = """
 
 
 def dispatch_within(
-    transaction: Transaction, partition: int, epoch: int, picks: Sequence[Pick], said: Quotas
+    transaction: Transaction, partition: int, epoch: int, picks: Sequence[Pick], limits: Quotas
 ) -> DispatchBatch | None:
-    """Dispatch the first jobs of these lanes that their quotas let go."""
+    """Dispatch the first jobs of these lanes as far as their quotas allow."""
     if not holds(transaction, partition, epoch):
         return None
     connection, names, now = transaction.connection, transaction.names, transaction.now
     found: list[tuple[int, Any, str, str, bool]] = []
-    depths = looked_at(said, [(pick.lane.tenant, pick.count) for pick in picks])
-    for place, (pick, depth) in enumerate(zip(picks, depths, strict=True)):
+    depths = looked_at(limits, [(pick.lane.tenant, pick.count) for pick in picks])
+    for index, (pick, depth) in enumerate(zip(picks, depths, strict=True)):
         lane = pick.lane
         key = (names.find(connection, lane.queue), lane.priority, names.find(connection, lane.tenant), depth)
         for job, expires, detail in connection.execute(_WAITING, key).fetchall():
             is_over = expires is not None and expires <= now
-            found.append((place, job, lane.tenant, owner_in(detail), is_over))
-    book = _book(transaction, said, {(tenant, owner) for _, _, tenant, owner, _ in found})
+            found.append((index, job, lane.tenant, owner_in(detail), is_over))
+    book = _book(transaction, limits, {(tenant, owner) for _, _, tenant, owner, _ in found})
     left = [pick.count for pick in picks]
     chosen: dict[bytes, str] = {}
-    for place, job, tenant, owner, is_over in found:
-        if left[place] > 0 and (is_over or book.admit(tenant=tenant, user=owner)):
-            left[place] -= 1
+    for index, job, tenant, owner, is_over in found:
+        if left[index] > 0 and (is_over or book.admit(tenant=tenant, user=owner)):
+            left[index] -= 1
             chosen[job] = ""
     write_usage(transaction, book.changed)
-    return hand_out(transaction, partition, epoch, chosen)
+    return dispatch_named(transaction, partition, epoch, chosen)
 
 
 def admit_placements(
-    transaction: Transaction, said: Quotas, placements: Mapping[bytes, Placement]
+    transaction: Transaction, limits: Quotas, placements: Mapping[bytes, Placement]
 ) -> dict[bytes, Placement]:
-    """Those of these that their quotas let go, counted in."""
+    """Count the placements that their quotas allow, and return them."""
     owners = {
         job: (each.tenant, owner_in(transaction.connection.execute(_DETAIL, (job,)).fetchone()[0]))
         for job, each in placements.items()
     }
-    book = _book(transaction, said, set(owners.values()))
+    book = _book(transaction, limits, set(owners.values()))
     admitted: set[bytes] = set()
     for unit in together(placements):
         if book.admit_all(owners[job] for job in unit):
@@ -66,11 +66,11 @@ def admit_placements(
     return {job: each for job, each in placements.items() if job in admitted}
 
 
-def _book(transaction: Transaction, said: Quotas, owners: Iterable[tuple[str, str]]) -> RunBook:
+def _book(transaction: Transaction, limits: Quotas, owners: Iterable[tuple[str, str]]) -> RunBook:
     connection, names = transaction.connection, transaction.names
     running = Counter(
         (names.name(connection, tenant), owner_in(detail))
         for tenant, detail in select_each(connection, _UNDER_WAY, under_way(transaction))
     )
-    wanted = {run_name(tenant, each.user) for tenant, owner in owners for each in said.of(tenant, owner)}
-    return RunBook(said, usage=usage_of(transaction, sorted(wanted)), running=running, now=transaction.now)
+    wanted = {run_name(tenant, each.user) for tenant, owner in owners for each in limits.of(tenant, owner)}
+    return RunBook(limits, usage=usage_of(transaction, sorted(wanted)), running=running, now=transaction.now)

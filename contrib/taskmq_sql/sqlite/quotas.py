@@ -1,4 +1,4 @@
-"""What operators have said about quotas, what was submitted under them, and whether there is room for more."""
+"""Quotas in an SQLite file: their settings, recent usage, and admission of jobs."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
@@ -28,8 +28,8 @@ _WRITE: Final = """
     ON CONFLICT (name) DO UPDATE SET day = excluded.day, jobs = excluded.jobs, bytes = excluded.bytes,
         used_until = excluded.used_until
 """
-# One probe of the key a lane, as the list of lanes goes.
-_PLACES: Final = """
+# Jumps from one queue and priority to the next, with one index probe each.
+_PAIRS: Final = """
     WITH RECURSIVE place (queue, priority) AS (
         SELECT * FROM (SELECT queue, priority FROM ready ORDER BY queue, priority LIMIT 1)
         UNION ALL
@@ -49,65 +49,65 @@ _COUNT: Final = """
 
 
 def quotas(transaction: Transaction) -> Quotas:
-    """Read what operators have set, in the transaction of a submission."""
+    """Read the quotas in the transaction of a submission."""
     return read_quotas(drive(transaction, read_setting("quotas")))
 
 
 def usage_of(transaction: Transaction, names: Sequence[str]) -> dict[str, QuotaUsage]:
-    """What was submitted of late under these names."""
+    """Return the recent usage under these names."""
     rows = select_each(transaction.connection, _USAGE, names)
     return {name: QuotaUsage(*rest) for name, *rest in rows}
 
 
 def write_usage(transaction: Transaction, usage: Mapping[str, QuotaUsage]) -> None:
-    """Write down what is used up of these quotas."""
+    """Write the usage of these quotas."""
     rows = [(name, *msgspec.structs.astuple(each)) for name, each in usage.items()]
     run_each(transaction.connection, _WRITE, rows)
 
 
 class Room:
-    """Whether there is room for jobs that are submitted in one transaction; made where there are quotas at all.
+    """Admission of jobs submitted in one transaction; created only if there are quotas.
 
     Args:
-        jobs: that may be submitted.
+        jobs: candidates for submission.
     """
 
-    def __init__(self, transaction: Transaction, said: Quotas, jobs: Iterable[NewJob]) -> None:
+    def __init__(self, transaction: Transaction, limits: Quotas, jobs: Iterable[NewJob]) -> None:
         self._transaction = transaction
         owners = {(job.tenant, _owner(job)) for job in jobs}
-        names = {usage_name(each.tenant, each.user) for tenant, owner in owners for each in said.of(tenant, owner)}
+        names = {usage_name(each.tenant, each.user) for tenant, owner in owners for each in limits.of(tenant, owner)}
         self._book = QuotaBook(
-            said,
+            limits,
             usage=usage_of(transaction, sorted(names)),
-            queued=self._queued(said, limited_tenants(said, [tenant for tenant, _ in owners])),
+            queued=self._count_queued(limits, limited_tenants(limits, [tenant for tenant, _ in owners])),
             now=transaction.now,
         )
 
     def admit(self, job: NewJob) -> QuotaExcess | None:
-        """Count the job in, or say what it would go beyond."""
+        """Count the job; if a quota is exhausted, return the excess instead."""
         return self._book.admit(**counted(job, now=self._transaction.now))
 
     def take_back(self, job: NewJob) -> None:
-        """The job that was counted in was not made."""
+        """Undo the count of a job that was not created."""
         self._book.take_back(**counted(job, now=self._transaction.now))
 
     def write(self) -> None:
-        """Write down what was counted in."""
+        """Write the counted usage."""
         write_usage(self._transaction, self._book.changed)
 
-    def _queued(self, said: Quotas, tenants: Sequence[str]) -> dict[str, int]:
+    def _count_queued(self, limits: Quotas, tenants: Sequence[str]) -> dict[str, int]:
         connection, names = self._transaction.connection, self._transaction.names
-        places = connection.execute(_PLACES).fetchall() if tenants else []
+        pairs = connection.execute(_PAIRS).fetchall() if tenants else []
         found: dict[str, int] = {}
         for tenant in tenants:
             if (number := names.find(connection, tenant)) is None:
                 continue
-            # More than the limit is not worth counting.
-            left = most = max(each.queued or 0 for each in said.of(tenant))
-            for place in places:
+            # Counting stops at the limit.
+            left = most = max(each.queued or 0 for each in limits.of(tenant))
+            for pair in pairs:
                 if left == 0:
                     break
-                left -= connection.execute(_COUNT, (*place, number, left)).fetchone()[0]
+                left -= connection.execute(_COUNT, (*pair, number, left)).fetchone()[0]
             left -= connection.execute(_COUNT_GATED, (number, left)).fetchone()[0]
             found[tenant] = most - left
         return found

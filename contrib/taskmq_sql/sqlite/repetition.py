@@ -1,4 +1,4 @@
-"""Jobs that have ended and are run again: by another one, or by themselves."""
+"""Ended jobs that run again, as a new job or under the same id."""
 
 from typing import Final
 
@@ -39,7 +39,7 @@ _READY: Final = """
 
 
 def retry(transaction: Transaction, job: NewJob, change: JobUpdate) -> Submitted | None:
-    """Keep a job that repeats one which has ended, and note there that it does."""
+    """Submit a job that repeats an ended one, and record its id there."""
     if _tenant(transaction, change) is None:
         return None
     (answer,) = submit(transaction, [job])
@@ -50,7 +50,7 @@ def retry(transaction: Transaction, job: NewJob, change: JobUpdate) -> Submitted
 
 
 def resume(transaction: Transaction, change: JobUpdate) -> JobRecord | None:
-    """Let a job go on that has ended; the job afterwards, None where it is not as the change says."""
+    """Resume an ended job; return the new record, None if the job does not match the change."""
     if change.kind != "retry" or change.after is not JobState.QUEUED or change.before not in RESUMABLE:
         return None
     upstream = Upstream(transaction, change.depends_on)
@@ -71,7 +71,7 @@ def resume(transaction: Transaction, change: JobUpdate) -> JobRecord | None:
 
 
 def _tenant(transaction: Transaction, change: JobUpdate) -> int | None:
-    """The number of the tenant of the job that has ended; None where it is not as the change says."""
+    """Return the number of the ended job's tenant; None if the job does not match the change."""
     if change.before not in TERMINAL:
         return None
     given = (id_bytes(change.id), CODES[change.before], change.version)

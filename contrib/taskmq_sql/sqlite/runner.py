@@ -1,4 +1,4 @@
-"""Runs shared calls (`taskmq_sql.steps`) in transactions of sqlite3."""
+"""Runner of shared calls (`taskmq_sql.steps`) in transactions of sqlite3."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -16,7 +16,7 @@ __all__ = ["SqliteRunner", "drive"]
 
 T = TypeVar("T")
 
-# Few values of a statement may be: its lists and rows are asked for in parts.
+# SQLite limits the values of a statement: longer lists and rows are split.
 _LISTED: Final = 512
 _TOGETHER: Final = 100
 _LIST: Final = re.compile(r"= any\(\$(\d+)(?:::\w+\[\])?\)")
@@ -26,7 +26,7 @@ _ARRAY: Final = re.compile(r"= any\(array\((.*?)\)\)", re.DOTALL)
 
 
 class SqliteRunner:
-    """A `Runner` on the threads of a file: one writes at a time, so nothing has to be locked."""
+    """A `Runner` on the threads of a file: one writes at a time, so no locks are needed."""
 
     def __init__(self, writer: FileThread, reader: FileThread) -> None:
         self._writer = writer
@@ -73,24 +73,24 @@ def _rows(transaction: Transaction, query: Query) -> Sequence[Row]:
 
 
 def _parts(text: str, args: Sequence[Any], now: int) -> Iterator[tuple[str, Any]]:
-    """Yield the statement with its values; a statement over many values or rows as often as they need it."""
+    """Yield the statement with its values, several times if it has too many values or rows for one."""
     if "@rows" in text:
         for begin in range(0, len(args), _TOGETHER):
             part = args[begin : begin + _TOGETHER]
             yield _with_rows(text, len(part), len(part[0])), [_value(each) for row in part for each in row]
         return
-    values = {str(place): _value(each) for place, each in enumerate(args, 1) if not isinstance(each, list)}
+    values = {str(number): _value(each) for number, each in enumerate(args, 1) if not isinstance(each, list)}
     values["now"] = now
-    lists = {place: cast("list[object]", each) for place, each in enumerate(args, 1) if isinstance(each, list)}
+    lists = {number: cast("list[object]", each) for number, each in enumerate(args, 1) if isinstance(each, list)}
     if not lists:
         yield text, values
         return
-    ((place, listed),) = lists.items()
-    for begin in range(0, max(len(listed), 1), _LISTED):
-        part = [_value(each) for each in listed[begin : begin + _LISTED]]
-        # Few statements, and not one for each length.
+    ((number, elements),) = lists.items()
+    for begin in range(0, max(len(elements), 1), _LISTED):
+        part = [_value(each) for each in elements[begin : begin + _LISTED]]
+        # Padded to a power of two, which keeps the number of distinct statements small.
         part += part[-1:] * ((1 << (len(part) - 1).bit_length()) - len(part) if part else 0)
-        yield _with_list(text, place, len(part)), values | {f"{place}_{n}": each for n, each in enumerate(part)}
+        yield _with_list(text, number, len(part)), values | {f"{number}_{n}": each for n, each in enumerate(part)}
 
 
 def _value(value: object) -> object:
@@ -101,7 +101,7 @@ def _value(value: object) -> object:
 
 @cache
 def _translate(text: str) -> str:
-    """Return a statement of PostgreSQL as SQLite takes it."""
+    """Translate a statement of PostgreSQL to SQLite."""
     text = _ROWS.sub("values @rows", text.replace(NOW, "$now").replace("taskmq.now_ms()", "$now"))
     return _CASTS_AND_LOCKS.sub("", _LIST.sub(r"in (@\1)", _ARRAY.sub(r"in (\1)", text.replace("taskmq.", ""))))
 
@@ -113,5 +113,5 @@ def _with_rows(text: str, count: int, width: int) -> str:
 
 
 @cache
-def _with_list(text: str, place: int, count: int) -> str:
-    return text.replace(f"@{place}", ", ".join(f"${place}_{n}" for n in range(count)))
+def _with_list(text: str, number: int, count: int) -> str:
+    return text.replace(f"@{number}", ", ".join(f"${number}_{n}" for n in range(count)))

@@ -71,16 +71,16 @@ _DAY: Final = 86_400_000
 
 
 class SqliteJobStore(SqlJobStore):
-    """A `JobStore`, `Catalogued` and `Remembering`, in one file, for the processes of one host.
+    """A `JobStore`, `Catalogued` and `Remembering` in one file, for the processes of one host.
 
-    Each store has a thread that writes and one that reads, and none where the file is in memory. A file that is new
-    gets its tables with the first call.
+    Each store has a writing and a reading thread; a store in memory has none. A new file gets its tables with the
+    first call.
 
     Args:
-        address: the URL, as people are shown it.
-        synchronous: `FULL`: what was answered survives a power failure; `NORMAL`: the end of any process.
-        keep_days: for so long jobs that have ended are kept.
-        patience: seconds for which a call waits for others that have locked the file.
+        address: the URL as shown to people.
+        synchronous: `FULL`: answered calls survive a power failure; `NORMAL`: they survive the end of any process.
+        keep_days: how long ended jobs are kept.
+        patience: seconds that a call waits for other processes that locked the file.
     """
 
     def __init__(
@@ -137,7 +137,7 @@ class SqliteJobStore(SqlJobStore):
         return await self._look_up(partial(submissions.find_key, tenant=tenant, key=key), connection)
 
     async def _look_up(self, read: Callable[[Transaction], T], connection: Any) -> T:
-        """Read in the caller's own transaction where there is one, which sees its jobs before others do."""
+        """Read in the caller's transaction if there is one; it sees its own uncommitted jobs."""
         if connection is None:
             return await self._reader.call(read, care=Care.READ)
         return read_in(connection, read, path=self.path, now=self._clock.now_ms())
@@ -173,31 +173,31 @@ class SqliteJobStore(SqlJobStore):
         return await self._reader.call(lambda transaction: transaction.now, care=Care.READ)
 
     async def prune(self, *, keep_days: int) -> None:
-        """See `taskmq.contracts.jobs.Prunable`."""
+        """Implement `taskmq.contracts.jobs.Prunable`."""
         await self._dispatching.drop_old(keep_days)
 
     async def ended_days(self) -> list[int]:
-        """See `taskmq.contracts.jobs.Retaining`; the instants are those that workers have said."""
+        """Implement `taskmq.contracts.jobs.Retaining`; the instants are those that workers reported."""
         return await self._reader.call(maintenance.ended_days, care=Care.READ)
 
     async def ended_on(self, day: int, *, after: str | None = None, limit: int = 500) -> list[KeptJob]:
-        """See `taskmq.contracts.jobs.Retaining`."""
+        """Implement `taskmq.contracts.jobs.Retaining`."""
         work = partial(maintenance.ended_on, day=day, after=after, limit=limit)
         return await self._reader.call(work, care=Care.READ)
 
     async def check(self) -> None:
-        # The connection looks when it is opened, and whenever the tables were changed.
+        # The connection checks when it is opened, and whenever the tables changed.
         await self._reader.call(lambda transaction: transaction.check(), care=Care.READ)
 
     async def current(self) -> str | None:
-        """See `taskmq.contracts.jobs.Upgradable`."""
+        """Implement `taskmq.contracts.jobs.Upgradable`."""
         if self._is_in_memory:
             return str(SCHEMA_VERSION)
         version = await asyncio.to_thread(version_of_file, self.path)
         return str(version) if version else None
 
     async def upgrade(self) -> None:
-        """See `taskmq.contracts.jobs.Upgradable`."""
+        """Implement `taskmq.contracts.jobs.Upgradable`."""
         if not self._is_in_memory:
             await asyncio.to_thread(upgrade_file, self.path)
 
@@ -217,7 +217,7 @@ class SqliteDispatch:
         self._reader = reader
         self._schedules = schedules
         self._keep_days = keep_days
-        # Over the thread that writes: leases wait for no list.
+        # Over the writing thread: leases must not wait for lists.
         self._leases = SqlLeases(SqliteRunner(writer, writer))
         self._runner = SqliteRunner(writer, reader)
         self._keys = SqlReportKeys(self._runner)
@@ -249,14 +249,14 @@ class SqliteDispatch:
     async def dispatch_within(
         self, partition: int, epoch: int, picks: Sequence[Pick], quotas: Quotas
     ) -> DispatchBatch | None:
-        work = partial(dispatch_within, partition=partition, epoch=epoch, picks=picks, said=quotas)
+        work = partial(dispatch_within, partition=partition, epoch=epoch, picks=picks, limits=quotas)
         return await self._writer.call(work, care=Care.DURABLE)
 
     async def look(self, picks: Sequence[Pick]) -> list[ReadyJob]:
         return await self._reader.call(partial(look, picks=picks), care=Care.READ)
 
     async def put_behind(self, partition: int, epoch: int, gates: Mapping[str, str]) -> None:
-        # What a power failure takes is ready again, and looked at once more.
+        # If a power failure undoes it, the job is ready again and gets checked again.
         await self._writer.call(partial(put_behind, partition=partition, epoch=epoch, gates=gates), care=Care.LOOSE)
 
     async def open_gates(
@@ -270,7 +270,7 @@ class SqliteDispatch:
         return await self._reader.call(partial(gate_of, job_id=job_id), care=Care.READ)
 
     async def confirm(self, batches: Sequence[int]) -> None:
-        # A batch whose mark a power failure takes is published again, as one that was never confirmed.
+        # If a power failure undoes it, the batch counts as unconfirmed and is published again.
         await self._writer.call(partial(dispatches.confirm, batches=batches), care=Care.LOOSE)
 
     async def forget(self, batches: Sequence[int]) -> None:
@@ -315,7 +315,7 @@ class SqliteDispatch:
         )
 
     async def release_dependents(self, *, limit: int = 500) -> Released:
-        # Nearly always there is nothing, and then no caller has to wait for the file.
+        # Nearly always there is nothing to do, and then no caller has to wait for the file.
         if not await self._reader.call(has_ends, care=Care.READ):
             return Released()
         return await self._writer.call(partial(release, limit=limit), care=Care.DURABLE)
@@ -330,9 +330,9 @@ class SqliteDispatch:
         await self._runner.change(forget_old, is_lasting=False)
 
     async def drop_old(self, keep_days: int) -> None:
-        """Forget the days that were over before that, and give back the room."""
+        """Delete the days that ended earlier, and return free pages to the file system."""
         work = partial(maintenance.drop_old, keep_days=keep_days)
-        # In small transactions: others write meanwhile.
+        # In small transactions, so that others can write meanwhile.
         while await self._writer.call(work, care=Care.LOOSE):
             pass
         now = await self._reader.call(lambda transaction: transaction.now, care=Care.READ)

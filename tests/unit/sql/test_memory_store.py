@@ -93,7 +93,7 @@ def test_a_connection_without_commit_reports_is_refused_by_name() -> None:
 def test_only_the_memory_store_names_the_replaced_store() -> None:
     _opened(f"sqlite://:memory:{uuid4().hex}?of=postgresql")
 
-    with pytest.raises(InvalidSetting, match="no parameter 'of'"):
+    with pytest.raises(InvalidSetting, match="unknown parameter 'of'"):
         _opened("sqlite:///jobs.db?of=postgresql")
 
 

@@ -174,13 +174,15 @@ async def test_async_sessions_and_connections_are_followed(shop: Harness, kind: 
 
 @pytest.mark.parametrize("connection", [7, "session"])
 def test_a_connection_without_commit_notifications_is_refused(shop: Harness, connection: object) -> None:
-    with pytest.raises(UnsupportedFeature, match=f"connection={type(connection).__name__}: in a test"):
+    with pytest.raises(
+        UnsupportedFeature, match=f"connection={type(connection).__name__} is not supported: in tests"
+    ):
         shop.app.jobs.submit("count", 1, connection=connection)
 
 
 def test_a_connection_of_the_driver_is_refused(shop: Harness) -> None:
     connection = sqlite3.connect(":memory:")
-    with pytest.raises(UnsupportedFeature, match="any other does not say when it commits"):
+    with pytest.raises(UnsupportedFeature, match="others do not announce their commits"):
         shop.app.jobs.submit("count", 1, connection=connection)
     connection.close()
 
@@ -196,7 +198,7 @@ async def test_a_kind_refused_by_the_real_store_is_refused_in_tests(store: str, 
     with Harness(app) as harness, Session(_ENGINE) as session:
         async with AsyncSession(engine) as other:
             fits, refused = (other, session) if taken == "asynchronous" else (session, other)
-            with pytest.raises(UnsupportedFeature, match=f"which takes {taken} sessions and connections only"):
+            with pytest.raises(UnsupportedFeature, match=f"which accepts only {taken} sessions and connections"):
                 await app.jobs.asubmit("count", 1, connection=refused)
             await app.jobs.asubmit("count", 1, connection=fits)
             await other.commit()

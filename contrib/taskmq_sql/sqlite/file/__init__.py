@@ -1,5 +1,5 @@
-"""The file: its tables and their versions, connections, and the threads that have them.
+"""The SQLite file: tables and their versions, connections, and the threads that own them.
 
-A request is a function that is called with a `Transaction`, in a thread, and called again from the start where its
-transaction could not be committed because others had locked the file: so it changes nothing but the file.
+A request is a function of a `Transaction`, run in a thread. If its transaction cannot commit because other processes
+locked the file, it runs again from the start; so it must change nothing but the file.
 """

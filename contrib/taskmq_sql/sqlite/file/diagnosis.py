@@ -1,4 +1,4 @@
-"""Findings about the file: its faults, and those that may come soon."""
+"""Findings about the file: present problems, and warnings of problems to come."""
 
 import shutil
 import sqlite3
@@ -18,7 +18,7 @@ _OLDEST: Final = (3, 37)
 
 
 def diagnose(transaction: Transaction, path: Path) -> list[Finding]:
-    """Look at the file, the disk and the library."""
+    """Check the file, the disk and the SQLite library."""
     of_file = [_disk(path), _rights(path), _log(path)] if path.exists() else []
     return [_tables(transaction), _library(), *of_file, _pages(transaction)]
 
@@ -37,18 +37,18 @@ def _library() -> Finding:
 
 def _disk(path: Path) -> Finding:
     usage = shutil.disk_usage(path.parent)
-    found = f"{usage.free // 2**20} MiB of {usage.total // 2**20} MiB free where the file is"
+    found = f"{usage.free // 2**20} of {usage.total // 2**20} MiB free on the file's disk"
     if usage.free < usage.total * _LITTLE:
-        return Finding("warning", _ABOUT, found, "make room: a full disk stops submissions and reports")
+        return Finding("warning", _ABOUT, found, "free some space: a full disk stops submissions and reports")
     return Finding("ok", _ABOUT, found)
 
 
 def _rights(path: Path) -> Finding:
     mode = path.stat().st_mode & 0o777
     if mode & 0o077 and path.parent.stat().st_mode & 0o077:
-        found = f"other users of this host may open {path.name} (mode {mode:o}), with all arguments and results"
-        return Finding("warning", _ABOUT, found, f"chmod 600 {path} {path}-wal {path}-shm, or share it on purpose")
-    return Finding("ok", _ABOUT, "its owner alone may open the file")
+        found = f"other users of this host may open {path.name} (mode {mode:o}), which has all arguments and results"
+        return Finding("warning", _ABOUT, found, f"chmod 600 {path} {path}-wal {path}-shm, if that is not intended")
+    return Finding("ok", _ABOUT, "only its owner can open the file")
 
 
 def _log(path: Path) -> Finding:
@@ -66,4 +66,4 @@ def _pages(transaction: Transaction) -> Finding:
     free: int = connection.execute("PRAGMA freelist_count").fetchone()[0]
     total: int = connection.execute("PRAGMA page_count").fetchone()[0]
     size: int = connection.execute("PRAGMA page_size").fetchone()[0]
-    return Finding("ok", _ABOUT, f"{total * size // 2**20} MiB, {free * size // 2**20} of them to be used again")
+    return Finding("ok", _ABOUT, f"{total * size // 2**20} MiB, of which {free * size // 2**20} MiB are free pages")

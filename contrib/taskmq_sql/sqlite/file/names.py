@@ -1,4 +1,4 @@
-"""Names as numbers: tenants, queues, tasks and workers are said in each row, and are few."""
+"""Numbers of names: rows repeat the few names of tenants, queues, tasks and workers."""
 
 import sqlite3
 from collections.abc import Iterable
@@ -9,7 +9,7 @@ __all__ = ["Names"]
 
 
 class Names:
-    """The numbers of names, as far as this connection has seen them. A name that was committed keeps its number."""
+    """Numbers of names, as far as this connection has read them. A committed name keeps its number."""
 
     def __init__(self) -> None:
         self._ids: dict[str, int] = {}
@@ -17,17 +17,17 @@ class Names:
         self._fresh: list[str] = []
 
     def keep(self) -> None:
-        """Keep the names of a transaction that was committed."""
+        """Keep the new names of a committed transaction."""
         self._fresh.clear()
 
     def drop(self) -> None:
-        """Forget the names of a transaction that was rolled back."""
+        """Forget the new names of a transaction that rolled back."""
         for name in self._fresh:
             self._names.pop(self._ids.pop(name, 0), None)
         self._fresh.clear()
 
     def id(self, connection: sqlite3.Connection, name: str) -> int:
-        """The number of a name, which is given one where it has none."""
+        """Return the number of a name; assign one if it has none."""
         if (found := self._ids.get(name)) is not None:
             return found
         if (found := self.find(connection, name)) is not None:
@@ -36,7 +36,7 @@ class Names:
         return self._see(storable(name), cursor.fetchall()[0][0])
 
     def find(self, connection: sqlite3.Connection, name: str) -> int | None:
-        """The number of a name; None where it has none."""
+        """Return the number of a name; None if it has none."""
         if (found := self._ids.get(name)) is not None:
             return found
         name = storable(name)
@@ -44,12 +44,12 @@ class Names:
         return self._see(name, rows[0][0]) if rows else None
 
     def find_all(self, connection: sqlite3.Connection, names: Iterable[str]) -> list[int]:
-        """The numbers of those of the names that have one."""
+        """Return the numbers of the names that have one."""
         found = (self.find(connection, name) for name in names)
         return [number for number in found if number is not None]
 
     def name(self, connection: sqlite3.Connection, number: int) -> str:
-        """The name of a number."""
+        """Return the name of a number."""
         if (found := self._names.get(number)) is not None:
             return found
         name: str = connection.execute("SELECT name FROM name WHERE id = ?", (number,)).fetchone()[0]

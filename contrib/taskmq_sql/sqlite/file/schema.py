@@ -1,14 +1,13 @@
-"""The tables of the file, and their versions.
+"""Tables of the file, and their versions.
 
-`job` has one row per live job, the row that decides. `ready` and `timer` have a narrow row for each of those that may
-be dispatched, or wait for their time; `job_history` has those that have ended. Times are ms since the epoch, ids are
-the 16 bytes of the UUID, and names (tenants, queues, tasks, workers) are numbers of `name`. `definition` says which
-version of a definition is the last; `definition_version` has all of them, and `task_registration` the forms that
-tasks have had. `dependency` has what waiting jobs wait for, and `upstream_end` the ends that they have not heard of
-yet. `setting` has the rules of operators about policies, pools and quotas, and `quota_usage` what was submitted of
-late under each quota.
+`job` has one authoritative row per live job. `ready` and `timer` have a narrow row for each job that may be
+dispatched or waits for its time; `job_history` has the ended jobs. Times are ms since the epoch, ids are the 16 bytes
+of the UUID, and names (tenants, queues, tasks, workers) are numbers of `name`. `definition` has the last version of
+each definition, `definition_version` all versions, and `task_registration` the forms that tasks have had.
+`dependency` has the pending dependencies of waiting jobs, `upstream_end` the ends that are yet to be processed for
+them. `setting` has operators' rules about policies, pools and quotas, `quota_usage` the recent usage of each quota.
 
-The version is the file's `user_version`. Its `application_id` tells a job store from other SQLite files.
+The version is the file's `user_version`. Its `application_id` distinguishes job stores from other SQLite files.
 """
 
 import secrets
@@ -273,7 +272,7 @@ _BASELINE: Final = (_JOBS, _IDENTITY, _SCHEDULES, _SHARES, _HISTORY)
 
 
 def _add_report_key(connection: sqlite3.Connection) -> None:
-    # With the tables: every backup has it, also one from before the first dispatch.
+    # Created with the tables: every backup has the key, even one from before the first dispatch.
     key = new_report_key(secrets.token_bytes(35))
     connection.execute(_FIRST_KEY, (key.id, key.secret))
 
@@ -284,7 +283,7 @@ JOB_STORE: Final = FileKind(
     application_id=0x746D716A,
     first_version=103,
     baseline=_BASELINE,
-    # One for each version after the first; one that was released never changes.
+    # One step per version after the first; released steps never change.
     steps=(),
     fill=_add_report_key,
     page_pragmas=("page_size = 8192", "auto_vacuum = INCREMENTAL"),

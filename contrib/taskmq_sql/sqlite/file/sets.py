@@ -1,8 +1,7 @@
 """Statements over many rows at a time.
 
-Each step of a statement lets go of the interpreter's lock and has to get it back, which takes up to 5 ms while the
-event loop is busy. So what is written by the hundred is one statement with its rows as `VALUES`, and not a statement
-per row.
+Each step of a statement releases the GIL and has to reacquire it, which takes up to 5 ms while the event loop is
+busy. So hundreds of rows are written by one statement with the rows as `VALUES`, not by one statement per row.
 """
 
 import sqlite3
@@ -17,19 +16,19 @@ _CHUNK: Final = 100
 
 
 def run_each(connection: sqlite3.Connection, statement: str, rows: Sequence[Sequence[Any]]) -> None:
-    """Run the statement over the rows, which stand where it says `@rows`."""
+    """Run the statement with the rows in place of `@rows`."""
     for part in _parts(rows):
         connection.execute(_with_rows(statement, len(part), len(part[0])), list(chain.from_iterable(part)))
 
 
 def in_each(connection: sqlite3.Connection, statement: str, values: Sequence[Any]) -> None:
-    """Run the statement over the values, which stand where it says `@values`."""
+    """Run the statement with the values in place of `@values`."""
     for part in _parts(values):
         connection.execute(_with_values(statement, len(part)), part)
 
 
 def select_each(connection: sqlite3.Connection, statement: str, values: Sequence[Any]) -> list[Any]:
-    """The rows that the statement finds for the values, which stand where it says `@values`."""
+    """Return the rows of the statement with the values in place of `@values`."""
     found: list[Any] = []
     for part in _parts(values):
         found += connection.execute(_with_values(statement, len(part)), part).fetchall()
@@ -37,7 +36,7 @@ def select_each(connection: sqlite3.Connection, statement: str, values: Sequence
 
 
 def select_among(connection: sqlite3.Connection, statement: str, values: Sequence[int], *more: Any) -> list[int]:
-    """Choose the values, which stand where it says `@rows`, for which the condition of the statement holds."""
+    """Return the values for which the statement's condition holds, with the values in place of `@rows`."""
     found = connection.execute(_with_rows(statement, len(values), 1), (*values, *more)).fetchall()
     return [value for (value,) in found]
 
@@ -46,7 +45,7 @@ def _parts(rows: Sequence[Any]) -> Iterator[Sequence[Any]]:
     return (rows[start : start + _CHUNK] for start in range(0, len(rows), _CHUNK))
 
 
-# Few statements, of up to a hundred lengths each.
+# Few statements, with up to a hundred lengths each.
 @cache
 def _with_rows(statement: str, count: int, width: int) -> str:
     row = f"({','.join('?' * width)})"

@@ -1,4 +1,4 @@
-"""The threads of a store: one writes, and one reads what is committed."""
+"""Threads of a store: one writes, one reads committed data."""
 
 from pathlib import Path
 from typing import TypeAlias
@@ -18,7 +18,7 @@ FileThread: TypeAlias = EmbeddedThread[Transaction]
 def open_threads(
     path: Path, clock: Clock, *, synchronous: Synchronous, patience: float
 ) -> tuple[FileThread, FileThread]:
-    """Open the thread that writes and the one that reads; for a path in memory one stands for both."""
+    """Open the writer and the reader; a path in memory has one thread for both."""
     if str(path).startswith(MEMORY):
         memory = MemoryThread(path, JOB_STORE, transactions(clock.now_ms))
         return memory, memory

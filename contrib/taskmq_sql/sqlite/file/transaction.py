@@ -1,4 +1,4 @@
-"""A transaction as the functions of the store have it, in the thread of the file."""
+"""A transaction as the store's functions see it, in the thread of the file."""
 
 import sqlite3
 from collections.abc import Callable, Generator
@@ -12,7 +12,7 @@ __all__ = ["Transaction", "transactions"]
 
 
 class Transaction:
-    """A connection in a transaction, and the time.
+    """An open transaction: its connection, its names and its time.
 
     Attributes:
         now: ms since the epoch, the same for the whole transaction.
@@ -24,17 +24,17 @@ class Transaction:
         self.now = now
 
     def check(self) -> None:
-        """See whether the tables are those that this adapter works with.
+        """Check that the tables have the version of this adapter.
 
         Raises:
-            StoreMismatch: they are not.
+            StoreMismatch: they have another one.
         """
         if reason := JOB_STORE.difference(self.connection):
-            raise StoreMismatch(f"the job store {reason}")
+            raise StoreMismatch(f"job store {reason}")
 
 
 def transactions(now_ms: Callable[[], int]) -> Callable[[sqlite3.Connection], AbstractContextManager[Transaction]]:
-    """Have each transaction know the time, and the names that those before it on its connection have seen."""
+    """Return a context manager that opens transactions with the time and the connection's cached names."""
     seen: tuple[sqlite3.Connection | None, Names] = (None, Names())
 
     @contextmanager

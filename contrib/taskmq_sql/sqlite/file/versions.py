@@ -1,4 +1,4 @@
-"""The version of a file's tables: looked at, and brought up to this code's, beside all connections that use it."""
+"""Version of a file's tables: read and upgraded on separate connections."""
 
 import sqlite3
 from collections.abc import Callable
@@ -18,22 +18,22 @@ _PATIENCE_MS: Final = 10_000
 
 
 def version_of_file(path: Path) -> int:
-    """The version of the tables; 0 where there are none.
+    """Return the version of the tables; 0 if there are none.
 
     Raises:
-        StoreUnavailable: the file cannot be read.
+        StoreUnavailable: reading the file failed.
     """
     return _on(path, version_of) if path.exists() else 0
 
 
 def upgrade_file(path: Path) -> int:
-    """Bring the tables up to this taskmq's version, or make them; the version before.
+    """Create the tables or upgrade them to this taskmq's version; return the version before.
 
-    Safe when several processes do so at once.
+    Several processes may do this at once.
 
     Raises:
-        StoreMismatch: the file is no job store, or of a newer version.
-        StoreUnavailable: the file cannot be written.
+        StoreMismatch: the file is not a job store, or has a newer version.
+        StoreUnavailable: writing the file failed.
     """
     return _on(path, JOB_STORE.upgrade)
 
@@ -49,4 +49,4 @@ def _on(path: Path, work: Callable[[sqlite3.Connection], T]) -> T:
     except StoreMismatch as error:
         raise StoreMismatch(f"{path} {error}") from None
     except (sqlite3.Error, OSError) as error:
-        raise StoreUnavailable(f"the job store {path}: {error}") from error
+        raise StoreUnavailable(f"job store {path}: {error}") from error

@@ -1,5 +1,5 @@
-"""What is done to jobs, each as one function that is called with a transaction.
+"""Operations on jobs; each is one function of a transaction.
 
-One process writes at a time, and sees all that was committed before: so a job is read, decided about in Python, and
-written, and nothing comes between. Jobs are read and written by the hundred all the same.
+One process writes at a time and sees everything committed before. So a job can be read, decided upon in Python and
+written without interference. Jobs are still read and written by the hundred.
 """

@@ -1,4 +1,4 @@
-"""States and ids as the file has them."""
+"""States and ids as the file stores them."""
 
 from typing import Final
 
@@ -26,28 +26,28 @@ _SHARDS: Final = 64
 
 
 def id_bytes(text: str) -> bytes | None:
-    """The bytes of a job's id; None of a text that is no UUID."""
+    """Return the bytes of a job id; None if the text is not a UUID."""
     if len(text) != _LENGTH or not text[8] == text[13] == text[18] == text[23] == "-":
         return None
     try:
         found = bytes.fromhex(text.replace("-", ""))
     except ValueError:
         return None
-    # It reads over blanks.
+    # `bytes.fromhex` skips blanks.
     return found if len(found) == _BYTES else None
 
 
 def id_text(value: bytes) -> str:
-    """The id with these bytes."""
+    """Return the id with these bytes."""
     digits = value.hex()
     return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
 
 
 def first_id(instant: int) -> bytes:
-    """What no id that was made at this instant (ms since the epoch) or later is smaller than."""
+    """Return a lower bound of all ids created at this instant (ms since the epoch) or later."""
     return min(max(instant, 0), _LAST_MS).to_bytes(6) + bytes(10)
 
 
 def shard_of(value: bytes) -> int:
-    """The shard of the timer of a job."""
+    """Return the timer shard of a job."""
     return value[-1] % _SHARDS

@@ -1,4 +1,4 @@
-"""Jobs that wait for others: what they wait for, and what becomes of them when that has ended."""
+"""Jobs that wait for others: their dependencies, and their fate when those end."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -26,7 +26,7 @@ _UNMET: Final = "SELECT upstream, condition FROM dependency WHERE dependent = ? 
 
 
 class Upstream:
-    """The jobs that one job is to wait for."""
+    """The dependencies of one new job, with the states of the upstream jobs."""
 
     def __init__(self, transaction: Transaction, dependencies: Sequence[JobDependency]) -> None:
         self._transaction = transaction
@@ -38,7 +38,7 @@ class Upstream:
                 self._found[job_id] = (tenant, STATES[state])
 
     def refusal(self, tenant: int) -> DependencyRefusal | None:
-        """Why a job of this tenant cannot wait for them."""
+        """Return why a job of this tenant cannot depend on them; None if it can."""
         for job_id, each in self._dependencies:
             if job_id is None or job_id not in self._found or self._found[job_id][0] != tenant:
                 return DependencyRefusal(each.id, "unknown")
@@ -70,23 +70,23 @@ class Upstream:
 
 
 def depends_on(job: NewJob) -> Sequence[JobDependency]:
-    """What a new job is to wait for."""
+    """Return the dependencies of a new job."""
     return () if job.detail is None else job.detail.depends_on
 
 
 def unmet(transaction: Transaction, job_id: str, limit: int) -> list[JobDependency]:
-    """What a job waits for still."""
+    """Return the dependencies that a job still waits for."""
     rows = transaction.connection.execute(_UNMET, (id_bytes(job_id), limit)).fetchall()
     return [JobDependency(id_text(upstream), CONDITIONS[condition]) for upstream, condition in rows]
 
 
 def has_ends(transaction: Transaction) -> bool:
-    """Whether jobs have ended that others wait for, or have waited."""
+    """Whether ends of upstream jobs are yet to be processed."""
     return transaction.connection.execute("SELECT 1 FROM upstream_end LIMIT 1").fetchone() is not None
 
 
 def release(transaction: Transaction, limit: int) -> Released:
-    """Settle up to `limit` dependencies, by the earliest ends."""
+    """Process up to `limit` dependencies, earliest ends first."""
     connection = transaction.connection
     queues: set[int] = set()
     left = limit
@@ -108,7 +108,7 @@ def release(transaction: Transaction, limit: int) -> Released:
 def _settle(
     transaction: Transaction, upstream: bytes, state: JobState, edges: Sequence[tuple[bytes, int]]
 ) -> set[int]:
-    """Settle dependencies on one job; the queues that have got jobs which are ready."""
+    """Resolve dependencies on one job; return the queues that received ready jobs."""
     connection, now = transaction.connection, transaction.now
     connection.executemany(
         "DELETE FROM dependency WHERE upstream = ? AND dependent = ?",
@@ -137,7 +137,7 @@ def _settle(
 
 
 def _free(job: LiveJob, now: int) -> None:
-    """The job waits for nothing any more. A held one gets another version: who releases it just now looks again."""
+    """Make a job ready that waits for nothing any more. A held job gets a new version, for concurrent releases."""
     if job.state == _HELD:
         job.step(JobState.HELD, now=now)
         return

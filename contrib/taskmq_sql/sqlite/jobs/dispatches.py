@@ -1,4 +1,4 @@
-"""Handing jobs out, and what becomes of them before a worker has them."""
+"""Dispatches, and jobs withdrawn before a worker starts them."""
 
 import os
 import struct
@@ -28,9 +28,9 @@ from taskmq_sql.sqlite.jobs.records import LISTED, record
 __all__ = [
     "confirm",
     "dispatch",
+    "dispatch_named",
     "fail",
     "forget",
-    "hand_out",
     "heads",
     "holds",
     "in_flight",
@@ -42,10 +42,10 @@ __all__ = [
 
 _DISPATCHED: Final = CODES[JobState.DISPATCHED]
 _AT_BROKER: Final = frozenset([_DISPATCHED])
-_EXPIRED_REASON: Final = "its time was over before it started"
+_EXPIRED_REASON: Final = "the job expired before it started"
 
 _HELD: Final = "SELECT 1 FROM lease WHERE key = ? AND epoch = ? AND holder IS NOT NULL"
-# From one lane to the next, each by one look into the key: the jobs of a lane are not read.
+# Jumps from lane to lane, with one index probe each: the jobs of a lane are not read.
 _LANES: Final = """
     WITH RECURSIVE lane (queue, priority, tenant) AS (
         SELECT * FROM (SELECT queue, priority, tenant FROM ready ORDER BY queue, priority, tenant LIMIT 1)
@@ -70,7 +70,7 @@ _FIRST: Final = """
     FROM ready AS r CROSS JOIN job AS j ON j.id = r.id
     WHERE r.queue = ? AND r.priority = ? AND r.tenant = ? ORDER BY r.due, r.id LIMIT ?
 """
-# What was read above is all that lies before its last row: no other process writes meanwhile.
+# Deletes exactly the rows read above: no other process writes in between.
 _TAKE: Final = "DELETE FROM ready WHERE queue = ? AND priority = ? AND tenant = ? AND (due, id) <= (?, ?)"
 _ONE: Final = """
     SELECT j.id, r.due, j.key, j.task, j.attempt, j.token, j.expires, j.body, j.first_started, j.outages, j.detail,
@@ -80,7 +80,7 @@ _ONE: Final = """
     WHERE j.id = ?
 """
 _TAKE_ONE: Final = "DELETE FROM ready WHERE queue = ? AND priority = ? AND tenant = ? AND due = ? AND id = ?"
-_HAND_OUT: Final = """
+_DISPATCH: Final = """
     UPDATE job SET state = v.column2, version = version + 1, token = v.column3, dispatched = v.column4, started = NULL
     FROM (VALUES @rows) AS v WHERE job.id = v.column1
 """
@@ -96,12 +96,12 @@ _PAIR: Final = struct.Struct(">16sq")
 
 
 def holds(transaction: Transaction, partition: int, epoch: int) -> bool:
-    """Whether the partition has not passed on since its holder was given this epoch."""
+    """Whether the partition's lease still has this epoch."""
     return transaction.connection.execute(_HELD, (partition_key(partition), epoch)).fetchone() is not None
 
 
 def lanes(transaction: Transaction) -> list[Lane]:
-    """The lanes of all queues that have jobs which are ready."""
+    """Return the lanes of all queues that have ready jobs."""
     name, connection = transaction.names.name, transaction.connection
     return [
         Lane(name(connection, queue), priority, name(connection, tenant))
@@ -110,7 +110,7 @@ def lanes(transaction: Transaction) -> list[Lane]:
 
 
 def heads(transaction: Transaction, queues: Sequence[str]) -> dict[Lane, LaneHead]:
-    """Return the first job of each lane of these queues, by which some policies go."""
+    """Return the first job of each lane of these queues; some policies need it."""
     found: dict[Lane, LaneHead] = {}
     number, connection = transaction.names.id, transaction.connection
     for lane in lanes(transaction):
@@ -122,53 +122,53 @@ def heads(transaction: Transaction, queues: Sequence[str]) -> dict[Lane, LaneHea
 
 
 def dispatch(transaction: Transaction, partition: int, epoch: int, picks: Sequence[Pick]) -> DispatchBatch | None:
-    """Take the jobs, and write down the batch; None where none was to be had."""
+    """Dispatch the jobs and record the batch; return None if there were none."""
     if not holds(transaction, partition, epoch):
         return None
     counts: defaultdict[Lane, int] = defaultdict(int)
     for pick in picks:
         counts[pick.lane] += pick.count
-    hand = _Hand(transaction)
+    chosen = _Dispatch(transaction)
     for lane, count in counts.items():
-        hand.take(lane, count)
-    return _handed_out(transaction, partition, epoch, hand)
+        chosen.add_lane(lane, count)
+    return _record_batch(transaction, partition, epoch, chosen)
 
 
-def hand_out(
+def dispatch_named(
     transaction: Transaction, partition: int, epoch: int, nodes: Mapping[bytes, str]
 ) -> DispatchBatch | None:
-    """The same with jobs that are named one by one, each with its node; those that do not wait are left out."""
-    hand = _Hand(transaction)
+    """Dispatch jobs named one by one, each with its node; skip those that are not ready."""
+    chosen = _Dispatch(transaction)
     for job, node in nodes.items():
-        hand.take_one(job, node)
-    return _handed_out(transaction, partition, epoch, hand)
+        chosen.add_job(job, node)
+    return _record_batch(transaction, partition, epoch, chosen)
 
 
-def _handed_out(transaction: Transaction, partition: int, epoch: int, hand: "_Hand") -> DispatchBatch | None:
-    hand.write()
-    if not hand.jobs:
+def _record_batch(transaction: Transaction, partition: int, epoch: int, chosen: "_Dispatch") -> DispatchBatch | None:
+    chosen.write()
+    if not chosen.jobs:
         return None
-    packed = b"".join(_PAIR.pack(job_id, token) for job_id, _, token, _ in hand.rows)
+    packed = b"".join(_PAIR.pack(job_id, token) for job_id, _, token, _ in chosen.rows)
     cursor = transaction.connection.execute(
         "INSERT INTO dispatch_batch (partition, epoch, jobs) VALUES (?, ?, ?)", (partition, epoch, packed)
     )
-    return DispatchBatch(cursor.lastrowid or 0, False, hand.jobs)
+    return DispatchBatch(cursor.lastrowid or 0, False, chosen.jobs)
 
 
 def confirm(transaction: Transaction, batches: Sequence[int]) -> None:
-    """The broker has confirmed these batches."""
+    """Record that the broker confirmed these batches."""
     in_each(transaction.connection, "UPDATE dispatch_batch SET confirmed = 1 WHERE id IN (@values)", batches)
 
 
 def forget(transaction: Transaction, batches: Sequence[int]) -> None:
-    """All jobs of these batches have left them."""
+    """Delete batches that all their jobs have left."""
     in_each(transaction.connection, "DELETE FROM dispatch_batch WHERE id IN (@values)", batches)
 
 
 def undispatch(
     transaction: Transaction, *, partition: int, epoch: int, jobs: Sequence[DispatchedJob], delay: float, reason: str
 ) -> Withdrawn:
-    """Those that no worker has started are ready again, after `delay` seconds, or end."""
+    """Return jobs that no worker started to their queues after `delay` seconds; end those being cancelled."""
     now = transaction.now
     found, withdrawn = _withdraw(transaction, partition, epoch, jobs, _AT_BROKER)
     for job in found:
@@ -203,7 +203,7 @@ def fail(
     reason: str,
     also_running: bool,
 ) -> Withdrawn:
-    """Those that no worker has started, or all that are under way, end as failed."""
+    """End jobs as failed: those that no worker started, or all under way."""
     states = UNDER_WAY if also_running else _AT_BROKER
     found, withdrawn = _withdraw(transaction, partition, epoch, jobs, states)
     for job in found:
@@ -237,13 +237,13 @@ def take_over(transaction: Transaction, partition: int, epoch: int) -> list[Disp
 
 
 def in_flight(transaction: Transaction, partition: int, dispatched_before: int) -> list[JobRecord]:
-    """Jobs of the partition's batches under way that were dispatched before an instant, without their bodies."""
+    """Return the partition's jobs under way that were dispatched before an instant, without their bodies."""
     connection = transaction.connection
     tokens: dict[bytes, int] = {}
     for (packed,) in connection.execute(
         "SELECT jobs FROM dispatch_batch WHERE partition = ?", (partition,)
     ).fetchall():
-        # A job that was dispatched twice is in two of them: the later dispatch has the larger token.
+        # A job that was dispatched twice is in two batches; the later dispatch has the larger token.
         for job_id, token in _PAIR.iter_unpack(packed):
             tokens[job_id] = max(token, tokens.get(job_id, 0))
     found = [record(transaction, row) for row in select_each(connection, _UNDER_WAY_RECORDS, sorted(tokens))]
@@ -255,7 +255,7 @@ def in_flight(transaction: Transaction, partition: int, dispatched_before: int) 
 
 
 def under_way(transaction: Transaction) -> list[bytes]:
-    """The ids of all jobs under way."""
+    """Return the ids of all jobs under way."""
     tokens: dict[bytes, int] = {}
     for (packed,) in transaction.connection.execute("SELECT jobs FROM dispatch_batch").fetchall():
         for job_id, token in _PAIR.iter_unpack(packed):
@@ -264,12 +264,12 @@ def under_way(transaction: Transaction) -> list[bytes]:
     return [job_id for job_id, token, state in rows if token == tokens[job_id] and state in UNDER_WAY]
 
 
-class _Hand:
-    """What is being handed out.
+class _Dispatch:
+    """Collects the jobs of one dispatch.
 
     Attributes:
-        jobs: those that are.
-        rows: what is written of them: id, state, token, instant.
+        jobs: the dispatched jobs.
+        rows: their new values: id, state, token, instant.
     """
 
     def __init__(self, transaction: Transaction) -> None:
@@ -278,8 +278,8 @@ class _Hand:
         self._transaction = transaction
         self._expired: list[bytes] = []
 
-    def take(self, lane: Lane, count: int) -> None:
-        """The first of a lane, up to `count`."""
+    def add_lane(self, lane: Lane, count: int) -> None:
+        """Add the first jobs of a lane, up to `count`."""
         connection, names = self._transaction.connection, self._transaction.names
         queue, tenant = names.find(connection, lane.queue), names.find(connection, lane.tenant)
         if queue is None or tenant is None or count <= 0:
@@ -289,10 +289,10 @@ class _Hand:
             return
         connection.execute(_TAKE, (queue, lane.priority, tenant, found[-1][1], found[-1][0]))
         for row, number in zip(found, struct.unpack(f"{len(found)}I", os.urandom(4 * len(found))), strict=True):
-            self._hand_out(lane, row, number)
+            self._add(lane, row, number)
 
-    def take_one(self, job: bytes, node: str) -> None:
-        """One job, if it is ready."""
+    def add_job(self, job: bytes, node: str) -> None:
+        """Add one job if it is ready."""
         connection, names = self._transaction.connection, self._transaction.names
         row = connection.execute(_ONE, (job,)).fetchone()
         if row is None:
@@ -300,11 +300,11 @@ class _Hand:
         *found, queue, priority, tenant = row
         connection.execute(_TAKE_ONE, (queue, priority, tenant, found[1], job))
         lane = Lane(names.name(connection, queue), priority, names.name(connection, tenant))
-        self._hand_out(lane, found, int.from_bytes(os.urandom(4)), node)
+        self._add(lane, found, int.from_bytes(os.urandom(4)), node)
 
     def write(self) -> None:
-        """Dispatch them; those whose time is over end."""
-        run_each(self._transaction.connection, _HAND_OUT, self.rows)
+        """Write the dispatched jobs, and end the expired ones."""
+        run_each(self._transaction.connection, _DISPATCH, self.rows)
         expired = load(self._transaction, self._expired)
         for job in expired.values():
             job.step(JobState.EXPIRED, now=self._transaction.now)
@@ -312,7 +312,7 @@ class _Hand:
         save(self._transaction, expired.values())
         note_ends(self._transaction, expired.values())
 
-    def _hand_out(self, lane: Lane, row: Sequence[Any], number: int, node: str = "") -> None:
+    def _add(self, lane: Lane, row: Sequence[Any], number: int, node: str = "") -> None:
         job_id, due, key, task, attempt, last_token, expires, body, first_started, outages, detail = row
         now = self._transaction.now
         if expires is not None and expires <= now:
@@ -343,7 +343,7 @@ class _Hand:
 def _withdraw(
     transaction: Transaction, partition: int, epoch: int, jobs: Iterable[DispatchedJob], states: Container[int]
 ) -> tuple[list[LiveJob], Withdrawn]:
-    """Those of the jobs that are in these states with these tokens, and the answer."""
+    """Return the jobs in these states with these tokens, and the answer for the caller."""
     if not holds(transaction, partition, epoch):
         return [], Withdrawn()
     tokens = {job_id: job.token for job in jobs if (job_id := id_bytes(job.id)) is not None}

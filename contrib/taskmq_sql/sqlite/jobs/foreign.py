@@ -1,4 +1,4 @@
-"""Submissions and look-ups in a transaction of the caller's own, which commits them."""
+"""Submissions and lookups in a caller's own transaction, which the caller commits."""
 
 import sqlite3
 from collections.abc import Callable, Sequence
@@ -18,14 +18,14 @@ T = TypeVar("T")
 
 
 def submit_in(connection: Any, jobs: Sequence[NewJob], *, path: Path, now: int) -> list[Submitted]:
-    """Keep the jobs in the transaction of `connection`, or begin one with it; what became of each.
+    """Store the jobs in the transaction of `connection`; begin one if none is open.
 
     Args:
-        connection: a connection of `sqlite3`, or one, or a session, of SQLAlchemy on it, to the store's file.
+        connection: a connection of `sqlite3`, or a SQLAlchemy connection or session on one, to the store's file.
 
     Raises:
-        UnsupportedFeature: it is another one, or to another file.
-        StoreUnavailable: the file is locked, or cannot be written.
+        UnsupportedFeature: the connection is of another kind, or to another file.
+        StoreUnavailable: the file is locked, or writing it failed.
     """
 
     def work(transaction: Transaction) -> list[Submitted]:
@@ -37,10 +37,10 @@ def submit_in(connection: Any, jobs: Sequence[NewJob], *, path: Path, now: int) 
 
 
 def read_in(connection: Any, read: Callable[[Transaction], T], *, path: Path, now: int) -> T:
-    """Read in the transaction of `connection`, as `submit_in` takes it; begin none.
+    """Read in the transaction of `connection`; never begin one.
 
     Raises:
-        UnsupportedFeature, StoreUnavailable: as `submit_in`.
+        UnsupportedFeature, StoreUnavailable: as in `submit_in`.
     """
     raw = _raw(connection)
     _check_file(raw, path)
@@ -49,14 +49,14 @@ def read_in(connection: Any, read: Callable[[Transaction], T], *, path: Path, no
     try:
         return read(Transaction(raw, Names(), now))
     except sqlite3.OperationalError as error:
-        raise StoreUnavailable(f"the job store {path}: {error}: roll back, and try again") from error
+        raise StoreUnavailable(f"job store {path}: {error}: roll back and retry") from error
 
 
 def _raw(connection: Any) -> sqlite3.Connection:
     if isinstance(connection, sqlite3.Connection):
         return connection
-    # A session of SQLAlchemy has a connection, that one has the pool's, and that one the driver's. An asynchronous
-    # one has another thread's.
+    # A SQLAlchemy session wraps a connection, which wraps the pool's, which wraps the driver's. Asynchronous ones
+    # belong to another thread.
     is_async = hasattr(connection, "sync_session") or hasattr(connection, "sync_connection")
     has_connection = not is_async and callable(getattr(connection, "connection", None))
     found = connection.connection() if has_connection else connection
@@ -64,8 +64,8 @@ def _raw(connection: Any) -> sqlite3.Connection:
     if isinstance(found, sqlite3.Connection):
         return found
     raise UnsupportedFeature(
-        f"connection={type(connection).__name__}: jobs of a store in a file are submitted in the transaction of a "
-        "connection of sqlite3, or of a synchronous connection or session of SQLAlchemy on one"
+        f"connection={type(connection).__name__} is not supported: pass a connection of sqlite3, or a synchronous "
+        "SQLAlchemy connection or session on one, to the job store's file"
     )
 
 
@@ -73,4 +73,4 @@ def _check_file(connection: sqlite3.Connection, path: Path) -> None:
     for _, name, file in connection.execute("PRAGMA database_list").fetchall():
         if name == "main" and file and Path(file).resolve() == path.resolve():
             return
-    raise UnsupportedFeature(f"the transaction is one of another file than the job store's, {path}")
+    raise UnsupportedFeature(f"connection= is a connection to another file than the job store's, {path}")

@@ -1,4 +1,4 @@
-"""Pages of jobs, and how many there are."""
+"""Pages and counts of jobs."""
 
 from collections.abc import Sequence
 from typing import Any, Final
@@ -17,14 +17,14 @@ _NOTHING: Final = "0"
 _SUCCEEDED: Final = CODES[JobState.SUCCEEDED]
 _RUNNING: Final = CODES[JobState.RUNNING]
 _WAITS_FOR_WORKER: Final = f"({CODES[JobState.QUEUED]}, {CODES[JobState.DISPATCHED]})"
-# A retry or a pause gives a job another time, which may be later than its first start.
+# A retry or a pause moves `due`, possibly past the first start.
 _STARTS: Final = "WHEN first_started >= due THEN first_started WHEN started >= due THEN started"
 _WAIT_ENDED: Final = f"CASE {_STARTS} END"
 _WAIT_ENDS: Final = f"CASE {_STARTS} WHEN state IN {_WAITS_FOR_WORKER} THEN ? END"
 
 
 def list_jobs(transaction: Transaction, which: JobFilter, after: str | None, limit: int) -> JobPage:
-    """Up to `limit` jobs, the newest first, from behind the cursor `after`."""
+    """Return up to `limit` jobs, newest first, after the cursor `after`."""
     found: list[JobRecord] = []
     if limit <= 0:
         return JobPage([], None)
@@ -42,7 +42,7 @@ def list_jobs(transaction: Transaction, which: JobFilter, after: str | None, lim
 
 
 def count_jobs(transaction: Transaction, which: JobFilter, cap: int) -> int:
-    """How many there are; `cap` + 1 where there are more than `cap`."""
+    """Return the number of matching jobs; `cap` + 1 if there are more than `cap`."""
     count = 0
     for table in ("job", "job_history"):
         condition = _Condition(transaction, which, table)
@@ -56,11 +56,11 @@ def count_jobs(transaction: Transaction, which: JobFilter, cap: int) -> int:
 
 
 class _Condition:
-    """What a filter says of the rows of a table, as SQL.
+    """A filter as an SQL condition on the rows of a table.
 
     Attributes:
         text: the condition.
-        values: those of its parameters, in their order.
+        values: its parameters, in order.
     """
 
     def __init__(self, transaction: Transaction, which: JobFilter, table: str) -> None:
@@ -79,7 +79,7 @@ class _Condition:
         return " AND ".join(self._texts)
 
     def add_cursor(self, after: str) -> None:
-        """Only those behind the cursor."""
+        """Restrict to jobs after the cursor."""
         job_id = id_bytes(after)
         if job_id is None:
             self._add(_NOTHING)
@@ -107,7 +107,7 @@ class _Condition:
             return
         self._add_any("state", sorted(codes))
         if self._is_history and codes and _SUCCEEDED not in codes:
-            # As the indexes of ends that are no success say it.
+            # Written like the condition of the partial indexes.
             self._add(f"state <> {_SUCCEEDED}")
 
     def _add_names(self, which: JobFilter) -> None:

@@ -1,4 +1,4 @@
-"""Live jobs in the hands of a transaction: read together, decided one by one, written together."""
+"""Live jobs within a transaction: read together, changed one by one, written together."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
@@ -42,12 +42,12 @@ _NOTE: Final = "INSERT INTO event (id, version, at, kind, state, by, note, start
 
 
 class LiveJob(msgspec.Struct):
-    """A row of `job`, without what a change copies unseen; times are ms since the epoch.
+    """A row of `job`, without the columns that updates keep; times are ms since the epoch.
 
     Attributes:
-        outages: how many outages have interrupted runs of its attempt.
-        has_dependents: others wait for its end, or have waited.
-        finished, content_type, result: of its end, once it has ended.
+        outages: number of outages that interrupted runs of the present attempt.
+        has_dependents: other jobs wait for its end, or did.
+        finished, content_type, result: of the end, once it has ended.
     """
 
     id: bytes
@@ -77,19 +77,19 @@ class LiveJob(msgspec.Struct):
     result: bytes | None = None
 
     def step(self, after: JobState, *, now: int) -> None:
-        """It is in this state now, and its version is the next one; an end is now."""
+        """Enter this state and increment the version; an end happens now."""
         self.state = CODES[after]
         self.version += 1
         if self.state in ENDED:
             self.finished = now
 
     def put_off(self, due: int) -> None:
-        """Make the job due at another time; the time at which it was to run at first is kept."""
+        """Move the job to another time; the time it was first scheduled for is kept."""
         self.scheduled = self.due if self.scheduled is None else self.scheduled
         self.due = due
 
     def fail_with(self, error: ErrorRecord | None) -> None:
-        """Its error is this one, or none."""
+        """Set or clear the error."""
         if error is None:
             self.error_type = self.error = self.traceback = None
         else:
@@ -98,12 +98,12 @@ class LiveJob(msgspec.Struct):
             self.traceback = storable(error.traceback)
 
     def give_reason(self, text: str) -> None:
-        """It has ended, or has to, for this reason."""
+        """Set the reason of an end that is not the task's failure."""
         self.error_type, self.error, self.traceback = "", storable(text), ""
 
 
 def load(transaction: Transaction, ids: Sequence[bytes]) -> dict[bytes, LiveJob]:
-    """Those of the jobs that live."""
+    """Load the jobs that are live."""
     rows = select_each(transaction.connection, _LOAD, ids)
     found: dict[bytes, LiveJob] = {}
     for row in rows:
@@ -113,11 +113,11 @@ def load(transaction: Transaction, ids: Sequence[bytes]) -> dict[bytes, LiveJob]
 
 
 def save(transaction: Transaction, jobs: Iterable[LiveJob]) -> None:
-    """Write those that have changed, and keep `ready`, `gated`, `timer` and the history in step."""
+    """Write the changed jobs, and keep `ready`, `gated`, `timer` and the history in step."""
     changed = [job for job in jobs if job.version != job.before[2]]
     if not changed:
         return
-    _leave_places(transaction, changed)
+    _delete_entries(transaction, changed)
     live = [job for job in changed if job.state not in ENDED]
     ended = [job for job in changed if job.state in ENDED]
     if ended:
@@ -126,19 +126,19 @@ def save(transaction: Transaction, jobs: Iterable[LiveJob]) -> None:
         _settle_dependencies(transaction, ended)
     if live:
         run_each(transaction.connection, _CHANGE, [(*_values(job), job.first_started, job.outages) for job in live])
-        _take_places(transaction, live)
+        _insert_entries(transaction, live)
 
 
 def _settle_dependencies(transaction: Transaction, ended: Sequence[LiveJob]) -> None:
-    """Write down that these have ended, for those that wait for them; they wait for nothing any more."""
-    told = [(job.id, job.state) for job in ended if job.has_dependents]
-    run_each(transaction.connection, "INSERT INTO upstream_end (id, state) VALUES @rows", told)
+    """Record the ends for dependents, and delete the dependencies of the ended jobs."""
+    marked = [(job.id, job.state) for job in ended if job.has_dependents]
+    run_each(transaction.connection, "INSERT INTO upstream_end (id, state) VALUES @rows", marked)
     waited = [job.id for job in ended if job.before[1] in _WAITS_FOR_OTHERS]
     in_each(transaction.connection, "DELETE FROM dependency WHERE dependent IN (@values)", waited)
 
 
 def note_events(transaction: Transaction, events: Sequence[tuple[bytes, HistoryEntry]]) -> None:
-    """Write down what is no ordinary step."""
+    """Insert the events in one statement."""
     rows = [
         (
             job_id,
@@ -156,7 +156,7 @@ def note_events(transaction: Transaction, events: Sequence[tuple[bytes, HistoryE
 
 
 def note_ends(transaction: Transaction, jobs: Iterable[LiveJob]) -> None:
-    """Write down of those that have ended that no worker reports it."""
+    """Insert events for jobs that ended without a worker's report."""
     note_events(
         transaction,
         [
@@ -188,7 +188,7 @@ def _end(job: LiveJob) -> tuple[Any, ...]:
     return job.finished, job.content_type, job.result
 
 
-def _leave_places(transaction: Transaction, jobs: Iterable[LiveJob]) -> None:
+def _delete_entries(transaction: Transaction, jobs: Iterable[LiveJob]) -> None:
     ready: list[tuple[Any, ...]] = []
     timers: list[tuple[Any, ...]] = []
     for job in jobs:
@@ -197,7 +197,7 @@ def _leave_places(transaction: Transaction, jobs: Iterable[LiveJob]) -> None:
             ready.append(_lane(before))
         elif before.state in _WAITS:
             timers.append(_timer(before))
-    # By whole keys, one after the other: SQLite looks through the table for a set of them.
+    # By whole keys, one after the other: for a set of keys SQLite would scan the table.
     if ready:
         transaction.connection.executemany(
             "DELETE FROM ready WHERE queue = ? AND priority = ? AND tenant = ? AND due = ? AND id = ?", ready
@@ -207,7 +207,7 @@ def _leave_places(transaction: Transaction, jobs: Iterable[LiveJob]) -> None:
         transaction.connection.executemany("DELETE FROM timer WHERE shard = ? AND due = ? AND id = ?", timers)
 
 
-def _take_places(transaction: Transaction, jobs: Iterable[LiveJob]) -> None:
+def _insert_entries(transaction: Transaction, jobs: Iterable[LiveJob]) -> None:
     ready: list[tuple[Any, ...]] = []
     timers: list[tuple[Any, ...]] = []
     for job in jobs:

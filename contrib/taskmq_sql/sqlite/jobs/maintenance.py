@@ -1,4 +1,4 @@
-"""Letting go of what has been kept for long enough, some at a time."""
+"""Deletion of old jobs, in portions."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -14,13 +14,13 @@ from taskmq_sql.steps import Row, Steps, ask
 __all__ = ["ENDED_JOBS", "drop_old", "ended_days", "ended_on", "give_back_pages"]
 
 _DAY: Final = 86_400_000
-# Some 10 ms.
+# Takes about 10 ms.
 _JOBS: Final = 500
 _PAGES: Final = 1_000
 
-# Ids are in the order of submission, and no job ends before it was submitted.
+# Ids sort by submission, and no job ends before its submission.
 _OLD: Final = "SELECT id FROM job_history WHERE id < ? AND finished < ? ORDER BY id LIMIT ?"
-# From one day to the next that has any, by the index: so many looks as there are days.
+# Jumps from one day with jobs to the next by the index: one probe per day.
 _DAYS: Final = """
     WITH RECURSIVE day (n) AS (
         SELECT min(finished) / ?1 FROM job_history
@@ -45,9 +45,10 @@ ENDED_JOBS: Final = EndedJobs(("attempt", "event", "label"), _forget_keys)
 
 
 def drop_old(transaction: Transaction, keep_days: int) -> bool:
-    """Drop some of the jobs of days (UTC) that were over so long ago, with all that is kept about them.
+    """Delete a portion of the jobs of days (UTC) that ended more than `keep_days` days ago, with everything about
+    them.
 
-    Whether there may be more. By whole days, as archives are: a day that is in no file yet is kept.
+    Return whether there may be more. Deletes whole days, as archives do, so a day not yet archived is kept.
     """
     connection = transaction.connection
     limit = (transaction.now // _DAY - keep_days) * _DAY
@@ -59,12 +60,12 @@ def drop_old(transaction: Transaction, keep_days: int) -> bool:
 
 
 def ended_days(transaction: Transaction) -> list[int]:
-    """What `Retaining.ended_days` does."""
+    """Implement `Retaining.ended_days`."""
     return [row[0] for row in transaction.connection.execute(_DAYS, (_DAY,)).fetchall()]
 
 
 def ended_on(transaction: Transaction, day: int, after: str | None, limit: int) -> list[KeptJob]:
-    """What `Retaining.ended_on` does."""
+    """Implement `Retaining.ended_on`."""
     behind = b"" if after is None else id_bytes(after)
     rows = transaction.connection.execute(_ENDED, (day * _DAY, (day + 1) * _DAY, behind, limit)).fetchall()
     ids = [id_text(row[0]) for row in rows]
@@ -75,11 +76,11 @@ def ended_on(transaction: Transaction, day: int, after: str | None, limit: int) 
 
 
 def give_back_pages(transaction: Transaction) -> bool:
-    """Give some of the file's free pages back to the system; whether there are more."""
+    """Return some of the file's free pages to the file system; return whether there are more."""
     connection = transaction.connection
     free: int = connection.execute("PRAGMA freelist_count").fetchone()[0]
     total: int = connection.execute("PRAGMA page_count").fetchone()[0]
-    # Some are kept: what is written next needs no room then.
+    # Some are kept for the next writes.
     if free <= max(_PAGES, total // 10):
         return False
     connection.execute(f"PRAGMA incremental_vacuum({_PAGES})").fetchall()

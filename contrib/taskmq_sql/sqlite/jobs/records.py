@@ -1,4 +1,4 @@
-"""Jobs as they are read: live or ended, with their bodies and results or without."""
+"""Records of jobs, live or ended, with or without bodies and results."""
 
 from collections.abc import Sequence
 from typing import Any, Final
@@ -17,10 +17,10 @@ _COMMON: Final = """
     cancel_requested, error_type, error, traceback, scheduled, detail, first_started"""
 
 LISTED: Final = f"{_COMMON}, NULL, NULL, NULL, x'', NULL"
-"""The columns of a live job in a list."""
+"""Columns of a live job in a list."""
 
 LISTED_ENDED: Final = f"{_COMMON}, retried_as, finished, NULL, x'', NULL"
-"""The columns of a job of `job_history` in a list."""
+"""Columns of a job of `job_history` in a list."""
 
 _WHOLE: Final = f"SELECT {_COMMON}, NULL, NULL, NULL, body, NULL FROM job WHERE id = ?"
 _WHOLE_ENDED: Final = (
@@ -44,7 +44,7 @@ _details: Final = msgspec.json.Decoder(JobDetail)
 
 
 def get(transaction: Transaction, job_id: str) -> JobRecord | None:
-    """The job, live or ended; None where there is none (any more)."""
+    """Return the job, live or ended; None if there is none."""
     key = id_bytes(job_id)
     for statement in (_WHOLE, _WHOLE_ENDED):
         for row in transaction.connection.execute(statement, (key,)).fetchall():
@@ -53,7 +53,7 @@ def get(transaction: Transaction, job_id: str) -> JobRecord | None:
 
 
 def record(transaction: Transaction, row: Sequence[Any]) -> JobRecord:
-    """The job of a row with the columns of a list, or with body and result."""
+    """Convert a row that has the columns of a list, or body and result."""
     (
         job_id, tenant, key, task, queue, priority, state, version, attempt, token, due, expires, dispatched, started,
         worker, cancel_requested, error_type, error, traceback, scheduled, detail, first_started, retried_as,
@@ -72,7 +72,7 @@ def record(transaction: Transaction, row: Sequence[Any]) -> JobRecord:
         token=token,
         due=due,
         scheduled=scheduled,
-        # The store's own ids say it.
+        # The store's ids contain it.
         submitted=int.from_bytes(job_id[:6]),
         expires=expires,
         dispatched=dispatched,
@@ -91,7 +91,7 @@ def record(transaction: Transaction, row: Sequence[Any]) -> JobRecord:
 
 
 def events(transaction: Transaction, job_id: str) -> list[HistoryEntry]:
-    """What happened to the job beside the ordinary steps, the earliest first."""
+    """Return the unusual events of the job, earliest first."""
     rows = transaction.connection.execute(
         "SELECT version, at, kind, state, by, note, started FROM event WHERE id = ? ORDER BY rowid",
         (id_bytes(job_id),),
@@ -100,7 +100,7 @@ def events(transaction: Transaction, job_id: str) -> list[HistoryEntry]:
 
 
 def actions(transaction: Transaction, since: int, limit: int) -> list[JobAction]:
-    """The last entries of the histories of all jobs from `since` (ms) on."""
+    """Return the last entries of all jobs' histories since an instant (ms)."""
     return [
         JobAction(
             job_id=id_text(job_id),
@@ -122,7 +122,7 @@ def _entry(row: Sequence[Any]) -> HistoryEntry:
 
 
 def attempts(transaction: Transaction, job_id: str) -> list[AttemptRecord]:
-    """Its attempts that did not end it, the earliest first."""
+    """Return the attempts that did not end the job, earliest first."""
     rows = transaction.connection.execute(_ATTEMPTS, (id_bytes(job_id),)).fetchall()
     return [
         AttemptRecord(

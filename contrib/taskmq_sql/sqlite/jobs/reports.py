@@ -1,4 +1,4 @@
-"""What workers report, and what follows from it."""
+"""Application of workers' reports."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -42,12 +42,12 @@ _AGAIN: Final = frozenset({JobState.RETRYING, JobState.SCHEDULED})
 
 
 def apply(transaction: Transaction, reports: Sequence[tuple[Report, str]]) -> list[AppliedReport]:
-    """Let the reports count, each with the queue by which it came; what each came to, in their order."""
+    """Apply the reports, each with the queue it came by; return the outcomes in order."""
     return _Reporting(transaction, [(id_bytes(report.id), report, came_by) for report, came_by in reports]).run()
 
 
 class _Reporting:
-    """Some reports and the jobs that they are about."""
+    """Reports of one transaction, and the jobs they concern."""
 
     def __init__(self, transaction: Transaction, reports: Sequence[tuple[bytes | None, Report, str]]) -> None:
         self._transaction = transaction
@@ -80,14 +80,14 @@ class _Reporting:
         if (job := self._live.get(job_id)) is None:
             if (ended := self._ended.get(job_id)) is None:
                 return _UNKNOWN
-            return self._superseded(job_id, report, ended, came_by)
+            return self._supersede(job_id, report, ended, came_by)
         is_known = job.token == report.token and job.state in UNDER_WAY
         if not is_known and (job.state in ENDED or not self._ends_forgotten(report, job.token, came_by)):
-            return self._superseded(job_id, report, (job.state, job.version, job.queue, job.token), came_by)
+            return self._supersede(job_id, report, (job.state, job.version, job.queue, job.token), came_by)
         if not is_known:
-            # As if the dispatch had been written down here as well.
+            # As if the store remembered the dispatch.
             job.state, job.token = CODES[JobState.DISPATCHED], report.token
-        after = self._take(job, report)
+        after = self._accept(job, report)
         if not is_known:
             self._note(job_id, after, job.version, "unknown_attempt", by=report.worker, note=report.kind)
             entry = forgotten_end(report, after, self._names.name(self._connection, job.tenant))
@@ -95,7 +95,7 @@ class _Reporting:
         has_dependents = job.state in ENDED and bool(job.has_dependents)
         return AppliedReport("accepted", after, self._names.name(self._connection, job.queue), has_dependents)
 
-    def _superseded(
+    def _supersede(
         self, job_id: bytes, report: Report, known: tuple[int, int, int, int], came_by: str
     ) -> AppliedReport:
         state, version, queue, token = known
@@ -109,7 +109,7 @@ class _Reporting:
         return AppliedReport(outcome, STATES[state], self._names.name(self._connection, queue))
 
     def _is_noted(self, job_id: bytes) -> bool:
-        """Whether a report of the job that changes nothing is one more of its events."""
+        """Whether to keep an event for a report that changes nothing; each job has a maximum of those."""
         if self._unheeded is None:
             ids = list({each for each, *_ in self._reports if each is not None})
             self._unheeded = Counter(dict(select_each(self._connection, _UNHEEDED, ids)))
@@ -126,7 +126,7 @@ class _Reporting:
             self._known_keys = ReportKeys(drive(self._transaction, read_keys()))
         return self._known_keys
 
-    def _take(self, job: LiveJob, report: Report) -> JobState:
+    def _accept(self, job: LiveJob, report: Report) -> JobState:
         after = after_report(report.kind, cancel_requested=job.cancel_requested is not None)
         job.step(after, now=self._now)
         if ran_again(report, job.started):
@@ -165,7 +165,7 @@ class _Reporting:
         return after
 
     def _end(self, job: LiveJob, report: Report, after: JobState) -> None:
-        job.finished = self._finished(report)
+        job.finished = self._end_time(report)
         if after is JobState.SUCCEEDED:
             job.fail_with(None)
             job.content_type, job.result = storable(report.content_type), report.result
@@ -178,11 +178,11 @@ class _Reporting:
             job.id, after, job.version, "interrupted", by=worker, note=restart_note(report), started=job.started
         )
 
-    def _finished(self, report: Report) -> int:
+    def _end_time(self, report: Report) -> int:
         return self._now if report.started is None else report.started + report.ran
 
     def _keep_attempt(self, job: LiveJob, report: Report) -> None:
-        ended = self._finished(report)
+        ended = self._end_time(report)
         worker = self._names.id(self._connection, report.worker) if report.worker else None
         self._attempts.append(
             (job.id, job.attempt, report.started, ended, worker, job.error_type, job.error, job.traceback)

@@ -1,4 +1,4 @@
-"""New jobs, and those that were submitted before."""
+"""Submission of jobs, new or repeated."""
 
 from collections.abc import Sequence
 from typing import Any, Final
@@ -33,7 +33,7 @@ _Key = tuple[str, int]
 
 
 def submit(transaction: Transaction, jobs: Sequence[NewJob]) -> list[Submitted]:
-    """Keep the jobs for which there is room; what became of each, in their order."""
+    """Store the jobs that the quotas admit; return the answers in order."""
     said = quotas(transaction)
     room = Room(transaction, said, jobs) if said.quotas else None
     answers = _Submission(transaction, jobs, room).run()
@@ -43,12 +43,12 @@ def submit(transaction: Transaction, jobs: Sequence[NewJob]) -> list[Submitted]:
 
 
 def occur(transaction: Transaction, jobs: Sequence[NewJob]) -> list[Submitted]:
-    """Keep jobs of schedules, which no quota refuses; what became of each, in their order."""
+    """Store the jobs of schedules, which no quota refuses; return the answers in order."""
     return _Submission(transaction, jobs, None).run()
 
 
 def find_key(transaction: Transaction, tenant: str, key: str) -> str | None:
-    """The id of the job that the tenant's submitter has called so."""
+    """Return the id of the job to which the tenant's submitter gave this key."""
     number = transaction.names.find(transaction.connection, tenant)
     if number is None:
         return None
@@ -59,7 +59,7 @@ def find_key(transaction: Transaction, tenant: str, key: str) -> str | None:
 
 
 class _Submission:
-    """Some jobs on their way into the file."""
+    """The jobs of one submission."""
 
     def __init__(self, transaction: Transaction, jobs: Sequence[NewJob], room: Room | None) -> None:
         self._room = room
@@ -80,33 +80,33 @@ class _Submission:
         self._look_up()
         if any(depends_on(job) for _, _, job in self._jobs):
             return self._run_in_turns()
-        answers = [self._take(job_id, tenant, job) for job_id, tenant, job in self._jobs]
+        answers = [self._submit(job_id, tenant, job) for job_id, tenant, job in self._jobs]
         self._write()
         return answers
 
     def _run_in_turns(self) -> list[Submitted]:
-        """Take each job behind those of the same call that it waits for."""
+        """Submit each job after its dependencies in the same call."""
         upstream = {job.id: [each.id for each in depends_on(job)] for _, _, job in reversed(self._jobs)}
         groups, circular = generations(upstream)
         turns = {job_id: turn for turn, group in enumerate(groups) for job_id in group}
         answers: dict[int, Submitted] = {}
-        # What was submitted before under another id is waited for by that one.
+        # If a job was already submitted under another id, its dependents wait for that id.
         known: dict[str, str] = {}
-        for place, (job_id, tenant, job) in sorted(
+        for index, (job_id, tenant, job) in sorted(
             enumerate(self._jobs), key=lambda each: (turns.get(each[1][2].id, 0), each[0])
         ):
             if job.id in circular:
                 other = next(each for each in upstream[job.id] if each in circular)
-                answers[place] = _refused(job, DependencyRefusal(other, "cycle"))
+                answers[index] = _refuse(job, DependencyRefusal(other, "cycle"))
                 continue
-            answers[place] = answer = self._take(job_id, tenant, renamed(job, known))
+            answers[index] = answer = self._submit(job_id, tenant, renamed(job, known))
             if answer.is_same:
                 known[job.id] = answer.id
         self._write()
-        return [answers[place] for place in range(len(self._jobs))]
+        return [answers[index] for index in range(len(self._jobs))]
 
     def _write(self) -> None:
-        """Insert what was taken so far."""
+        """Insert the jobs collected so far."""
         run_each(self._connection, _NEW, self._rows)
         run_each(self._connection, "INSERT INTO ready (queue, priority, tenant, due, id) VALUES @rows", self._ready)
         run_each(self._connection, "INSERT INTO timer (shard, due, id) VALUES @rows", self._timers)
@@ -116,8 +116,8 @@ class _Submission:
             rows.clear()
 
     def _claim(self, job_id: bytes, job: NewJob, key: UniqueKey) -> Submitted | None:
-        """Give the job its unique key; the answer, where another one has that."""
-        # The one that has it may be one of these.
+        """Give the job its unique key; if another job owns the key, return the answer."""
+        # The owner may be among the jobs collected so far.
         self._write()
         holder = claim(self._transaction, job, job_id, key)
         if holder is None:
@@ -125,7 +125,7 @@ class _Submission:
         return Submitted(holder.id, False, False, holder.state, holder.version, is_duplicate=True)
 
     def _look_up(self) -> None:
-        """What there is of these keys and ids."""
+        """Read the jobs that have these keys and ids."""
         keys = [storable(job.key) for _, _, job in self._jobs if job.key is not None]
         for key, tenant, job_id, fingerprint in select_each(self._connection, _KEYS, keys):
             self._keys[key, tenant] = (job_id, fingerprint)
@@ -135,12 +135,12 @@ class _Submission:
             for job_id, state, version in select_each(self._connection, statement, ids):
                 self._known[job_id] = (state, version)
 
-    def _take(self, job_id: bytes, tenant: int, job: NewJob) -> Submitted:
+    def _submit(self, job_id: bytes, tenant: int, job: NewJob) -> Submitted:
         key = None if job.key is None else storable(job.key)
         if key is not None and (first := self._keys.get((key, tenant))) is not None:
-            return self._repeated(first[0], is_same=first[1] == job.fingerprint)
+            return self._answer_repeated(first[0], is_same=first[1] == job.fingerprint)
         if job_id in self._known:
-            return self._repeated(job_id, is_same=True)
+            return self._answer_repeated(job_id, is_same=True)
         if self._room is None:
             return self._make(job_id, tenant, job, key)
         if (excess := self._room.admit(job)) is not None:
@@ -151,19 +151,19 @@ class _Submission:
         return answer
 
     def _make(self, job_id: bytes, tenant: int, job: NewJob, key: str | None) -> Submitted:
-        """A new job, where it may be."""
+        """Create the job if its dependencies and its unique key allow it."""
         upstream = None
         if depends_on(job):
-            # Some of them may be of this call.
+            # Some dependencies may be in the same call.
             self._write()
             upstream = Upstream(self._transaction, depends_on(job))
             if (refusal := upstream.refusal(tenant)) is not None:
-                return _refused(job, refusal)
+                return _refuse(job, refusal)
         if job.unique is not None:
             if (answer := self._claim(job_id, job, job.unique)) is not None:
                 return answer
             if upstream is not None:
-                # The one that had the key may be one of those, and has ended now.
+                # The job that owned the key may be one of the dependencies, and has ended now.
                 upstream = Upstream(self._transaction, depends_on(job))
         due = max(job.due, self._now)
         waits = upstream is not None and upstream.add(job_id)
@@ -175,7 +175,7 @@ class _Submission:
         self._add(job_id, tenant, job, key=key, due=due, state=state)
         return Submitted(job.id, True, True, state, 1)
 
-    def _repeated(self, job_id: bytes, *, is_same: bool) -> Submitted:
+    def _answer_repeated(self, job_id: bytes, *, is_same: bool) -> Submitted:
         state, version = self._known[job_id]
         return Submitted(id_text(job_id), False, is_same, STATES[state], version)
 
@@ -210,12 +210,12 @@ class _Submission:
             self._labels += [(name, value, job_id) for name, value in labels]
 
 
-def _refused(job: NewJob, refusal: DependencyRefusal) -> Submitted:
+def _refuse(job: NewJob, refusal: DependencyRefusal) -> Submitted:
     return Submitted(job.id, False, False, JobState.UNKNOWN, 0, refusal=refusal)
 
 
 def _id(job: NewJob) -> bytes:
     found = id_bytes(job.id)
     if found is None:
-        raise InvalidOption(f"the id of a job of the store is a UUID, and {job.id[:100]!r} is none")
+        raise InvalidOption(f"{job.id[:100]!r} is not a UUID, which the id of a stored job must be")
     return found

@@ -1,4 +1,4 @@
-"""Unique keys: who has them, and who gets them."""
+"""Unique keys of jobs, and their owners."""
 
 from typing import Final
 
@@ -24,14 +24,14 @@ _TAKE: Final = """
 
 
 def claim(transaction: Transaction, job: NewJob, job_id: bytes, key: UniqueKey) -> KeyHolder | None:
-    """Give the job its key; who has it, where that may not be."""
+    """Give the job its key; if that is not possible, return the key's owner."""
     name = storable(key.name)
     holder = _holder(transaction, name)
     found = availability(key, holder, now=transaction.now)
     if found == "taken":
         return holder
     if found == "replaceable" and holder is not None:
-        # No other process writes meanwhile: it is as it was read.
+        # No other process writes in between: the owner is as it was read.
         update(transaction, replacement(holder, by=job.id))
     transaction.connection.execute(_TAKE, (name, job_id, transaction.now + key.ttl))
     return None

@@ -1,4 +1,4 @@
-"""Changes of single jobs by operators, and of many by their time."""
+"""Changes of single jobs by operators, and of timed jobs by the scheduler."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -31,7 +31,7 @@ _DUE: Final = "SELECT due, id, shard FROM timer WHERE shard = ? AND due < ? ORDE
 
 
 def update(transaction: Transaction, change: JobUpdate) -> JobRecord | None:
-    """Change one live job, and write down the event; the job afterwards, None where it is not as the change says."""
+    """Change one live job and record the event; return the new record, None if the job does not match the change."""
     job_id = id_bytes(change.id)
     job = None if job_id is None else load(transaction, [job_id]).get(job_id)
     if job is None or STATES[job.state] is not change.before or job.version != change.version:
@@ -56,7 +56,7 @@ def update(transaction: Transaction, change: JobUpdate) -> JobRecord | None:
 
 
 def due(transaction: Transaction, shards: Sequence[int], until: int, limit: int) -> list[DueJob]:
-    """Up to `limit` jobs of the timers that are due before `until` (ms), the first first."""
+    """Return up to `limit` timed jobs due before `until` (ms), earliest first."""
     found = [
         DueJob(at, id_text(job_id), shard)
         for each in select_among(transaction.connection, _DUE_SHARDS, shards, until)
@@ -66,7 +66,7 @@ def due(transaction: Transaction, shards: Sequence[int], until: int, limit: int)
 
 
 def fire(transaction: Transaction, partition: int, epoch: int, jobs: Sequence[DueJob]) -> set[Lane]:
-    """Their time has come: those that still wait for it are queued; the lanes that have got any."""
+    """Queue the due jobs that still wait for their time; return the lanes that received any."""
     if not holds(transaction, partition, epoch):
         return set()
     times = {job_id: job.due for job in jobs if (job_id := id_bytes(job.id)) is not None}
@@ -82,7 +82,7 @@ def fire(transaction: Transaction, partition: int, epoch: int, jobs: Sequence[Du
 
 
 def write_down(transaction: Transaction, change: JobUpdate, event: HistoryEntry) -> None:
-    """Note a change in the job's history, and in the audit where that is to have it."""
+    """Record a change in the job's history, and in the audit if the change has an entry."""
     job_id = id_bytes(change.id)
     assert job_id is not None
     note_events(transaction, [(job_id, event)])
