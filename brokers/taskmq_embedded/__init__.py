@@ -1,17 +1,17 @@
 """The engine below `local://` and `sqlite:///`: one SQLite file, written by one thread of each process that uses it.
 
-A `FileThread` gathers works on its event loop while its thread is busy, and hands them over together: what has come
-up meanwhile shares a transaction and one sync of the disk, so transactions grow with the load by themselves. A
-transaction takes no more works once it has lasted 20 ms: others write to the same file, and a work that follows a
-long one waits for no more than that one.
+A `FileThread` collects works on its event loop while its thread is busy, and passes them on together. So works that
+arrive meanwhile share a transaction and one sync of the disk, and transactions grow with the load. A transaction
+accepts no more works after 20 ms: other processes write to the same file, and short works must not wait behind many
+others.
 
-A `FileConnection` runs the works in its thread, and from the start again where others had locked the file: a work
-changes nothing but the file. Where one work fails the others of its transaction do not. How long a commit has to
-last is the work's `Care`.
+A `FileConnection` runs the works in its thread, and reruns them from the start if others had locked the file. So a
+work must change nothing but the file. If one work fails, the others of its transaction do not. A work's `Care` says
+how durable its commit must be.
 
-A `FileKind` says what a file holds: its tables in their versions, and the names of its failures. There are two, and
-they are two files on purpose: a long change of stored jobs holds up no publish, acknowledgement or lease.
+A `FileKind` describes a file's contents: its tables by version, and its errors. There are two kinds in two files on
+purpose: a long change of stored jobs must not delay a publish, an acknowledgement or a lease.
 
-A `MemoryFile` has the same tables in memory: works are run where they are asked for, without a thread, so that tests
-with a clock of their own need to wait for nothing.
+A `MemoryFile` has the same tables in memory. It runs works immediately and without a thread, so tests with a clock of
+their own never have to wait.
 """

@@ -1,4 +1,4 @@
-"""The connection of one thread: opened on first use, transactions that are retried while the file is locked."""
+"""The connection of one thread: opened on first use, with retries while the file is locked."""
 
 import sqlite3
 import threading
@@ -21,36 +21,36 @@ Synchronous = Literal["FULL", "NORMAL"]
 """Durability of a commit: `FULL` survives a power failure; `NORMAL` survives the death of the process only."""
 
 _TURN: Final = 0.02
-# So many items of one set take some 10 ms.
+# One set of this many items takes about 10 ms.
 _ITEMS: Final = 500
-# Some 10 ms of a statement: after so many it looks whether its answer is still waited for, which takes the GIL.
+# About 10 ms of a statement: the interval at which it checks, under the GIL, whether its caller still waits.
 _STEPS: Final = 500_000
 _FIRST_PAUSE: Final = 0.0003
-# As long as a gap between two turns is: who tries again finds it.
+# As long as the gap between two turns, so that a retry cannot miss it.
 _LONGEST_PAUSE: Final = 0.001
 _GAP: Final = 0.001
-# The second: so many want the file at once that sqlite gave up on taking turns.
+# PROTOCOL: so many connections compete for the file that SQLite gave up on taking turns.
 _LOCKED: Final = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_PROTOCOL)
-# The disk may have room for a smaller one, and one was interrupted as its caller has gone.
+# FULL: the disk may have room for smaller works. INTERRUPT: one read was interrupted since its caller left.
 _OF_ONE: Final = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_INTERRUPT)
-# What a work brings upon itself: the connection is as good as before.
+# Errors that the work itself causes: the connection stays usable.
 _REFUSALS: Final = (
     sqlite3.IntegrityError,
     sqlite3.ProgrammingError,
     sqlite3.InterfaceError,
     sqlite3.DataError,
-    # A number, or a text, that has no form in a column.
+    # A number or a text that a column cannot store.
     OverflowError,
     UnicodeEncodeError,
 )
 _REMEDIES: Final = {
-    sqlite3.SQLITE_FULL: "there is no room left: make room on the disk, or raise max_page_count",
-    sqlite3.SQLITE_CORRUPT: "the file is damaged: stop all that use it, keep a copy, and restore a backup",
-    sqlite3.SQLITE_NOTADB: "the file is no SQLite database, or damaged: name another path, or restore a backup",
-    sqlite3.SQLITE_READONLY: "the file or its directory cannot be written by this user: see to its permissions",
-    sqlite3.SQLITE_CANTOPEN: "the file cannot be opened: see to the directory and its permissions",
-    sqlite3.SQLITE_PERM: "the file cannot be opened: see to the directory and its permissions",
-    sqlite3.SQLITE_IOERR: "the disk has failed: see to the system's log",
+    sqlite3.SQLITE_FULL: "there is no room left: free some disk space, or raise max_page_count",
+    sqlite3.SQLITE_CORRUPT: "the file is damaged: stop all processes that use it, copy it, and restore a backup",
+    sqlite3.SQLITE_NOTADB: "the file is damaged or not a SQLite database: name another path, or restore a backup",
+    sqlite3.SQLITE_READONLY: "this user cannot write the file or its directory: check the permissions",
+    sqlite3.SQLITE_CANTOPEN: "the file cannot be opened: check the directory and its permissions",
+    sqlite3.SQLITE_PERM: "the file cannot be opened: check the directory and its permissions",
+    sqlite3.SQLITE_IOERR: "the disk failed: see the system's log",
 }
 
 
@@ -58,14 +58,13 @@ class FileConnection(Generic[C]):
     """The only user of its connection, in one thread.
 
     Args:
-        enter: what works are called with, as a context that is left by an error where the transaction was not
-            committed.
-        patience: seconds for which a file that others have locked is tried again; None: until `give_up`.
-        synchronous: how a durable transaction is committed.
-        turn: seconds after which a transaction takes no more works.
+        enter: opens the context whose value the works receive; an uncommitted transaction leaves it by an error.
+        patience: seconds to retry while others lock the file; None: until `give_up`.
+        synchronous: durability of `DURABLE` transactions.
+        turn: seconds after which a transaction accepts no more works.
 
     Attributes:
-        is_waiting: others have locked the file, and it is tried again.
+        is_waiting: whether it is waiting for others to unlock the file.
     """
 
     def __init__(
@@ -93,26 +92,26 @@ class FileConnection(Generic[C]):
         self._is_committing = False
 
     def transact(self, works: Sequence[Work[C]]) -> list[Exception | None]:
-        """Run the first of the works in one transaction, as many as fit into a turn; their errors, in their order.
+        """Run as many of the works as fit into a turn in one transaction; return their errors, in order.
 
-        Where one of them fails, each has its own transaction; where the file fails, all have.
+        If one work fails, each runs in its own transaction. If the file fails, all works have that error.
         """
         try:
             return [None] * self._commit(works)
-        except Exception as error:  # noqa: BLE001 - the border: what a work raises belongs to its sender
+        except Exception as error:  # noqa: BLE001 - an error of a work is returned to its caller
             begun = works[: self._begun]
-            if self._is_of_all(error):
+            if self._is_file_failure(error):
                 return [error] * len(works)
             if len(begun) == 1:
                 return [error]
         return [self._commit_alone(work) for work in begun]
 
     def pause(self) -> None:
-        """Leave a gap after a turn that was full, in which others find the file free."""
+        """Leave a gap after a full turn, in which other processes find the file unlocked."""
         self._gives_up.wait(_GAP)
 
     def give_up(self) -> None:
-        """Try a file that others have locked no more. From any thread."""
+        """Stop retrying while others lock the file; may be called from any thread."""
         self._gives_up.set()
 
     def close(self) -> None:
@@ -121,8 +120,8 @@ class FileConnection(Generic[C]):
         if connection is not None:
             connection.close()
 
-    def was_closed(self) -> Exception:
-        """The error for what is asked for after the end."""
+    def closed_error(self) -> Exception:
+        """Return the error for works that arrive after the close."""
         return self.kind.unavailable(f"the {self.kind.what} {self.path} was closed")
 
     def _commit_alone(self, work: Work[C]) -> Exception | None:
@@ -150,7 +149,7 @@ class FileConnection(Generic[C]):
                 is_in_time = deadline is None or time.monotonic() < deadline
                 if self.is_waiting and is_in_time and not self._gives_up.wait(backoff.next()):
                     continue
-                # Whatever it is, a fresh connection is the best that can be tried next time.
+                # Whatever the error is, a new connection is the best thing to try next.
                 self.close()
                 raise self._failure(error) from error
             except BaseException:
@@ -173,7 +172,7 @@ class FileConnection(Generic[C]):
         return count
 
     def _run_turn(self, works: Sequence[Work[C]], transaction: C, connection: sqlite3.Connection) -> int:
-        """Run works until the turn is over; how many."""
+        """Run works until the turn is over; return their number."""
         is_over = time.monotonic() + self._turn
         done = 0
         while done < len(works):
@@ -196,7 +195,7 @@ class FileConnection(Generic[C]):
 
     def _connect(self) -> sqlite3.Connection:
         if self._inode is not None and inode_of(self.path) != self._inode:
-            # What was committed to it is gone: say so until a restart, and do not begin an empty one in its place.
+            # Its committed data is gone. Fail until a restart, instead of starting an empty file in its index.
             raise FileNotFoundError("the file was removed or replaced while it was in use: restart what uses it")
         if self._connection is None:
             self._connection = open_file(self.path, self.kind)
@@ -214,23 +213,23 @@ class FileConnection(Generic[C]):
             self.close()
 
     def _refusal(self, error: Exception) -> str:
-        # What a text that has no form says includes the text.
+        # The error of an unencodable text includes the text.
         why = type(error).__name__ if isinstance(error, UnicodeEncodeError) else f"{type(error).__name__}: {error}"
-        return f"the {self.kind.what} {self.path} has refused a statement ({why}); nothing was changed"
+        return f"the {self.kind.what} {self.path} rejected a statement ({why}); nothing was changed"
 
     def _failure(self, error: Exception) -> Exception:
         code = _code(error)
         if code in _LOCKED and self._patience is not None:
-            remedy = f"another process has locked the file for {self._patience:g} s: find it (lsof), and end it"
+            remedy = f"another process has locked the file for {self._patience:g} s: find it (lsof) and stop it"
         else:
             remedy = _REMEDIES.get(code, "") if code is not None else ""
-        # Whether a commit counts whose sync has failed is known after the next recovery only.
+        # If the sync of a commit fails, only the next recovery shows whether it took effect.
         is_certain = not (self._is_committing and code == sqlite3.SQLITE_IOERR)
         text = f"the {self.kind.what} {self.path}: {error}{remedy and f'; {remedy}'}"
         return self.kind.unavailable(text, is_certain=is_certain)
 
-    def _is_of_all(self, error: Exception) -> bool:
-        """Whether the file has failed, and not one of the works."""
+    def _is_file_failure(self, error: Exception) -> bool:
+        """Whether the file failed, as opposed to one of the works."""
         cause = error.__cause__
         if not self._begun:
             return True
@@ -249,11 +248,11 @@ def _run_one(work: Work[C], transaction: C, connection: sqlite3.Connection) -> N
 
 
 def _mates(works: Sequence[Work[C]], first: int) -> list[SetCall[C]]:
-    """The one at `first`, and those behind it with the same function, up to some hundred items."""
+    """Return the call at `first` and those after it with the same function, up to some hundred items."""
     mates: list[SetCall[C]] = []
     count = 0
-    for place in range(first, len(works)):
-        work = works[place]
+    for index in range(first, len(works)):
+        work = works[index]
         if not _is_set(work) or (mates and work.function is not mates[0].function):
             break
         count += len(work.items)
@@ -272,5 +271,5 @@ def _code(error: BaseException) -> int | None:
 
 
 def _has_code(error: sqlite3.Error) -> bool:
-    # Those that Python's own module raises have none.
+    # Errors raised by Python's own module have no code.
     return hasattr(error, "sqlite_errorcode")

@@ -1,4 +1,4 @@
-"""Kinds of files: their tables in their versions."""
+"""Kinds of files: their tables by version."""
 
 import sqlite3
 from collections.abc import Callable, Sequence
@@ -12,7 +12,7 @@ __all__ = ["FileKind", "ignore_new_file", "open_file", "version_of"]
 
 _PRAGMAS: Final = (
     "journal_mode = WAL",
-    # 16 to 32 MiB between checkpoints, and as much of a cache: what is written at full speed is read again soon.
+    # 16 to 32 MiB between checkpoints, and as much cache: data written at full speed is soon read again.
     "wal_autocheckpoint = 4000",
     "journal_size_limit = 67108864",
     "cache_size = -32000",
@@ -21,27 +21,27 @@ _PRAGMAS: Final = (
 
 
 def ignore_new_file(connection: sqlite3.Connection) -> None:
-    """Put nothing into the tables of a new file."""
+    """Insert nothing into the tables of a new file."""
     del connection
 
 
 @dataclass(frozen=True, kw_only=True)
 class FileKind:
-    """The tables of one kind of file, and the names of its failures.
+    """Tables of one kind of file, and its errors.
 
     Attributes:
-        what: what messages call such a file, such as `job store`.
-        application_id: tells the file from others of SQLite.
-        first_version: that of `baseline`; lower ones are those of development versions, which no code reads.
-        baseline: the tables of the first version: statements, separated by semicolons.
-        steps: one for each version after the first. A step that was released never changes.
-        fill: puts the first rows into the tables of a new file, in the transaction that makes them.
-        page_pragmas: what has no effect once there is a page.
-        upgrades_itself: a file that is behind is brought up to date when it is opened.
-        makes_folder: the folder of a new file is made, too, for its owner alone.
-        unavailable: the error for a file that cannot be read or written; takes `is_certain`.
-        refused: the error for a statement that cannot be; None where callers have that of sqlite3.
-        mismatch: the error for a file of other tables.
+        what: name of such a file in messages, such as `job store`.
+        application_id: distinguishes the file from other SQLite files.
+        first_version: version of `baseline`; lower ones belong to development versions, which no code reads.
+        baseline: statements that create the first version, separated by semicolons.
+        steps: one per version after the first; released steps never change.
+        fill: inserts the first rows of a new file, in the transaction that creates its tables.
+        page_pragmas: pragmas that have no effect once a page exists.
+        upgrades_itself: whether opening an older file upgrades it.
+        makes_folder: whether opening a new file creates its folder, private to its owner.
+        unavailable: error for a file that cannot be read or written; accepts `is_certain`.
+        refused: error for a rejected statement; None: callers get that of sqlite3.
+        mismatch: error for a file with other tables.
     """
 
     what: str
@@ -63,26 +63,26 @@ class FileKind:
         return self.first_version + len(self.steps)
 
     def create(self, connection: sqlite3.Connection) -> None:
-        """Make the tables in a file that is new; nothing where it has any. Safe when several do so at once."""
+        """Create the tables in a new file; do nothing if it has any. Several processes may do this at once."""
         if not _is_empty(connection):
             return
         for pragma in self.page_pragmas:
             connection.execute(f"PRAGMA {pragma}")
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("BEGIN IMMEDIATE")
-        # Another process may have been faster: look again under the lock.
+        # Another process may have created them first: check again under the lock.
         if _is_empty(connection):
             connection.execute(f"PRAGMA application_id = {self.application_id}")
-            _take_steps(connection, (*self.baseline, *self.steps))
+            _run_steps(connection, (*self.baseline, *self.steps))
             self.fill(connection)
             connection.execute(f"PRAGMA user_version = {self.version}")
         connection.execute("COMMIT")
 
     def upgrade(self, connection: sqlite3.Connection) -> int:
-        """Bring the tables of a file that is behind up to this version, in one transaction; the version before.
+        """Upgrade an older file's tables to this version, in one transaction; return the version before.
 
         Raises:
-            Exception: `mismatch`: the file is of another kind, or of a version that has no way to this one.
+            Exception: `mismatch`: the file is of another kind, or of a version without an upgrade path.
         """
         self.create(connection)
         connection.execute("BEGIN IMMEDIATE")
@@ -90,7 +90,7 @@ class FileKind:
             version = version_of(connection)
             if not self._is_behind(connection) and (reason := self.difference(connection)):
                 raise self.mismatch(reason)
-            _take_steps(connection, self.steps[version - self.first_version :])
+            _run_steps(connection, self.steps[version - self.first_version :])
             connection.execute(f"PRAGMA user_version = {self.version}")
         except BaseException:
             connection.execute("ROLLBACK")
@@ -99,30 +99,29 @@ class FileKind:
         return version
 
     def difference(self, connection: sqlite3.Connection) -> str:
-        """Say why this taskmq cannot work with the file, and what to do; nothing where it can."""
+        """Return why this taskmq cannot use the file, and what to do; "" if it can."""
         version = version_of(connection)
         if not self._is_ours(connection) or not version:
-            return f"is a SQLite file, but no {self.what}: name another path"
+            return f"is a SQLite file, but not a {self.what}: name another path"
         if version < self.first_version:
             return (
                 f"has the tables of version {version}, which a development version of taskmq made before the first"
-                " release, and which cannot be upgraded: name another path, or move the file away with its -wal and"
-                " -shm"
+                " release; they cannot be upgraded: name another path, or move the file away with its -wal and -shm"
             )
         if version < self.version:
             return (
-                f"has the tables of version {version}, and this taskmq works with {self.version}:"
+                f"has the tables of version {version}, but this taskmq works with {self.version}:"
                 " run `taskmq store upgrade`"
             )
         if version > self.version:
             return (
-                f"has the tables of version {version}, and this taskmq works with {self.version}:"
-                " install the taskmq that has upgraded it, or a later one"
+                f"has the tables of version {version}, but this taskmq works with {self.version}:"
+                " install the version of taskmq that upgraded it, or a later one"
             )
         return ""
 
     def prepare(self, connection: sqlite3.Connection, path: Path) -> None:
-        """Make a new connection ready for work: tables, and how it writes.
+        """Prepare a new connection: check the tables and set the pragmas.
 
         Raises:
             Exception: `mismatch`: the file has other tables.
@@ -143,18 +142,18 @@ class FileKind:
 
 
 def version_of(connection: sqlite3.Connection) -> int:
-    """The version of the file's tables; 0 for a file that is new."""
+    """Return the version of the file's tables; 0 for a new file."""
     version: int = connection.execute("PRAGMA user_version").fetchone()[0]
     return version
 
 
 def open_file(path: Path, kind: FileKind) -> sqlite3.Connection:
-    """A connection to the file, which is made with its tables where there is none.
+    """Connect to the file; create it with its tables if it does not exist.
 
     Raises:
         Exception: `kind.mismatch`: the file has other tables.
-        sqlite3.Error: it cannot be opened, or is locked.
-        OSError: the file or its folder cannot be made.
+        sqlite3.Error: the file cannot be opened, or is locked.
+        OSError: the file or its folder cannot be created.
     """
     if kind.makes_folder:
         make_private_folder(path.parent)
@@ -167,7 +166,7 @@ def open_file(path: Path, kind: FileKind) -> sqlite3.Connection:
     return connection
 
 
-def _take_steps(connection: sqlite3.Connection, steps: Sequence[str]) -> None:
+def _run_steps(connection: sqlite3.Connection, steps: Sequence[str]) -> None:
     for step in steps:
         for statement in step.split(";"):
             connection.execute(statement)

@@ -1,7 +1,7 @@
-"""The tables of a file in memory, for one process: what is asked for is done at once, where it is asked for.
+"""The tables of a file in memory, for one process; calls run immediately in the caller's thread.
 
-For tests, whose clock may be one of their own: there is no thread that a loop without real time would have to wait
-for. All of a process that name the same memory share it, on any thread and loop; it is gone with the last of them.
+For tests, whose clock may be virtual: without a thread, a loop never waits in real time. Objects of a process that
+name the same memory share it, on any thread and loop, until the last of them is deleted.
 """
 
 import os
@@ -27,7 +27,7 @@ T = TypeVar("T")
 S = TypeVar("S")
 
 MEMORY: Final = ":memory:"
-"""The start of the path of a file in memory, before its name."""
+"""Prefix of the path of a file in memory; the name follows."""
 
 
 class MemoryThread(FileThread[C]):
@@ -53,18 +53,18 @@ class MemoryThread(FileThread[C]):
         self._was_closed = True
 
     def ask(self, function: Callable[[C], T]) -> T:
-        """Call `function` in a transaction of its own, and return its answer, without a loop.
+        """Call `function` in a separate transaction and return its answer, without an event loop.
 
         Raises:
             Exception: what `function` raises, or the kind of file's errors.
         """
         if self._was_closed:
-            raise self._file.was_closed()
+            raise self._file.closed_error()
         return self._file.ask(function)
 
 
 class _Memory:
-    """A connection with its lock, in one process."""
+    """A connection with its lock, shared within one process."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
@@ -79,9 +79,9 @@ class _Memory:
         self.connection.close()
 
     def fill(self, kind: FileKind) -> None:
-        """Make the tables, unless they are there."""
+        """Create the tables unless they exist."""
         if not self._is_filled:
-            # From a copy: tests make very many, and most of their time would be spent on this.
+            # Copied from a template: tests create very many files, and creation would dominate their time.
             self.connection.deserialize(_new_tables(replace(kind, fill=ignore_new_file)))
             self.connection.execute("PRAGMA journal_mode = MEMORY")
             kind.fill(self.connection)
@@ -110,26 +110,26 @@ class _MemoryConnection(FileConnection[C]):
             self._memory = _memories.get((kind.what, path)) or _memories.setdefault((kind.what, path), _Memory())
 
     def ask(self, function: Callable[[C], T]) -> T:
-        """Call `function` in a transaction of its own, and return its answer."""
-        work = _Asked(function)
+        """Call `function` in a separate transaction and return its answer."""
+        work = _ImmediateCall(function)
         with self._memory.lock:
             self._commit([work])
         return work.answer[0]
 
     def close(self) -> None:
-        """Do nothing: the others have the connection, too."""
+        """Do nothing: other objects share the connection."""
 
     def _connect(self) -> sqlite3.Connection:
         if self._memory.process != os.getpid():
-            raise OSError("it is in the memory of another process: name a file")
+            raise OSError("the path is in the memory of another process: name a file")
         if self._connection is None:
             self._memory.fill(self.kind)
             self._connection = self._memory.connection
         return self._connection
 
 
-class _Asked(Generic[C, T]):
-    """A work whose caller is on the stack."""
+class _ImmediateCall(Generic[C, T]):
+    """A work that runs in its caller's thread."""
 
     care = Care.LOOSE
     wakeups: Sequence[str] = ()
@@ -139,10 +139,10 @@ class _Asked(Generic[C, T]):
         self.answer: list[T] = []
 
     def seal(self) -> None:
-        """Do nothing: it is whole from the start."""
+        """Do nothing: the work never changes."""
 
     def run(self, transaction: C, /) -> None:
         self.answer = [self._function(transaction)]
 
     def end(self, error: Exception | None) -> None:
-        """Do nothing: the caller has the answer, or the error was raised."""
+        """Do nothing: the caller got the answer or the error directly."""

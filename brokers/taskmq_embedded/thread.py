@@ -1,7 +1,7 @@
-"""The thread in which a file is used.
+"""The thread that uses a file.
 
-Works are gathered on the event loop while the thread is busy, and handed over together. One hand-over is under way at
-a time, so that what has come up meanwhile is the next one; its answers come transaction by transaction.
+Works collect on the event loop while the thread is busy, and are passed on together. One batch is under way at a
+time; later works form the next one. Its answers arrive transaction by transaction.
 """
 
 import asyncio
@@ -22,26 +22,26 @@ T = TypeVar("T")
 S = TypeVar("S")
 
 _BATCH: Final = 500
-# Who hears of a commit asks for more; what comes of that shares the next transaction as long as each turn of the loop
-# brings some.
+# A caller that sees its commit often submits more. Those works share the next transaction, as long as each turn of
+# the loop brings some.
 _TURNS: Final = 64
 _QUIET: Final = 2
 _LAST_BREATH: Final = 5.0
 
 
-def _ring_for_nobody(wakeup: str) -> None:
+def _ignore_wakeup(wakeup: str) -> None:
     del wakeup
 
 
 class FileThread(Generic[C]):
-    """A thread with its own connection, used from one event loop. The thread starts with the first work.
+    """A thread with its own connection, used from one event loop. It starts with the first work.
 
     Args:
-        ring: called in the thread, once a transaction is committed, with each of what its works have for `wakeups`.
+        ring: called in the thread after each commit, with each wakeup of its works.
     """
 
     def __init__(
-        self, connection: FileConnection[C], *, name: str, ring: Callable[[str], None] = _ring_for_nobody
+        self, connection: FileConnection[C], *, name: str, ring: Callable[[str], None] = _ignore_wakeup
     ) -> None:
         self._ring = ring
         self._connection = connection
@@ -59,29 +59,29 @@ class FileThread(Generic[C]):
 
     @property
     def trouble(self) -> str:
-        """The reason for a long wait, as far as this process knows it."""
+        """The likely reason for a long wait."""
         if self._connection.is_waiting:
             return f"{self._connection.path} is locked by another process"
         return f"{self._connection.path} is busy"
 
     def submit(self, work: Work[C]) -> None:
-        """Run `work` in one of the next transactions, after all that was submitted before."""
+        """Run `work` in one of the next transactions, after all works submitted before."""
         self._waiting.append(work)
         self._arrived += 1
         self._idle.clear()
         if not self._is_busy and not self._is_scheduled:
-            # At the end of this turn of the loop, with what else comes up in it.
+            # At the end of this turn of the loop, together with the other works of the turn.
             self._is_scheduled = True
             asyncio.get_running_loop().call_soon(self._hand_over)
 
     def note_arrival(self) -> None:
-        """Expect more works soon: the caller has added to one that waits."""
+        """Announce that more works will come soon, since the caller has just extended a waiting one."""
         self._arrived += 1
 
     async def call(self, function: Callable[[C], T], *, care: Care) -> T:
-        """Call `function` in one of the next transactions, again from the start where one fails; return its answer.
+        """Call `function` in one of the next transactions and return its answer; a failed transaction calls it again.
 
-        A read that is cancelled is interrupted; a write that has begun is carried out.
+        Cancellation interrupts a read; a write that has begun is completed.
 
         Raises:
             Exception: what `function` raises, or the kind of file's errors.
@@ -91,20 +91,20 @@ class FileThread(Generic[C]):
         return await call.future
 
     async def add(self, function: Callable[[C, Sequence[S]], list[T]], items: Sequence[S], *, care: Care) -> list[T]:
-        """Call `function` with the items, and return its answers, one for each item.
+        """Call `function` with the items and return its answers, one per item.
 
-        Calls with the same function that follow each other are one call of it.
+        Consecutive calls with the same function are combined into one.
         """
         call = SetCall(function, items, care=care)
         self.submit(call)
         return await call.future
 
     async def wait_idle(self) -> None:
-        """Return once nothing is left to be done."""
+        """Wait until all submitted works have ended."""
         await self._idle.wait()
 
     async def aclose(self, *, within: float | None = None) -> None:
-        """Wait for what was submitted, `within` seconds at the most, and stop the thread. May be called twice."""
+        """Wait at most `within` seconds for the submitted works, then stop the thread. May be called twice."""
         if not self._is_closed:
             try:
                 async with asyncio.timeout(within):
@@ -136,7 +136,7 @@ class FileThread(Generic[C]):
         self._is_busy = True
         loop = asyncio.get_running_loop()
         if self._is_closed:
-            loop.call_soon(self._finish, works, [self._connection.was_closed()] * len(works))
+            loop.call_soon(self._finish, works, [self._connection.closed_error()] * len(works))
             return
         if self._thread is None:
             self._start(loop)
@@ -152,9 +152,9 @@ class FileThread(Generic[C]):
         for work, error in zip(works, errors, strict=True):
             try:
                 work.end(error)
-            except Exception as mistake:  # noqa: BLE001 - must not keep the others from their ends
+            except Exception as mistake:  # noqa: BLE001 - the other works must still end
                 asyncio.get_running_loop().call_exception_handler(
-                    {"message": f"{work!r} could not be ended", "exception": mistake}
+                    {"message": f"ending {work!r} failed", "exception": mistake}
                 )
         if not has_more:
             self._is_busy = False
@@ -162,7 +162,7 @@ class FileThread(Generic[C]):
             self._gather(_TURNS, 0, -1)
 
     def _gather(self, turns: int, quiet: int, arrived: int) -> None:
-        """Hand over once some turns of the loop have brought nothing more."""
+        """Pass the works on once some turns of the loop have brought no more."""
         quiet = 0 if arrived != self._arrived else quiet + 1
         if turns and quiet < _QUIET:
             asyncio.get_running_loop().call_soon(self._gather, turns - 1, quiet, self._arrived)
@@ -181,7 +181,7 @@ class FileThread(Generic[C]):
                     if works:
                         self._connection.pause()
         except RuntimeError:
-            # The loop was closed without closing this object: no waiter is left.
+            # The loop was closed before this object: no caller waits any more.
             if not loop.is_closed():
                 raise
         finally:

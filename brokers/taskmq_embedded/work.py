@@ -1,4 +1,4 @@
-"""Works: pieces of a transaction, each with the care that it needs."""
+"""Works: parts of a transaction, each with its required durability."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -13,20 +13,20 @@ C_contra = TypeVar("C_contra", contravariant=True)
 
 
 class Care(IntEnum):
-    """The care that a commit takes."""
+    """Durability that a work requires of its commit."""
 
     READ = 0
     LOOSE = 1
-    """Visible to all processes once committed; survives a kill, and may be undone by a power failure."""
+    """Visible to all processes once committed; survives a kill, but a power failure may undo it."""
     DURABLE = 2
     """Survives a power failure, unless the file was opened with less durability."""
 
 
 class FileFailure(Exception):
-    """The file cannot be read or written at the moment.
+    """Raised when the file cannot be read or written.
 
     Attributes:
-        is_certain: nothing of the work was done; otherwise that is not known.
+        is_certain: whether nothing was done; otherwise the outcome is unknown.
     """
 
     def __init__(self, message: str, *, is_certain: bool = True) -> None:
@@ -35,36 +35,36 @@ class FileFailure(Exception):
 
 
 class Work(Protocol[C_contra]):
-    """A piece of a transaction, beside others."""
+    """A part of a transaction, next to other works."""
 
     @property
     def care(self) -> Care:
-        """Read when the work has been sealed."""
+        """Durability of the work; read after `seal`."""
         ...
 
     @property
     def wakeups(self) -> Sequence[str]:
-        """The bells to ring after the commit."""
+        """Names of the wakeups to send after the commit."""
         ...
 
     def seal(self) -> None:
-        """Called on the loop when the work is handed over: nothing is added any more."""
+        """Close the work for additions; called on the loop before it is passed to the thread."""
         ...
 
     def run(self, transaction: C_contra, /) -> None:
-        """Called in the thread, inside the transaction; again, from the start, after a rollback."""
+        """Run in the thread, inside the transaction; called again, from the start, after a rollback."""
         ...
 
     def end(self, error: Exception | None) -> None:
-        """Called on the loop once the transaction is committed, or with why it is not."""
+        """Finish on the loop, after the commit or with the error that prevented it."""
         ...
 
 
 class Call(Generic[C, T]):
-    """A work with a waiter: `function`, called with the transaction.
+    """A work with a caller that waits: `function` of the transaction.
 
     Attributes:
-        future: what it returned, or its error.
+        future: the return value of `function`, or its error.
     """
 
     def __init__(self, function: Callable[[C], T], *, care: Care, wakeups: Sequence[str] = ()) -> None:
@@ -75,14 +75,14 @@ class Call(Generic[C, T]):
         self._result: list[T] = []
 
     def is_left(self) -> bool:
-        """Whether no caller waits for it any more."""
+        """Whether the caller no longer waits."""
         return self.future.done()
 
     def seal(self) -> None:
-        """Do nothing: it is whole from the start."""
+        """Do nothing: the work never changes."""
 
     def run(self, transaction: C, /) -> None:
-        # The waiter is gone: what was refused by its deadline must not happen afterwards.
+        # The caller is gone: work that missed its deadline must not happen afterwards.
         if not self.future.done():
             self._result = [self._function(transaction)]
 
@@ -91,12 +91,12 @@ class Call(Generic[C, T]):
 
 
 class SetCall(Generic[C]):
-    """A call with items, of a function that takes those of many callers at once and answers each item.
+    """A call of a function that accepts the items of many callers at once and answers each item.
 
-    Those that follow each other with the same function are one call of it.
+    Consecutive calls with the same function are combined into one.
 
     Attributes:
-        answers: what came of its items.
+        answers: one per item.
         future: the answers, or an error.
     """
 
@@ -112,13 +112,13 @@ class SetCall(Generic[C]):
         self.answers: list[Any] = []
 
     def seal(self) -> None:
-        """Do nothing: it is whole from the start."""
+        """Do nothing: the work never changes."""
 
     def run(self, transaction: C, /) -> None:
         self.run_with([self], transaction)
 
     def run_with(self, mates: "Sequence[SetCall[C]]", transaction: C) -> None:
-        """Run those with the same function, this one among them, as one call."""
+        """Run these calls of the same function, including this one, as one call."""
         waited_for = [mate for mate in mates if not mate.future.done()]
         items = [item for mate in waited_for for item in mate.items]
         answers = self.function(transaction, items) if items else []

@@ -5,33 +5,33 @@ process, on any thread and loop. Nothing outlives the process; `forget_memory` d
 
 **Local.** PATH is a directory:
 
-    taskmq.db       everything that counts: queues, messages, leases, results (SQLite, WAL)
-    owners/NAME     one per broker that takes messages: locked by its process as long as that lives
-    wake/KIND-NAME  a FIFO per waiting broker or state: one byte means "look again"
+    taskmq.db       all data: queues, messages, leases, results (SQLite, WAL)
+    owners/NAME     one file per consuming broker, locked by its process for its lifetime
+    wake/KIND-NAME  one FIFO per waiting broker or state: one byte means "poll now"
 
-Each broker or state object does its SQLite work in one thread of its own (`Database`). The event loop gathers works
-(publishes, acks, leases, results) while the thread is busy and hands them over together: one transaction, one sync
-of the disk, however many they are. A future ends after the commit.
+Each broker or state object runs its SQLite work in its own thread (`Database`). The event loop collects works
+(publishes, acks, leases, results) while the thread is busy and passes them on together: one transaction and one sync
+of the disk, however many there are. Their futures end after the commit.
 
-Announcements are rows that all who listen read and that expire after half a minute (`broker.listener`).
+Announcements are rows that all listeners read and that expire after half a minute (`broker.listener`).
 
-A message is `ready` in its queue, or leased by an `Owner`, or `delayed`. Its id is its place: given back, it comes
-first again. Taking writes a lease and is not synced; acknowledging deletes lease and message and is.
+A message is `ready` in its queue, leased by an `Owner`, or `delayed`. Its id is its position, so a requeued message
+comes first again. Leasing a message writes a row without a sync; acknowledging deletes lease and message with one.
 
-What happens when:
+Failures:
 
-- A process dies, by whatever means: the kernel drops the lock on its owner file. Every consuming broker tries the
-  locks of the others once a second, and gives back what a dead owner held, as redelivered. What was confirmed or
-  acknowledged stays so; a transaction that was not committed never was.
-- A process is stopped (SIGSTOP) or busy: it keeps its lock and its messages. Stopped in the middle of a commit it
-  also keeps the file locked: others wait, and their publishes end with `BrokerUnavailable` at their deadline.
-- The power fails: what was confirmed is on the disk (synchronous=FULL). All owners are dead then.
-- The disk is full, the file unreadable: publishes fail with `BrokerUnavailable` and sqlite's words; settlings are
-  kept and repeated once a second; consumers say so (`healthy`) and try on.
-- A wake-up is lost: the look that is taken once a second finds what there is.
-- Two processes open a new directory: one makes the tables under the file's lock, the other finds them.
+- A process dies, by whatever means: the kernel releases the lock on its owner file. Every consuming broker tries the
+  locks of the others once a second and requeues a dead owner's messages as redelivered. Confirmed and acknowledged
+  messages stay so; a transaction that was not committed never happened.
+- A process is stopped (SIGSTOP) or busy: it keeps its lock and its messages. If it stops in the middle of a commit,
+  the file stays locked: others wait, and their publishes end with `BrokerUnavailable` at their deadline.
+- The power fails: confirmed messages are on the disk (synchronous=FULL). All owners are dead afterwards.
+- The disk is full or the file unreadable: publishes fail with `BrokerUnavailable` and SQLite's message. Settlements
+  are kept and retried once a second; consumers report the problem (`healthy`) and retry.
+- A wakeup is lost: the poll once a second makes up for it.
+- Two processes open a new directory: one creates the tables under the file's lock, the other finds them.
 
-PATH must be on a local file system: locks and shared memory of SQLite do not work over the network. A broker object
+PATH must be on a local file system: SQLite's locks and shared memory do not work over the network. A broker object
 does not survive a fork; open one in the child.
 """
 

@@ -1,8 +1,8 @@
 """`file:///PATH`: large results as files of a directory, which may be shared over the network.
 
-    PATH/2026112205/LABEL-DATA    both are hashes; the directory is the hour in UTC after which it may go
+    PATH/2026112205/LABEL-DATA    LABEL and DATA are hashes; the directory is the hour (UTC) after which it may go
 
-So nothing has to be remembered about a file to know when it has had its time: whole directories go.
+So expiry needs no record of single files: whole directories are deleted.
 """
 
 import asyncio
@@ -29,19 +29,19 @@ _BETWEEN_SWEEPS: Final = 600_000
 
 
 def open_file_blobs(url: str, options: BrokerOptions) -> "FileBlobs":
-    """The directory that `file:///PATH` names; it is made when something is put there.
+    """Return the directory that `file:///PATH` names; the first put creates it.
 
     Raises:
         InvalidSetting: the URL names no absolute path.
     """
     path = url.partition("://")[2]
     if not path.startswith("/") or "?" in path:
-        raise InvalidSetting(f"{url!r} names no absolute path: it looks like file:///var/lib/mine/results")
+        raise InvalidSetting(f"{url!r} names no absolute path: use file:///var/lib/mine/results, for example")
     return FileBlobs(Path(path), options.clock)
 
 
 class FileBlobs:
-    """A `BlobStore` in a directory. Its work is done in threads."""
+    """A `BlobStore` in a directory; its work runs in threads."""
 
     def __init__(self, root: Path, clock: Clock) -> None:
         self.address = f"file://{root}"
@@ -59,12 +59,12 @@ class FileBlobs:
                 await asyncio.to_thread(self._sweep, _hour(now))
         except OSError as error:
             raise StateUnavailable(
-                f"a result of {len(data):,} bytes cannot be kept at {self.address}: {error}"
+                f"a result of {len(data):,} bytes cannot be stored at {self.address}: {error}"
             ) from error
         return name
 
     async def get(self, name: str) -> bytes | None:
-        # A name from the state is not trusted to be a path.
+        # A name from the state is not trusted as a path.
         if not _NAME.fullmatch(name):
             return None
         try:
@@ -89,7 +89,7 @@ class FileBlobs:
                 file.write(data)
                 file.flush()
                 os.fsync(file.fileno())
-            # Whole or not at all, for readers at this moment.
+            # Atomic for concurrent readers.
             draft.replace(directory / name)
         except BaseException:
             with suppress(OSError):
@@ -99,7 +99,7 @@ class FileBlobs:
         return f"{hour}/{name}"
 
     def _sweep(self, hour: str) -> None:
-        """Remove what has had its time; many may do so at once."""
+        """Delete expired directories; several processes may do so at once."""
         with suppress(FileNotFoundError):
             for entry in list(self._root.iterdir()):
                 if _DIRECTORY.fullmatch(entry.name) and entry.name < hour:

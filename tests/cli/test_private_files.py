@@ -105,5 +105,5 @@ def test_a_store_in_a_missing_folder_is_refused(home: Path, taskmq: Here) -> Non
     refused = taskmq("store", "upgrade", "--store", "sqlite:///no/such/jobs.db")
 
     assert refused.code == 5
-    assert f"there is no folder {home / 'no' / 'such'}: make it, or name another path" in refused.err
+    assert f"folder {home / 'no' / 'such'} does not exist: create it, or name another path" in refused.err
     assert list(home.iterdir()) == []

@@ -209,6 +209,8 @@ async def test_an_async_session_is_refused_by_a_store_in_a_file(tmp_path: Path) 
     engine = create_async_engine(f"sqlite+aiosqlite:///{tmp_path}/jobs.db")
     async with app, AsyncSession(engine) as session:
         await app.jobs.acount()
-        with pytest.raises(UnsupportedFeature, match="connection=AsyncSession is not supported: pass a connection of sqlite3"):
+        with pytest.raises(
+            UnsupportedFeature, match="connection=AsyncSession is not supported: pass a connection of sqlite3"
+        ):
             await app.jobs.asubmit(step, 1, connection=session)
     await engine.dispose()

@@ -315,7 +315,7 @@ async def test_a_step_of_the_next_version_changes_a_file_once_and_keeps_its_jobs
         assert later.difference(connection) == ""
         assert connection.execute("SELECT count(flavour), count(*) FROM job").fetchall() == [(0, 2)]
     async with _opened(f"sqlite:///{path}") as store:
-        with pytest.raises(StoreMismatch, match="install the taskmq that has upgraded it"):
+        with pytest.raises(StoreMismatch, match="install the version of taskmq that upgraded it"):
             await store.check()
 
 
@@ -336,7 +336,7 @@ async def test_files_of_development_and_later_versions_and_others_are_refused(tm
     _file_of(later)
     for path, statement, remedy in (
         (development, "PRAGMA user_version = 22", "a development version .* move the file away"),
-        (later, "PRAGMA user_version = 999", "install the taskmq that has upgraded it"),
+        (later, "PRAGMA user_version = 999", "install the version of taskmq that upgraded it"),
         (other, "CREATE TABLE t (x)", "no job store: name another path"),
     ):
         with closing(sqlite3.connect(path)) as connection:

@@ -1,4 +1,4 @@
-"""Looking at queues and emptying them."""
+"""Administration of queues: statistics, purging, deletion."""
 
 import sqlite3
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ from taskmq_local.database.tables import find_queue, has_turn, leave
 
 __all__ = ["delete_queue", "diagnose_rights", "purge_some", "queue_stats", "register_consumer", "register_owner"]
 
-# Some 15 ms.
+# Takes about 15 ms.
 _PURGED_AT_ONCE: Final = 5_000
 _DELETE_MESSAGES: Final = """
     DELETE FROM messages WHERE id IN
@@ -25,26 +25,26 @@ _DELETE_READY: Final = """
 
 
 def diagnose_rights(path: Path) -> list[Finding]:
-    """Find out whether other users of this host may read the messages."""
+    """Check whether other users of this host may read the messages."""
     try:
         mode, folder = path.stat().st_mode & 0o777, path.parent.stat().st_mode & 0o777
     except FileNotFoundError:
         return []
     if not mode & 0o077 or not folder & 0o077:
         return []
-    found = f"other users of this host may open {path} (mode {mode:o}), with all arguments and results"
-    return [Finding("warning", "broker", found, f"chmod 700 {path.parent}, or share it on purpose")]
+    found = f"other users of this host may open {path} (mode {mode:o}), which has all arguments and results"
+    return [Finding("warning", "broker", found, f"chmod 700 {path.parent}, if that is not intended")]
 
 
 def register_owner(connection: sqlite3.Connection, owner: str) -> None:
-    """Have others look after what `owner` holds, once it is dead."""
+    """Let other processes requeue the owner's messages once it is dead."""
     connection.execute("INSERT OR IGNORE INTO owners VALUES (?)", (owner,))
 
 
 def register_consumer(connection: sqlite3.Connection, owner: str, number: int, queues: Sequence[str]) -> str | None:
-    """Note which queues the owner's consumer takes from, and take its turn at each free shard.
+    """Register the owner's consumer of these queues, and claim each free shard for it.
 
-    The first queue that does not exist, and then nothing is noted; else None.
+    Return the first queue that does not exist, in which case nothing is registered; else None.
     """
     ids: list[int] = []
     for name in queues:
@@ -60,7 +60,7 @@ def register_consumer(connection: sqlite3.Connection, owner: str, number: int, q
 
 
 def leave_queue(connection: sqlite3.Connection, owner: str, number: int, name: str) -> None:
-    """Note that the owner's consumer takes no more from one queue."""
+    """Unregister the owner's consumer of one queue."""
     if (queue := find_queue(connection, name)) is not None:
         facts = (owner, number, queue)
         connection.execute("DELETE FROM consumers WHERE owner = ? AND number = ? AND queue = ?", facts)
@@ -68,7 +68,7 @@ def leave_queue(connection: sqlite3.Connection, owner: str, number: int, name: s
 
 
 def queue_stats(connection: sqlite3.Connection, names: Sequence[str]) -> list[QueueStats]:
-    """The queues of these names that exist, in the order given."""
+    """Return statistics of the queues that exist, in the given order."""
     return [
         QueueStats(
             queue=name,
@@ -83,7 +83,7 @@ def queue_stats(connection: sqlite3.Connection, names: Sequence[str]) -> list[Qu
 
 
 def purge_some(connection: sqlite3.Connection, name: str) -> tuple[int, bool] | None:
-    """Delete ready messages; return how many, and whether some are left, or None when the queue does not exist."""
+    """Delete some ready messages; return their number and whether any are left, None if the queue does not exist."""
     queue = find_queue(connection, name)
     if queue is None:
         return None
@@ -92,9 +92,10 @@ def purge_some(connection: sqlite3.Connection, name: str) -> tuple[int, bool] | 
 
 
 def delete_queue(connection: sqlite3.Connection, name: str) -> int | None:
-    """Delete the queue with what is ready or leased; how many were ready. None when it does not exist.
+    """Delete the queue with its ready and leased messages; return the number of ready ones, None if it does not
+    exist.
 
-    Messages that wait for their time stay, and go to `taskmq.unroutable` when it comes.
+    Delayed messages stay; when due, they move to `taskmq.unroutable`.
     """
     queue = find_queue(connection, name)
     if queue is None:
@@ -103,7 +104,7 @@ def delete_queue(connection: sqlite3.Connection, name: str) -> int | None:
     connection.execute("DELETE FROM messages WHERE id IN (SELECT id FROM leases WHERE queue = ?)", (queue,))
     connection.execute("DELETE FROM leases WHERE queue = ?", (queue,))
     for table in ("consumers", "capacities", "turns"):
-        connection.execute(f"DELETE FROM {table} WHERE queue = ?", (queue,))  # noqa: S608 - names of our own
+        connection.execute(f"DELETE FROM {table} WHERE queue = ?", (queue,))  # noqa: S608 - constant names
     connection.execute("DELETE FROM queues WHERE id = ?", (queue,))
     return count
 

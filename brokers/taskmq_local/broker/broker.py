@@ -42,7 +42,7 @@ _CLOSING: Final = 5.0
 
 
 class LocalBroker:
-    """One file, as one event loop of one process sees it."""
+    """One file, as used by one event loop of one process."""
 
     def __init__(self, address: str, path: Path, options: BrokerOptions) -> None:
         self._address = address
@@ -75,7 +75,7 @@ class LocalBroker:
 
     @property
     def void(self) -> int:
-        """How many settlings had no effect, because the message had been given back before."""
+        """Number of settlements without effect, because the message had been requeued before."""
         return self._ledger.void if self._ledger is not None else 0
 
     async def connect(self, *, timeout: float) -> None:
@@ -104,17 +104,17 @@ class LocalBroker:
         """See `taskmq.contracts.broker.PublishingMany`."""
         outcomes = PublishOutcomes(len(messages))
         deadline = asyncio.get_running_loop().time() + timeout
-        for place, message in enumerate(messages):
+        for index, message in enumerate(messages):
             if (refusal := self._refusal(message)) is not None:
-                outcomes.tell(place, refusal)
+                outcomes.set(index, refusal)
             else:
-                self._open_batch().add_one_of(outcomes, place, message, deadline)
+                self._open_batch().add_one_of(outcomes, index, message, deadline)
         return outcomes.future
 
     async def consume(
         self, subscriptions: Iterable[Subscription], deliver: Callable[[Delivery], None]
     ) -> LocalConsumer:
-        # Opens the file, before anything is put beside it.
+        # Opens the file before creating other files next to it.
         await self._call(lambda _: None, care=Care.READ)
         wanted = list(subscriptions)
         queues = [subscription.queue for subscription in wanted if not subscription.is_paused]
@@ -127,7 +127,7 @@ class LocalBroker:
                 care=Care.LOOSE,
             )
         except BaseException:
-            # Perhaps it is written already.
+            # The registration may be committed already.
             consumer.leave()
             raise
         if missing is not None:
@@ -139,7 +139,7 @@ class LocalBroker:
         return consumer
 
     def announce(self, topic: str, body: bytes) -> bool:
-        """See `taskmq.contracts.broker.Broadcasting`; how late and how bounded: `listener`."""
+        """See `taskmq.contracts.broker.Broadcasting`; `listener` states delays and bounds."""
         if self._is_closed or self._announcing >= MAX_PENDING or len(topic.encode()) > MAX_TOPIC_BYTES:
             return False
         now = self._clock.now_ms()
@@ -149,7 +149,7 @@ class LocalBroker:
             care=Care.LOOSE,
             wakeups=("broadcasts",),
         )
-        written.add_done_callback(self._announced)
+        written.add_done_callback(self._on_announcement)
         return True
 
     async def listen(
@@ -159,7 +159,7 @@ class LocalBroker:
         *,
         connected: Callable[[bool], None] = unheeded,
     ) -> LocalListener:
-        """See `taskmq.contracts.broker.Broadcasting`; there is no connection that could be lost."""
+        """See `taskmq.contracts.broker.Broadcasting`; no connection can be lost."""
         del connected
         since = await self._call(last_broadcast, care=Care.READ)
         self._check_open()
@@ -168,8 +168,8 @@ class LocalBroker:
         except OSError as error:
             raise BrokerUnavailable(f"{self._database.root}: {error}") from error
         self._listeners.append(listener)
-        # What was announced before its bell was there rang for others.
-        listener.look()
+        # Announcements made before its wakeup existed woke only others.
+        listener.poll()
         return listener
 
     def peek(self, queue: str, *, limit: int) -> AbstractAsyncContextManager[list[Delivery]]:
@@ -177,8 +177,8 @@ class LocalBroker:
 
     @asynccontextmanager
     async def _hold(self, queue: str, limit: int) -> AsyncGenerator[list[Delivery], None]:
-        async with self.browse(queue) as look:
-            yield await look.take(limit)
+        async with self.browse(queue) as browser:
+            yield await browser.take(limit)
 
     def browse(self, queue: str) -> AbstractAsyncContextManager[Browser]:
         return self._take_out(queue)
@@ -187,23 +187,23 @@ class LocalBroker:
     async def _take_out(self, queue: str) -> AsyncGenerator[Browser, None]:
         await self._call(lambda _: None, care=Care.READ)
         ledger = self._enlist()
-        look = LocalBrowser(self._database, ledger, queue, number=next(self._numbers), patience=_PATIENCE)
-        self._submit_chores()
+        browser = LocalBrowser(self._database, ledger, queue, number=next(self._numbers), patience=_PATIENCE)
+        self._submit_upkeep()
         self._database.post(lambda connection: register_owner(connection, ledger.owner), care=Care.LOOSE)
         try:
-            yield look
+            yield browser
         finally:
             if not self._is_closed:
-                look.give_back()
+                browser.give_back()
                 await self._call(lambda _: None, care=Care.READ)
 
     async def purge(self, queue: str) -> int:
-        """Delete the ready messages, but not those that wait for their time."""
-        self._submit_chores()
+        """Delete the ready messages, but not the delayed ones."""
+        self._submit_upkeep()
         return await self._purge(queue)
 
     async def delete(self, queue: str) -> int:
-        """Delete a physical queue with what is ready or in hands; how many were ready.
+        """Delete a physical queue with its ready and leased messages; return the number of ready ones.
 
         Raises:
             QueueMissing: the queue does not exist.
@@ -217,14 +217,14 @@ class LocalBroker:
 
     async def stats(self, queues: Iterable[str]) -> list[QueueStats]:
         names = list(queues)
-        self._submit_chores()
+        self._submit_upkeep()
         return await self._call(lambda connection: queue_stats(connection, names), care=Care.LOOSE)
 
     async def diagnose(
         self,
         loads: Mapping[WorkQueue, float | None],  # noqa: ARG002 - the file has no time limits of deliveries
         *,
-        watch: float = 0,  # noqa: ARG002 - one look shows it
+        watch: float = 0,  # noqa: ARG002 - one check suffices
         hands_over: bool = False,  # noqa: ARG002 - as `loads`
     ) -> list[Finding]:
         """See `taskmq.contracts.broker.Diagnosable`."""
@@ -234,7 +234,7 @@ class LocalBroker:
         if self._closing is None:
             self._is_closed = True
             self._closing = asyncio.get_running_loop().create_task(self._close())
-        # A cancelled close goes on, and may be waited for again.
+        # A cancelled close continues and may be awaited again.
         await asyncio.shield(self._closing)
 
     async def _close(self) -> None:
@@ -254,11 +254,11 @@ class LocalBroker:
             )
         await self._database.aclose(within=_CLOSING)
         if self._owner is not None:
-            # What could not be given back is found by the others once the name is dead.
+            # Other processes requeue the remaining messages once the name is dead.
             self._owner.release()
 
     async def _purge(self, queue: str) -> int:
-        """Delete the ready messages piece by piece: what others do in the file waits for one piece only."""
+        """Delete the ready messages in portions, so that other users of the file wait for one portion at most."""
         total = 0
         while True:
             purged = await self._call(lambda connection: purge_some(connection, queue), care=Care.DURABLE)
@@ -268,7 +268,7 @@ class LocalBroker:
             if not purged[1]:
                 return total
 
-    def _announced(self, _written: asyncio.Future[None]) -> None:
+    def _on_announcement(self, _written: asyncio.Future[None]) -> None:
         self._announcing -= 1
 
     async def _flush(self) -> None:
@@ -279,7 +279,7 @@ class LocalBroker:
             return
 
     def _enlist(self) -> Ledger:
-        """The ledger under this broker's own name, which is seen as alive from here on."""
+        """Return the ledger under this broker's own name, which counts as alive from now on."""
         self._check_open()
         if self._ledger is None:
             try:
@@ -296,7 +296,7 @@ class LocalBroker:
         if self._upkeep is not None:
             return
         self._upkeep = Maintenance(
-            self._database, self._clock, self._owner, look=self._look, tick=self._ledger.repeat
+            self._database, self._clock, self._owner, poll=self._poll, tick=self._ledger.repeat
         )
         try:
             self._upkeep.start()
@@ -305,12 +305,12 @@ class LocalBroker:
             self._upkeep = None
             raise BrokerUnavailable(f"{self._database.root}: {error}") from error
 
-    def _look(self) -> None:
+    def _poll(self) -> None:
         for consumer in self._consumers:
-            consumer.look()
+            consumer.poll()
 
-    def _submit_chores(self) -> None:
-        """Have the dead reaped and the due promoted, in the transaction of what is submitted next."""
+    def _submit_upkeep(self) -> None:
+        """Requeue messages of dead owners and promote due ones, in the transaction of the next work."""
         if not self._is_closed:
             self._database.submit(MaintenanceWork(self._database.root, self._clock, lambda _chores, _error: None))
 

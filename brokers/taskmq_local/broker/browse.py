@@ -1,4 +1,4 @@
-"""Looking at the front of a queue, for inspection or replay."""
+"""Browsing the front of a queue, for inspection and replay."""
 
 import asyncio
 
@@ -16,11 +16,11 @@ __all__ = ["LocalBrowser"]
 
 
 class LocalBrowser:
-    """A `taskmq.contracts.broker.Browser`: messages are taken piece by piece, and the rest goes back together.
+    """A `taskmq.contracts.broker.Browser`: leases messages in portions and requeues the rest together.
 
     Args:
-        number: new with each look of the broker.
-        patience: seconds that taking a piece may last.
+        number: unique per browser of the broker.
+        patience: seconds that leasing a portion may take.
     """
 
     def __init__(self, database: Database, ledger: Ledger, queue: str, *, number: int, patience: float) -> None:
@@ -33,22 +33,22 @@ class LocalBrowser:
 
     async def take(self, count: int) -> list[Delivery]:
         """See `taskmq.contracts.broker.Browser`."""
-        piece = _Piece(self._ledger)
+        portion = _Portion(self._ledger)
         self._database.submit(
             LeaseDeliveries(
-                self._queue, self._ledger.owner, taker=self._number, limit=lambda: count, done=piece.taken
+                self._queue, self._ledger.owner, taker=self._number, limit=lambda: count, done=portion.on_lease
             )
         )
         try:
             async with asyncio.timeout(self._patience):
-                rows = await piece.rows
+                rows = await portion.rows
         except TimeoutError:
-            piece.abandon()
-            raise BrokerUnavailable(f"not done within {self._patience:g} s: {self._database.trouble}") from None
+            portion.abandon()
+            raise BrokerUnavailable(f"no answer within {self._patience:g} s: {self._database.trouble}") from None
         except FileFailure as error:
             raise BrokerUnavailable(str(error)) from error
         except asyncio.CancelledError:
-            piece.abandon()
+            portion.abandon()
             raise
         self._unsettled.update(row[0] for row in rows)
         return [LocalDelivery(row, self._queue, self) for row in rows]
@@ -66,7 +66,7 @@ class LocalBrowser:
         self._ledger.requeue(id_)
 
     def give_back(self) -> None:
-        """Give back what is not settled; settling it later is void."""
+        """Requeue all unsettled messages; settling them later has no effect."""
         for id_ in self._unsettled:
             self._ledger.requeue(id_)
         if is_shard(self._queue):
@@ -77,22 +77,22 @@ class LocalBrowser:
             )
 
 
-class _Piece:
-    """Rows that are on their way."""
+class _Portion:
+    """Rows of one lease that is under way."""
 
     def __init__(self, ledger: Ledger) -> None:
         self.rows: asyncio.Future[list[LeasedRow]] = asyncio.get_running_loop().create_future()
         self._ledger = ledger
 
     def abandon(self) -> None:
-        """Let go of the rows, be they here already or still to come."""
+        """Requeue the rows, whether they have arrived or not."""
         if self.rows.done() and not self.rows.cancelled() and self.rows.exception() is None:
             self._ledger.put_back([row[0] for row in self.rows.result()])
         self.rows.cancel()
 
-    def taken(self, lease: LeaseDeliveries, error: Exception | None) -> None:
+    def on_lease(self, lease: LeaseDeliveries, error: Exception | None) -> None:
         if self.rows.done():
-            # Abandoned before they came.
+            # Abandoned before the rows arrived.
             self._ledger.put_back([row[0] for row in lease.rows])
         elif error is not None:
             self.rows.set_exception(error)

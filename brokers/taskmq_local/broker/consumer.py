@@ -1,4 +1,4 @@
-"""Consuming from `local://`: lines that keep hands filled."""
+"""Consumers of `local://`: each subscription keeps its prefetch filled."""
 
 import asyncio
 import logging
@@ -16,18 +16,18 @@ from taskmq_local.broker.ledger import Ledger
 from taskmq_local.database.database import Database
 from taskmq_local.database.tables import leave
 
-__all__ = ["Line", "LocalConsumer"]
+__all__ = ["LocalConsumer", "LocalSubscription"]
 
 _log = logging.getLogger("taskmq.local")
 
 _PATIENCE: Final = 10.0
 
 
-class Line:
-    """One subscription: takes more whenever it has a hand free and something may be ready.
+class LocalSubscription:
+    """One subscription: leases more messages whenever its prefetch has room and some may be ready.
 
-    At most one lease is under way. What is settled meanwhile is handed over in the same transaction as the next
-    lease, which therefore takes as many as were settled.
+    At most one lease is under way. Settlements made meanwhile join the transaction of the next lease, which therefore
+    leases as many messages as were settled.
     """
 
     def __init__(
@@ -52,8 +52,8 @@ class Line:
         self._is_leasing = False
         self._may_be_more = False
 
-    def look(self) -> None:
-        """Something may have become ready."""
+    def poll(self) -> None:
+        """Lease messages that may have become ready."""
         self._may_be_more = True
         self._lease()
 
@@ -67,7 +67,7 @@ class Line:
     def resume(self) -> None:
         self.is_paused = False
         self._is_running = True
-        self.look()
+        self.poll()
 
     def resize(self, prefetch: int) -> None:
         self._prefetch = prefetch
@@ -88,29 +88,29 @@ class Line:
     def requeue(self, id_: int) -> None:
         self._in_hand -= 1
         self._ledger.requeue(id_)
-        self.look()
+        self.poll()
 
     def _lease(self) -> None:
         if self._may_be_more and not self._is_leasing and self._is_running and self._in_hand < self._prefetch:
             self._is_leasing = True
             self._database.submit(
                 LeaseDeliveries(
-                    self.queue, self._ledger.owner, taker=self._taker, limit=self._limit, done=self._leased
+                    self.queue, self._ledger.owner, taker=self._taker, limit=self._limit, done=self._on_lease
                 )
             )
 
     def _limit(self) -> int:
-        # Set again by the next ring from here on; that may be for what this lease already sees.
+        # The next wakeup sets it again, perhaps for messages that this lease already sees.
         self._may_be_more = False
         return self._prefetch - self._in_hand if self._is_running else 0
 
-    def _leased(self, lease: LeaseDeliveries, error: Exception | None) -> None:
+    def _on_lease(self, lease: LeaseDeliveries, error: Exception | None) -> None:
         self._is_leasing = False
         if error is not None:
-            self._report(f"cannot take messages of {self.queue!r}, trying on: {error}")
+            self._report(f"leasing messages of {self.queue!r} failed, will retry: {error}")
             return
         if lease.is_missing:
-            self._report(f"queue {self.queue!r} has gone, waiting for it to be declared again")
+            self._report(f"queue {self.queue!r} was deleted, waiting for its declaration")
             return
         self.is_live = True
         if not self._is_running:
@@ -129,7 +129,7 @@ class Line:
 
 
 class LocalConsumer:
-    """Running subscriptions of one `consume`."""
+    """Running subscriptions of one `consume` call."""
 
     def __init__(
         self,
@@ -143,7 +143,7 @@ class LocalConsumer:
         self.number = number
         self._database = database
         self._ledger = ledger
-        self._lines = [Line(database, ledger, each, deliver, taker=number) for each in subscriptions]
+        self._lines = [LocalSubscription(database, ledger, each, deliver, taker=number) for each in subscriptions]
         self._is_running = True
         self._left: asyncio.Future[None] | None = None
 
@@ -156,7 +156,7 @@ class LocalConsumer:
         return self._is_running and all(line.is_live or line.is_paused for line in self._lines)
 
     def start(self) -> None:
-        self.look()
+        self.poll()
 
     async def resize(self, queue: str, prefetch: int) -> None:
         """See `taskmq.contracts.broker.Consumer`."""
@@ -193,19 +193,19 @@ class LocalConsumer:
                 if self._is_running:
                     line.resume()
 
-    def look(self) -> None:
-        """Something may have become ready."""
+    def poll(self) -> None:
+        """Lease messages that may have become ready."""
         for line in self._lines:
-            line.look()
+            line.poll()
 
     def halt(self) -> None:
-        """Hand out nothing from here on."""
+        """Deliver nothing from now on."""
         self._is_running = False
         for line in self._lines:
             line.stop()
 
     def leave(self) -> None:
-        """Hand out nothing from here on, and be no consumer any more soon."""
+        """Deliver nothing from now on, and unregister in the background."""
         if self._is_running:
             self.halt()
             self._left = self._database.post(self._remove, care=Care.LOOSE, wakeups=("messages",))
@@ -213,7 +213,7 @@ class LocalConsumer:
     async def stop(self) -> None:
         self.leave()
         if self._left is not None:
-            # A row that cannot be removed goes with its owner.
+            # If removing the row fails, it goes with its owner.
             await asyncio.wait({self._left}, timeout=_PATIENCE)
 
     def _remove(self, connection: sqlite3.Connection) -> None:

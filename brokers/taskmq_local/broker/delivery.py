@@ -1,4 +1,4 @@
-"""A message of `local://` in a consumer's hands."""
+"""Deliveries of `local://`."""
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
@@ -17,7 +17,7 @@ _NO_HEADERS: Mapping[str, object] = {}
 
 
 class LocalDelivery:
-    """A row that was leased, and where to say how it ended."""
+    """A leased row, and the object that settles it."""
 
     __slots__ = ("_queue", "_row", "_settler")
 
@@ -79,7 +79,7 @@ def deliver_all(deliveries: Iterable[Delivery], deliver: Callable[[Delivery], No
     for delivery in deliveries:
         try:
             deliver(delivery)
-        except Exception as error:  # noqa: BLE001 - one call that fails must not strand the deliveries after it
+        except Exception as error:  # noqa: BLE001 - a failed call must not affect later deliveries
             asyncio.get_running_loop().call_exception_handler(
                 {"message": f"deliver failed for {delivery!r}", "exception": error}
             )

@@ -1,4 +1,4 @@
-"""Taking messages in hand, and letting go of them, as works."""
+"""Leasing messages and settling them, as works."""
 
 import sqlite3
 from collections.abc import Callable
@@ -22,17 +22,17 @@ _FIRST_READY: Final = (
 
 
 class LeaseDeliveries:
-    """Takes up to a number of messages from the front of a queue; none of a shard that is another taker's.
+    """Leases up to a number of messages from the front of a queue, but none of a shard that belongs to another taker.
 
     Args:
-        taker: the owner's number for who takes.
-        limit: asked when the work is handed over, so that what was settled until then counts.
-        done: called with what was taken, and whether the queue exists; or with an error.
+        taker: the owner's number for the consumer or browser.
+        limit: called when the work is sealed, so that earlier settlements count.
+        done: called with the lease, or with an error.
 
     Attributes:
-        rows: what was taken.
-        is_missing: the queue does not exist.
-        limit: how many could have been taken.
+        rows: the leased messages.
+        is_missing: whether the queue does not exist.
+        limit: the most that could have been leased.
     """
 
     care = Care.LOOSE
@@ -84,10 +84,10 @@ class LeaseDeliveries:
 
 
 class Settlement:
-    """What was acknowledged, requeued, and taken without being handed out.
+    """Messages to acknowledge, to requeue, and to return undelivered.
 
     Attributes:
-        void: how many of those were not the owner's any more.
+        void: number of those that the owner no longer held.
     """
 
     def __init__(self, owner: str, done: Callable[["Settlement", Exception | None], None]) -> None:

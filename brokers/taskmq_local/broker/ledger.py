@@ -1,4 +1,4 @@
-"""What one broker object holds under its owner's name, and how it is let go of."""
+"""Messages that one broker object holds under its owner's name, and their settlement."""
 
 import asyncio
 from typing import Protocol
@@ -10,7 +10,7 @@ __all__ = ["HoldsDeliveries", "Ledger"]
 
 
 class HoldsDeliveries(Protocol):
-    """Where a delivery says how it ended."""
+    """An object that settles deliveries."""
 
     def ack(self, id_: int) -> None: ...
 
@@ -20,10 +20,10 @@ class HoldsDeliveries(Protocol):
 
 
 class Ledger:
-    """Gathers settlings, and repeats those that could not be written.
+    """Collects settlements and retries those that could not be written.
 
     Attributes:
-        void: settlings without effect, because the message had been given back before.
+        void: number of settlements without effect, because the message had been requeued before.
     """
 
     def __init__(self, database: Database, owner: str) -> None:
@@ -41,21 +41,21 @@ class Ledger:
             self._settlement().acks.append(id_)
 
     async def ack_confirmed(self, id_: int) -> bool:
-        """Whether it was ours to acknowledge, once that is on the disk."""
+        """Acknowledge durably; return whether the message was still held."""
         if self._is_closed:
             self.void += 1
             return False
         done: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
 
-        def ended(settlement: Settlement, error: Exception | None) -> None:
+        def on_end(settlement: Settlement, error: Exception | None) -> None:
             self.void += settlement.void
             if error is not None:
                 self.requeue(id_)
             if not done.done():
                 done.set_result(error is None and not settlement.void)
 
-        # By itself, so that what it says is about this one.
-        settlement = Settlement(self.owner, ended)
+        # A separate settlement, so that its result concerns only this message.
+        settlement = Settlement(self.owner, on_end)
         settlement.acks.append(id_)
         self._database.submit(settlement)
         return await done
@@ -67,12 +67,12 @@ class Ledger:
             self._settlement().requeues.append(id_)
 
     def put_back(self, ids: list[int]) -> None:
-        """Give back what was taken but not handed out: it does not count as a delivery."""
+        """Return messages that were leased but not delivered; they count no delivery."""
         if ids and not self._is_closed:
             self._settlement().untouched.extend(ids)
 
     def repeat(self) -> None:
-        """Try again what could not be written."""
+        """Retry the settlements that could not be written."""
         failed, self._failed = self._failed, []
         for settlement in failed:
             target = self._settlement()
@@ -81,18 +81,18 @@ class Ledger:
             target.untouched += settlement.untouched
 
     def close(self) -> None:
-        """Whatever is settled from here on is void."""
+        """Make all further settlements void."""
         self._is_closed = True
 
     def _settlement(self) -> Settlement:
         if self._open is None or not self._open.is_open:
-            self._open = Settlement(self.owner, self._done)
+            self._open = Settlement(self.owner, self._on_end)
             self._database.submit(self._open)
         else:
             self._database.note_arrival()
         return self._open
 
-    def _done(self, settlement: Settlement, error: Exception | None) -> None:
+    def _on_end(self, settlement: Settlement, error: Exception | None) -> None:
         if error is not None:
             self._failed.append(settlement)
         else:

@@ -1,13 +1,12 @@
-"""Broadcasts in `local://PATH`: rows that everybody reads who listens, and that soon expire.
+"""Broadcasts in `local://PATH`: rows that all listeners read and that soon expire.
 
-An announcement is a row in `broadcasts`, committed together with whatever else its process writes at the moment, and
-never synced by itself. Each listener is rung for, and takes what came behind the last row that it has seen. So a
-listener hears some milliseconds after the announcement. Where the ring is lost it hears within a second, which is how
-often it looks anyway.
+An announcement is a row in `broadcasts`, committed with its process's other writes at the moment and never synced for
+itself. Each listener gets a wakeup and reads the rows after the last one it has seen, some milliseconds after the
+announcement. If the wakeup is lost, the listener's poll finds the rows within a second.
 
-Bounds: a row is kept for 30 s, and of all rows the newest 10,000; a listener that is stopped for longer, or floods of
-announcements, miss the rest. A process that has 1,000 announcements uncommitted, because the file is locked or the
-disk slow, drops further ones.
+Bounds: a row is kept for 30 s, and only the newest 10,000 rows are kept. A listener that is stopped for longer, or
+flooded, misses the rest. If the file is locked or the disk slow, a process with 1,000 uncommitted announcements drops
+further ones.
 """
 
 import asyncio
@@ -33,30 +32,30 @@ _Row = tuple[int, str, bytes]
 
 
 def write_broadcast(connection: sqlite3.Connection, topic: str, body: bytes, now: int) -> None:
-    """Announce, and forget what is too old or too much."""
+    """Insert the announcement, and delete rows that are too old or too many."""
     last = connection.execute(
         "INSERT INTO broadcasts (expires, topic, body) VALUES (?, ?, ?)", (now + _KEPT_MS, topic, body)
     ).lastrowid
     assert last is not None
-    # Old rows have the lowest numbers: the first that is to be kept ends the scan.
+    # Old rows have the lowest numbers: the scan ends at the first row to keep.
     sql = "SELECT seq FROM broadcasts WHERE expires > ? ORDER BY seq LIMIT 1"
     first = connection.execute(sql, (now,)).fetchone()[0]
     connection.execute("DELETE FROM broadcasts WHERE seq < ?", (max(first, last - _KEPT_ROWS + 1),))
 
 
 def last_broadcast(connection: sqlite3.Connection) -> int:
-    """The number of the last announcement ever."""
+    """Return the number of the last announcement ever made."""
     row = connection.execute("SELECT seq FROM sqlite_sequence WHERE name = 'broadcasts'").fetchone()
     return 0 if row is None else row[0]
 
 
 class LocalListener:
-    """A `taskmq.contracts.broker.Listening` that reads behind the announcement `since`.
+    """A `taskmq.contracts.broker.Listening` that reads after the announcement `since`.
 
-    It has a name of its own, because each name has one bell of a kind.
+    It has a separate owner name, because each name has one wakeup per kind.
 
     Raises:
-        OSError: its bell cannot be made.
+        OSError: creating its wakeup failed.
     """
 
     def __init__(
@@ -76,27 +75,27 @@ class LocalListener:
         self._is_stopped = False
         self._owner = Owner(database.root)
         try:
-            self._wakeup = Wakeup(database.root, self._owner, "broadcasts", self.look)
+            self._wakeup = Wakeup(database.root, self._owner, "broadcasts", self.poll)
         except OSError:
             self._owner.release()
             raise
         self._ticker = asyncio.get_running_loop().call_later(_TICK, self._on_tick)
 
-    def look(self) -> None:
-        """Take what has been announced since the last look."""
+    def poll(self) -> None:
+        """Read the announcements made since the last poll."""
         if self._is_stopped or self._reading is not None:
             self._was_rung = True
             return
         self._was_rung = False
         since = self._since
         self._reading = self._database.post(lambda connection: _read(connection, since), care=Care.READ)
-        self._reading.add_done_callback(self._have_read)
+        self._reading.add_done_callback(self._on_read)
 
     async def stop(self) -> None:
         self.end()
 
     def end(self) -> None:
-        """Hear no more. May be called twice."""
+        """Stop listening. May be called twice."""
         self._is_stopped = True
         self._ticker.cancel()
         self._wakeup.close()
@@ -104,12 +103,12 @@ class LocalListener:
 
     def _on_tick(self) -> None:
         self._ticker = asyncio.get_running_loop().call_later(_TICK, self._on_tick)
-        self.look()
+        self.poll()
 
-    def _have_read(self, reading: asyncio.Future[list[_Row]]) -> None:
+    def _on_read(self, reading: asyncio.Future[list[_Row]]) -> None:
         self._reading = None
         if reading.cancelled() or reading.exception() is not None:
-            # The next tick tries again.
+            # The next tick retries.
             return
         rows = reading.result()
         for seq, topic, body in rows:
@@ -118,9 +117,9 @@ class LocalListener:
                 return
             if self._fits(topic):
                 self._receive(topic, body)
-        # What was rung for meanwhile is behind them, and so is what did not fit into one look.
+        # Later announcements, and those beyond the limit of one poll, are still unread.
         if rows or self._was_rung:
-            self.look()
+            self.poll()
 
 
 def _read(connection: sqlite3.Connection, since: int) -> list[_Row]:

@@ -1,4 +1,4 @@
-"""Publishing as a work: many messages, one transaction, a deadline for each."""
+"""Publishing as a work: many messages in one transaction, each with its deadline."""
 
 import asyncio
 import sqlite3
@@ -14,7 +14,7 @@ from taskmq.contracts.broker import Outgoing
 from taskmq.errors import PublishRejected, PublishUnknown, Unroutable
 from taskmq.model.clock import Clock
 from taskmq_embedded.work import Care, FileFailure
-from taskmq_local.database.tables import capacity_of, create_queues, find_queue, take_ids
+from taskmq_local.database.tables import capacity_of, create_queues, find_queue, reserve_ids
 from taskmq_local.database.wakeup import Kind
 from taskmq_local.rules.capacity import Capacity
 
@@ -23,7 +23,7 @@ __all__ = ["PublishBatch", "PublishOutcomes"]
 _MOST_MESSAGES: Final = 2_000
 _MOST_BYTES: Final = 8 * 1024 * 1024
 
-# Many rows a statement: each statement lets go of the interpreter once and has to get it back from the event loop.
+# Many rows per statement: each one releases the GIL once and has to reacquire it from the event loop.
 _ROWS: Final = 100
 _INSERT = "INSERT INTO messages (id, body, content_type, job_id, task, root, enqueued, headers) VALUES "
 _INSERT_ONE = _INSERT + "(?,?,?,?,?,?,?,?)"
@@ -31,17 +31,17 @@ _INSERT_MANY = _INSERT + ",".join(["(?,?,?,?,?,?,?,?)"] * _ROWS)
 _INSERT_READY = "INSERT INTO ready SELECT ?, id, 0 FROM messages WHERE id BETWEEN ? AND ?"
 _INSERT_DELAYED = "INSERT INTO delayed VALUES (?,?,?,?,?,?,?,?,?,?)"
 
-# What the binding of a value to a statement raises; text that is no text, numbers beyond 64 bits.
+# Errors of binding a value to a statement: text that cannot be encoded, numbers beyond 64 bits.
 _BAD_VALUES = (sqlite3.InterfaceError, sqlite3.ProgrammingError, UnicodeError, OverflowError, TypeError)
 
 _encode_headers = msgspec.json.Encoder().encode
 
 
 class PublishOutcomes:
-    """What becomes of many messages.
+    """Outcomes of messages published together.
 
     Attributes:
-        future: ends once all have ended.
+        future: ends once all outcomes are known.
     """
 
     __slots__ = ("_left", "_outcomes", "future")
@@ -53,11 +53,11 @@ class PublishOutcomes:
         if not count:
             self.future.set_result([])
 
-    def tell(self, place: int, error: Exception | None) -> None:
-        """Set the outcome of the one at `place`; once."""
-        self._outcomes[place] = error
+    def set(self, index: int, error: Exception | None) -> None:
+        """Set the outcome of the message at `index`, once."""
+        self._outcomes[index] = error
         self._left -= 1
-        # Who waits no more takes nothing back.
+        # A caller that stopped waiting does not withdraw its messages.
         if not self._left and not self.future.done():
             self.future.set_result(self._outcomes)
 
@@ -66,23 +66,23 @@ class PublishOutcomes:
 class _BatchEntry:
     message: Outgoing
     deadline: float
-    # Of the waiter: for this one, or for many, of which this is one.
+    # The caller's future: for this message, or for many of which this is one.
     future: asyncio.Future[Any]
     outcomes: PublishOutcomes | None = None
-    place: int = 0
+    index: int = 0
     error: Exception | None = None
-    is_told: bool = False
+    is_notified: bool = False
 
     @property
     def has_ended(self) -> bool:
-        return self.is_told or self.future.done()
+        return self.is_notified or self.future.done()
 
     def end(self, error: Exception | None) -> None:
         if self.has_ended:
             return
-        self.is_told = True
+        self.is_notified = True
         if self.outcomes is not None:
-            self.outcomes.tell(self.place, error)
+            self.outcomes.set(self.index, error)
         elif error is not None:
             self.future.set_exception(error)
         else:
@@ -93,9 +93,9 @@ class PublishBatch:
     """Messages that are published together.
 
     Args:
-        declared: queues that may be declared again when they are missing.
-        trouble: what is known about why it takes long.
-        unavailable: the error for messages that were not written.
+        declared: queues that may be redeclared if they are missing.
+        trouble: returns the likely reason for a long wait.
+        unavailable: creates the error for messages that were not written.
     """
 
     care = Care.DURABLE
@@ -116,19 +116,19 @@ class PublishBatch:
         self._unavailable = unavailable
         self._entries: list[_BatchEntry] = []
         self._bytes = 0
-        # Between the loop that withdraws what is late and the thread that begins.
+        # Between the loop, which withdraws late messages, and the thread, which writes them.
         self._lock = threading.Lock()
         self._has_begun = False
         self._timer: asyncio.TimerHandle | None = None
         self._ring_at = float("inf")
 
     def add(self, message: Outgoing, future: asyncio.Future[None], deadline: float) -> None:
-        """Publish `message` with this batch, or fail at `deadline` (loop time)."""
+        """Publish `message` with this batch, or fail it at `deadline` (loop time)."""
         self._add(_BatchEntry(message, deadline, future), deadline)
 
-    def add_one_of(self, outcomes: PublishOutcomes, place: int, message: Outgoing, deadline: float) -> None:
-        """The same for one of many."""
-        self._add(_BatchEntry(message, deadline, outcomes.future, outcomes, place), deadline)
+    def add_one_of(self, outcomes: PublishOutcomes, index: int, message: Outgoing, deadline: float) -> None:
+        """Publish one of many messages, or fail it at `deadline` (loop time)."""
+        self._add(_BatchEntry(message, deadline, outcomes.future, outcomes, index), deadline)
 
     def _add(self, entry: _BatchEntry, deadline: float) -> None:
         self._entries.append(entry)
@@ -148,7 +148,7 @@ class PublishBatch:
         try:
             self._insert(connection, entries)
         except _BAD_VALUES:
-            # Rare: one by one, to find out whose it is.
+            # Rare: one by one, to find the message at fault.
             connection.execute("ROLLBACK TO publish")
             for entry in entries:
                 self._insert_alone(connection, entry)
@@ -157,7 +157,7 @@ class PublishBatch:
     def end(self, error: Exception | None) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        # Let go of: a batch may be kept as the one to be added to next.
+        # Emptied: the batch may be kept for later messages.
         entries, self._entries = self._entries, []
         for entry in entries:
             entry.end(entry.error if error is None else self._translate(error))
@@ -190,14 +190,14 @@ class PublishBatch:
                 self._insert_ready(connection, ids[name], ready)
             if delayed:
                 kinds.add("delays")
-                first = take_ids(connection, len(delayed))
-                rows = [(*_row(first + place, message), name, message.due) for place, message in enumerate(delayed)]
+                first = reserve_ids(connection, len(delayed))
+                rows = [(*_row(first + index, message), name, message.due) for index, message in enumerate(delayed)]
                 connection.executemany(_INSERT_DELAYED, rows)
         self.wakeups = (*self.wakeups, *(kinds - {*self.wakeups}))
 
     def _insert_ready(self, connection: sqlite3.Connection, queue: int | None, messages: list[Outgoing]) -> None:
-        first = take_ids(connection, len(messages))
-        rows = [_row(first + place, message) for place, message in enumerate(messages)]
+        first = reserve_ids(connection, len(messages))
+        rows = [_row(first + index, message) for index, message in enumerate(messages)]
         whole = len(rows) - len(rows) % _ROWS
         for start in range(0, whole, _ROWS):
             connection.execute(_INSERT_MANY, list(chain.from_iterable(rows[start : start + _ROWS])))
@@ -232,13 +232,13 @@ class PublishBatch:
         self._timer = asyncio.get_running_loop().call_at(at, self._expire)
 
     def _expire(self) -> None:
-        """End the futures whose deadline has passed, and withdraw their messages where that is possible."""
+        """Fail the messages past their deadline, and withdraw them if that is still possible."""
         now = asyncio.get_running_loop().time()
         with self._lock:
             has_begun = self._has_begun
             late = [entry for entry in self._entries if entry.deadline <= now and not entry.has_ended]
             if not has_begun:
-                # Cancelled futures stay: their messages are not taken back.
+                # Messages with cancelled futures stay in the batch.
                 gone = set(map(id, late))
                 self._entries = [entry for entry in self._entries if id(entry) not in gone]
         for entry in late:
@@ -252,7 +252,7 @@ class PublishBatch:
 
 
 class _Room:
-    """What is left of a queue's capacity during one transaction."""
+    """Remaining capacity of a queue during one transaction."""
 
     def __init__(self, queue: str, capacity: Capacity, *, ready: int, held: int) -> None:
         self._queue = queue
@@ -261,7 +261,7 @@ class _Room:
         self._held = held
 
     def refusal(self, message: Outgoing) -> PublishRejected | None:
-        """Why the message finds no room; None if it does, and then it takes it."""
+        """Count the message; if the queue is full, return the error instead."""
         size = len(message.body)
         refusal = self._capacity.refusal(self._queue, ready=self._ready, held=self._held, size=size)
         if refusal is None:
@@ -273,7 +273,7 @@ class _Room:
 def _room(connection: sqlite3.Connection, name: str, queue: int | None) -> _Room | None:
     if queue is None or (capacity := capacity_of(connection, queue)) is None:
         return None
-    # About as many as the capacity are counted, not more.
+    # The count stops near the capacity.
     ready, held = connection.execute(
         "SELECT count(*), coalesce(sum(length(body)), 0) FROM ready JOIN messages USING (id) WHERE queue = ?",
         (queue,),

@@ -1,5 +1,5 @@
-"""The SQLite file of `local://`: one thread per process does all work in it.
+"""The SQLite file of `local://`: one thread per process and object does all its work.
 
-Transactions, tables and their migrations, wake-ups between processes, and maintenance: what is due, and what dead
-processes held.
+It has transactions, tables and their migrations, wakeups between processes, and maintenance: due messages, and
+messages of dead processes.
 """

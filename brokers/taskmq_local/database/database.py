@@ -1,4 +1,4 @@
-"""The file of a broker or a state, used by a thread of its own: publishes, acknowledgements, leases and results."""
+"""The file of a broker or a state, used by its own thread: publishes, acknowledgements, leases and results."""
 
 import asyncio
 import sqlite3
@@ -28,21 +28,21 @@ class Database(FileThread[sqlite3.Connection]):
     """The thread and the file of one broker or state object, used from one event loop.
 
     Args:
-        is_shared: others on the loop may write to the same file through this one while it is open, see `partner`.
+        is_shared: whether other objects on the loop may write through this one while it is open, see `partner`.
     """
 
     def __init__(self, path: Path, *, name: str, is_shared: bool = False) -> None:
         self.path = path
         self.root = path.parent
         self._is_shared = is_shared
-        # With no end of its patience: each caller has one.
+        # Retries without a limit: each caller has its own deadline.
         connection = FileConnection(path, QUEUE_FILE, nullcontext[sqlite3.Connection])
         super().__init__(connection, name=name, ring=partial(notify, self.root))
 
     def partner(self) -> "Database":
-        """The one on this loop through which others may write to the same file; this one where there is none.
+        """Return the database on this loop through which others may write to the same file, else this one.
 
-        What several write through one shares its transactions, and none waits for the other's lock.
+        Writes through one database share its transactions and do not wait for each other's locks.
         """
         found = _shared.get(asyncio.get_running_loop(), {}).get(self.path)
         return self if found is None else found
@@ -55,10 +55,10 @@ class Database(FileThread[sqlite3.Connection]):
         wakeups: tuple[Kind, ...] = (),
         timeout: float = _PATIENCE,
     ) -> T:
-        """What `function` returns, called with the connection in a transaction.
+        """Call `function` with the connection in a transaction; return its answer.
 
         Raises:
-            FileFailure: it could not be done within `timeout` seconds.
+            FileFailure: it did not finish within `timeout` seconds.
         """
         work = Call(function, care=care, wakeups=wakeups)
         self.submit(work)
@@ -66,15 +66,15 @@ class Database(FileThread[sqlite3.Connection]):
             async with asyncio.timeout(timeout):
                 return await work.future
         except TimeoutError:
-            # It may be under way in the thread.
-            raise FileFailure(f"not done within {timeout:g} s: {self.trouble}", is_certain=False) from None
+            # The thread may already be running it.
+            raise FileFailure(f"no answer within {timeout:g} s: {self.trouble}", is_certain=False) from None
 
     def post(
         self, function: Callable[[sqlite3.Connection], T], *, care: Care, wakeups: tuple[Kind, ...] = ()
     ) -> asyncio.Future[T]:
-        """As `call`, without a deadline, and the future may be ignored."""
+        """Submit the call without a deadline; its future may be ignored."""
         work = Call(function, care=care, wakeups=wakeups)
-        work.future.add_done_callback(_look_at)
+        work.future.add_done_callback(_retrieve)
         self.submit(work)
         return work.future
 
@@ -89,6 +89,6 @@ class Database(FileThread[sqlite3.Connection]):
             _shared.setdefault(loop, {}).setdefault(self.path, self)
 
 
-def _look_at(future: asyncio.Future[T]) -> None:
+def _retrieve(future: asyncio.Future[T]) -> None:
     if not future.cancelled():
         future.exception()

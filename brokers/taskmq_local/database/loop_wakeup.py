@@ -1,4 +1,4 @@
-"""A call onto an event loop, from any thread."""
+"""Calls onto an event loop from any thread."""
 
 import asyncio
 import threading
@@ -8,19 +8,19 @@ __all__ = ["LoopWakeup", "call_on"]
 
 
 def call_on(loop: asyncio.AbstractEventLoop, thread: int, callback: Callable[[], None]) -> None:
-    """Have `loop`, which runs in `thread`, call `callback` soon; nothing happens when the loop is closed."""
+    """Make `loop`, which runs in `thread`, call `callback` soon; do nothing if the loop is closed."""
     if thread == threading.get_ident():
         if not loop.is_closed():
             loop.call_soon(callback)
         return
     try:
         loop.call_soon_threadsafe(callback)
-    except RuntimeError:  # the loop was closed: no waiter is left
+    except RuntimeError:  # the loop was closed: no caller waits any more
         return
 
 
 class LoopWakeup:
-    """Has `callback` called on the loop that made it, once for all `fire`s since the last call."""
+    """Runs `callback` on the loop that created it, once for all `fire` calls since the last run."""
 
     __slots__ = ("_callback", "_fired", "_loop", "_thread")
 
@@ -31,12 +31,12 @@ class LoopWakeup:
         self._fired = False
 
     def fire(self) -> None:
-        # Two threads may both see False: the callback then runs twice, which it has to bear anyway.
+        # Two threads may both see False: then the callback runs twice, which it must tolerate anyway.
         if not self._fired:
             self._fired = True
             call_on(self._loop, self._thread, self._run)
 
     def _run(self) -> None:
-        # Cleared first, so that what changes from here on fires again.
+        # Cleared first, so that later changes fire again.
         self._fired = False
         self._callback()

@@ -1,4 +1,4 @@
-"""What has to be done by time: promoting what is due, and giving back what the dead hold."""
+"""Periodic work: promoting due messages, and requeuing those of dead owners."""
 
 import asyncio
 import logging
@@ -22,10 +22,10 @@ _TICK: Final = 1.0
 
 
 class MaintenanceWork:
-    """The work: gives back what dead owners hold, and makes ready what is due.
+    """The work that requeues messages of dead owners and promotes due ones.
 
     Attributes:
-        next_due: when the next delayed message is due.
+        next_due: the due time of the next delayed message.
     """
 
     care = Care.LOOSE
@@ -35,7 +35,7 @@ class MaintenanceWork:
         self.wakeups: tuple[Kind, ...] = ()
         self._root = root
         self._clock = clock
-        self._done = done
+        self._on_end = done
 
     def seal(self) -> None:
         pass
@@ -46,26 +46,26 @@ class MaintenanceWork:
         self.next_due = next_due(connection)
         self.wakeups = ("messages",) if reaped or promoted else ()
         if reaped:
-            _log.warning("gave %d message(s) back that a dead process held", reaped)
+            _log.warning("requeued %d message(s) of dead processes", reaped)
 
     def end(self, error: Exception | None) -> None:
-        self._done(self, error)
+        self._on_end(self, error)
 
 
 class Maintenance:
-    """Calls `look` whenever something may have become ready for this broker's consumers.
+    """Calls `poll` whenever messages may have become ready for this broker's consumers.
 
-    That is when another part rings, when a delayed message is due, and once a second in any case: a dead owner makes
-    no noise, and a ring may get lost.
+    That is after a wakeup, when a delayed message is due, and once a second in any case: a dead owner sends no
+    wakeup, and wakeups may get lost.
     """
 
     def __init__(
-        self, database: Database, clock: Clock, owner: Owner, *, look: Callable[[], None], tick: Callable[[], None]
+        self, database: Database, clock: Clock, owner: Owner, *, poll: Callable[[], None], tick: Callable[[], None]
     ) -> None:
         self._database = database
         self._clock = clock
         self._owner = owner
-        self._look = look
+        self._poll = poll
         self._tick = tick
         self._wakeups: list[Wakeup] = []
         self._ticker: asyncio.TimerHandle | None = None
@@ -75,16 +75,16 @@ class Maintenance:
         self._is_pending = False
 
     def start(self) -> None:
-        """Begin to listen for wake-ups.
+        """Start to listen for wakeups.
 
         Raises:
-            OSError: the wake-up files cannot be made.
+            OSError: creating the wakeup files failed.
         """
         root = self._database.root
-        self._wakeups.append(Wakeup(root, self._owner, "messages", self._look))
-        self._wakeups.append(Wakeup(root, self._owner, "delays", self.do_chores))
+        self._wakeups.append(Wakeup(root, self._owner, "messages", self._poll))
+        self._wakeups.append(Wakeup(root, self._owner, "delays", self.submit_upkeep))
         self._ticker = asyncio.get_running_loop().call_later(_TICK, self._on_tick)
-        self.do_chores()
+        self.submit_upkeep()
 
     def close(self) -> None:
         """Stop listening. May be called twice."""
@@ -97,19 +97,19 @@ class Maintenance:
         for wakeup in self._wakeups:
             wakeup.close()
 
-    def do_chores(self) -> None:
-        """See what is due and who is dead, in one of the next transactions."""
+    def submit_upkeep(self) -> None:
+        """Promote due messages and requeue those of dead owners, in one of the next transactions."""
         if not self._is_pending and self._is_open:
             self._is_pending = True
-            self._database.submit(MaintenanceWork(self._database.root, self._clock, self._done))
+            self._database.submit(MaintenanceWork(self._database.root, self._clock, self._on_end))
 
     def _on_tick(self) -> None:
         self._ticker = asyncio.get_running_loop().call_later(_TICK, self._on_tick)
         self._tick()
-        self.do_chores()
-        self._look()
+        self.submit_upkeep()
+        self._poll()
 
-    def _done(self, chores: MaintenanceWork, error: Exception | None) -> None:
+    def _on_end(self, chores: MaintenanceWork, error: Exception | None) -> None:
         self._is_pending = False
         if error is None and self._is_open:
             self._set_timer(chores.next_due)
@@ -127,5 +127,5 @@ class Maintenance:
     async def _wake_at(self, due: int) -> None:
         await self._clock.sleep_until(due)
         self._timer = None
-        self.do_chores()
-        self._look()
+        self.submit_upkeep()
+        self._poll()

@@ -1,12 +1,11 @@
-"""Who holds messages, and whether they are alive.
+"""Owners of leases, and whether they are alive.
 
-An owner is a file `owners/NAME` that its process keeps locked. The kernel lets go of the lock when the process
-dies, by whatever means, and only then: a process that is merely stopped or busy keeps it. To see whether an
-owner is alive, one tries its lock.
+An owner is a file `owners/NAME` that its process keeps locked. The kernel releases the lock when the process dies, by
+whatever means, and only then: a stopped or busy process keeps it. Trying the lock shows whether an owner is alive.
 
-POSIX locks belong to a process, and closing *any* descriptor of the file drops them. So no other code may open the
-file of an owner of its own process: those are known by name, per process id, for a forked child is another process
-and does not inherit the locks.
+POSIX locks belong to a process, and closing *any* descriptor of the file drops them. So no code may open the file of
+an owner of its own process: those are recognized by name and process id, since a forked child does not inherit the
+locks.
 """
 
 import fcntl
@@ -26,13 +25,13 @@ _mine: dict[int, set[str]] = {}
 
 
 class Owner:
-    """A name under which this process holds messages, seen as alive until `release` or the process's end."""
+    """A name under which this process holds messages; it counts as alive until `release` or the process's end."""
 
     def __init__(self, root: Path) -> None:
-        """Make and lock the file.
+        """Create and lock the file.
 
         Raises:
-            OSError: the file cannot be made or locked.
+            OSError: the file cannot be created or locked.
         """
         self.name = f"{os.getpid()}-{secrets.token_hex(6)}"
         self._path = _file(root, self.name)
@@ -40,11 +39,11 @@ class Owner:
         self._path.parent.mkdir(mode=0o700, exist_ok=True)
         self._fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
         _mine.setdefault(os.getpid(), set()).add(self.name)
-        # No process has heard the name yet, so none can have the lock.
+        # No other process knows the name yet, so the lock must be free.
         fcntl.lockf(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
     def release(self) -> None:
-        """Be seen as gone. May be called twice."""
+        """Let the owner count as dead. May be called twice."""
         if self._fd < 0:
             return
         with suppress(OSError):
@@ -55,7 +54,7 @@ class Owner:
 
 
 def is_alive(root: Path, name: str) -> bool:
-    """Whether the owner's process lives. An owner without a file is dead."""
+    """Whether the owner's process is alive. An owner without a file is dead."""
     if name in _mine.get(os.getpid(), ()):
         return True
     try:
@@ -63,7 +62,7 @@ def is_alive(root: Path, name: str) -> bool:
     except FileNotFoundError:
         return False
     except OSError:
-        # It is unknown, for example for want of descriptors: taking messages from the living is worse.
+        # Unknown, for example for lack of descriptors: taking messages from a living owner would be worse.
         return True
     try:
         fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -83,7 +82,7 @@ def remove_owner(root: Path, name: str) -> None:
 
 
 def collect_dead_owners(root: Path) -> None:
-    """Bury the dead who left nothing but their file; young files may be those of owners in the making."""
+    """Remove files of dead owners without data; young files may belong to owners that are starting."""
     with suppress(OSError):
         for entry in list(os.scandir(root / "owners")):
             if entry.stat().st_mtime < time.time() - _GRACE and not is_alive(root, entry.name):

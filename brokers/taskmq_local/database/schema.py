@@ -1,36 +1,35 @@
-"""The tables of `taskmq.db`, in the first version and those after it.
+"""Tables of `taskmq.db`: the first version, and steps to later ones.
 
-A message is written once, into `messages`; where it stands is a narrow row beside it, so that taking and giving
-back a large message moves a few bytes. Its id is its place in the queue:
+A message is written once, into `messages`; a narrow row in another table has its state, so leasing and requeuing a
+large message moves few bytes. Its id is its position in the queue:
 
-    queues     the physical queues that exist
-    messages   what was published and is ready or leased
+    queues     the physical queues
+    messages   ready and leased messages
     ready      (queue, id): waits for a consumer, in this order
-    leases     id: in the hands of `owner`
-    delayed    waits for its time; moves to `messages` and `ready`, under a new id, when that has come
-    owners     who may hold leases; the lock on their file shows whether they are alive, see `owners`
-    consumers  which owner consumes which queue
-    capacities how much may be ready in a queue that has a limit
-    turns      to whom a shard of an ordered queue belongs, see `turns`
-    counters   the last id given; ids are never given twice
-    results, starts   what the state keeps; a result's `seq` grows with every put; one whose time is
-               over is 'expired' and empty until `remembered`
-    waiting    messages that wait in the state; `version` is new with every put and swap, `taken` is until
-               when a relay is about to publish it
-    progress   how far jobs are, as their last runs have said
-    checkpoints, saved   the last run of a job, and what its runs have saved
-    broadcasts what was announced a short while ago, for those who listen, see `listener`
-    revocations jobs that were cancelled, in the order of `place`
-    schedule_records, schedules   how far each schedule is, and those that were made at run time
-    keys       who holds what of the lease store, and until when
-    flows, flow_nodes, flow_edges   workflows; who has arrived at a node, and whose followers are to be visited
-    flow_offers, flow_lanes, flow_ends   what of them is to be published, waits for its turn (place above 0), has
-               ended
-    limits, limit_lines, limit_holds   what all workers share of limits: how each stands, who waits until when, and
-               who has its places until when
-    claims     keys whose work is done once: who is at it, and what came of it
+    leases     id: leased by `owner`
+    delayed    waits for its time, then moves to `messages` and `ready` under a new id
+    owners     owners of leases; the lock on their file shows whether they are alive, see `owners`
+    consumers  queues that each owner consumes
+    capacities the capacity of queues with limits
+    turns      the taker that owns each shard of an ordered queue, see `turns`
+    counters   the last id issued; ids are never reused
+    results, starts   results of the state, and runs begun; `seq` grows with every put of a result; an expired result
+               has the state 'expired' and an empty record until `remembered`
+    waiting    messages that wait in the state; every put and swap sets a new `version`; until `taken`, a relay owns
+               the message
+    progress   the last progress of jobs
+    checkpoints, saved   the last run of each job, and values that its runs saved
+    broadcasts recent announcements, see `listener`
+    revocations cancelled jobs, in the order of `place`
+    schedule_records, schedules   records of schedules, and schedules created at run time
+    keys       leases of the lease store
+    flows, flow_nodes, flow_edges   workflows; edges record arrivals, `visit` marks nodes whose followers are pending
+    flow_offers, flow_lanes, flow_ends   nodes to publish; nodes that wait for their turn (place above 0); ended nodes
+    limits, limit_lines, limit_holds   shared limits: their state, waiting jobs with their promised instants, and
+               holders of permits with their expiry
+    claims     keys whose work is done once, with holders and outcomes
 
-A released step is never changed: a new version is a new step.
+Released steps never change: a new version is a new step.
 """
 
 from typing import Final
@@ -267,7 +266,7 @@ QUEUE_FILE: Final = FileKind(
     application_id=0,
     first_version=100,
     baseline=(_BASELINE,),
-    # One for each version after the first; one that was released never changes.
+    # One step per version after the first; released steps never change.
     steps=(),
     upgrades_itself=True,
     makes_folder=True,

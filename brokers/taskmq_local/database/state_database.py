@@ -1,4 +1,4 @@
-"""What the stores of a `local://` state ask of its database, and how it fails."""
+"""Database access of the stores of a `local://` state, with its errors."""
 
 import sqlite3
 from collections.abc import Callable
@@ -15,10 +15,10 @@ T = TypeVar("T")
 
 
 class StateDatabase:
-    """The database of one state, until that is closed.
+    """The database of one state, until the state is closed.
 
     Args:
-        check_open: raises when the state was closed.
+        check_open: raises if the state was closed.
     """
 
     def __init__(self, database: Database, *, check_open: Callable[[], None]) -> None:
@@ -28,10 +28,10 @@ class StateDatabase:
     async def ask(
         self, function: Callable[[sqlite3.Connection], T], *, care: Care, wakeups: tuple[Kind, ...] = ()
     ) -> T:
-        """What `function` returns, called with the connection in a transaction.
+        """Call `function` with the connection in a transaction; return its answer.
 
         Raises:
-            StateUnavailable: the state was closed, or it could not be done.
+            StateUnavailable: the state was closed, or the call failed.
         """
         self._check_open()
         try:
@@ -49,11 +49,11 @@ class StateDatabase:
         self._database.submit(work)
 
     def too_late(self, seconds: float) -> StateUnavailable:
-        """The error for what was submitted and has not ended in time."""
-        return StateUnavailable(f"not done within {seconds:g} s: {self._database.trouble}", is_certain=False)
+        """Return the error for work that did not end in time."""
+        return StateUnavailable(f"no answer within {seconds:g} s: {self._database.trouble}", is_certain=False)
 
 
 def unavailable(error: Exception) -> StateUnavailable:
-    """What a failed work means to its caller."""
+    """Convert the error of a failed work for its caller."""
     is_certain = not isinstance(error, FileFailure) or error.is_certain
     return StateUnavailable(str(error), is_certain=is_certain)

@@ -1,8 +1,8 @@
-"""Wakes waiting processes when something was committed, without polling.
+"""Wakeups of waiting processes after commits, without polling.
 
-Who waits has a FIFO `wake/KIND-OWNER` and reads it on its event loop; who has committed writes one byte into
-every FIFO of the kind. A wake-up carries nothing and may come for nothing. A lost one is made good by the slow
-look that every waiting side takes once a second anyway.
+A waiting process has a FIFO `wake/KIND-OWNER`, which it reads on its event loop. After a commit, a process writes one
+byte into every FIFO of the kind. A wakeup carries no data and may be spurious. A lost one is made up for by the poll
+that every waiting process does once a second.
 """
 
 import asyncio
@@ -24,25 +24,25 @@ _ENOUGH: Final = 65_536
 
 
 class Wakeup:
-    """Calls `heard` on this loop on each ring for `kind`."""
+    """Calls `heard` on this loop after each wakeup of `kind`."""
 
     def __init__(self, root: Path, owner: Owner, kind: Kind, heard: Callable[[], None]) -> None:
-        """Hang the bell up.
+        """Create the FIFO.
 
         Raises:
-            OSError: the FIFO cannot be made.
+            OSError: the FIFO cannot be created.
         """
         self._path = root / "wake" / f"{kind}-{owner.name}"
         self._heard = heard
         self._loop = asyncio.get_running_loop()
         self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         os.mkfifo(self._path, 0o600)
-        # Open for writing too, or the FIFO would be at its end whenever no writer has it open.
+        # Open for writing too, or reads would return end of file while no writer has it open.
         self._fd = os.open(self._path, os.O_RDWR | os.O_NONBLOCK)
         self._loop.add_reader(self._fd, self._read)
 
     def close(self) -> None:
-        """Take the bell down. May be called twice."""
+        """Remove the FIFO. May be called twice."""
         if self._fd < 0:
             return
         with suppress(OSError):
@@ -59,7 +59,7 @@ class Wakeup:
 
 
 def notify(root: Path, kind: str) -> None:
-    """Wake all who wait for `kind`. Never blocks, never fails; FIFOs that the dead left are removed."""
+    """Wake all processes that wait for `kind`. Never blocks or fails; removes FIFOs of dead owners."""
     directory = root / "wake"
     try:
         names = os.listdir(directory)  # noqa: PTH208 - runs after every commit: no Path objects
@@ -67,14 +67,14 @@ def notify(root: Path, kind: str) -> None:
         return
     for name in names:
         if name.startswith(kind):
-            _strike(root, f"{directory}/{name}", name.partition("-")[2])
+            _write_byte(root, f"{directory}/{name}", name.partition("-")[2])
 
 
-def _strike(root: Path, path: str, owner: str) -> None:
+def _write_byte(root: Path, path: str, owner: str) -> None:
     try:
         fd = os.open(path, os.O_WRONLY | os.O_NONBLOCK)
     except OSError as error:
-        # No process reads: its owner is dead, or about to open it.
+        # No process reads it: its owner is dead, or about to open it.
         if error.errno == errno.ENXIO and not is_alive(root, owner):
             remove_owner(root, owner)
         return
@@ -82,7 +82,7 @@ def _strike(root: Path, path: str, owner: str) -> None:
         if stat.S_ISFIFO(os.fstat(fd).st_mode):
             os.write(fd, b"!")
     except OSError:
-        # Full: the reader has plenty to hear already.
+        # Full: the reader has a wakeup pending anyway.
         pass
     finally:
         os.close(fd)

@@ -8,7 +8,7 @@ from taskmq.contracts.broker import BrokerOptions, Browser, Delivery, Outgoing, 
 from taskmq.errors import BrokerUnavailable, QueueMissing, SendError, TooLarge, Unroutable
 from taskmq.model.topology import ReportQueue, WorkQueue
 from taskmq_local.database.loop_wakeup import LoopWakeup
-from taskmq_local.memory.consumer import MemoryBrowser, MemoryConsumer, MemoryHand
+from taskmq_local.memory.consumer import MemoryBrowser, MemoryConsumer, UnsettledMessages
 from taskmq_local.memory.data import MemoryData, open_memory_data
 from taskmq_local.memory.listener import MemoryListener
 from taskmq_local.rules.capacity import MAX_MESSAGE_BYTES, Capacity, queues_of
@@ -18,15 +18,15 @@ __all__ = ["MemoryBroker", "open_memory_broker"]
 
 
 def open_memory_broker(url: str, options: BrokerOptions) -> "MemoryBroker":
-    """A broker for `memory://NAME`; all brokers and states of one name in this process share what it holds."""
+    """Return a broker for `memory://NAME`; brokers and states of one name in this process share its data."""
     return MemoryBroker(open_memory_data(url.partition("://")[2]), options)
 
 
 class MemoryBroker:
-    """One `MemoryData`, as one event loop sees it.
+    """One `MemoryData`, as used by one event loop.
 
     Attributes:
-        void: settlings that had no effect, because the message had been given back before.
+        void: number of settlements without effect, because the message had been requeued before.
     """
 
     def __init__(self, data: MemoryData, options: BrokerOptions) -> None:
@@ -34,7 +34,7 @@ class MemoryBroker:
         self._clock = options.clock
         self._declared: dict[str, Capacity] = {}
         self._consumers: list[MemoryConsumer] = []
-        self._holds: list[MemoryHand] = []
+        self._holds: list[UnsettledMessages] = []
         self._listeners: list[MemoryListener] = []
         self._timekeeper: LoopWakeup | None = None
         self._timer: asyncio.Task[None] | None = None
@@ -53,7 +53,7 @@ class MemoryBroker:
     def max_message_bytes(self) -> int:
         return MAX_MESSAGE_BYTES
 
-    async def connect(self, *, timeout: float) -> None:  # noqa: ARG002 - nothing can take time here
+    async def connect(self, *, timeout: float) -> None:  # noqa: ARG002 - never waits
         self._check_open()
 
     async def declare(self, queues: Iterable[WorkQueue]) -> None:
@@ -124,14 +124,14 @@ class MemoryBroker:
     async def _look(self, queue: str) -> AsyncGenerator[Browser, None]:
         self._check_open()
         self._data.promote(self._clock.now_ms())
-        hand = MemoryHand(self._data, self._count_void)
-        self._holds.append(hand)
+        unsettled = UnsettledMessages(self._data, self._count_void)
+        self._holds.append(unsettled)
         try:
-            yield MemoryBrowser(self._data, hand, queue)
+            yield MemoryBrowser(self._data, unsettled, queue)
         finally:
-            self._holds.remove(hand)
-            hand.give_back_all()
-            self._data.let_go(queue, hand)
+            self._holds.remove(unsettled)
+            unsettled.requeue_all()
+            self._data.leave_shard(queue, unsettled)
 
     def announce(self, topic: str, body: bytes) -> bool:
         """See `taskmq.contracts.broker.Broadcasting`."""
@@ -147,7 +147,7 @@ class MemoryBroker:
         *,
         connected: Callable[[bool], None] = unheeded,
     ) -> MemoryListener:
-        """See `taskmq.contracts.broker.Broadcasting`; there is no connection that could be lost."""
+        """See `taskmq.contracts.broker.Broadcasting`; no connection can be lost."""
         del connected
         self._check_open()
         listener = MemoryListener(self._data, patterns, receive)
@@ -155,13 +155,13 @@ class MemoryBroker:
         return listener
 
     async def purge(self, queue: str) -> int:
-        """Delete the ready messages, but not those that wait for their time."""
+        """Delete the ready messages, but not the delayed ones."""
         self._check_open()
         self._data.promote(self._clock.now_ms())
         return self._data.purge(queue)
 
     async def delete(self, queue: str) -> int:
-        """Delete a physical queue with its ready messages; how many there were."""
+        """Delete a physical queue with its ready messages; return their number."""
         self._check_open()
         self._declared.pop(queue, None)
         return self._data.delete(queue)
@@ -172,7 +172,7 @@ class MemoryBroker:
         return self._data.stats(list(queues))
 
     async def aclose(self) -> None:
-        # All of it before the first await, so that a cancelled close is a complete one.
+        # Everything happens before the first await, so a cancelled close is complete.
         self._closed = True
         if self._timekeeper is not None:
             self._data.stop_keeping_time(self._timekeeper)
@@ -181,8 +181,8 @@ class MemoryBroker:
             self._timer = None
         for consumer in self._consumers:
             consumer.end()
-        for hand in self._holds:
-            hand.give_back_all()
+        for unsettled in self._holds:
+            unsettled.requeue_all()
         for listener in self._listeners:
             listener.end()
         await asyncio.sleep(0)
@@ -208,7 +208,7 @@ class MemoryBroker:
             self._data.keep_time(self._timekeeper)
 
     def _set_timer(self) -> None:
-        """Make ready what is due, and wake again when the next one is."""
+        """Promote due messages, and wake again at the next due time."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

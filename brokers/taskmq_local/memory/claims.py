@@ -6,13 +6,13 @@ from heapq import heappop, heappush
 
 from taskmq.contracts.stores import Claimed, Done, Held
 from taskmq.model.clock import Clock
-from taskmq_local.rules.claims import ClaimRecord, claim, complete, release, renew, seen
+from taskmq_local.rules.claims import ClaimRecord, claim, complete, release, renew, status
 
 __all__ = ["ClaimTable", "MemoryClaims"]
 
 
 class ClaimTable:
-    """Claims by key; the last token is of all keys, so none comes twice."""
+    """Claims by key; one counter issues all tokens, so none is issued twice."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -37,7 +37,7 @@ class ClaimTable:
     def find(self, key: str, *, now: int) -> Held | Done | None:
         with self._lock:
             self._drop_expired(now)
-            return seen(self._kept.get(key), now=now)
+            return status(self._kept.get(key), now=now)
 
     def renew(self, claims: Mapping[str, int], *, lease: int, now: int) -> frozenset[str]:
         with self._lock:
@@ -97,7 +97,7 @@ class MemoryClaims:
     """A `taskmq.contracts.stores.ClaimStore`.
 
     Args:
-        check_open: raises when the state was closed.
+        check_open: raises if the state was closed.
     """
 
     def __init__(self, table: ClaimTable, clock: Clock, *, check_open: Callable[[], None]) -> None:

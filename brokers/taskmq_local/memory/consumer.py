@@ -1,4 +1,4 @@
-"""Consuming from `memory://`: hands that hold deliveries, and running subscriptions."""
+"""Consumers of `memory://`: unsettled deliveries, and running subscriptions."""
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
@@ -11,11 +11,11 @@ from taskmq_local.broker.delivery import deliver_all
 from taskmq_local.database.loop_wakeup import LoopWakeup
 from taskmq_local.memory.data import MemoryData, MemoryMessage
 
-__all__ = ["MemoryBrowser", "MemoryConsumer", "MemoryDelivery", "MemoryHand"]
+__all__ = ["MemoryBrowser", "MemoryConsumer", "MemoryDelivery", "UnsettledMessages"]
 
 
-class MemoryHand:
-    """What one subscription, or one `hold`, has taken and not settled yet."""
+class UnsettledMessages:
+    """Messages that one subscription or browser has taken but not settled."""
 
     def __init__(self, data: MemoryData, count_void: Callable[[], None]) -> None:
         self._data = data
@@ -25,11 +25,11 @@ class MemoryHand:
     def __len__(self) -> int:
         return len(self._held)
 
-    def pick_up(self, messages: list[MemoryMessage]) -> None:
+    def add(self, messages: list[MemoryMessage]) -> None:
         self._held.update((message.place, message) for message in messages)
 
     def ack(self, message: MemoryMessage) -> bool:
-        """Whether it was there to be acknowledged."""
+        """Delete the message; return whether it was still unsettled."""
         is_removed = self._held.pop(message.place, None) is not None and self._data.remove(message)
         if not is_removed:
             self._count_void()
@@ -41,7 +41,7 @@ class MemoryHand:
         else:
             self._data.give_back([message])
 
-    def give_back_all(self) -> None:
+    def requeue_all(self) -> None:
         held, self._held = self._held, {}
         self._data.give_back(list(held.values()))
 
@@ -49,25 +49,27 @@ class MemoryHand:
 class MemoryBrowser:
     """A `taskmq.contracts.broker.Browser`."""
 
-    def __init__(self, data: MemoryData, hand: MemoryHand, queue: str) -> None:
+    def __init__(self, data: MemoryData, unsettled: UnsettledMessages, queue: str) -> None:
         self._data = data
-        self._hand = hand
+        self._unsettled = unsettled
         self._queue = queue
 
     async def take(self, count: int) -> list[Delivery]:
         """See `taskmq.contracts.broker.Browser`."""
-        messages = self._data.take(self._queue, count, self._hand)
-        self._hand.pick_up(messages)
-        return [MemoryDelivery(self._hand, message) for message in messages]
+        messages = self._data.take(self._queue, count, self._unsettled)
+        self._unsettled.add(messages)
+        return [MemoryDelivery(self._unsettled, message) for message in messages]
 
 
 class MemoryDelivery:
-    """A message of `memory://` in the hands of one consumer."""
+    """A delivery of `memory://`."""
 
-    __slots__ = ("_hand", "_message", "_redelivered", "_settled", "_then")
+    __slots__ = ("_message", "_redelivered", "_settled", "_then", "_unsettled")
 
-    def __init__(self, hand: MemoryHand, message: MemoryMessage, then: Callable[[], None] | None = None) -> None:
-        self._hand = hand
+    def __init__(
+        self, unsettled: UnsettledMessages, message: MemoryMessage, then: Callable[[], None] | None = None
+    ) -> None:
+        self._unsettled = unsettled
         self._message = message
         self._redelivered = message.deliveries > 0
         self._settled = False
@@ -116,7 +118,7 @@ class MemoryDelivery:
         if self._settled:
             return False
         self._settled = True
-        is_removed = self._hand.ack(self._message)
+        is_removed = self._unsettled.ack(self._message)
         if self._then is not None:
             self._then()
         return is_removed
@@ -124,13 +126,13 @@ class MemoryDelivery:
     def requeue(self) -> None:
         if not self._settled:
             self._settled = True
-            self._hand.requeue(self._message)
+            self._unsettled.requeue(self._message)
             if self._then is not None:
                 self._then()
 
 
 class MemoryConsumer:
-    """Running subscriptions of one `consume`."""
+    """Running subscriptions of one `consume` call."""
 
     def __init__(
         self,
@@ -141,7 +143,8 @@ class MemoryConsumer:
         count_void: Callable[[], None],
     ) -> None:
         self._lines = [
-            _Line(data, MemoryHand(data, count_void), subscription, deliver) for subscription in subscriptions
+            _Subscription(data, UnsettledMessages(data, count_void), subscription, deliver)
+            for subscription in subscriptions
         ]
 
     @property
@@ -177,19 +180,23 @@ class MemoryConsumer:
         await asyncio.sleep(0)
 
     def end(self) -> None:
-        """Stop, and give back what is in hand."""
+        """Stop, and requeue the unsettled messages."""
         for line in self._lines:
             line.stop()
-            line.hand.give_back_all()
+            line.unsettled.requeue_all()
 
 
-class _Line:
-    """One subscription: keeps its hand filled up to the prefetch."""
+class _Subscription:
+    """One subscription, which keeps its prefetch filled."""
 
     def __init__(
-        self, data: MemoryData, hand: MemoryHand, subscription: Subscription, deliver: Callable[[Delivery], None]
+        self,
+        data: MemoryData,
+        unsettled: UnsettledMessages,
+        subscription: Subscription,
+        deliver: Callable[[Delivery], None],
     ) -> None:
-        self.hand = hand
+        self.unsettled = unsettled
         self._data = data
         self._subscription = subscription
         self._deliver = deliver
@@ -234,17 +241,19 @@ class _Line:
     def _leave(self) -> None:
         self._running = False
         self._data.leave(self._subscription.queue, self._wakeup)
-        self._data.let_go(self._subscription.queue, self.hand)
+        self._data.leave_shard(self._subscription.queue, self.unsettled)
 
     def _fill(self) -> None:
-        free = self._subscription.prefetch - len(self.hand)
+        free = self._subscription.prefetch - len(self.unsettled)
         if not self._running or free <= 0:
             return
         try:
-            messages, is_more = self._data.take_share(self._subscription.queue, free, self.hand)
+            messages, is_more = self._data.take_share(self._subscription.queue, free, self.unsettled)
         except QueueMissing:
             return
-        self.hand.pick_up(messages)
+        self.unsettled.add(messages)
         if is_more and len(messages) < free:
             self._wakeup.fire()
-        deliver_all([MemoryDelivery(self.hand, message, self._wakeup.fire) for message in messages], self._deliver)
+        deliver_all(
+            [MemoryDelivery(self.unsettled, message, self._wakeup.fire) for message in messages], self._deliver
+        )

@@ -1,11 +1,10 @@
-"""What `memory://NAME` is: queues as plain data behind one lock, shared by all of this process.
+"""Data of `memory://NAME`: plain queues behind one lock, shared within this process.
 
-The data knows no event loop. A part that has to act on a change leaves a `LoopWakeup`, which is fired after the lock
-is released. Places in a queue are numbers that only grow: a message that is given back keeps its number and so
-comes first again; a delayed one gets its number when its time has come, and so goes to the tail.
+The data knows no event loop. A part that must react to changes registers a `LoopWakeup`, which is fired after the
+lock is released. Positions in a queue only grow: a requeued message keeps its number and so comes first again; a
+delayed one gets its number when it is due and so joins the tail.
 
-A shard of an ordered queue belongs to the first who takes from it, until that one has left and all that it took is
-settled.
+A shard of an ordered queue belongs to its first taker, until the taker has left and all its messages are settled.
 """
 
 import threading
@@ -38,7 +37,7 @@ _Hear = Callable[[str, bytes], None]
 
 
 class MemoryMessage(msgspec.Struct):
-    """A message that is ready or in a consumer's hands, with how often it was taken before."""
+    """A ready or taken message, with the number of times it was taken before."""
 
     place: int
     queue: "MemoryQueue"
@@ -50,11 +49,11 @@ class MemoryMessage(msgspec.Struct):
 
 
 class MemoryQueue(msgspec.Struct, eq=False):
-    """A physical queue with what waits in it.
+    """A physical queue and its messages.
 
     Attributes:
-        taker: to whom a shard belongs at the moment.
-        is_left: that one takes no more.
+        taker: present owner of a shard.
+        is_left: whether the taker takes no more.
     """
 
     name: str
@@ -69,7 +68,7 @@ class MemoryQueue(msgspec.Struct, eq=False):
         self.is_shard = is_shard(self.name)
 
     def check_room(self, message: Outgoing) -> None:
-        """Raise `PublishRejected` when the queue is full."""
+        """Raise `PublishRejected` if the queue is full."""
         if self.capacity.is_limited:
             held = sum(len(each.outgoing.body) for each in self.ready)
             refusal = self.capacity.refusal(self.name, ready=len(self.ready), held=held, size=len(message.body))
@@ -78,7 +77,7 @@ class MemoryQueue(msgspec.Struct, eq=False):
 
 
 class MemoryData:
-    """The shared state of all brokers and states of one `memory://` name; safe to use from any thread."""
+    """Shared state of all brokers and states of one `memory://` name; usable from any thread."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -95,7 +94,7 @@ class MemoryData:
         self.checkpoints = CheckpointTable()
         self._lock = threading.Lock()
         self._queues: dict[str, MemoryQueue] = {}
-        # By name, not in the queue: a consumer outlives the loss of its queue.
+        # By name and not in the queue: a consumer outlives its queue.
         self._consumers: dict[str, list[LoopWakeup]] = {}
         self._delayed: list[tuple[int, int, Outgoing]] = []
         self._places = count(1)
@@ -103,7 +102,7 @@ class MemoryData:
         self._listeners: list[_Hear] = []
 
     def declare(self, queues: Mapping[str, Capacity]) -> None:
-        """Make the queues that do not exist; of those that do, the capacity is the last that was declared."""
+        """Create the missing queues; existing ones get the newly declared capacity."""
         with self._lock:
             for name, capacity in queues.items():
                 if name in self._queues:
@@ -112,18 +111,18 @@ class MemoryData:
                     self._queues[name] = MemoryQueue(name, capacity)
 
     def delete(self, name: str) -> int:
-        """Remove the queue with its ready messages; how many there were. What is in hands is void."""
+        """Delete the queue and return the number of ready messages. Settling taken ones has no effect afterwards."""
         with self._lock:
             queue = self._find(name)
             del self._queues[name]
             return len(queue.ready)
 
     def publish(self, message: Outgoing, *, now: int) -> None:
-        """Put `message` at the tail of its queue, or aside until it is due.
+        """Append `message` to its queue, or keep it until it is due.
 
         Raises:
             Unroutable: the queue does not exist.
-            PublishRejected: it is full.
+            PublishRejected: the queue is full.
         """
         with self._lock:
             queue = self._queues.get(message.queue)
@@ -139,7 +138,7 @@ class MemoryData:
         _fire(wakeups)
 
     def promote(self, now: int) -> int | None:
-        """Make every message ready whose time has come; when the next one is due."""
+        """Promote every due message; return the next due time."""
         wakeups: list[LoopWakeup] = []
         with self._lock:
             while self._delayed and self._delayed[0][0] <= now:
@@ -155,7 +154,7 @@ class MemoryData:
         return due
 
     def take(self, name: str, limit: int, taker: object) -> list[MemoryMessage]:
-        """Up to `limit` ready messages from the front; none of a shard that belongs to another taker.
+        """Take up to `limit` ready messages from the front, but none of a shard that belongs to another taker.
 
         Raises:
             QueueMissing: the queue does not exist.
@@ -164,7 +163,7 @@ class MemoryData:
             return _take(self._find(name), limit, taker)
 
     def take_share(self, name: str, limit: int, taker: object) -> tuple[list[MemoryMessage], bool]:
-        """As `take`, but only a fair share among the queue's consumers; and whether something is left."""
+        """Take a fair share among the queue's consumers; return it and whether messages are left."""
         with self._lock:
             queue = self._find(name)
             if queue.is_shard:
@@ -172,8 +171,8 @@ class MemoryData:
             share = -(-len(queue.ready) // max(1, len(self._consumers.get(queue.name, ()))))
             return _take(queue, min(limit, share), taker), bool(queue.ready)
 
-    def let_go(self, name: str, taker: object) -> None:
-        """Free a shard, once what `taker` has of it is settled."""
+    def leave_shard(self, name: str, taker: object) -> None:
+        """Release a shard once all messages that `taker` took of it are settled."""
         with self._lock:
             queue = self._queues.get(name)
             if queue is None or queue.taker is not taker:
@@ -183,7 +182,7 @@ class MemoryData:
         _fire(wakeups)
 
     def remove(self, message: MemoryMessage) -> bool:
-        """Delete a message that is in hands; False when its queue has gone meanwhile."""
+        """Delete a taken message; return False if its queue was deleted."""
         with self._lock:
             if self._queues.get(message.queue.name) is not message.queue:
                 return False
@@ -193,7 +192,7 @@ class MemoryData:
         return True
 
     def give_back(self, messages: list[MemoryMessage]) -> None:
-        """Put messages that are in hands back to where they were in their queues."""
+        """Requeue taken messages at their old positions."""
         wakeups: list[LoopWakeup] = []
         with self._lock:
             for message in messages:
@@ -208,7 +207,7 @@ class MemoryData:
         _fire(wakeups)
 
     def purge(self, name: str) -> int:
-        """Drop the ready messages; how many there were."""
+        """Delete the ready messages; return their number."""
         with self._lock:
             queue = self._find(name)
             dropped = len(queue.ready)
@@ -234,7 +233,7 @@ class MemoryData:
             return name in self._queues
 
     def join(self, name: str, wakeup: LoopWakeup) -> None:
-        """Fire `wake` whenever a message of the queue becomes ready; at once, when some are."""
+        """Fire `wakeup` whenever a message of the queue becomes ready, and now if some are."""
         with self._lock:
             queue = self._find(name)
             self._consumers.setdefault(name, []).append(wakeup)
@@ -249,7 +248,7 @@ class MemoryData:
                 consumers.remove(wakeup)
 
     def keep_time(self, wakeup: LoopWakeup) -> None:
-        """Fire `wake` now, and whenever the next due instant moves nearer."""
+        """Fire `wakeup` now, and whenever the next due time moves closer."""
         with self._lock:
             self._timekeepers.append(wakeup)
         wakeup.fire()
@@ -260,13 +259,13 @@ class MemoryData:
                 self._timekeepers.remove(wakeup)
 
     def announce(self, topic: str, body: bytes) -> None:
-        """Call all listeners, in the same order each."""
+        """Call all listeners, always in the same order."""
         with self._lock:
             for hear in self._listeners:
                 hear(topic, body)
 
     def listen(self, hear: _Hear) -> None:
-        """Call `hear` with the topic and the body of every announcement from now on."""
+        """Call `hear` with topic and body of every announcement from now on."""
         with self._lock:
             self._listeners.append(hear)
 
@@ -276,7 +275,7 @@ class MemoryData:
                 self._listeners.remove(hear)
 
     def clear(self) -> None:
-        """Drop everything: queues, delayed messages, and what the state keeps."""
+        """Delete everything: queues, delayed messages, and the state's data."""
         with self._lock:
             self._queues.clear()
             self._delayed.clear()
@@ -293,7 +292,7 @@ class MemoryData:
         self.schedules.clear()
 
     def _free(self, queue: MemoryQueue) -> list[LoopWakeup]:
-        """Take a shard from one who has left and holds nothing; whom to tell."""
+        """Release a shard whose taker has left and holds nothing; return the consumers to wake."""
         if not queue.is_left or queue.unsettled:
             return []
         queue.taker, queue.is_left = None, False
@@ -330,15 +329,15 @@ _opened_lock = threading.Lock()
 
 
 def open_memory_data(name: str) -> MemoryData:
-    """What has that name in this process: one object for all that open it."""
+    """Return the data of that name in this process: one object for all users."""
     with _opened_lock:
         return _opened.setdefault(name, MemoryData(name))
 
 
 def forget_memory(name: str = "") -> None:
-    """Drop everything that `memory://NAME` holds, so that the next one to open it finds it empty.
+    """Delete everything that `memory://NAME` holds, so that the next user finds it empty.
 
-    Brokers and states that are still open keep the object that they have, which is empty too.
+    Open brokers and states keep their object, which is empty too.
     """
     with _opened_lock:
         data = _opened.pop(name, None)

@@ -22,7 +22,7 @@ class _Kept(msgspec.Struct):
 
 
 class DelayTable:
-    """One message per job, in the order of their due instants. Instants are milliseconds of the caller's clock."""
+    """One message per job, ordered by due time. Instants are milliseconds of the caller's clock."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -49,7 +49,7 @@ class DelayTable:
                     taken.append(TakenMessage(kept.message, str(kept.number)))
             return taken
 
-    def done(self, taken: Iterable[TakenMessage]) -> None:
+    def remove_all(self, taken: Iterable[TakenMessage]) -> None:
         with self._lock:
             for one in taken:
                 if self._find(one) is not None:
@@ -78,7 +78,7 @@ class DelayTable:
                 self._listeners.remove(heard)
 
     def messages(self) -> list[WaitingMessage]:
-        """All of them, the earliest due first."""
+        """Return all messages, earliest first."""
         with self._lock:
             return [kept.message for kept in self._in_order()]
 
@@ -112,7 +112,7 @@ class DelayTable:
             self._order.clear()
 
     def _keep(self, message: WaitingMessage, *, now: int) -> bool:
-        """Whether the message is the earliest now of those that are not taken."""
+        """Store the message; return whether it is now the earliest that is not taken."""
         self._remove(message.job_id)
         number = next(self._numbers)
         self._kept[message.job_id] = _Kept(message, number)
@@ -137,7 +137,7 @@ class MemoryDelays:
     """One message per job, kept in memory.
 
     Args:
-        check_open: raises when the state was closed.
+        check_open: raises if the state was closed.
     """
 
     def __init__(self, table: DelayTable, clock: Clock, *, check_open: Callable[[], None]) -> None:
@@ -156,7 +156,7 @@ class MemoryDelays:
 
     async def done(self, taken: Sequence[TakenMessage]) -> None:
         self._check_open()
-        self._table.done(taken)
+        self._table.remove_all(taken)
 
     async def give_back(self, taken: Sequence[TakenMessage]) -> None:
         self._check_open()
@@ -169,11 +169,11 @@ class MemoryDelays:
     def listen(self, heard: Callable[[], None]) -> Callable[[], None]:
         loop, thread = asyncio.get_running_loop(), threading.get_ident()
 
-        def tell() -> None:
+        def notify() -> None:
             call_on(loop, thread, heard)
 
-        self._table.listen(tell)
-        return lambda: self._table.stop_listening(tell)
+        self._table.listen(notify)
+        return lambda: self._table.stop_listening(notify)
 
     async def count(self) -> int:
         self._check_open()

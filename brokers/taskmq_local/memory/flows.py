@@ -34,7 +34,7 @@ _FAILED: Final = frozenset({NodeState.FAILED})
 
 
 class _Awaited(msgspec.Struct):
-    """Whom a node waits for, or the children that a map or batch has."""
+    """Predecessors that a node waits for, or the children of a map or batch."""
 
     missing: set[str] = msgspec.field(default_factory=set[str])
     ended: dict[str, NodeState] = msgspec.field(default_factory=dict[str, NodeState])
@@ -59,7 +59,7 @@ class MemoryFlow:
         self._calls: dict[str, bytes] = {}
         self._values: dict[str, bytes] = {}
         self._after: defaultdict[str, list[str]] = defaultdict(list)
-        # By a node's key; the children of a map or batch by its key and a dot.
+        # By node key; children of a map or batch by its key and a dot.
         self._awaited: defaultdict[str, _Awaited] = defaultdict(_Awaited)
         self._visits: dict[str, None] = {}
         self._offered: dict[str, None] = {}
@@ -223,7 +223,7 @@ class FlowTable:
         return True
 
     def change(self, flow_id: str, *, now: int) -> MemoryFlow | None:
-        """A flow that is about to change, and is kept for longer by that."""
+        """Return a flow that is about to change, which extends its expiry."""
         view = self.find(flow_id, now=now)
         if view is not None:
             view.expires = now + view.ttl
@@ -233,8 +233,8 @@ class FlowTable:
         view = self._flows.get(flow_id)
         return None if view is None or view.expires <= now else view
 
-    def known(self, *, now: int) -> list[tuple[FlowPlace, MemoryFlow]]:
-        """All flows, the newest first."""
+    def flows(self, *, now: int) -> list[tuple[FlowPlace, MemoryFlow]]:
+        """Return all flows, newest first."""
         there = [(FlowPlace(view.started, key), view) for key, view in self._flows.items() if view.expires > now]
         return sorted(there, key=lambda one: one[0], reverse=True)
 
@@ -251,7 +251,7 @@ class MemoryFlows(FlowChanges):
     """A `taskmq.contracts.stores.FlowStore`.
 
     Args:
-        check_open: raises when the state was closed.
+        check_open: raises if the state was closed.
     """
 
     def __init__(self, table: FlowTable, clock: Clock, *, check_open: Callable[[], None]) -> None:
@@ -287,7 +287,7 @@ class MemoryFlows(FlowChanges):
         with self._table.lock:
             found = [
                 (place, view)
-                for place, view in self._table.known(now=now)
+                for place, view in self._table.flows(now=now)
                 if (tenant is None or split_tenant_key(place.flow_id)[0] == tenant)
                 and (since is None or place.started >= since)
                 and (before is None or place.started < before)
@@ -327,7 +327,7 @@ class MemoryFlows(FlowChanges):
         change: Callable[[FlowView, int], T],
         unknown: T,
         *,
-        is_durable: bool = True,  # noqa: ARG002 - nothing in memory is
+        is_durable: bool = True,  # noqa: ARG002 - nothing in memory is durable
     ) -> T:
         now = self._now()
         with self._table.lock:

@@ -1,4 +1,4 @@
-"""Keys that are held, in this process."""
+"""Leases on keys, in this process."""
 
 import threading
 from collections.abc import Callable
@@ -20,7 +20,7 @@ class _Held(msgspec.Struct):
 
 
 class LeaseTable:
-    """Leases by key. Instants are milliseconds of the caller's clock. Tokens are of one row, so none comes twice."""
+    """Leases by key. Instants are milliseconds of the caller's clock. One counter issues all tokens."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -32,7 +32,7 @@ class LeaseTable:
         with self._lock:
             self._drop_ended(now)
             if (held := self._held.get(key)) is not None:
-                return _seen(held, now)
+                return _to_lease(held, now)
             self._last_token += 1
             self._held[key] = _Held(owner, self._last_token, until, note)
             heappush(self._ends, (until, key))
@@ -59,14 +59,14 @@ class LeaseTable:
         with self._lock:
             self._drop_ended(now)
             held = self._held.get(key)
-            return None if held is None else _seen(held, now)
+            return None if held is None else _to_lease(held, now)
 
     def members(self, group: str, *, now: int) -> dict[str, Lease]:
         prefix = members_prefix(group)
         with self._lock:
             self._drop_ended(now)
             return {
-                key.removeprefix(prefix): _seen(held, now)
+                key.removeprefix(prefix): _to_lease(held, now)
                 for key, held in sorted(self._held.items(), key=lambda entry: entry[0])
                 if key.startswith(prefix)
             }
@@ -88,7 +88,7 @@ class MemoryLeases:
     """A `taskmq.contracts.stores.Coordinator`.
 
     Args:
-        check_open: raises when the state was closed.
+        check_open: raises if the state was closed.
     """
 
     def __init__(self, table: LeaseTable, clock: Clock, *, check_open: Callable[[], None]) -> None:
@@ -119,5 +119,5 @@ class MemoryLeases:
         return self._table.members(group, now=self._clock.now_ms())
 
 
-def _seen(held: _Held, now: int) -> Lease:
+def _to_lease(held: _Held, now: int) -> Lease:
     return Lease(owner=held.owner, token=held.token, left=(held.until - now) / 1000, note=held.note)

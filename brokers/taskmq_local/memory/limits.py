@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from taskmq.contracts.stores import Demand, LimitEntry, LimitUsage, PlaceDemand
 from taskmq.model.clock import Clock
-from taskmq_local.rules.limits import FORGOTTEN, LAPSE, enter, mean
+from taskmq_local.rules.limits import FORGOTTEN, LAPSE, acquire, mean
 
 __all__ = ["LimitTable", "MemoryLimits"]
 
@@ -30,7 +30,7 @@ class _Limit:
         self._places: dict[str, int] = {}
         self._last_place = 0
 
-    def promised(self, job_id: str) -> float | None:
+    def promise_of(self, job_id: str) -> float | None:
         return self._promises.get(job_id)
 
     def waiting(self) -> int:
@@ -92,7 +92,7 @@ class LimitTable:
     ) -> LimitEntry:
         with self._lock:
             records = [(demand, self._limit(demand.key, now)) for demand in demands]
-            return enter(job_id, records, hold=hold, seconds=seconds, patience=patience, now=now)
+            return acquire(job_id, records, hold=hold, seconds=seconds, patience=patience, now=now)
 
     def renew(self, holds: Sequence[tuple[str, PlaceDemand]], *, until: float, now: float) -> list[bool]:
         answers: list[bool] = []
@@ -150,7 +150,7 @@ class MemoryLimits:
     """A `taskmq.contracts.stores.LimitStore`.
 
     Args:
-        check_open: raises when the state was closed.
+        check_open: raises if the state was closed.
     """
 
     def __init__(self, table: LimitTable, clock: Clock, *, check_open: Callable[[], None]) -> None:

@@ -1,4 +1,4 @@
-"""A listener in `memory://NAME`: hears at once, keeps what its loop has not taken, up to a bound."""
+"""Listeners of `memory://NAME`: they hear at once and keep a bounded number of pending messages."""
 
 from collections import deque
 from collections.abc import Callable, Collection
@@ -14,7 +14,7 @@ _MOST: Final = 10_000
 
 
 class MemoryListener:
-    """A `taskmq.contracts.broker.Listening`; of what its loop does not take, the newest 10,000 messages are kept."""
+    """A `taskmq.contracts.broker.Listening`; the newest 10,000 messages wait for its loop, older ones are dropped."""
 
     def __init__(self, data: MemoryData, patterns: Collection[str], receive: Callable[[str, bytes], None]) -> None:
         self._data = data
@@ -26,7 +26,7 @@ class MemoryListener:
         data.listen(self.hear)
 
     def hear(self, topic: str, body: bytes) -> None:
-        """Keep it where it fits; called from any thread, one at a time."""
+        """Keep a matching message; called from any thread, one at a time."""
         if self._fits(topic):
             self._heard.append((topic, body))
             self._wakeup.fire()
@@ -35,7 +35,7 @@ class MemoryListener:
         self.end()
 
     def end(self) -> None:
-        """Hear no more. May be called twice."""
+        """Stop listening. May be called twice."""
         self._is_stopped = True
         self._data.stop_listening(self.hear)
         self._heard.clear()

@@ -62,7 +62,7 @@ class _Saved(msgspec.Struct):
 
 
 class CheckpointTable:
-    """What each job's runs have saved, and the token of its last run."""
+    """Values that each job's runs saved, and the token of its last run."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -95,8 +95,8 @@ class CheckpointTable:
         with self._lock:
             saved = self._kept.get(job_id)
             if saved is not None and saved.token == token:
-                # The next number is free; it is remembered for a while, so that tokens grow however fast runs
-                # come.
+                # The next token is reserved and remembered for a while, so that tokens grow however fast runs follow
+                # each other.
                 self._kept[job_id] = _Saved(token + 1, 0, now + _REMEMBERED_MS, {})
                 heappush(self._expiries, (now + _REMEMBERED_MS, job_id))
 
@@ -136,7 +136,7 @@ class MemoryProgress:
 
 
 class MemoryCheckpoints:
-    """What the runs of jobs have saved."""
+    """Values that the runs of jobs saved."""
 
     def __init__(self, table: CheckpointTable, clock: Clock, *, check_open: Callable[[], None]) -> None:
         self._table = table

@@ -12,7 +12,7 @@ Told = Callable[[ResultRecord], None]
 
 
 class ResultTable:
-    """Results by job id, and who waits for them. Instants are milliseconds of the caller's clock."""
+    """Results by job id, and callers that wait for them. Instants are milliseconds of the caller's clock."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -23,7 +23,7 @@ class ResultTable:
         self._waiters: dict[str, list[Told]] = {}
 
     def put(self, record: ResultRecord, *, ttl: float, now: int) -> None:
-        """Keep `record` for `ttl` seconds, unless one is there that nothing may follow, and end the waits for it."""
+        """Store `record` for `ttl` seconds unless a final one exists, and end the waits for it."""
         expires = now + round(ttl * 1000)
         forgotten = now + round(remembered_for(ttl) * 1000)
         with self._lock:
@@ -50,7 +50,7 @@ class ResultTable:
         return (kept is None or kept[1] <= now) and forgotten is not None and forgotten > now
 
     def join(self, job_id: str, told: Told) -> None:
-        """Call `told`, from whichever thread, with each record of the job that is put from now on."""
+        """Call `told`, from any thread, with each later record of the job."""
         with self._lock:
             self._waiters.setdefault(job_id, []).append(told)
 
@@ -82,7 +82,7 @@ class ResultTable:
 
 
 class StartTable:
-    """Runs that have begun and not ended, by job. Instants are milliseconds of the caller's clock."""
+    """Runs begun but not ended, by job. Instants are milliseconds of the caller's clock."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

@@ -12,7 +12,7 @@ __all__ = ["MemoryRevocations", "RevocationTable"]
 
 
 class RevocationTable:
-    """The revocations of one `MemoryData`. Used by several threads."""
+    """Revocations of one `MemoryData`; usable from any thread."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -39,7 +39,7 @@ class RevocationTable:
 
 
 class MemoryRevocations:
-    """Which jobs are revoked, kept in memory."""
+    """Revoked jobs, kept in memory."""
 
     def __init__(self, table: RevocationTable, clock: Clock, *, check_open: Callable[[], None]) -> None:
         self._table = table

@@ -23,7 +23,7 @@ class _Change(msgspec.Struct, frozen=True):
 
 
 class ScheduleTable:
-    """The schedules of one `MemoryData`. Used by several threads. Instants are milliseconds of the caller's clock."""
+    """Schedules of one `MemoryData`; usable from any thread. Instants are milliseconds of the caller's clock."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -55,7 +55,7 @@ class ScheduleTable:
                 if kept != before:
                     return False
                 self._note(scope, name, after, now)
-        self._say(scope)
+        self._notify(scope)
         return True
 
     def tell(self, scope: str, names: Sequence[str], *, now: int) -> None:
@@ -63,9 +63,9 @@ class ScheduleTable:
             changes = self._changes.get(scope, {})
             for name in names:
                 self._note(scope, name, changes[name].definition if name in changes else None, now)
-        self._say(scope)
+        self._notify(scope)
 
-    def changed(self, scope: str, place: int, *, limit: int) -> list[ChangedSchedule]:
+    def changes_since(self, scope: str, place: int, *, limit: int) -> list[ChangedSchedule]:
         with self._lock:
             found = [
                 ChangedSchedule(name, change.place, change.definition)
@@ -74,15 +74,15 @@ class ScheduleTable:
             ]
         return sorted(found, key=lambda change: change.place)[:limit]
 
-    def listen(self, scope: str, told: Callable[[], None]) -> None:
+    def listen(self, scope: str, listener: Callable[[], None]) -> None:
         with self._lock:
-            self._listeners.setdefault(scope, []).append(told)
+            self._listeners.setdefault(scope, []).append(listener)
 
-    def stop_listening(self, scope: str, told: Callable[[], None]) -> None:
+    def stop_listening(self, scope: str, listener: Callable[[], None]) -> None:
         with self._lock:
             listeners = self._listeners.get(scope, [])
-            if told in listeners:
-                listeners.remove(told)
+            if listener in listeners:
+                listeners.remove(listener)
 
     def clear(self) -> None:
         with self._lock:
@@ -107,18 +107,18 @@ class ScheduleTable:
         ]:
             del changes[gone]
 
-    def _say(self, scope: str) -> None:
+    def _notify(self, scope: str) -> None:
         with self._lock:
             listeners = tuple(self._listeners.get(scope, ()))
-        for told in listeners:
-            told()
+        for listener in listeners:
+            listener()
 
 
 class MemorySchedules:
     """A `taskmq.contracts.stores.ScheduleStore`.
 
     Args:
-        check_open: raises when the state was closed.
+        check_open: raises if the state was closed.
     """
 
     def __init__(self, table: ScheduleTable, clock: Clock, *, check_open: Callable[[], None]) -> None:
@@ -145,13 +145,13 @@ class MemorySchedules:
 
     async def changed(self, scope: str, place: int, *, limit: int) -> list[ChangedSchedule]:
         self._check_open()
-        return self._table.changed(scope, place, limit=limit)
+        return self._table.changes_since(scope, place, limit=limit)
 
     def listen(self, scope: str, heard: Callable[[], None]) -> Callable[[], None]:
         loop, thread = asyncio.get_running_loop(), threading.get_ident()
 
-        def told() -> None:
+        def notify() -> None:
             call_on(loop, thread, heard)
 
-        self._table.listen(scope, told)
-        return lambda: self._table.stop_listening(scope, told)
+        self._table.listen(scope, notify)
+        return lambda: self._table.stop_listening(scope, notify)

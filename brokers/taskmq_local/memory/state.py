@@ -1,4 +1,4 @@
-"""`memory://NAME` as a state in this process."""
+"""The state of `memory://NAME` in this process."""
 
 import asyncio
 import threading
@@ -23,7 +23,7 @@ __all__ = ["MemoryResults", "MemoryStarts", "MemoryState", "open_memory_state"]
 
 
 def open_memory_state(url: str, options: BrokerOptions) -> "MemoryState":
-    """A state for `memory://NAME`; the twin of the broker of the same URL."""
+    """Return a state for `memory://NAME`, which shares its data with the broker of the same URL."""
     return MemoryState(open_memory_data(url.partition("://")[2]), options)
 
 
@@ -94,7 +94,7 @@ class MemoryState:
 
 
 class _OpenState:
-    """Whether the state may still be used, and who waits in there."""
+    """Whether the state is still open, and the callers that wait inside it."""
 
     def __init__(self, address: str) -> None:
         self._address = address
@@ -112,7 +112,7 @@ class _OpenState:
                 future.set_exception(self._error())
 
     async def wait_inside(self, future: asyncio.Future[ResultRecord]) -> ResultRecord:
-        """The future's result; an error once the state is closed."""
+        """Wait for the future; raise an error once the state is closed."""
         self._inside.add(future)
         try:
             return await future
@@ -147,7 +147,7 @@ class MemoryResults:
         def tell(record: ResultRecord) -> None:
             call_on(loop, thread, lambda: None if future.done() else future.set_result(record))
 
-        # Listen first, look second: a record that is put in between is seen by both.
+        # Join first, then read: a record put in between is seen by both.
         self._table.join(job_id, tell)
         try:
             if (record := self._table.get(job_id, now=self._clock.now_ms())) is not None:
@@ -167,7 +167,7 @@ class MemoryResults:
 
 
 class MemoryStarts:
-    """Runs that have begun and not ended, kept in memory."""
+    """Runs begun but not ended, kept in memory."""
 
     def __init__(self, table: StartTable, clock: Clock, open_state: _OpenState) -> None:
         self._table = table

@@ -1,4 +1,4 @@
-"""What both brokers of this package have in common: limits, and which queues a declaration makes."""
+"""Rules that both brokers of this package share: capacities, and the queues that a declaration creates."""
 
 from collections.abc import Iterable
 from typing import Final
@@ -14,7 +14,7 @@ MAX_MESSAGE_BYTES: Final = 16 * 1024 * 1024
 
 
 class Capacity(msgspec.Struct, frozen=True):
-    """How much may be ready in a physical queue; None: any number."""
+    """Limits of the ready messages in a physical queue; None: unlimited."""
 
     length: int | None = None
     bytes: int | None = None
@@ -24,7 +24,9 @@ class Capacity(msgspec.Struct, frozen=True):
         return self.length is not None or self.bytes is not None
 
     def refusal(self, queue: str, *, ready: int, held: int, size: int) -> PublishRejected | None:
-        """Why a message of `size` bytes finds no room beside `ready` messages of `held` bytes; None if it does."""
+        """Return the error for a message of `size` bytes if `ready` messages of `held` bytes leave no room, else
+        None.
+        """
         if self.length is not None and ready >= self.length:
             return PublishRejected(f"queue {queue!r} is full: {ready:,} messages wait, max_length is {self.length:,}")
         if self.bytes is not None and held + size > self.bytes:
@@ -33,7 +35,7 @@ class Capacity(msgspec.Struct, frozen=True):
 
 
 def queues_of(queues: Iterable[WorkQueue]) -> dict[str, Capacity]:
-    """The physical queues of `queues`, their dead-letter queues, and the two that all share."""
+    """Return the physical queues of `queues`, their dead-letter queues, and the two shared ones."""
     found = {PARKING: Capacity(), UNROUTABLE: Capacity()}
     for queue in queues:
         found |= dict.fromkeys(queue.physical, Capacity(queue.max_length, queue.max_bytes))

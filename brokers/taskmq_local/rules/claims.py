@@ -1,4 +1,4 @@
-"""What is kept of one claimed key, and what each call makes of it. Instants are milliseconds of one clock."""
+"""The record of one claimed key, and the rules that change it. Instants are milliseconds of one clock."""
 
 from enum import Enum
 from typing import Final
@@ -7,11 +7,11 @@ import msgspec
 
 from taskmq.contracts.stores import Claimed, Done, Granted, Held
 
-__all__ = ["FORGOTTEN", "ClaimRecord", "Stage", "claim", "complete", "release", "renew", "seen"]
+__all__ = ["FORGOTTEN", "ClaimRecord", "Stage", "claim", "complete", "release", "renew", "status"]
 
 
 class Stage(Enum):
-    """Where the work of a key is."""
+    """Stage of the work of a key."""
 
     FREE = "free"
     HELD = "held"
@@ -19,12 +19,12 @@ class Stage(Enum):
 
 
 class ClaimRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """What is kept of one key.
+    """The record of one key.
 
     Attributes:
-        token: the last one that was granted.
-        until: when the lease ends, or the record of what is not held.
-        keep: for how long it is remembered after that.
+        token: the last one granted.
+        until: end of the lease; for keys not held, the expiry of the record.
+        keep: how long the record is kept after that.
     """
 
     stage: Stage
@@ -38,31 +38,31 @@ class ClaimRecord(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def expires(self) -> int:
-        """When nothing of it is needed any more."""
+        """The instant after which the record may be deleted."""
         return self.until + self.keep
 
 
 FORGOTTEN: Final = 3_600_000
-"""For how long a key is remembered that was held again after the data was lost."""
+"""How long a key is remembered that was renewed after its record was lost."""
 
 
 def claim(
     kept: ClaimRecord | None, *, job_id: str, owner: str, lease: int, ttl: int, over: int | None, token: int, now: int
 ) -> tuple[Claimed, ClaimRecord | None]:
-    """The answer, and what is to be kept where that changes.
+    """Return the answer, and the new record if it changes.
 
     Args:
-        token: the next one.
+        token: the next one to grant.
     """
-    found = seen(kept, now=now)
+    found = status(kept, now=now)
     if isinstance(found, Done) or (isinstance(found, Held) and found.token != over):
         return found, None
     held = ClaimRecord(stage=Stage.HELD, token=token, until=now + lease, keep=ttl, owner=owner, job_id=job_id)
     return Granted(token), held
 
 
-def seen(kept: ClaimRecord | None, *, now: int) -> Held | Done | None:
-    """What others see of it; None where it is free."""
+def status(kept: ClaimRecord | None, *, now: int) -> Held | Done | None:
+    """Return the key's status as other callers see it; None if the key is free."""
     if kept is not None and kept.stage is Stage.DONE:
         return Done(job_id=kept.job_id, content_type=kept.content_type, value=kept.value)
     if kept is not None and kept.stage is Stage.HELD and kept.until > now:
@@ -72,7 +72,7 @@ def seen(kept: ClaimRecord | None, *, now: int) -> Held | Done | None:
 
 
 def renew(kept: ClaimRecord | None, *, token: int, lease: int, now: int) -> ClaimRecord | None:
-    """What is to be kept; None where the key is lost."""
+    """Return the renewed record; None if the claim was lost."""
     if kept is None:
         return ClaimRecord(stage=Stage.HELD, token=token, until=now + lease, keep=FORGOTTEN)
     if kept.stage is not Stage.HELD or kept.token != token:
@@ -83,7 +83,7 @@ def renew(kept: ClaimRecord | None, *, token: int, lease: int, now: int) -> Clai
 def complete(
     kept: ClaimRecord | None, *, token: int, job_id: str, content_type: str, value: bytes, ttl: int, now: int
 ) -> tuple[bool, ClaimRecord | None]:
-    """Whether it counts, and what is to be kept where that changes."""
+    """Return whether the completion counts, and the new record if it changes."""
     if kept is not None and (kept.token != token or kept.stage is Stage.FREE):
         return False, None
     if kept is not None and kept.stage is Stage.DONE:
@@ -95,7 +95,7 @@ def complete(
 
 
 def release(kept: ClaimRecord | None, *, token: int, now: int) -> tuple[bool, ClaimRecord | None]:
-    """Whether no other holder has it, and what is to be kept where that changes."""
+    """Return whether no other holder has the key, and the new record if it changes."""
     if kept is None or kept.token != token or kept.stage is not Stage.HELD:
         return kept is None or kept.token == token, None
     return True, ClaimRecord(stage=Stage.FREE, token=token, until=now, keep=kept.keep)

@@ -1,4 +1,4 @@
-"""What changes a workflow, the same for flows in memory and flows in a file."""
+"""Changes of workflows, shared by flows in memory and flows in a file."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
@@ -27,18 +27,18 @@ _NOTHING: Final = Taken((), is_more=False)
 
 
 class FlowChanges(ABC):
-    """The methods of a `FlowStore` that change a flow, over one that does so in a transaction."""
+    """Methods of a `FlowStore` that change a flow, each in one transaction of the subclass."""
 
     @abstractmethod
     async def _change(
         self, flow_id: str, change: Callable[[FlowView, int], T], unknown: T, *, is_durable: bool = True
     ) -> T:
-        """What `change` returns, called with the flow and the instant (ms), all of it or nothing done to the flow.
+        """Call `change` with the flow and the instant (ms), atomically; return its answer.
 
-        The flow is kept for its time from then on. `unknown` where there is no such flow (any more).
+        The change extends the flow's expiry. Return `unknown` if the flow does not exist.
 
         Args:
-            is_durable: it also outlives a power failure.
+            is_durable: whether the change must survive a power failure.
         """
 
     async def start(
@@ -74,10 +74,10 @@ class FlowChanges(ABC):
         return await self._change(flow_id, take, _NOTHING)
 
     async def done(self, flow_id: str, keys: Sequence[str], *, taker: str, lease: float) -> Taken:
-        def done(view: FlowView, now: int) -> Taken:
+        def confirm(view: FlowView, now: int) -> Taken:
             return done_taken(view, keys, taker=taker, until=_later(now, lease), now=now)
 
-        return await self._change(flow_id, done, _NOTHING)
+        return await self._change(flow_id, confirm, _NOTHING)
 
     async def expand(self, flow_id: str, node: str, calls: Sequence[bytes], *, first: int, total: int) -> None:
         await self._change(flow_id, lambda view, _: expand_map(view, node, calls, first=first, total=total), None)

@@ -1,11 +1,11 @@
-"""How limits grant and refuse. Instants and times are seconds; one algorithm, whatever keeps the records.
+"""Rules of limits. Instants and durations are seconds; the algorithm does not depend on where records are kept.
 
-A limit has a line: jobs that were refused, and the instants that they were promised. Who keeps its promise is let in
-as soon as there is anything to be had, others only behind those whose instants are near. So what is free is never
-kept for a job that does not come, and those who come in time are not passed by newcomers. A job that finds nothing
-although it is in time is promised a new instant, behind those only that were in the line before it.
+Each limit has a line of refused jobs with promised instants. A job that comes at its instant gets the next free
+permit. Other jobs only get what the jobs with near instants leave. So a permit is never kept for a job that does not
+come, and newcomers never pass punctual jobs. If a punctual job finds no permit, it gets a new instant, behind only
+the jobs that were in the line before it.
 
-The twin of this is the script `ENTER_LIMITS` of the adapter for Redis.
+The Redis adapter has the same algorithm in the script `ENTER_LIMITS`.
 """
 
 from collections.abc import Sequence
@@ -15,35 +15,34 @@ import msgspec
 
 from taskmq.contracts.stores import Demand, LimitEntry, PlaceDemand, RateDemand
 
-__all__ = ["FORGOTTEN", "LAPSE", "LimitRecord", "enter", "mean"]
+__all__ = ["FORGOTTEN", "LAPSE", "LimitRecord", "acquire", "mean"]
 
 LAPSE: Final = 600.0
-"""How long after its instant a job's place in a line is kept."""
+"""How long after its instant a job keeps its position in the line."""
 
 FORGOTTEN: Final = 3600.0
-"""How long a limit is remembered that does not matter any more."""
+"""How long an unused limit is remembered."""
 
-# So far ahead of an even rate starts may be.
+# Starts may be this far ahead of an even rate.
 _SLACK: Final = 0.25
-# Of the starts that went unused although jobs wait, those of the last second are made up for, a quarter
-# faster than the rate.
+# If jobs wait, unused starts of the last second are made up for, at a rate higher by a quarter.
 _MISSED: Final = 1.0
 _HURRY: Final = 0.8
-# Seconds between starts from which on one that is free is kept for a moment.
+# From this many seconds between starts on, a free start is reserved for a moment.
 _SLOW: Final = 1.0
-# After that a promised one is not waited for.
+# After this, a promised job is not waited for.
 _GRACE: Final = 2.0
-# A promise is kept by who comes this much early.
+# A job that comes this much early still counts as punctual.
 _EARLY: Final = 0.25
 _LONGEST_LINE: Final = 10_000
 _LONGEST_WAIT: Final = 900.0
-# Rather too short: a job that is early asks again, one that is late has left a place empty.
+# Rather too short: an early job asks again, but a late one leaves a permit unused.
 _UNKNOWN_RUN: Final = 0.1
-# How long runs take may change: no job that waits for a place sleeps for longer than that.
+# Durations of runs may change: no job that waits for a permit sleeps longer.
 _LONGEST_SLEEP: Final = 120.0
 _SHORTEST_LOOK: Final = 0.1
 _LONGEST_LOOK: Final = 2.0
-# More of those who wait come than there is room for: what ends early is not left empty.
+# Slightly more jobs come than there are permits, so that early ends are used.
 _EAGERNESS: Final = 0.9
 _SHOWN: Final = 16
 # Sums of intervals are not exact.
@@ -51,14 +50,14 @@ _TINY: Final = 1e-6
 
 
 class LimitRecord(Protocol):
-    """One limit as it is kept.
+    """The stored record of one limit.
 
     Attributes:
-        arrival: from when on the next start would be on time, had there been no bursts.
-        peak: the same of a rate that is a quarter higher, at which what was missed is made up for.
-        spill: when the last is to come for whom there was no room in the line.
-        average: of the time for which places are held; 0 where none was.
-        last: when a place was granted last.
+        arrival: the instant of the next even start, ignoring bursts.
+        peak: the same at a rate higher by a quarter, at which missed starts are made up for.
+        spill: the latest instant given to a job that found no room in the line.
+        average: average duration of holding a permit; 0 if unknown.
+        last: the instant of the last grant of a permit.
     """
 
     arrival: float
@@ -67,42 +66,42 @@ class LimitRecord(Protocol):
     average: float
     last: float
 
-    def promised(self, job_id: str) -> float | None: ...
+    def promise_of(self, job_id: str) -> float | None: ...
 
     def waiting(self) -> int:
-        """How many are in the line."""
+        """Count the jobs in the line."""
         ...
 
     def count(self, since: float, before: float) -> int:
-        """How many were promised an instant from `since` on, and before `before`."""
+        """Count the jobs promised an instant from `since` on and before `before`."""
         ...
 
     def rank(self, job_id: str, since: float) -> int:
-        """How many came into the line before this one, without those who were promised an instant before `since`."""
+        """Count the jobs ahead of this one in the line, without those promised an instant before `since`."""
         ...
 
     def promise(self, job_id: str, instant: float) -> None:
-        """Give it a place at the end of the line, or another instant."""
+        """Append the job to the line, or change its promised instant."""
         ...
 
     def forget(self, job_id: str) -> None: ...
 
     def holds(self) -> list[str]:
-        """Return the jobs that have places now."""
+        """Return the present holders of permits."""
         ...
 
     def hold(self, hold: str, until: float) -> None: ...
 
 
 class _Grant(msgspec.Struct):
-    """Of one limit: when the run may begin, or is to be looked at again."""
+    """Answer of one limit: when the run may begin, or when to ask again."""
 
     granted: bool
     at: float
     is_new: bool = False
 
 
-def enter(
+def acquire(
     job_id: str,
     demands: Sequence[tuple[Demand, LimitRecord]],
     *,
@@ -111,9 +110,9 @@ def enter(
     patience: float,
     now: float,
 ) -> LimitEntry:
-    """See `LimitStore.enter`. The records hold nothing any more that has lapsed."""
+    """Implement `LimitStore.acquire`. The records must contain nothing that has lapsed."""
     if any(isinstance(demand, PlaceDemand) and hold in record.holds() for demand, record in demands):
-        # The answer to an earlier call was lost; it may have said to wait.
+        # The answer to an earlier call was lost; it may have been to wait.
         is_strict = any(isinstance(demand, RateDemand) and demand.strict for demand, _ in demands)
         return LimitEntry(granted=True, wait=patience if is_strict else 0.0)
     answers = [
@@ -153,17 +152,17 @@ def enter(
 
 
 def mean(average: float, held: float) -> float:
-    """The average with one run more."""
+    """Return the average updated by one run."""
     return held if average == 0 else average * 0.8 + held * 0.2
 
 
 def _rate(job_id: str, demand: RateDemand, record: LimitRecord, now: float, patience: float) -> _Grant:
     tolerance = (demand.burst - 1) * demand.interval + (0.0 if demand.strict else _SLACK)
     earliest = max(now, record.arrival - tolerance, record.peak - tolerance)
-    promised = record.promised(job_id)
+    promised = record.promise_of(job_id)
     kept = min(_GRACE, demand.interval / 2) if demand.interval >= _SLOW else 0.0
     if record.arrival + kept <= now and earliest <= now:
-        # No job came for it, and it would be lost.
+        # Otherwise unused: no promised job came for it.
         return _Grant(granted=True, at=now)
     if promised is None:
         at = earliest + record.count(now - _GRACE, float("inf")) * demand.interval
@@ -179,21 +178,21 @@ def _rate(job_id: str, demand: RateDemand, record: LimitRecord, now: float, pati
 
 def _place(job_id: str, demand: PlaceDemand, record: LimitRecord, now: float) -> _Grant:
     free = demand.places - len(record.holds())
-    promised = record.promised(job_id)
+    promised = record.promise_of(job_id)
     is_due = promised is not None and promised <= now + _EARLY
     average = record.average or _UNKNOWN_RUN
     if is_due:
         if free > 0:
             return _Grant(granted=True, at=now)
     elif free > 0:
-        # A short run may go before those who come later than it would end.
+        # A short run may go first if it ends before the promised jobs come.
         before = record.count(now - _GRACE, now + average)
         if promised is not None and promised < now + average:
             before -= 1
         if free > before:
             return _Grant(granted=True, at=now)
     if free <= 0:
-        # Longer than those before it.
+        # The present runs take longer than earlier ones.
         average = max(average, min(now - record.last, LAPSE))
     share = average / demand.places
     first = min(max(share / 2, _SHORTEST_LOOK), _LONGEST_LOOK)
@@ -206,7 +205,7 @@ def _place(job_id: str, demand: PlaceDemand, record: LimitRecord, now: float) ->
 
 
 def _line_up(job_id: str, demand: Demand, record: LimitRecord, at: float) -> float:
-    if record.promised(job_id) is not None or record.waiting() < _LONGEST_LINE:
+    if record.promise_of(job_id) is not None or record.waiting() < _LONGEST_LINE:
         record.promise(job_id, at)
         return at
     step = demand.interval if isinstance(demand, RateDemand) else (record.average or _UNKNOWN_RUN) / demand.places

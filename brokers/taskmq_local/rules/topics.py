@@ -1,7 +1,7 @@
-"""Which topics a listener's patterns mean. Pure.
+"""Matching of topics and listeners' patterns. Pure.
 
-Topics are words with dots between them. In a pattern `*` stands for one word and `#` for any number of them, none
-included, as in AMQP's topic exchanges.
+Topics are words separated by dots. In a pattern, `*` stands for one word and `#` for any number of words, including
+none, as in AMQP's topic exchanges.
 """
 
 import re
@@ -14,8 +14,8 @@ MAX_TOPIC_BYTES: Final = 255
 
 
 def matcher(patterns: Collection[str]) -> Callable[[str], bool]:
-    """Whether a topic fits one of the patterns."""
-    # Each word with the dot behind it, so that `#` may stand for no word and take its dot along.
+    """Return a function that tells whether a topic matches one of the patterns."""
+    # Each word includes the dot after it, so that `#` can match no word and drop its dot.
     expression = re.compile("|".join("".join(map(_words, pattern.split("."))) for pattern in patterns) or r"(?!)")
     return lambda topic: expression.fullmatch(f"{topic}.") is not None
 

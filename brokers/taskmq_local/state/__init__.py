@@ -1,1 +1,1 @@
-"""`local://` as a state: one module per store, all in the SQLite file."""
+"""The state of `local://`: one module per store, all in the SQLite file."""

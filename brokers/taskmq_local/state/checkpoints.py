@@ -1,4 +1,4 @@
-"""What the runs of jobs have saved, in the file of `local://`."""
+"""Checkpoints of runs, in the file of `local://`."""
 
 import sqlite3
 from typing import Final
@@ -10,7 +10,7 @@ from taskmq_local.database.state_database import StateDatabase
 
 __all__ = ["LocalCheckpoints"]
 
-# The job's own row as well, however many stand before it.
+# Always includes the job's own row, however many expired rows come first.
 _DELETE_EXPIRED: Final = tuple(
     """
     DELETE FROM TABLE WHERE job_id IN (
@@ -18,7 +18,7 @@ _DELETE_EXPIRED: Final = tuple(
         UNION SELECT job_id FROM checkpoints WHERE job_id = :job AND expires <= :now
     )
     """.replace("TABLE", table)
-    # The values first: the other table says which jobs have expired.
+    # Values first: the other table tells which jobs have expired.
     for table in ("saved", "checkpoints")
 )
 _BEGIN: Final = """
@@ -32,7 +32,7 @@ _SAVE: Final = """
     INSERT INTO saved (job_id, name, value) VALUES (:job, :name, :value)
     ON CONFLICT (job_id, name) DO UPDATE SET value = :value
 """
-# The next number is free; it is remembered for a while, so that tokens grow however fast runs come.
+# The next token is reserved and remembered for a while, so that tokens grow however fast runs follow each other.
 _FORGET: Final = """
     UPDATE checkpoints SET token = token + 1, attempt = 0, expires = :expires WHERE job_id = :job AND token = :token
 """

@@ -1,4 +1,4 @@
-"""Keys whose work is done once, in the file of `local://`. Tokens come from one counter, so that none comes twice."""
+"""Keys whose work is done once, in the file of `local://`. One counter issues all tokens."""
 
 import sqlite3
 from collections.abc import Mapping
@@ -10,7 +10,7 @@ from taskmq.contracts.stores import Claimed, Done, Held
 from taskmq.model.clock import Clock
 from taskmq_embedded.work import Care
 from taskmq_local.database.state_database import StateDatabase
-from taskmq_local.rules.claims import ClaimRecord, claim, complete, release, renew, seen
+from taskmq_local.rules.claims import ClaimRecord, claim, complete, release, renew, status
 
 __all__ = ["LocalClaims"]
 
@@ -60,7 +60,9 @@ class LocalClaims:
 
     async def find(self, key: str) -> Held | Done | None:
         now = self._clock.now_ms()
-        return await self._database.ask(lambda connection: seen(_find(connection, key, now), now=now), care=Care.READ)
+        return await self._database.ask(
+            lambda connection: status(_find(connection, key, now), now=now), care=Care.READ
+        )
 
     async def renew(self, claims: Mapping[str, int], *, lease: float) -> frozenset[str]:
         now, asked = self._clock.now_ms(), dict(claims)

@@ -1,4 +1,4 @@
-"""Runs that have begun and not ended, in the file of `local://`."""
+"""Runs begun but not ended, in the file of `local://`."""
 
 import sqlite3
 from typing import Final
@@ -20,7 +20,7 @@ _BEGIN: Final = """
 
 
 class LocalStarts:
-    """Counts by job; each begin renews the time for which it is remembered."""
+    """Counts by job; each begin extends the expiry."""
 
     def __init__(self, database: StateDatabase, clock: Clock) -> None:
         self._database = database
@@ -35,7 +35,7 @@ class LocalStarts:
             begun: int = connection.execute(_BEGIN, facts).fetchall()[0][0]
             return begun
 
-        # Durable: what kills a worker may take the machine with it.
+        # Durable: the cause of a worker's death may take down the machine.
         return await self._database.ask(begin, care=Care.DURABLE)
 
     async def end(self, job_id: str) -> None:

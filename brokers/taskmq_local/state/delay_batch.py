@@ -1,4 +1,4 @@
-"""Putting messages into the state of `local://` as a work: many messages, one transaction."""
+"""Storing waiting messages in the state of `local://` as a work: many messages, one transaction."""
 
 import asyncio
 import sqlite3
@@ -22,7 +22,7 @@ decode_message = msgspec.msgpack.Decoder(WaitingMessage).decode
 
 
 class WaitingBatch:
-    """Messages that are put together; of several of one job the last one counts."""
+    """Messages that are stored together; of several for one job the last one counts."""
 
     care = Care.DURABLE
 
@@ -33,7 +33,9 @@ class WaitingBatch:
         self._messages: list[tuple[WaitingMessage, asyncio.Future[None]]] = []
 
     def add(self, message: WaitingMessage) -> asyncio.Future[None]:
-        """Put `message`; the future ends once it is durable. Cancelled before that is begun, it is not put."""
+        """Store `message`; the future ends once it is durable. If it is cancelled before the write, nothing is
+        stored.
+        """
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._messages.append((message, future))
         self.is_open = len(self._messages) < _MOST
@@ -61,14 +63,14 @@ class WaitingBatch:
 
 
 def first_due(connection: sqlite3.Connection, *, now: int) -> int | None:
-    """When the first message is due that is not taken."""
+    """Return the due time of the first message that is not taken."""
     row = connection.execute(_FIRST_DUE, (now,)).fetchone()
     return None if row is None else row[0]
 
 
 def insert_messages(connection: sqlite3.Connection, messages: Iterable[WaitingMessage]) -> None:
-    """Keep messages of different jobs, in the place of what there is of these jobs."""
-    # Replaced, not updated: what is put anew gets a new version.
+    """Store messages of different jobs, replacing earlier messages of these jobs."""
+    # Replaced, not updated: every put gets a new version.
     connection.executemany(
         "INSERT OR REPLACE INTO waiting (job_id, task, queue, due, message) VALUES (?, ?, ?, ?, ?)",
         [(message.job_id, message.task, message.queue, message.due, encode_message(message)) for message in messages],

@@ -29,18 +29,18 @@ _IS_AS_FOUND: Final = "SELECT 1 FROM waiting WHERE job_id = ? AND message = ? AN
 
 
 class LocalDelays:
-    """One message per job; a message's version is new with every put and swap, and is the token of a take.
+    """One message per job. Every put and swap sets a new version, which is the token of a take.
 
     Args:
-        hang_up: makes sure that its argument is called on each ring for messages that wait.
+        open_wakeup: registers a callback for wakeups about waiting messages.
     """
 
     def __init__(
-        self, database: StateDatabase, clock: Clock, *, hang_up: Callable[[Callable[[], None]], None]
+        self, database: StateDatabase, clock: Clock, *, open_wakeup: Callable[[Callable[[], None]], None]
     ) -> None:
         self._database = database
         self._clock = clock
-        self._hang_up = hang_up
+        self._open_wakeup = open_wakeup
         self._listeners: set[Callable[[], None]] = set()
         self._batch: WaitingBatch | None = None
 
@@ -66,7 +66,7 @@ class LocalDelays:
 
         rows = await self._database.ask(take, care=Care.LOOSE)
         taken = [(version, decode_message(message)) for version, message in rows]
-        # What RETURNING gives has no order.
+        # RETURNING has no order.
         taken.sort(key=lambda one: (one[1].due, one[0]))
         return [TakenMessage(message, str(version)) for version, message in taken]
 
@@ -92,7 +92,7 @@ class LocalDelays:
 
     def listen(self, heard: Callable[[], None]) -> Callable[[], None]:
         if not self._listeners:
-            self._hang_up(self._tell)
+            self._open_wakeup(self._notify)
         self._listeners.add(heard)
         return lambda: self._listeners.discard(heard)
 
@@ -135,7 +135,7 @@ class LocalDelays:
 
         return await self._database.ask(swap, care=Care.DURABLE, wakeups=("waiting",))
 
-    def _tell(self) -> None:
+    def _notify(self) -> None:
         for heard in tuple(self._listeners):
             heard()
 

@@ -28,13 +28,13 @@ __all__ = ["LocalFlows"]
 
 T = TypeVar("T")
 
-# The one that is made anew as well, however many stand before it.
+# Always includes the flow to be created, however many expired rows come first.
 _EXPIRED: Final = """
     SELECT number FROM (SELECT number FROM flows WHERE expires <= :now ORDER BY expires LIMIT 10)
     UNION SELECT number FROM flows WHERE id = :id AND expires <= :now
 """
 _DELETE_EXPIRED: Final = tuple(
-    f"DELETE FROM {table} WHERE {column} IN ({_EXPIRED})"  # noqa: S608 - our own words
+    f"DELETE FROM {table} WHERE {column} IN ({_EXPIRED})"  # noqa: S608 - constant text
     # `flows` comes last: the other statements read from it which flows have expired.
     for table, column in (
         *((f"flow_{what}", "flow") for what in ("edges", "ends", "offers", "lanes", "appends", "nodes")),
@@ -45,8 +45,8 @@ _CHANGE: Final = """
     UPDATE flows SET expires = ttl + ?2 WHERE id = ?1 AND expires > ?2 RETURNING number, run, token, cancelled
 """
 _NODE: Final = "n.key, n.kind, n.rule, n.bound, n.parent, n.state, n.total, n.visit, n.token, n.owner, n.until"
-# Children are what a node waits for once it is known how many there are, and before that those before it; "/" is what
-# follows "." in order.
+# A node waits for its children once their number is known, and before that for its predecessors; "/" sorts right
+# after ".".
 _MISSING: Final = """
     SELECT 1 FROM flow_edges m WHERE m.flow = n.flow AND m.after = n.key AND m.arrived = 0
     AND (m.before > n.key || '.' AND m.before < n.key || '/') = (n.total IS NOT NULL)
@@ -54,7 +54,7 @@ _MISSING: Final = """
 _FOLLOWERS: Final = f"""
     SELECT {_NODE}, EXISTS ({_MISSING}) FROM flow_edges e JOIN flow_nodes n ON n.flow = e.flow AND n.key = e.after
     WHERE e.flow = ? AND e.before = ? AND e.place >= ? AND e.place < ? ORDER BY e.place
-"""  # noqa: S608 - our own words
+"""  # noqa: S608 - constant text
 _PARENTS: Final = """
     SELECT total(n.state = 'succeeded'), total(n.state IN ('failed', 'upstream_failed')),
         total(n.state IN ('skipped', 'cancelled'))
@@ -70,16 +70,16 @@ _RECORD: Final = """
     number, head, run, cancelled, started,
     (SELECT count(*) FROM flow_nodes n WHERE n.flow = f.number AND n.state IN ('waiting', 'ready'))
 """
-_LOOK: Final = f"SELECT {_RECORD} FROM flows f WHERE id = ? AND expires > ?"  # noqa: S608 - our own words
+_LOOK: Final = f"SELECT {_RECORD} FROM flows f WHERE id = ? AND expires > ?"  # noqa: S608 - constant text
 _ENTRIES: Final = (
-    f"SELECT {_RECORD}, id, (SELECT count(*) FROM flow_nodes n WHERE n.flow = f.number) "  # noqa: S608 - our own words
+    f"SELECT {_RECORD}, id, (SELECT count(*) FROM flow_nodes n WHERE n.flow = f.number) "  # noqa: S608 - constant text
     "FROM flows f WHERE {where} ORDER BY started DESC, id DESC LIMIT ?"
 )
 _FAILED: Final = "SELECT DISTINCT iif(parent = '', key, parent) FROM flow_nodes WHERE flow = ? AND state = 'failed'"
 
 
 class _FlowRows:
-    """One flow: a `taskmq.workflow.model.flow_view.FlowView`. Lives as long as a transaction."""
+    """One flow: a `taskmq.workflow.model.flow_view.FlowView`, valid within one transaction."""
 
     def __init__(self, connection: sqlite3.Connection, number: int, facts: FlowFacts) -> None:
         self._connection = connection
@@ -94,7 +94,7 @@ class _FlowRows:
         self._do("UPDATE flows SET run = ?, token = ?, cancelled = ? WHERE number = ?", *facts, self._flow)
 
     def find(self, key: str) -> Node | None:
-        rows = self._rows(f"SELECT {_NODE} FROM flow_nodes n WHERE flow = ? AND key = ?", self._flow, key)  # noqa: S608 - our own words
+        rows = self._rows(f"SELECT {_NODE} FROM flow_nodes n WHERE flow = ? AND key = ?", self._flow, key)  # noqa: S608 - constant text
         return _node(rows[0]) if rows else None
 
     def call(self, key: str) -> bytes:
@@ -105,7 +105,7 @@ class _FlowRows:
 
     def with_states(self, states: frozenset[NodeState]) -> list[Node]:
         marks = ", ".join("?" * len(states))
-        statement = f"SELECT {_NODE} FROM flow_nodes n WHERE flow = ? AND state IN ({marks})"  # noqa: S608 - our own words
+        statement = f"SELECT {_NODE} FROM flow_nodes n WHERE flow = ? AND state IN ({marks})"  # noqa: S608 - constant text
         return [_node(row) for row in self._rows(statement, self._flow, *states)]
 
     def put(self, node: Node, value: bytes | None = None) -> None:
@@ -139,7 +139,7 @@ class _FlowRows:
         return True
 
     def to_visit(self) -> Node | None:
-        statement = f"SELECT {_NODE} FROM flow_nodes n WHERE flow = ? AND visit IS NOT NULL LIMIT 1"  # noqa: S608 - our own words
+        statement = f"SELECT {_NODE} FROM flow_nodes n WHERE flow = ? AND visit IS NOT NULL LIMIT 1"  # noqa: S608 - constant text
         rows = self._rows(statement, self._flow)
         return _node(rows[0]) if rows else None
 
@@ -156,7 +156,7 @@ class _FlowRows:
         self._do("UPDATE flow_edges SET arrived = 0 WHERE flow = ? AND before = ?", self._flow, node.key)
 
     def is_complete(self, node: Node) -> bool:
-        statement = f"SELECT EXISTS ({_MISSING}) FROM flow_nodes n WHERE flow = ? AND key = ?"  # noqa: S608 - our own words
+        statement = f"SELECT EXISTS ({_MISSING}) FROM flow_nodes n WHERE flow = ? AND key = ?"  # noqa: S608 - constant text
         return not self._rows(statement, self._flow, node.key)[0][0]
 
     def parents(self, node: Node) -> ParentCounts:
@@ -363,7 +363,7 @@ class LocalFlows(FlowChanges):
 
     async def _each(self, flow_id: str, columns: str, keys: Sequence[str]) -> list[tuple[Any, ...] | None]:
         now = self._clock.now_ms()
-        statement = f"SELECT {columns} FROM flow_nodes WHERE flow = ? AND key = ?"  # noqa: S608 - our own words
+        statement = f"SELECT {columns} FROM flow_nodes WHERE flow = ? AND key = ?"  # noqa: S608 - constant text
 
         def select(connection: sqlite3.Connection) -> list[tuple[Any, ...] | None]:
             rows = connection.execute(

@@ -1,4 +1,4 @@
-"""Keys that are held, in the file of `local://`. Tokens come from one counter, so that none comes twice."""
+"""Leases on keys, in the file of `local://`. One counter issues all tokens."""
 
 import sqlite3
 from typing import Final

@@ -8,7 +8,7 @@ from taskmq.contracts.stores import Demand, LimitEntry, LimitUsage, PlaceDemand
 from taskmq.model.clock import Clock
 from taskmq_embedded.work import Care
 from taskmq_local.database.state_database import StateDatabase
-from taskmq_local.rules.limits import FORGOTTEN, LAPSE, enter, mean
+from taskmq_local.rules.limits import FORGOTTEN, LAPSE, acquire, mean
 
 __all__ = ["LocalLimits"]
 
@@ -43,12 +43,12 @@ class LocalLimits:
         self, job_id: str, demands: Sequence[Demand], *, hold: str, seconds: float, patience: float
     ) -> LimitEntry:
         def enter_all(connection: sqlite3.Connection) -> LimitEntry:
-            # Only here: the transaction may have waited for others, whose instants must not be later.
+            # Read inside the transaction, which may have waited for others: their instants must not be later.
             now = self._clock.now_ms() / 1000
             _drop_lapsed(connection, now)
             limits = [_Limit(connection, demand.key, now) for demand in demands]
             records = list(zip(demands, limits, strict=True))
-            entry = enter(job_id, records, hold=hold, seconds=seconds, patience=patience, now=now)
+            entry = acquire(job_id, records, hold=hold, seconds=seconds, patience=patience, now=now)
             for limit in limits:
                 limit.keep(now)
             return entry
@@ -89,12 +89,12 @@ class LocalLimits:
         await self._database.ask(withdraw, care=Care.LOOSE)
 
     async def usage(self, key: str) -> LimitUsage:
-        def look(connection: sqlite3.Connection) -> LimitUsage:
+        def read(connection: sqlite3.Connection) -> LimitUsage:
             now = self._clock.now_ms() / 1000
             limit = _Limit(connection, key, now)
             return LimitUsage(held=len(limit.holds()), waiting=limit.count(now - LAPSE, float("inf")))
 
-        return await self._database.ask(look, care=Care.LOOSE)
+        return await self._database.ask(read, care=Care.LOOSE)
 
 
 class _Limit:
@@ -120,7 +120,7 @@ class _Limit:
         }
         self._connection.execute(_KEEP, facts)
 
-    def promised(self, job_id: str) -> float | None:
+    def promise_of(self, job_id: str) -> float | None:
         return self._one(
             "SELECT promised FROM limit_lines WHERE key = ? AND job_id = ? AND promised > ?",
             self._key, job_id, self._now - LAPSE,

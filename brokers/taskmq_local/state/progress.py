@@ -1,4 +1,4 @@
-"""How far jobs are, in the file of `local://`."""
+"""Progress of jobs, in the file of `local://`."""
 
 import sqlite3
 from typing import Final

@@ -17,7 +17,7 @@ from taskmq_local.database.wakeup import Kind
 __all__ = ["EXPIRED", "ResultBatch", "decode_record"]
 
 EXPIRED: Final = "expired"
-"""The state of a row whose record is gone."""
+"""State of a row whose record was deleted."""
 
 _MOST: Final = 1_000
 _EXPIRED_AT_LEAST: Final = 20
@@ -25,7 +25,7 @@ _EXPIRED_AT_LEAST: Final = 20
 _encode = msgspec.msgpack.Encoder().encode
 decode_record = msgspec.msgpack.Decoder(ResultRecord).decode
 
-# Many rows a statement: each statement lets go of the interpreter once and has to get it back from the event loop.
+# Many rows per statement: each one releases the GIL once and has to reacquire it from the event loop.
 _ROWS: Final = 16
 _INSERT: Final = "INSERT OR IGNORE INTO results (job_id, state, expires, remembered, record) VALUES "
 _INSERT_ONE: Final = _INSERT + "(?,?,?,?,?)"
@@ -33,7 +33,7 @@ _INSERT_MANY: Final = _INSERT + ",".join(["(?,?,?,?,?)"] * _ROWS)
 
 _STICKY: Final = ",".join(f"'{state}'" for state in JobState if state.is_sticky)
 _DELETE_REPLACED: Final = (
-    f"DELETE FROM results WHERE job_id = ? AND (state NOT IN ({_STICKY}) OR expires <= ?)"  # noqa: S608 - names of ours
+    f"DELETE FROM results WHERE job_id = ? AND (state NOT IN ({_STICKY}) OR expires <= ?)"  # noqa: S608 - constant text
     " AND (record <> ? OR expires <= ?)"
 )
 
@@ -41,11 +41,11 @@ _Row = tuple[str, str, int, int, bytes]
 
 
 class ResultBatch:
-    """Records that are put together, and as many expired ones that go.
+    """Records that are stored together, and the deletion of as many expired ones.
 
     Args:
-        patience: seconds after the first record for which others wait.
-        trouble: what is known about why it takes long.
+        patience: seconds after the first record that callers wait.
+        trouble: returns the likely reason for a long wait.
     """
 
     care = Care.DURABLE
@@ -58,11 +58,11 @@ class ResultBatch:
         self._futures: list[asyncio.Future[None]] = []
         self._patience = patience
         self._trouble = trouble
-        # One for all: a timer for each would cost more than the record.
+        # One timer for all: a timer per record would cost more than the record.
         self._timer = asyncio.get_running_loop().call_later(patience, self._expire)
 
     def add(self, record: ResultRecord, ttl: float) -> asyncio.Future[None]:
-        """Put `record`; the future ends once it is durable."""
+        """Store `record`; the future ends once it is durable."""
         now = self._clock.now_ms()
         remembered = now + round(remembered_for(ttl) * 1000)
         row: _Row = (record.job_id, record.state, now + round(ttl * 1000), remembered, _encode(record))
@@ -103,7 +103,7 @@ class ResultBatch:
         self.end(FileFailure(f"not stored within {self._patience:g} s: {self._trouble()}", is_certain=False))
 
     def _sweep(self, connection: sqlite3.Connection, now: int) -> None:
-        """Have as many go as come at least, so that the table does not outgrow what is kept."""
+        """Delete at least as many expired records as new ones come, which bounds the table."""
         over = connection.execute(
             "SELECT seq, state, remembered FROM results WHERE expires <= ? ORDER BY expires LIMIT ?",
             (now, _EXPIRED_AT_LEAST + 2 * len(self._rows)),
@@ -119,7 +119,7 @@ class ResultBatch:
 
 
 def _insert(connection: sqlite3.Connection, rows: list[_Row]) -> int:
-    """Insert what is of jobs that have no row; how many these were."""
+    """Insert records of jobs that have no row; return their number."""
     count = 0
     whole = len(rows) - len(rows) % _ROWS
     for start in range(0, whole, _ROWS):

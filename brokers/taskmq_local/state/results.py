@@ -1,4 +1,4 @@
-"""Results in the file of `local://`, and waiting for them."""
+"""Results in the file of `local://`, and waits for them."""
 
 import asyncio
 import enum
@@ -16,7 +16,7 @@ from taskmq_local.state.result_batch import EXPIRED, ResultBatch, decode_record
 __all__ = ["LocalResults"]
 
 _PATIENCE: Final = 30.0
-# The first look is taken however short the time is.
+# The first read takes place however short the timeout is.
 _FIRST_LOOK: Final = 1.0
 _TICK: Final = 1.0
 
@@ -28,12 +28,12 @@ class _Gone(enum.Enum):
 class LocalResults:
     """Results by job id.
 
-    Waiting: a put gives its row a `seq` that is higher than all before, and rings. Who waits reads what is above
-    the `seq` that it has seen, so thousands of waiters cost one query per ring, of the new rows only.
+    A put gives its row a `seq` higher than all others and sends a wakeup. Waiting callers read the rows above the
+    last `seq` seen, so thousands of them cost one query per wakeup, over new rows only.
 
     Args:
-        listen: makes sure that `look` is called on each ring for results.
-        check_open: raises when the state was closed.
+        listen: makes sure that each wakeup for results calls `poll`.
+        check_open: raises if the state was closed.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class LocalResults:
     async def put(self, record: ResultRecord, *, ttl: float) -> None:
         self._check_open()
         if (batch := self._batch) is None or not batch.is_open:
-            # With the acknowledgements of the worker that puts it, where there is one.
+            # Shares transactions with the acknowledgements of the worker that stores it, if there is one.
             database = self._writer = self._database.partner()
             batch = self._batch = ResultBatch(self._clock, patience=_PATIENCE, trouble=lambda: database.trouble)
             database.submit(batch)
@@ -76,7 +76,7 @@ class LocalResults:
         loop = asyncio.get_running_loop()
         future: asyncio.Future[ResultRecord] = loop.create_future()
         deadline = None if timeout is None else loop.time() + timeout
-        # Listen first, look second: what is put in between is seen by both.
+        # Join first, then read: a record put in between is seen by both.
         self._join(job_id, future)
         try:
             patience = _PATIENCE if timeout is None else max(timeout, _FIRST_LOOK)
@@ -92,15 +92,15 @@ class LocalResults:
         finally:
             self._leave(job_id, future)
 
-    def look(self) -> None:
-        """End the waits for what was put since the last look."""
+    def poll(self) -> None:
+        """End the waits for records stored since the last read."""
         if not self._waiting:
             return
         if self._is_looking:
             self._look_again = True
             return
         self._is_looking = True
-        self._database.post(self._read_new, care=Care.READ).add_done_callback(self._looked)
+        self._database.post(self._read_new, care=Care.READ).add_done_callback(self._on_read)
 
     def close(self) -> None:
         """End all waits for results."""
@@ -136,14 +136,14 @@ class LocalResults:
         is_first = not self._waiting
         self._waiting.setdefault(job_id, []).append(future)
         if is_first:
-            # What was put before is for `get` to find.
+            # Earlier records are found by `get`.
             self._seen = None
-            self.look()
+            self.poll()
             self._ticker = asyncio.get_running_loop().call_later(_TICK, self._on_tick)
 
     def _leave(self, job_id: str, future: asyncio.Future[ResultRecord]) -> None:
         if future.done() and not future.cancelled():
-            # Looked at: the first look may have ended the wait before a close.
+            # Retrieved: the first read may have ended the wait before a close.
             future.exception()
         futures = self._waiting.get(job_id, [])
         if future in futures:
@@ -156,10 +156,10 @@ class LocalResults:
 
     def _on_tick(self) -> None:
         self._ticker = asyncio.get_running_loop().call_later(_TICK, self._on_tick)
-        self.look()
+        self.poll()
 
     def _read_new(self, connection: sqlite3.Connection) -> tuple[int, list[tuple[str, bytes]]]:
-        """In the thread: the last seq, and the records that callers wait for."""
+        """Return the last seq and the awaited records; runs in the thread."""
         if self._seen is None:
             sql = "SELECT coalesce((SELECT seq FROM sqlite_sequence WHERE name = 'results'), 0)"
             return connection.execute(sql).fetchone()[0], []
@@ -173,16 +173,16 @@ class LocalResults:
         ]
         return rows[-1][0] if rows else self._seen, found
 
-    def _looked(self, future: asyncio.Future[tuple[int, list[tuple[str, bytes]]]]) -> None:
+    def _on_read(self, future: asyncio.Future[tuple[int, list[tuple[str, bytes]]]]) -> None:
         self._is_looking = False
-        # Where it could not be read, the next tick tries again.
+        # After a failed read the next tick retries.
         if not future.cancelled() and future.exception() is None:
             self._seen, found = future.result()
             for job_id, record in found:
                 self._tell(job_id, record)
             if self._look_again:
                 self._look_again = False
-                self.look()
+                self.poll()
 
     def _tell(self, job_id: str, record: bytes) -> None:
         for waiting in self._waiting.get(job_id, ()):

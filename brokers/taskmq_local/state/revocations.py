@@ -10,7 +10,7 @@ from taskmq_local.database.state_database import StateDatabase
 
 __all__ = ["LocalRevocations"]
 
-# The job's own row as well, however many stand before it: it is a new one, behind the places that were read.
+# Always includes the job's own row, however many expired rows come first: a new revocation gets a new place.
 _DELETE_EXPIRED: Final = """
     DELETE FROM revocations WHERE job_id IN (
         SELECT job_id FROM (SELECT job_id FROM revocations WHERE until <= :now ORDER BY until LIMIT 100)
@@ -18,7 +18,7 @@ _DELETE_EXPIRED: Final = """
     )
 """
 _PROLONG: Final = "UPDATE revocations SET until = max(until, :until) WHERE job_id = :job"
-# Places are not used again, so that no reader that has read up to one misses what came after it.
+# Places are never reused, so a reader that has read up to one cannot miss later ones.
 _ADD: Final = """
     INSERT INTO revocations (place, job_id, reason, until)
     VALUES ((SELECT value FROM counters WHERE name = 'revocation'), :job, :reason, :until)
@@ -31,7 +31,7 @@ _SINCE: Final = """
 
 
 class LocalRevocations:
-    """By job, in the order in which they came."""
+    """Revocations by job, in the order of their arrival."""
 
     def __init__(self, database: StateDatabase, clock: Clock) -> None:
         self._database = database

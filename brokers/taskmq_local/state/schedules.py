@@ -19,7 +19,7 @@ _DELETE_EXPIRED: Final = """
     (SELECT name FROM schedule_records WHERE expires <= :now ORDER BY expires LIMIT 100)
 """
 _DEFINITION: Final = "SELECT definition FROM schedules WHERE scope = ? AND name = ?"
-# Places are not used again, so that no reader that has read up to one misses what came after it.
+# Places are never reused, so a reader that has read up to one cannot miss later ones.
 _COUNT_ON: Final = "UPDATE counters SET value = value + 1 WHERE name = 'schedule' RETURNING value"
 _NOTE: Final = "INSERT OR REPLACE INTO schedules (scope, name, place, at, definition) VALUES (?, ?, ?, ?, ?)"
 _FORGET: Final = "DELETE FROM schedules WHERE definition IS NULL AND at <= ?"
@@ -30,15 +30,15 @@ class LocalSchedules:
     """A `taskmq.contracts.stores.ScheduleStore`.
 
     Args:
-        hang_up: makes sure that its argument is called on each ring for schedules.
+        open_wakeup: registers a callback for wakeups about schedules.
     """
 
     def __init__(
-        self, database: StateDatabase, clock: Clock, *, hang_up: Callable[[Callable[[], None]], None]
+        self, database: StateDatabase, clock: Clock, *, open_wakeup: Callable[[Callable[[], None]], None]
     ) -> None:
         self._database = database
         self._clock = clock
-        self._hang_up = hang_up
+        self._open_wakeup = open_wakeup
         self._listeners: set[Callable[[], None]] = set()
 
     async def read(self, names: Sequence[str]) -> list[KeptRecord | None]:
@@ -91,20 +91,20 @@ class LocalSchedules:
         await self._database.ask(tell, care=Care.DURABLE, wakeups=("schedules",))
 
     async def changed(self, scope: str, place: int, *, limit: int) -> list[ChangedSchedule]:
-        def changed(connection: sqlite3.Connection) -> list[ChangedSchedule]:
+        def read(connection: sqlite3.Connection) -> list[ChangedSchedule]:
             return [ChangedSchedule(*row) for row in connection.execute(_CHANGED, (scope, place, limit)).fetchall()]
 
-        return await self._database.ask(changed, care=Care.READ)
+        return await self._database.ask(read, care=Care.READ)
 
     def listen(self, scope: str, heard: Callable[[], None]) -> Callable[[], None]:
-        # One bell for all scopes: it may ring for nothing.
+        # One wakeup for all scopes: it may be spurious.
         del scope
         if not self._listeners:
-            self._hang_up(self._tell)
+            self._open_wakeup(self._notify)
         self._listeners.add(heard)
         return lambda: self._listeners.discard(heard)
 
-    def _tell(self) -> None:
+    def _notify(self) -> None:
         for heard in tuple(self._listeners):
             heard()
 

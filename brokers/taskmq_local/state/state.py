@@ -1,4 +1,4 @@
-"""`local://PATH` as a state: it keeps its data beside the broker's messages, in the same file."""
+"""The state of `local://PATH`, in the same file as the broker's messages."""
 
 import asyncio
 from collections.abc import Callable
@@ -30,7 +30,7 @@ _CLOSING: Final = 10.0
 
 
 class LocalState:
-    """One file, as one event loop of one process sees it, with its own thread."""
+    """One file, as used by one event loop of one process, with its own thread."""
 
     def __init__(self, address: str, path: Path, options: BrokerOptions) -> None:
         self.address = address
@@ -38,9 +38,9 @@ class LocalState:
         self._results = LocalResults(self._database, options.clock, listen=self._listen, check_open=self._check_open)
         asking = StateDatabase(self._database, check_open=self._check_open)
         self._starts = LocalStarts(asking, options.clock)
-        self._delays = LocalDelays(asking, options.clock, hang_up=self._hang_up_for_delays)
+        self._delays = LocalDelays(asking, options.clock, open_wakeup=self._listen_for_delays)
         self._revocations = LocalRevocations(asking, options.clock)
-        self._schedules = LocalSchedules(asking, options.clock, hang_up=self._hang_up_for_schedules)
+        self._schedules = LocalSchedules(asking, options.clock, open_wakeup=self._listen_for_schedules)
         self._leases = LocalLeases(asking, options.clock)
         self._limits = LocalLimits(asking, options.clock)
         self._claims = LocalClaims(asking, options.clock)
@@ -100,7 +100,7 @@ class LocalState:
         if self._closing is None:
             self._is_closed = True
             self._closing = asyncio.get_running_loop().create_task(self._close())
-        # A cancelled close goes on, and may be waited for again.
+        # A cancelled close continues and may be awaited again.
         await asyncio.shield(self._closing)
 
     async def _close(self) -> None:
@@ -112,18 +112,18 @@ class LocalState:
             self._owner.release()
 
     def _listen(self) -> None:
-        self._hang_up("results", self._results.look)
+        self._open_wakeup("results", self._results.poll)
 
-    def _hang_up_for_delays(self, heard: Callable[[], None]) -> None:
-        # Without a bell there is the look that is taken once a second.
+    def _listen_for_delays(self, heard: Callable[[], None]) -> None:
+        # Without wakeups there is still the poll once a second.
         with suppress(StateUnavailable):
-            self._hang_up("waiting", heard)
+            self._open_wakeup("waiting", heard)
 
-    def _hang_up_for_schedules(self, heard: Callable[[], None]) -> None:
+    def _listen_for_schedules(self, heard: Callable[[], None]) -> None:
         with suppress(StateUnavailable):
-            self._hang_up("schedules", heard)
+            self._open_wakeup("schedules", heard)
 
-    def _hang_up(self, kind: Kind, heard: Callable[[], None]) -> None:
+    def _open_wakeup(self, kind: Kind, heard: Callable[[], None]) -> None:
         if kind in self._wakeups:
             return
         self._check_open()

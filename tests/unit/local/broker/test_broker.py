@@ -304,7 +304,7 @@ async def test_an_unusable_directory_raises_a_typed_error_with_the_reason(tmp_pa
     expected = {
         "not a directory": "File exists",
         "not a database": "not a database",
-        "too new": "install the taskmq that has upgraded it",
+        "too new": "install the version of taskmq that upgraded it",
     }
     with pytest.raises(BrokerUnavailable, match=expected[obstacle]):
         await broker.connect(timeout=PATIENCE)

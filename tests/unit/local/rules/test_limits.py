@@ -10,7 +10,7 @@ from hypothesis import strategies as some
 
 from taskmq.contracts.stores import Demand, PlaceDemand, RateDemand
 from taskmq_local.memory.limits import LimitTable, _Limit
-from taskmq_local.rules.limits import enter, mean
+from taskmq_local.rules.limits import acquire, mean
 
 PATIENCE = 0.25
 LEAD = 0.15
@@ -59,7 +59,7 @@ class Play:
                 record.average = mean(record.average, self.runs)
                 continue
             self.looks += 1
-            entry = enter(job, [(self.demand, record)], hold=job, seconds=1e6, patience=PATIENCE, now=now)
+            entry = acquire(job, [(self.demand, record)], hold=job, seconds=1e6, patience=PATIENCE, now=now)
             if entry.granted:
                 self.starts.append(now + entry.wait)
                 self.started[job] = now + entry.wait
