@@ -1,4 +1,4 @@
-"""The servers of the test session; `tests.servers` tells where they come from."""
+"""The servers of the test session; `tests.servers` explains their sources."""
 
 import asyncio
 import functools
@@ -23,13 +23,13 @@ from tests.servers import PostgreSQL, RabbitMQ, Redis, StartRabbitMQ
 
 def pytest_configure(config: pytest.Config) -> None:
     if hasattr(config, "workerinput"):
-        # The processes of the tests are measured, and those that they start are not: it doubles what a start costs.
+        # Coverage measures the test processes and not their children: it doubles the cost of a start.
         os.environ.pop("COVERAGE_PROCESS_CONFIG", None)
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    # After the last test, xdist kills a process that takes more than ten seconds to go, as it may on a full machine:
-    # what it has measured is kept before.
+    # After the last test, xdist kills a process that takes more than ten seconds to exit, as on a busy machine: its
+    # measurements are saved before.
     if hasattr(session.config, "workerinput") and (measurement := coverage.Coverage.current()) is not None:
         measurement.stop()
         measurement.save()
@@ -37,7 +37,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection() -> None:
-    # Ten thousand tests are made here and none is let go of: the collector would look through them again and again.
+    # Ten thousand tests are created here and none is freed: the collector would scan them again and again.
     gc.disable()
 
 
@@ -55,7 +55,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         left_out = [item for item in items if not parts.belongs(item, part)]
         items[:] = [item for item in items if parts.belongs(item, part)]
         config.hook.pytest_deselected(items=left_out)
-    # What asks for more time comes first: no process is left with a long test when the others have ended.
+    # Slow tests come first: no process is left with a long test when the others have ended.
     if hasattr(config, "workerinput"):
         items.sort(key=_time_limit, reverse=True)
 
@@ -67,7 +67,7 @@ def _time_limit(item: pytest.Item) -> float:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> None:
-    """Let a test that is a coroutine run in virtual time, or, where it is marked so, in real time."""
+    """Run async tests in virtual time, or, if they are marked, in real time."""
     if pyfuncitem.get_closest_marker("real_time") is None:
         run = virtual_time.run
     else:
@@ -99,14 +99,14 @@ def pytest_collection_finish() -> None:
 
 @pytest.fixture(scope="session")
 def rabbitmq_server() -> Iterator[RabbitMQ]:
-    """One node for the session: never stop or kill this one, ask for `own_rabbitmq`."""
+    """Start one node for the session: never stop or kill it, use `own_rabbitmq` instead."""
     with RabbitMQ(_rabbitmq_version()) as server:
         yield server
 
 
 @pytest.fixture
 def amqp_url(rabbitmq_server: RabbitMQ) -> Iterator[str]:
-    """A vhost of the test's own."""
+    """Create a vhost for the test."""
     url = rabbitmq_server.create_vhost()
     yield url
     rabbitmq_server.delete_vhost(url)
@@ -119,7 +119,7 @@ def _used_vhosts() -> list[str]:
 
 @pytest.fixture
 def used_amqp_url(rabbitmq_server: RabbitMQ, _used_vhosts: list[str]) -> Iterator[str]:
-    """A vhost that nobody else uses meanwhile; what every app declares may be there already, and is empty."""
+    """Return an exclusive vhost; shared objects of all apps may exist in it, and are empty."""
     url = _used_vhosts.pop() if _used_vhosts else rabbitmq_server.create_vhost()
     yield url
     if rabbitmq_server.clear_vhost(url):
@@ -130,13 +130,13 @@ def used_amqp_url(rabbitmq_server: RabbitMQ, _used_vhosts: list[str]) -> Iterato
 
 @pytest.fixture(scope="session")
 def shared_amqp_url(rabbitmq_server: RabbitMQ) -> str:
-    """One vhost for all tests that use names of their own and leave no queue behind."""
+    """Return one vhost for all tests that use unique names and leave no queue behind."""
     return rabbitmq_server.create_vhost()
 
 
 @pytest.fixture
 def own_rabbitmq() -> Iterator[StartRabbitMQ]:
-    """For tests that stop, kill or configure their broker."""
+    """Start a node for tests that stop, kill or configure their broker."""
     with ExitStack() as servers:
 
         def start(version: str | None = None, *, config: Mapping[str, str] | None = None) -> RabbitMQ:
@@ -153,7 +153,7 @@ def redis_server() -> Iterator[Redis]:
 
 @pytest.fixture
 def redis_url(redis_server: Redis) -> str:
-    """An empty database."""
+    """Return an empty database."""
     redis_server.flush()
     return redis_server.url
 
@@ -166,7 +166,7 @@ def postgres_server() -> Iterator[PostgreSQL]:
 
 @pytest.fixture
 def postgres_url(postgres_server: PostgreSQL) -> Iterator[str]:
-    """A database of the test's own."""
+    """Create a database for the test."""
     url = postgres_server.create_database()
     yield url
     postgres_server.drop_database(url)
@@ -183,21 +183,21 @@ def _job_store_template(postgres_server: PostgreSQL) -> str:
 
 @pytest.fixture
 def job_store_url(postgres_server: PostgreSQL, _job_store_template: str) -> Iterator[str]:
-    """A database of the test's own with the tables of the job store."""
+    """Create a database for the test with the tables of the job store."""
     url = postgres_server.create_database(template=_job_store_template)
     yield url
     postgres_server.drop_database(url)
 
 
 class _Evenly(LoadScopeScheduling):  # type: ignore[misc]
-    """Gives each process one test after the other; only what is made once for a module keeps its tests together."""
+    """Gives each process one test after the other; only tests that share a module's fixtures stay together."""
 
     def __init__(self, config: pytest.Config, log: Producer) -> None:
         super().__init__(config, log)
         self._root = config.rootpath
 
     def mark_test_complete(self, node: WorkerController, item_index: int, duration: float = 0) -> None:
-        """What is over is let go: with each test that ends, all that its process ever had is counted."""
+        """Free the data of ended tests: otherwise each ending test scans all that its process ever had."""
         nodeid = self.registered_collections[node][item_index]
         scope = self._split_scope(nodeid)
         unit = self.assigned_work[node][scope]
@@ -213,7 +213,7 @@ class _Evenly(LoadScopeScheduling):  # type: ignore[misc]
 
 @functools.cache
 def _is_shared(module: Path) -> bool:
-    """Whether the tests of a module share what it, or the `conftest.py` beside it, makes once."""
+    """Whether the tests of a module share a fixture of the module or of its `conftest.py`."""
     makers = (module, module.with_name("conftest.py"))
     return any('scope="module"' in maker.read_text() for maker in makers if maker.exists())
 

@@ -1,4 +1,4 @@
-"""How the tests that are coroutines are run; `tests/conftest.py` chooses."""
+"""Execution of async tests; selected by `tests/conftest.py`."""
 
 import asyncio
 import functools
@@ -10,7 +10,7 @@ __all__ = ["run_by", "run_in_real_time"]
 
 
 def run_in_real_time(main: Coroutine[Any, Any, None], *, within: float) -> None:
-    """Run a test's coroutine as time passes; nothing may have gone to the loop's exception handler."""
+    """Run a test's coroutine in real time; the loop's exception handler must not have been called."""
     complaints: list[str] = []
 
     async def bounded() -> None:
@@ -27,9 +27,9 @@ def run_in_real_time(main: Coroutine[Any, Any, None], *, within: float) -> None:
 def run_by(
     play: Callable[..., object], *args: Any, **options: Any
 ) -> Callable[[Callable[..., Awaitable[None]]], Callable[..., None]]:
-    """Let `play(test, *args, **options)` run the test: it has its own loop, and what the test works with.
+    """Let `play(test, *args, **options)` run the test: it provides the loop and the test's objects.
 
-    The test's parameters before `/` are what `play` gives; the others are fixtures, as everywhere.
+    The test's parameters before `/` come from `play`; the others are fixtures, as usual.
     """
 
     def decorate(test: Callable[..., Awaitable[None]]) -> Callable[..., None]:
@@ -42,7 +42,7 @@ def run_by(
         asked = [
             each.replace(kind=each.POSITIONAL_OR_KEYWORD)
             for each in signature.parameters.values()
-            # pytest leaves out the first one of a method, whatever it is.
+            # pytest skips the first parameter of a method, whatever it is.
             if each.kind is not each.POSITIONAL_ONLY or each.name == "self"
         ]
         run.__signature__ = signature.replace(parameters=asked)  # type: ignore[attr-defined]

@@ -1,7 +1,7 @@
 """Run the tests that the gate runs on the newest RabbitMQ: `python -m tests.newest`.
 
-They are the contract of brokers, and what somebody deletes there; `make test-nightly` runs all others there, too.
-That RabbitMQ runs in a chroot, so they need root; without it, this says what is left out.
+They are the contract of brokers, and the repair of deleted objects; `make test-nightly` runs all others there, too.
+That RabbitMQ runs in a chroot, so they need root; without it, this lists the omitted tests.
 """
 
 import os
@@ -17,7 +17,7 @@ _TESTS = (
 
 
 def main() -> int:
-    """The exit code of the tests, or 0 where they cannot run."""
+    """Return the exit code of the tests, or 0 if they cannot run."""
     newest = max(SUITES)
     if os.geteuid() != 0:
         print(f"Left out, as a chroot with RabbitMQ {newest} needs root: {', '.join(_TESTS)}")

@@ -1,12 +1,13 @@
 """Divide the tests into parts: `pytest --part pure`, `pytest --part served`.
 
-These two are the gate's. Every test belongs to one of them, except those that the gate runs by commands of their own
+These two are the gate's. Every test belongs to one of them, except those that the gate runs by separate commands
 (below), and those marked with one of `LATER`: these are the part `later`, which `make test-nightly` runs.
 
-Three more are cut across them: `coverage` has what one process can measure, `rabbitmq` what is run on each version of
-RabbitMQ, and `redis` what is run on each server that speaks Redis' protocol.
+Three more overlap with them: `coverage` has the tests that one process can measure, `rabbitmq` those for each version
+of
+RabbitMQ, and `redis` those for each server with the protocol of Redis.
 
-`python -m tests.parts` reports what the pure part covered, and fails below 100 %.
+`python -m tests.parts` reports the coverage of the pure part, and fails below 100 %.
 """
 
 import subprocess
@@ -18,12 +19,12 @@ from typing import Final
 import pytest
 
 PARTS: Final = ("pure", "served", "later", "coverage", "rabbitmq", "redis")
-# pyproject.toml says what each of these markers means.
+# pyproject.toml explains these markers.
 LATER: Final = ("campaign", "matrix", "nightly")
 
 _ROOT = Path(__file__).resolve().parent.parent
 
-# Tests that mirror the pure rows of the house plan: their branch coverage is measured, which doubles what they cost.
+# Tests that mirror the pure rows of the house plan: their branch coverage is measured, which doubles their cost.
 _PURE = (
     "tests/unit/injection",
     "tests/unit/local/rules",
@@ -40,7 +41,7 @@ _PURE = (
     "tests/conformance/test_states.py::TestMemory",
 )
 
-# At least 90 % of everything is covered by these, in the processes of the tests.
+# These cover at least 90 % of all code, in the processes of the tests.
 _COVERING = (
     "tests/unit",
     "tests/cli",
@@ -53,7 +54,7 @@ _COVERING = (
 
 _OF_SERVERS = ("tests/conformance", "tests/integration")
 
-# Whatever is marked here runs by commands of their own: `poe test-properties` and `poe test-browser`.
+# Separate commands run tests with these markers: `poe test-properties` and `poe test-browser`.
 _NOT_LATER = ("tests/unit", "tests/dashboard")
 
 # `poe house` and `poe test-newest` run these.
@@ -104,7 +105,7 @@ def _is_in(name: str, where: tuple[str, ...]) -> bool:
 
 
 def measured() -> list[str]:
-    """The files that the import contract calls pure, as coverage is asked for them."""
+    """Return the files that the import contract calls pure, in the notation of coverage."""
     config = tomllib.loads((_ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]
     (pure,) = [each for each in config["contracts"] if each["name"].startswith("Pure")]
     return [_files_of(name) for name in pure["source_modules"]]

@@ -1,7 +1,7 @@
-"""`python -m tests.repeat 200 tests/e2e/test_control.py [-k words]`: the same tests over and over on a busy machine.
+"""`python -m tests.repeat 200 tests/e2e/test_control.py [-k words]`: repeats the same tests on a busy machine.
 
-A test that fails once in 200 runs is a bug. Two processes keep the processors busy meanwhile, so that what is late on
-a slow machine is late here. The first failure ends it; its output is shown.
+A test that fails once in 200 runs is a bug. Two processes keep the processors busy meanwhile, as on a slow machine.
+The first failure ends it; its output is shown.
 """
 
 import multiprocessing

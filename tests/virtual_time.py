@@ -13,7 +13,7 @@ _TURN = 1e-9
 
 
 class _Selector(selectors.DefaultSelector):
-    """Instead of waiting for a timer, says how long it would have waited."""
+    """A selector that reports the timeout instead of waiting for it."""
 
     waited = 0.0
 
@@ -21,14 +21,14 @@ class _Selector(selectors.DefaultSelector):
         events = super().select(0 if timeout else timeout)
         if timeout and not events:
             self.waited += timeout
-        # A loop takes a timer for due that is a nanosecond ahead: who looks at the clock then and waits for the rest
-        # would do so for ever if no turn took any time.
+        # A loop treats a timer as due a nanosecond early: code that reads the clock then and waits for the rest would
+        # do so forever if no iteration took any time.
         self.waited += _TURN
         return events
 
 
 class _VirtualTimeLoop(asyncio.SelectorEventLoop):
-    """Its time passes by waiting alone, however long the work takes."""
+    """A loop whose time advances only by waiting, however long the work takes."""
 
     def __init__(self) -> None:
         self._clock = _Selector()
@@ -45,9 +45,9 @@ class _VirtualTimeLoop(asyncio.SelectorEventLoop):
 
 
 def run(main: Coroutine[Any, Any, None], *, within: float = 100_000) -> None:
-    """Run a test's coroutine; nothing may have gone to the loop's exception handler.
+    """Run a test's coroutine; the loop's exception handler must not have been called.
 
-    Only for tests without threads and processes: the loop does not wait for anything outside of it.
+    Only for tests without threads and processes: the loop does not wait for anything outside it.
     """
     complaints: list[str] = []
 
@@ -57,7 +57,7 @@ def run(main: Coroutine[Any, Any, None], *, within: float = 100_000) -> None:
         )
         async with asyncio.timeout(within):
             await main
-        # What only the collector finds, such as an exception that nobody looked at, belongs to this test.
+        # Findings of the collector, such as an unretrieved exception, belong to this test.
         gc.collect(1)
         await asyncio.sleep(0)
 

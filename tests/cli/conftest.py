@@ -8,19 +8,19 @@ from tests.cli.kit import SHOP, Here, inside
 
 @pytest.fixture
 def home(tmp_path: Path) -> Iterator[Path]:
-    """An empty current folder without settings; modules that are imported from it are forgotten afterwards."""
+    """Change into an empty folder without settings; forget modules imported from it afterwards."""
     with inside(tmp_path):
         yield tmp_path
 
 
 @pytest.fixture
 def shop(home: Path) -> Path:
-    """A current folder with `shop.py`."""
+    """Change into a folder with `shop.py`."""
     (home / "shop.py").write_text(SHOP)
     return home
 
 
 @pytest.fixture
 def taskmq(home: Path, capsys: pytest.CaptureFixture[str]) -> Here:
-    """Runs commands in this process."""
+    """Run commands in this process."""
     return Here(capsys)

@@ -1,4 +1,4 @@
-"""What the tests of the command line share: an app, ways to run a command, and ways to look at its broker."""
+"""Helpers of the command line tests: an app, ways to run a command, and access to its broker."""
 
 import asyncio
 import json
@@ -64,7 +64,7 @@ async def tick() -> None: ...
 
 @dataclass(frozen=True)
 class Result:
-    """What a command did."""
+    """The output and exit code of a command."""
 
     code: int
     out: str
@@ -72,12 +72,12 @@ class Result:
 
     @property
     def data(self) -> Any:
-        """Standard output, which is JSON."""
+        """Return standard output, parsed as JSON."""
         return json.loads(self.out)
 
     @property
     def rows(self) -> list[dict[str, Any]]:
-        """Standard output, which is one JSON object per line."""
+        """Return standard output, parsed as one JSON object per line."""
         return [json.loads(line) for line in self.out.splitlines()]
 
 
@@ -96,7 +96,7 @@ class Here:
 
 @contextmanager
 def inside(folder: Path) -> Iterator[pytest.MonkeyPatch]:
-    """A current folder, without settings of taskmq; modules that are imported from it are forgotten afterwards."""
+    """Change into a folder without taskmq settings; forget modules imported from it afterwards."""
     path = list(sys.path)
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
@@ -117,9 +117,9 @@ def _is_setting(variable: str) -> bool:
 
 
 def run_here(folder: Path, *tokens: str, env: Mapping[str, str] | None = None, text: str = "") -> Result:
-    """Run a command to its end as `run_process` does, but in this process: a process costs ten times as much."""
+    """Run a command to its end like `run_process`, but in this process: a process costs ten times as much."""
     out, err = BytesIO(), BytesIO()
-    # The streams are closed last: threads of the test may write to them as long as they stand in `sys`.
+    # The streams are closed last: threads of the test may write to them while they are in `sys`.
     with _written_to(out) as stdout, _written_to(err) as stderr, inside(folder) as patch:
         for name, stream in (
             ("stdin", TextIOWrapper(BytesIO(text.encode()))),
@@ -138,7 +138,7 @@ def _written_to(place: BytesIO) -> TextIOWrapper:
 
 
 def environment(**more: str) -> dict[str, str]:
-    """Ours, without settings of taskmq, and with the way to this source."""
+    """Return this environment without taskmq settings, with the path to this source."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("TASKMQ_")}
     paths = os.pathsep.join(map(str, (_ROOT, _ROOT / "brokers", _ROOT / "contrib")))
     return {**kept, "PYTHONPATH": paths, "PYTHONDONTWRITEBYTECODE": "1", **more}
@@ -149,7 +149,7 @@ def command(*tokens: str) -> list[str]:
 
 
 def run_process(folder: Path, *tokens: str, env: Mapping[str, str] | None = None, text: str = "") -> Result:
-    """Run a command to its end in a process of its own."""
+    """Run a command to its end in a separate process."""
     done = subprocess.run(
         command(*tokens),
         cwd=folder,
@@ -163,7 +163,7 @@ def run_process(folder: Path, *tokens: str, env: Mapping[str, str] | None = None
 
 
 def run_on_terminal(folder: Path, *tokens: str, types: str = "", columns: int = 80) -> Result:
-    """Run a command whose standard streams are a terminal; what it printed is in `out`, without bold type."""
+    """Run a command whose standard streams are a terminal; its output is in `out`, without bold type."""
     ours, theirs = pty.openpty()
     process = subprocess.Popen(
         command(*tokens),
@@ -183,14 +183,14 @@ def run_on_terminal(folder: Path, *tokens: str, types: str = "", columns: int = 
             while chunk := terminal.read(4096):
                 printed += chunk
         except OSError:
-            # So Linux says that the other side has closed a terminal.
+            # Linux reports a closed terminal this way.
             pass
         code = process.wait(40)
     return Result(code, _BOLD.sub("", printed.decode()), "")
 
 
 class Started:
-    """A command that runs; both its streams are read from `said`."""
+    """A running command; both its streams are read from `said`."""
 
     def __init__(self, folder: Path, *tokens: str, env: Mapping[str, str] | None = None, nohup: bool = False) -> None:
         self._log = folder / f"{tokens[0].strip('-')}-{id(self)}.log"
@@ -226,7 +226,7 @@ class Started:
         return self._log.read_text()
 
     def says(self, text: str) -> None:
-        """Return once it has said `text`."""
+        """Wait until it has printed `text`."""
 
         def has_said() -> bool:
             if self.process.poll() is not None and text not in self.said:
@@ -236,13 +236,13 @@ class Started:
         eventually(has_said, f"saying {text!r}", within=PATIENCE)
 
     def is_told(self, number: signal.Signals) -> int:
-        """Its exit code after a signal."""
+        """Send a signal; return the exit code."""
         self.process.send_signal(number)
         return self.process.wait(40)
 
 
 def at_broker(use: Callable[[Broker], Coroutine[Any, Any, T]], *, url: str = _DEFAULT_URL) -> T:
-    """Do something with the broker of a URL."""
+    """Call the broker of a URL."""
 
     async def main() -> T:
         broker = open_broker(url, BrokerOptions(name="test"))
@@ -256,7 +256,7 @@ def at_broker(use: Callable[[Broker], Coroutine[Any, Any, T]], *, url: str = _DE
 
 
 def declare(*queues: str | WorkQueue, url: str = _DEFAULT_URL) -> None:
-    """Make queues with all that belongs to them, as `taskmq topology apply` does."""
+    """Declare queues with everything they need, like `taskmq topology apply`."""
 
     async def make(broker: Broker) -> None:
         described = [queue if isinstance(queue, WorkQueue) else WorkQueue(queue) for queue in queues]
@@ -268,7 +268,7 @@ def declare(*queues: str | WorkQueue, url: str = _DEFAULT_URL) -> None:
 
 
 def fill(queue: str, names: Sequence[str], *, url: str = _DEFAULT_URL, task: str = "shop.double") -> None:
-    """Put tasks into a physical queue that is there."""
+    """Publish tasks to an existing physical queue."""
     bury(queue, names, url=url, task=task, headers={})
 
 
@@ -282,7 +282,7 @@ def bury(
     tenant: str = "",
     headers: Mapping[str, HeaderValue] | None = None,
 ) -> None:
-    """Put dead letters into a physical queue that is there."""
+    """Publish dead letters to an existing physical queue."""
     found: Mapping[str, HeaderValue] = {
         "x-taskmq-reason": "error",
         "x-taskmq-error": error,
@@ -309,7 +309,7 @@ def bury(
 
 
 def names_in(queue: str, *, url: str = _DEFAULT_URL) -> list[str]:
-    """The job ids of what is ready in a physical queue, in order."""
+    """Return the job ids of the ready messages of a physical queue in order."""
 
     async def look(broker: Broker) -> list[str]:
         async with broker.peek(queue, limit=1000) as deliveries:
@@ -319,7 +319,7 @@ def names_in(queue: str, *, url: str = _DEFAULT_URL) -> list[str]:
 
 
 def bodies_in(queue: str, *, url: str = _DEFAULT_URL) -> list[dict[str, Any]]:
-    """The bodies of what is ready in a physical queue, in order."""
+    """Return the bodies of the ready messages of a physical queue in order."""
 
     async def look(broker: Broker) -> list[dict[str, Any]]:
         async with broker.peek(queue, limit=1000) as deliveries:

@@ -16,7 +16,7 @@ from tests.servers import eventually
 
 @contextmanager
 def served(folder: Path) -> Iterator[str]:
-    """The address of a server of the app in `shop.py` of a folder, which runs in a thread."""
+    """Serve the app in `shop.py` of a folder in a thread; yield the address."""
     spec = importlib.util.spec_from_file_location("served_shop", folder / "shop.py")
     assert spec is not None
     assert spec.loader is not None

@@ -30,7 +30,7 @@ def store(tmp_path: Path) -> str:
 
 @pytest.fixture
 def admin(taskmq: Here, store: str, monkeypatch: pytest.MonkeyPatch) -> Run:
-    """Runs a command at the store, in JSON; `text` is its standard input."""
+    """Run a command at the store with JSON output; `text` is its standard input."""
 
     def run(*tokens: str, text: str = "") -> Result:
         monkeypatch.setattr("sys.stdin", io.StringIO(text))
@@ -40,7 +40,7 @@ def admin(taskmq: Here, store: str, monkeypatch: pytest.MonkeyPatch) -> Run:
 
 
 def _seal(store: str) -> None:
-    """What a scheduler does each second."""
+    """Seal the audit, as a scheduler does each second."""
 
     async def seal() -> None:
         opened = open_job_store(store, BrokerOptions(name="test"))
@@ -75,7 +75,7 @@ def test_a_password_cannot_be_a_command_line_option(admin: Run) -> None:
 
 
 def _types(folder: Path, *tokens: str, answers: Sequence[tuple[str, str]]) -> Result:
-    """Run a command on a terminal, and type each answer once its question is there."""
+    """Run a command on a terminal; type each answer after its question."""
     ours, theirs = pty.openpty()
     process = subprocess.Popen(
         command(*tokens), cwd=folder, env=environment(), stdin=theirs, stdout=theirs, stderr=theirs,
@@ -90,7 +90,7 @@ def _types(folder: Path, *tokens: str, answers: Sequence[tuple[str, str]]) -> Re
                 if waiting and waiting[0][0].encode() in printed:
                     os.write(ours, f"{waiting.pop(0)[1]}\n".encode())
         except OSError:
-            # So Linux says that the other side has closed a terminal.
+            # Linux reports a closed terminal this way.
             pass
         return Result(process.wait(40), printed.decode(), "")
 

@@ -1,4 +1,4 @@
-"""Commands that ask the API of the app at hand: what they need."""
+"""Dependencies of commands that call the API of the local app."""
 
 import subprocess
 import sys

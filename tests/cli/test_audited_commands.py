@@ -1,4 +1,4 @@
-"""Whatever an operator changes by the command line is in the audit, where there is a store, with who did it."""
+"""Each change by the command line is in the audit of a store, with its user."""
 
 import asyncio
 import importlib

@@ -1,4 +1,4 @@
-"""`taskmq bulk`, on an app whose jobs no scheduler carries anything out on."""
+"""`taskmq bulk`, on an app without a scheduler to carry out bulks."""
 
 from collections.abc import Callable
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Commands that take something away ask before they do, and do nothing where nobody can answer."""
+"""Destructive commands ask for confirmation, and do nothing without a terminal."""
 
 from pathlib import Path
 

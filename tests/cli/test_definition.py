@@ -1,4 +1,4 @@
-"""`taskmq definition` and `taskmq task`, and jobs that are submitted by such names."""
+"""`taskmq definition` and `taskmq task`, and jobs submitted by such names."""
 
 import asyncio
 from pathlib import Path
@@ -32,7 +32,7 @@ def shop(home: Path, taskmq: Here) -> "Shop":
 
 
 class Shop:
-    """The command line of an app, with what it prints as data."""
+    """The command line of an app, with parsed output."""
 
     def __init__(self, taskmq: Here) -> None:
         self._taskmq = taskmq
@@ -43,7 +43,7 @@ class Shop:
 
 @pytest.fixture
 def elsewhere(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The settings of a machine that has none of the code, at a store where it was registered."""
+    """Set up a machine without the code, at a store with its registrations."""
     (home / "shop.py").write_text(_APP)
     monkeypatch.syspath_prepend(str(home))
     import shop as code  # type: ignore[import-not-found]

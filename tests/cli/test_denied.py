@@ -1,4 +1,4 @@
-"""What the command line says to those who may not."""
+"""The command line's answer to users without permission."""
 
 from pathlib import Path
 from urllib.parse import urlsplit

@@ -347,7 +347,7 @@ def test_an_unroutable_message_without_a_destination_is_replayed_to_a_named_queu
 
 
 def _of_two_failures(home: Path) -> None:
-    """Six letters: the even ones of an old error, the odd ones of a young one."""
+    """Bury six letters: the even ones of an old error, the odd ones of a recent one."""
     declare("images", "other")
     now = int(time.time() * 1000)
     for number, name in enumerate(_NAMES):
@@ -466,7 +466,7 @@ def test_an_export_to_a_terminal_is_harmless_and_the_same_json(home: Path, taskm
 
     shown = run_on_terminal(home, "dlq", "export", "images", columns=20_000)
 
-    # How far it is may stand before it.
+    # Progress may precede it.
     (line,) = re.findall(r'\{"job".*\}', shown.out)
     assert json.loads(line)["error"] == hostile
     assert line.isprintable()
@@ -597,7 +597,7 @@ def test_a_terminal_shows_the_progress(home: Path) -> None:
     declare("images")
     bury("images.dlq", [f"{number:04}" for number in range(1_000)])
 
-    # At one letter a window the second half second has something to tell.
+    # At one letter a window, the second half second has progress.
     result = run_on_terminal(home, "dlq", "replay", "images", "--rate", "4/s", "--limit", "6", columns=120)
 
     assert result.code == 0

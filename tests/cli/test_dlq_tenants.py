@@ -1,4 +1,4 @@
-"""`taskmq dlq --tenant`: the dead letters of one tenant, among those of others in the same queue."""
+"""`taskmq dlq --tenant`: the dead letters of one tenant among others in the same queue."""
 
 import signal
 from pathlib import Path
@@ -20,7 +20,7 @@ def _bury_in_turn(names: list[str], *, url: str = "local://.taskmq") -> None:
 
 @pytest.fixture
 def shared(home: Path) -> None:
-    """Letters of two tenants in turn, and one of none."""
+    """Letters of two tenants, alternating, and one without a tenant."""
     del home
     declare("images")
     _bury_in_turn(_NAMES[:6])

@@ -19,7 +19,7 @@ _LOOKS = re.compile(r"taskmq ((?:dlq (?:list|groups)|queue list -Q) [^\s;`]+|top
 
 
 def _finding(result: Result, about: str, *, level: str) -> Mapping[str, Any]:
-    """The only finding of this level about something."""
+    """Return the only finding of this level about something."""
     (found,) = [row for row in result.data if (row["about"], row["level"]) == (about, level)]
     return dict(found)
 
@@ -182,7 +182,7 @@ def test_a_rabbitmq_problem_is_reported_with_its_remedy(
     url = f"{amqp_url}?management=http://{api.hostname}:{api.port}"
     result = taskmq("doctor", "--url", url, "--watch", "10ms", "-o", "json")
 
-    # Its binding has gone with the queue.
+    # Its binding was deleted with the queue.
     assert (result.code, _problems(result)) == (1, ["taskmq.parking", "topology"])
     assert "x-queue-type" in _finding(result, "taskmq.parking", level="problem")["finding"]
     assert _finding(result, "taskmq.parking", level="problem")["remedy"]

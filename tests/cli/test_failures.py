@@ -1,4 +1,4 @@
-"""`taskmq failures`, here and through a server."""
+"""`taskmq failures`, with an app and through a server."""
 
 import json
 import time
@@ -21,7 +21,7 @@ def report(number: int) -> None: ...
 
 @pytest.fixture
 def broken(home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Two dead letters of one tenant, of which one is of yesterday, and one of another."""
+    """Two dead letters of one tenant, one of them of yesterday, and one of another."""
     (home / "shop.py").write_text(_SHOP)
     declare("images")
     assert run_process(home, "store", "upgrade", "--app", "shop:app").code == 0

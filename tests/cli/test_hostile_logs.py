@@ -1,4 +1,4 @@
-"""The logs of every kind of process: no id, name or message of a stranger forges a line or acts on a terminal."""
+"""The logs of every kind of process: no foreign id, name or message forges a line or controls a terminal."""
 
 import json
 import re
@@ -103,7 +103,7 @@ def _message(task: str, number: int, body: dict[str, Any] | bytes | None = None)
 
 
 def _assert_is_clean(log: str) -> None:
-    """Each line is a record, a banner of a command, or indented; and nothing in it acts."""
+    """Assert that each line is a record, a banner, or indented, without control characters."""
     assert "ERROR forged" in log
     assert not [char for char in log if char != "\n" and unicodedata.category(char) in {"Cc", "Zl", "Zp"}]
     assert "\u202e" not in log

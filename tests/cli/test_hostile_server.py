@@ -1,4 +1,4 @@
-"""Commands that go through a server which means harm, on a terminal: what it says is shown, and acts on nothing."""
+"""Commands through a hostile server, on a terminal: its texts are shown without controlling the terminal."""
 
 import json
 import re
@@ -19,7 +19,7 @@ from taskmq.server.examples import EXAMPLES
 from tests.cli.kit import Here, Result, run_on_terminal
 
 _PWN: Final = "x\x1b]0;PWN\x07\x1b[2J\rERROR\x9b2J\x7f\u2028\u202e"
-# Words that a client reads: with another value the answer is refused before it is shown.
+# Words that a client parses: it refuses answers with other values before showing them.
 _READ: Final = re.compile(
     r"state|status|kind|at|on|by_.*|.*_at|.*_time|started|ended|seen|severity|mode|role|level|policy|expires.*|next"
     r"|since|until|created|from|to|when|oldest.*|last.*|day|priority|lane|type|version|emitted|scheduled_for"
@@ -69,9 +69,9 @@ _COMMANDS: Final = (
 
 
 def _spoilt(value: object, key: str = "") -> object:
-    """The same value with harm in each of its texts that people read."""
+    """Return the same value with control characters in each of its human readable texts."""
     if isinstance(value, dict):
-        # A list has one page, or a command would follow it for ever.
+        # A list has one page, otherwise a command would follow it forever.
         record = cast("dict[str, object]", value)
         one_page = {"next": None} if {"items", "next"} <= record.keys() else {}
         return {name: _spoilt(one, name) for name, one in {**record, **one_page}.items()}
@@ -81,7 +81,7 @@ def _spoilt(value: object, key: str = "") -> object:
 
 
 class _Harmful(BaseHTTPRequestHandler):
-    """Answers each call by its example with harm in it, or by an error with harm in it."""
+    """Answers each call by its example, or by an error, with control characters in it."""
 
     fails: ClassVar[bool] = False
 
@@ -119,7 +119,7 @@ class _Harmful(BaseHTTPRequestHandler):
         return None
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the standard library's name
-        """Nothing: the standard library would write each request to standard error."""
+        """Do nothing: the standard library would write each request to standard error."""
 
 
 class _Failing(_Harmful):
@@ -146,7 +146,7 @@ def _assert_is_harmless(done: Result, command: tuple[str, ...]) -> None:
 
 
 class _Terminal(StringIO):
-    """Where a command writes in this process, which takes it for a terminal."""
+    """A stream of this process that commands take for a terminal."""
 
     def isatty(self) -> bool:
         return True
@@ -194,7 +194,7 @@ def test_a_token_is_sent_to_another_machine_only_over_tls(taskmq: Here, monkeypa
 def test_a_token_is_sent_without_tls_only_on_request_or_to_this_machine(
     taskmq: Here, monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
-    # A port of this machine where nobody listens, by a name that is not known to be this machine's.
+    # A closed port of this machine, by a name that is not known to be this machine's.
     address, options = "http://0.0.0.0:1", ("--insecure",) if how == "option" else ()
     if how != "no token":
         monkeypatch.setenv("TASKMQ_TOKEN", "tmq_secret")

@@ -28,7 +28,7 @@ async def other() -> None: ...
 
 @pytest.fixture
 def later(home: Path) -> Path:
-    """A current folder with `later.py`, and three jobs that wait in its state."""
+    """A folder with `later.py`, and three jobs that wait in its state."""
     (home / "later.py").write_text(LATER)
     with TaskMQ("local://.taskmq", delay="state") as app:
 

@@ -14,7 +14,7 @@ _APP = 'from taskmq import TaskMQ\n\napp = TaskMQ(store="sqlite:///jobs.db")\n'
 
 
 class Shop:
-    """The command line of an app, with what it prints as data."""
+    """The command line of an app, with parsed output."""
 
     def __init__(self, taskmq: Here) -> None:
         self._taskmq = taskmq

@@ -1,4 +1,4 @@
-"""`taskmq pool`, and what `taskmq job explain` says of pools."""
+"""`taskmq pool`, and pools in `taskmq job explain`."""
 
 from pathlib import Path
 
@@ -19,7 +19,7 @@ def report(month: str) -> str:
 
 
 class Shop:
-    """The command line of an app, with what it prints as data."""
+    """The command line of an app, with parsed output."""
 
     def __init__(self, taskmq: Here) -> None:
         self._taskmq = taskmq
@@ -41,7 +41,7 @@ def test_pools_are_configured_step_by_step_listed_and_removed(shop: Shop) -> Non
 
     assert changed.data == {"pool": "acme", "parent": None, "weight": 5.0, "min": {}, "max": {"slots": 8.0}}
     assert [row["pool"] for row in shop("pool", "list").data] == ["acme", "acme-ml"]
-    # A part of it is there.
+    # A child of it exists.
     assert shop("pool", "remove", "acme", "--yes").code == 2
     assert shop("pool", "remove", "acme-ml", "--yes").code == 0
     assert [row["pool"] for row in shop("pool", "list").data] == ["acme"]

@@ -1,4 +1,4 @@
-"""Files with arguments and results in them are for their owner alone, whatever the process's umask is."""
+"""Files with arguments and results are private to their owner, whatever the umask of the process."""
 
 import os
 import stat
@@ -30,7 +30,7 @@ def _careless() -> Iterator[None]:
 
 
 def _open_to_others(folder: Path) -> dict[str, str]:
-    """Files that others may open, by the way to them."""
+    """Return the files that others may open, by their path."""
     found: dict[str, str] = {}
     for path in folder.rglob("*"):
         within = path.relative_to(folder)

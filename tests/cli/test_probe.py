@@ -1,4 +1,4 @@
-"""`taskmq probe`: exit codes, and next to no cost."""
+"""`taskmq probe`: exit codes, at almost no cost."""
 
 import os
 import socket
@@ -28,7 +28,7 @@ HEAVY = (
 
 
 class Server:
-    """Answers every request with the same."""
+    """Gives every request the same answer."""
 
     def __init__(self, answer: bytes, address: tuple[str, int] | str) -> None:
         self.requests: list[bytes] = []
@@ -133,7 +133,7 @@ def test_a_probe_imports_nothing_of_the_other_commands(yes: Server) -> None:
         capture_output=True,
         text=True,
         timeout=30,
-        # What measures coverage is loaded into every process, and loads a lot.
+        # Coverage is loaded into every process, and imports a lot.
         env={name: value for name, value in os.environ.items() if not name.startswith("COVERAGE")},
     )
 

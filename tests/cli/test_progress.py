@@ -1,4 +1,4 @@
-"""Bars of long commands: on a terminal, and nowhere else."""
+"""Progress bars of long commands: on a terminal, and nowhere else."""
 
 import contextlib
 import os
@@ -18,13 +18,13 @@ def _environment(folder: Path) -> dict[str, str]:
 
 
 def _on_a_terminal(folder: Path, *options: str) -> str:
-    """What the command writes to a terminal that is its standard error."""
+    """Run the command with a terminal as standard error; return its output."""
     ours, its = pty.openpty()
     command = [*_UPGRADE, *options]
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=its, env=_environment(folder)) as process:
         os.close(its)
         shown = b""
-        # A terminal whose last writer has gone says so by an error.
+        # A terminal without writers reports that by an error.
         with contextlib.suppress(OSError):
             while part := os.read(ours, 4096):
                 shown += part
@@ -37,7 +37,7 @@ def test_a_long_command_shows_its_progress_on_a_terminal(tmp_path: Path) -> None
     shown = _on_a_terminal(tmp_path)
 
     assert "left" in shown
-    # Nothing of it is left behind: the line is cleared.
+    # Nothing of it remains: the line is cleared.
     assert "\x1b[2K" in shown
 
 

@@ -1,4 +1,4 @@
-"""What the commands do with queues that the app describes, and with what a worker is told about classes."""
+"""Commands on queues described by the app, and a worker's options for classes."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""`taskmq admin restored`: a restored backup lets nobody in again who was shut out since."""
+"""`taskmq admin restored`: a restored backup restores no access that was revoked since."""
 
 import asyncio
 import json
@@ -34,13 +34,13 @@ class _Instance:
         return run_here(self.folder, *words, env={"TASKMQ_STORE": self.url}, text=text)
 
     def admin(self, *words: str) -> dict[str, Any]:
-        """What a command of `taskmq admin` prints."""
+        """Run a command of `taskmq admin`; return its output."""
         done = self("admin", *words, "-o", "json")
         assert done.code == OK, done.err
         return dict(json.loads(done.out)) if done.out.strip() else {}
 
     def back_up(self) -> str:
-        """Keep a copy; the instant."""
+        """Make a copy; return the instant."""
         (self.folder / "backup.db").write_bytes(self.file.read_bytes())
         return datetime.now(UTC).isoformat()
 
@@ -50,7 +50,7 @@ class _Instance:
         self.file.write_bytes((self.folder / "backup.db").read_bytes())
 
     def export(self) -> str:
-        """The audit, in a file; schedulers have sealed it by then."""
+        """Export the audit to a file after schedulers have sealed it."""
 
         async def seal() -> None:
             store = open_job_store(self.url, BrokerOptions(name="test"))
@@ -69,7 +69,7 @@ class _Instance:
             yield client
 
     def statuses(self, *tokens: str) -> list[int]:
-        """What each token is answered with."""
+        """Return the HTTP status for each token."""
         with self.server() as client:
             return [
                 client.get("/api/v1/jobs", headers={"Authorization": f"Bearer {token}"}).status_code
@@ -84,7 +84,7 @@ class _Instance:
 
 @pytest.fixture
 def instance(tmp_path: Path) -> _Instance:
-    """Users and their tokens: of a tenant, `aad` an admin, `bea` an operator, `cas` and `dot` viewers."""
+    """Create users and their tokens: of a tenant, `aad` an admin, `bea` an operator, `cas` and `dot` viewers."""
     found = _Instance(tmp_path)
     found.admin("init", "root")
     found.admin("tenant", "add", "acme")
@@ -136,7 +136,7 @@ def test_a_restored_backup_restores_no_revoked_access(instance: _Instance) -> No
     }
     said = instance("audit", "list", "--action", "store.", "-o", "json").out
     assert '"has_export": true' in said or '"has_export":true' in said
-    # Again: what is done is done.
+    # A second run changes nothing.
     again = instance.steps("--since", began, "--audit", export)
     assert {step for step in again if step[0]} == set()
 

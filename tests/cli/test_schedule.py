@@ -28,7 +28,7 @@ def tick() -> None: ...
 
 @pytest.fixture
 def scheduled(home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A current folder with `scheduled.py`, whose app is the one of the settings."""
+    """Change into a folder with `scheduled.py`, the configured app."""
     (home / "scheduled.py").write_text(SCHEDULES)
     monkeypatch.setenv("TASKMQ_APP", "scheduled:app")
     return home
@@ -45,7 +45,7 @@ def test_schedules_are_listed_by_name_with_their_next_instant(scheduled: Path, t
     assert often["rule"] == "every 10 seconds"
     assert datetime.fromisoformat(often["next"]) - datetime.now(UTC) < timedelta(seconds=11)
     assert nightly["rule"] == "at 02:30 every day, Europe/Paris time, except on Saturdays"
-    # By its jitter.
+    # Within its jitter.
     due = datetime.fromisoformat(yearly["next"])
     assert timedelta(0) < due - datetime(due.year, 1, 1, tzinfo=UTC) < timedelta(hours=1)
     assert ended["next"] is None
@@ -115,7 +115,7 @@ def test_every_occurrence_up_to_an_instant_is_listed_in_order(scheduled: Path, t
 def test_occurrences_of_named_schedules_are_listed_up_to_a_relative_time(scheduled: Path, taskmq: Here) -> None:
     result = taskmq("schedule", "next", "nightly", "--until", "+80h", "-o", "json")
 
-    # Three days of which one may be a Saturday, or four.
+    # Three days, one of which may be a Saturday, or four.
     assert 2 <= len(result.data) <= 4
     assert {row["schedule"] for row in result.data} == {"nightly"}
 
@@ -167,7 +167,7 @@ def test_an_expression_is_explained_without_an_app(home: Path, taskmq: Here) -> 
     due = [datetime.fromisoformat(each) for each in result.data["next"]]
     assert len(due) == 4
     assert all(each.weekday() < 5 for each in due)
-    # It may have become due meanwhile.
+    # It may have become due in the meantime.
     expected = {trigger.next_after(before), trigger.next_after(int(datetime.now(UTC).timestamp() * 1000))}
     assert due[0].timestamp() * 1000 in expected
 

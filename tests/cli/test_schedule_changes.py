@@ -1,4 +1,4 @@
-"""`taskmq schedule`: what it changes."""
+"""`taskmq schedule`: its changes."""
 
 from pathlib import Path
 

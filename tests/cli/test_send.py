@@ -13,7 +13,7 @@ from tests.servers import eventually
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """A folder with `shop.py`, for whose queues a worker runs."""
+    """Create a folder with `shop.py` and run a worker for its queues."""
     folder = tmp_path_factory.mktemp("served")
     (folder / "shop.py").write_text(SHOP)
     with Started(folder, "worker", "shop:app") as worker:
@@ -23,7 +23,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 @pytest.fixture
 def send(served: Path, taskmq: Here, monkeypatch: pytest.MonkeyPatch) -> Here:
-    """Runs commands in the folder where a worker runs."""
+    """Runs commands in the folder of the worker."""
     monkeypatch.chdir(served)
     return taskmq
 

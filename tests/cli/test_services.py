@@ -1,4 +1,4 @@
-"""The commands that run on: `worker`, `beat` and `dev`."""
+"""The long-running commands: `worker`, `beat` and `dev`."""
 
 import os
 import re
@@ -22,14 +22,14 @@ _MARK = "TASKMQ_TEST_MARK"
 
 @pytest.fixture
 def mark(tmp_path: Path) -> Iterator[dict[str, str]]:
-    """An environment by which all processes of a tree are known; what is left of the tree is killed."""
+    """Set an environment variable that marks all processes of a tree; kill the rest of the tree at the end."""
     yield {_MARK: str(tmp_path)}
     for pid in _marked(str(tmp_path)):
         os.kill(pid, signal.SIGKILL)
 
 
 def _marked(mark: str) -> list[int]:
-    """The processes with this mark that have not ended."""
+    """Return the running processes with this mark."""
     wanted = f"{_MARK}={mark}".encode()
     found: list[int] = []
     for entry in Path("/proc").iterdir():
@@ -38,7 +38,7 @@ def _marked(mark: str) -> list[int]:
                 if wanted in (entry / "environ").read_bytes().split(b"\0"):
                     found.append(int(entry.name))
             except OSError:
-                # It has ended meanwhile, or waits for its parent to ask how.
+                # It has ended in the meantime, or waits to be reaped.
                 continue
     return found
 
@@ -123,7 +123,7 @@ def test_a_quiet_worker_or_beat_prints_nothing_when_it_is_stopped(shop: Path, ma
         Started(shop, "--quiet", "worker", "shop:app", env=mark) as worker,
         Started(shop, "--quiet", "beat", "shop:app", env=mark) as beat,
     ):
-        # That they run is seen by their effect: what beat emits, the worker takes.
+        # They run if the worker consumes the emissions of beat.
         eventually(lambda: exists("ticks") and _is_consumed("ticks"), "both running", within=PATIENCE)
 
         codes = [worker.is_told(signal.SIGTERM), beat.is_told(signal.SIGTERM)]
@@ -303,7 +303,7 @@ def test_a_scheduler_stops_with_6_on_a_rolled_back_store(shop: Path) -> None:
         with closing(sqlite3.connect(file, isolation_level=None)) as store:
 
             def has_ended() -> bool:
-                # Again, as the scheduler may just have written the next one.
+                # Once more, since the scheduler may just have written the next one.
                 store.execute("UPDATE lease SET note = '0' WHERE key LIKE 'mark:%'")
                 return scheduler.process.poll() is not None
 
@@ -333,7 +333,7 @@ def test_two_beats_emit_each_instant_once(shop: Path, mark: dict[str, str]) -> N
 def test_watching_without_its_package_is_wrong_usage(
     shop: Path, taskmq: Here, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # As if it were not installed.
+    # As if the package were not installed.
     monkeypatch.setitem(sys.modules, "watchfiles", None)
 
     result = taskmq("worker", "shop:app", "--watch")
@@ -380,7 +380,7 @@ def test_dev_runs_reloads_and_ends_with_all_its_processes_at_ctrl_c(
     with Started(home, "dev", "live:app", env=mark) as dev:
         dev.says("waiting for jobs")
         assert version() == 1
-        # Beat runs, too, and its tasks are run.
+        # Beat runs, too, and so do its tasks.
         eventually((home / "ticks").exists, "the first tick", within=PATIENCE)
 
         module.write_text(_version_of(2))

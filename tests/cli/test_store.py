@@ -168,7 +168,7 @@ def test_ended_jobs_are_archived_read_thinned_out_and_erased(taskmq: Here, tmp_p
         finally:
             await store.aclose()
 
-    # Midnight may have been between them.
+    # Midnight may have passed between them.
     lines = [line for day in asyncio.run(archive()) for line in taskmq("store", "read", day.file).out.splitlines()]
     jobs = {job["key"]: job for job in (json.loads(line)["job"] for line in lines)}
     assert sorted(jobs) == ["first", "second"]

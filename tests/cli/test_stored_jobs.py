@@ -25,7 +25,7 @@ def shop(home: Path, taskmq: Here) -> "Shop":
 
 
 class Shop:
-    """The command line of an app, with what it prints as data."""
+    """The command line of an app, with parsed output."""
 
     def __init__(self, taskmq: Here) -> None:
         self._taskmq = taskmq

@@ -1,4 +1,4 @@
-"""The same commands at an app and through a server: what they print, and how they end."""
+"""The same commands with an app and through a server: output and exit code."""
 
 import asyncio
 import io
@@ -86,7 +86,7 @@ _LATER = "2099-01-31T09:00+01:00"
 _JANUARY = ("--args", '["2027-01"]')
 _NEEDS = ("--resources", '{"cpu": 2}', "--node-label", "region=eu")
 
-# In this order; what they make is there for those that follow.
+# In this order: later commands use the objects of earlier ones.
 _JOBS: list[tuple[str, ...]] = [
     ("job", "submit", "report", *_JANUARY, "--job-id", "jan", "--at", _LATER, "--kwargs", '{"queue": "x"}'),
     ("job", "submit", "report", *_JANUARY, "--job-id", "jan", "--at", _LATER, "--kwargs", '{"queue": "x"}'),
@@ -328,21 +328,21 @@ _TO_WORKERS: list[tuple[str, ...]] = [
     ("worker", "control", "concurrency", "3", "--all"),
     ("worker", "control", "drain", "w9", "--within", "50ms"),
 ]
-# What is never the same twice.
+# Values that never repeat.
 _CHANGING = (
     (re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d+)?(Z|\+00:00)"), "TIME"),
     (re.compile(r"\b[0-9a-f]{8}-[0-9a-f]{4}-[47][0-9a-f-]{21}\b|\b[0-9a-f]{32}\b"), "ID"),
     (re.compile(r"request [0-9a-f]{24} at http://\S+\n"), ""),
     (re.compile(r"\btmq_[A-Za-z0-9_-]{43}\b"), "SECRET"),
     (re.compile(r"in \d+ s\b"), "in N s"),
-    # The audit of a server has more entries: each request through it is one.
+    # The audit of a server has more entries: one for each request through it.
     (re.compile(r"unsealed +\d+"), "unsealed N"),
     (re.compile(r" +"), " "),
 )
 
 
 class Places:
-    """An app, and a server of another one that is made the same."""
+    """An app, and a server of an identical one."""
 
     def __init__(self, taskmq: Here, server: str) -> None:
         self._taskmq = taskmq
@@ -352,14 +352,14 @@ class Places:
         return self._taskmq("--app", "shop:app", *tokens)
 
     def there(self, *tokens: str, text: str = "") -> Result:
-        """Run it, with this at its standard input."""
+        """Run the command with this standard input."""
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(sys, "stdin", io.StringIO(text))
             return self._taskmq("--server", self.server, *tokens)
 
 
 def _prepare(folder: Path) -> str:
-    """Make the app of a folder, with an admin, a waiting message and two dead letters; the admin's token."""
+    """Create the app of a folder, with an admin, a waiting message and two dead letters; return the admin's token."""
     folder.mkdir(exist_ok=True)
     (folder / "shop.py").write_text(_APP.format(folder=folder))
     (folder / "alerts.toml").write_text(_ALERTS)
@@ -383,7 +383,7 @@ def _prepare(folder: Path) -> str:
 def places(home: Path, taskmq: Here, monkeypatch: pytest.MonkeyPatch) -> Iterator[Places]:
     _prepare(home)
     token = _prepare(home / "there")
-    # Who acts: the user of the process, and the token's.
+    # The actors: the user of the process, and the user of the token.
     monkeypatch.setenv("LOGNAME", "root")
     monkeypatch.setenv("TASKMQ_TOKEN", token)
     with served(home / "there") as address:
@@ -414,7 +414,7 @@ def test_commands_print_and_end_the_same_with_an_app_and_through_a_server(
 
 
 async def _run_half(folder: Path) -> str:
-    """A job that a worker has, and is half through; its id."""
+    """Start a job and report half of its progress; return its id."""
     async with TaskMQ(f"local://{folder}/broker", store=f"sqlite:///{folder}/jobs.db") as app:
         job = await JobDriver(app.sessions.store()).make(JobState.RUNNING, task="report")
         progress = app.sessions.current().stores.progress
@@ -546,7 +546,7 @@ def test_a_password_is_set_through_a_server_with_permission_to_change_users(
     first = places.there("admin", "init", text="eight yellow kayaks\n")
 
     assert (refused.code, "users.change" in refused.err) == (4, True)
-    # No user exists yet, so a server could let no caller in.
+    # No user exists yet, so a server could accept no caller.
     assert (first.code, "does not go through a server" in first.err) == (2, True)
 
 
@@ -556,7 +556,7 @@ def test_workers_are_shown_and_controlled_the_same_both_ways(places: Places, hom
             worker.says("waiting for jobs")
         for tokens in _TO_WORKERS:
             own, through = places.here(*tokens), places.there(*tokens)
-            # Two processes are never quite the same.
+            # Two processes are never exactly equal.
             assert (own.code, _words(own.out), own.err) == (through.code, _words(through.out), through.err), tokens
         stacks = places.there("worker", "control", "stacks", "--all")
         listed = places.there("-o", "json", "workers")
@@ -583,7 +583,7 @@ def test_task_activity_is_seen_through_a_server(places: Places, home: Path) -> N
         worker.says("waiting for jobs")
         with Started(folder, "-o", "jsonl", "top", "--every", "0.2s", env=variables) as top:
             eventually(lambda: any(each["workers"] for each in _samples(top.said)), "the worker is seen")
-            # An event is for those who listen by then.
+            # Only present listeners get an event.
             eventually(lambda: _sent_is_seen(folder, top), "the task is seen")
             seen = _samples(top.said)[-1]
 
@@ -626,7 +626,7 @@ def _worker(folder: Path) -> Started:
 
 
 def _words(text: str) -> str:
-    """What does not differ from one process to another."""
+    """Remove the differences between processes from an output."""
     return re.sub(r"[0-9.]+", "N", _steady(text))
 
 
@@ -649,7 +649,7 @@ def test_node_requirements_of_a_job_are_stored_both_ways(places: Places, home: P
 
 
 class _Acted(msgspec.Struct):
-    """What became of one of several jobs."""
+    """The outcome of one of several jobs."""
 
     job: str
     state: str
@@ -700,7 +700,7 @@ def test_programs_read_the_answer_of_the_api(places: Places) -> None:
 
         assert found, (tokens, printed.err)
         fields = msgspec.structs.fields(kind)
-        # What is asked for by `expand` is left out where there is nothing of it.
+        # Fields requested by `expand` are omitted if they are empty.
         needed = {each.name for each in fields if each.required or not kind.__struct_config__.omit_defaults}
         for one in found:
             assert needed <= set(one) <= {each.name for each in fields}, tokens
@@ -716,7 +716,7 @@ def test_a_command_through_a_server_needs_no_app_and_says_what_it_lacks(
     listed = run_process(empty, "-o", "json", "task", "list", env=variables)
 
     assert [task["name"] for task in listed.data] == ["report", "tick", "train"]
-    # What is said counts before the environment.
+    # Arguments override the environment.
     monkeypatch.setenv("TASKMQ_SERVER", "http://127.0.0.1:1")
     assert places.here("job", "list").code == 0
     nobody = taskmq("job", "list")

@@ -27,7 +27,7 @@ BLIND = "management=http://127.0.0.1:1"
 
 @pytest.fixture
 def url(home: Path, amqp_url: str, rabbitmq_server: RabbitMQ, monkeypatch: pytest.MonkeyPatch) -> str:
-    """An empty virtual host, where the settings point, and an app."""
+    """Configure an empty virtual host, and an app."""
     (home / "shop.py").write_text(SHOP)
     at = urlsplit(rabbitmq_server.management_url)
     url = f"{amqp_url}?management=http://{at.hostname}:{at.port}"
@@ -121,7 +121,7 @@ def test_rabbitmq_itself_imports_an_export(taskmq: Here, url: str, home: Path, r
     if rabbitmq_server.version.startswith("3.10"):
         rabbitmq_server.ctl("import_definitions", str(file))
     else:
-        # The other versions live in a chroot, which does not see the file.
+        # The other versions run in a chroot without access to the file.
         rabbitmq_server.http("POST", "/api/definitions", json.loads(exported.out))
 
     after = taskmq("topology", "diff", "-o", "json")

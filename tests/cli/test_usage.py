@@ -1,4 +1,4 @@
-"""Usage: help, misspellings, global options, where settings come from, what is printed where."""
+"""Usage: help, misspellings, global options, sources of settings, output streams."""
 
 import json
 import re
@@ -130,7 +130,7 @@ def test_global_options_may_precede_or_follow_the_command(taskmq: Here, tokens: 
     assert isinstance(result.data, list)
 
 
-# Where settings come from
+# Sources of settings
 
 
 def _broker(result_of: Here, *tokens: str) -> str:
@@ -236,7 +236,7 @@ def test_an_app_is_named_by_its_module_or_its_file(shop: Path, taskmq: Here, tar
 def test_an_unreachable_broker_is_exit_code_5_without_its_password(home: Path) -> None:
     commands = ["doctor", "send shop.double", "queue list -Q images", "dlq list images", "dlq replay images"]
 
-    # Side by side: each of them gives the broker its ten seconds.
+    # Concurrently: each of them gives the broker its ten seconds.
     with ThreadPoolExecutor(len(commands)) as pool:
         results = list(pool.map(lambda text: run_process(home, "--url", _NOWHERE, *text.split()), commands))
 

@@ -1,4 +1,4 @@
-"""`taskmq worker`: what its flags may say."""
+"""`taskmq worker`: valid and invalid flags."""
 
 import inspect
 
@@ -26,7 +26,7 @@ def test_shares_and_slots_are_whole_numbers_from_one(text: str) -> None:
         _queues(text)
 
 
-# What has no option of its own: said by --queues and --processes, or by nobody.
+# Fields without their own option: set by --queues and --processes, or not at all.
 _WITHOUT = {
     "queues", "queue_slots", "queue_shares", "processes", "process_slots", "unknown_attempts", "unknown_delay",
 }  # fmt: skip

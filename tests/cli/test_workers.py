@@ -1,4 +1,4 @@
-"""What `taskmq workers` and `worker control` say where no worker answers; with workers: tests/e2e/test_control.py."""
+"""`taskmq workers` and `worker control` without an answering worker; with workers: tests/e2e/test_control.py."""
 
 from pathlib import Path
 

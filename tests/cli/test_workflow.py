@@ -31,7 +31,7 @@ async def upload(name: str) -> str:
 
 @pytest.fixture
 def failed(home: Path) -> str:
-    """The id of a workflow one of whose steps has failed."""
+    """Run a workflow with a failing step; return its id."""
     (home / "gallery.py").write_text(GALLERY)
     with Started(home, "worker", "gallery:app") as worker:
         worker.says("waiting for jobs")

@@ -20,7 +20,7 @@ from tests.servers import PostgreSQL
 
 
 class TestPostgreSQL(JobTransactions, JobStoreSuite):
-    # Each step asks the server several times; on a busy machine more of them do not fit into a test's time.
+    # Each step calls the server several times; on a busy machine more of them do not fit into a test's time limit.
     steps = 100
 
     @pytest.fixture(autouse=True)
@@ -52,7 +52,7 @@ class TestSqlite(JobTransactions, JobStoreSuite):
 
     @asynccontextmanager
     async def transaction(self, store: JobStore) -> AsyncIterator[Any]:
-        # A file that is new has its tables then.
+        # A new file has its tables then.
         await store.check()
         with closing(sqlite3.connect(self.path, isolation_level=None)) as connection:
             connection.execute("BEGIN IMMEDIATE")
@@ -68,7 +68,7 @@ class TestSqliteInMemory(JobTransactions, JobStoreSuite):
     @pytest.fixture(autouse=True)
     def _database(self) -> Iterator[None]:
         self.url, self.clock = f"sqlite://:memory:{uuid4().hex}", FakeClock()
-        # It lasts as long as one that is open.
+        # It exists as long as it is open.
         self.kept = self.open_store()
         yield
         del self.kept
@@ -88,7 +88,7 @@ class TestSqliteInMemory(JobTransactions, JobStoreSuite):
 @pytest.mark.campaign
 @pytest.mark.timeout(0)
 def test_random_histories_without_servers_match_the_model(tmp_path: Path) -> None:
-    """$TASKMQ_TEST_JOB_HISTORIES: so many, each of 250 submits, changes, dispatches, reports, deaths and others."""
+    """$TASKMQ_TEST_JOB_HISTORIES: number of histories of 250 submits, changes, dispatches, reports and deaths."""
     for seed in range(int(os.environ.get("TASKMQ_TEST_JOB_HISTORIES", "20"))):
         suite = TestSqlite()
         suite.seed = seed

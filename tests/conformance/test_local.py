@@ -8,7 +8,7 @@ from taskmq_local import open_local_broker
 
 
 class TestLocal(BrokerSuite):
-    """Several processes' worth of brokers on one file; `process_url` brings real processes in."""
+    """Brokers on one file that act like several processes; `process_url` adds real processes."""
 
     @pytest.fixture(autouse=True)
     def _server(self, tmp_path: Path) -> None:

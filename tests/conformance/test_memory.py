@@ -22,7 +22,7 @@ class TestMemory(BrokerSuite):
 
 @pytest.mark.matrix
 class TestFlakyBrokerWithoutAFault(TestMemory):
-    """The wrapper is transparent, and its losing of deliveries is one that a broker could do."""
+    """The wrapper is transparent, and it loses deliveries like a real broker."""
 
     can_lose = True
 

@@ -1,4 +1,4 @@
-"""The contract of `Broker` on a real node: on each loop, and on each way to write to the connection."""
+"""The contract of `Broker` on a real node: on each loop, and with each kind of write to the connection."""
 
 import asyncio
 
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.rabbitmq
 class _OnRabbitMQ(SharedVhostCase, BrokerSuite):
     @case
     async def test_what_is_held_is_nobody_else_s(self) -> None:
-        # More than the suite expects: what two holders give back is in the order in which they gave it back.
+        # Stricter than the suite: the messages of two holders are in the order of their return.
         broker, other = self.broker(), self.broker()
         queue = await self.queue(broker)
         await self.send(broker, queue, *"abc")
@@ -29,7 +29,7 @@ class _OnRabbitMQ(SharedVhostCase, BrokerSuite):
 
 
 class TestRabbitMQ(_OnRabbitMQ):
-    """As workers run it."""
+    """The setup of workers."""
 
     def new_event_loop(self) -> asyncio.AbstractEventLoop:
         return uvloop.new_event_loop()

@@ -42,7 +42,7 @@ class TestMemoryByAFakeClock(TestMemory):
 
 
 class TestLocal(StateSuite):
-    """By a clock of the test's own: on a busy machine a file may take longer than a short lease."""
+    """On a clock of the test: on a busy machine a file may take longer than a short lease."""
 
     short = 60
 
@@ -59,7 +59,7 @@ class TestLocal(StateSuite):
 
 
 class TestRedis(StateSuite):
-    # By the server's clock, which nobody can hold still: leases have to outlast a slow machine's calls.
+    # On the server's clock, which no test can stop: leases must outlast a slow machine's calls.
     short = 1.5
 
     @pytest.fixture(autouse=True)
@@ -72,7 +72,7 @@ class TestRedis(StateSuite):
 
 @pytest.mark.matrix
 class TestRedisUser(TestRedis):
-    """The user of the page about states: it has no more rights than a state needs."""
+    """The documented user of the state page, with only the permissions that a state needs."""
 
     @pytest.fixture(autouse=True)
     def _user(self, redis_server: Redis, _server: None) -> Iterator[None]:

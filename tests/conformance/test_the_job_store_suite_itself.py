@@ -297,7 +297,7 @@ class _KeepsOneFormOfATask(SqlTasks):
 
 
 async def _present(dispatching: SqliteDispatch, partition: int, epoch: int) -> int:
-    """The epoch of whoever holds the partition."""
+    """Return the epoch of the partition's holder."""
     lease = await dispatching.leases.find(partition_key(partition))
     return epoch if lease is None else lease.token
 
@@ -371,7 +371,7 @@ def test_a_broken_promise_is_noticed(broken: _Broken, promise: str) -> None:
         getattr(suite, f"test_{promise}")()
 
 
-# The history of a hundred that notices it first: where there is one, it is not looked for each time.
+# The first of a hundred histories that notices it: a known one is not searched again.
 _NOTICED_BY: Final[dict[_Broken, int]] = {
     _FiresWhatWasChanged: 78,
     _TakesBackWhatIsGone: 22,
@@ -413,7 +413,7 @@ def test_random_histories_notice_a_broken_promise(broken: _Broken, monkeypatch: 
 
     def run() -> None:
         for number in range(100):
-            # The ids of a history are the same whatever ran before: the same ones notice it.
+            # The ids of a history do not depend on earlier ones: the same ones notice it.
             monkeypatch.setattr(driver, "_order", itertools.count())
             suite = _suite(broken)
             suite.seed = (first + number) % 100

@@ -15,7 +15,7 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    """An app that nobody has to sign in to; the tests of a module share it and use names of their own."""
+    """An app without a sign-in; the tests of a module share it and use unique names."""
     folder: Path = tmp_path_factory.mktemp("site")
     with serving(folder, development=True) as served:
         yield served

@@ -1,6 +1,6 @@
-"""Pages with the examples of the API's description for answers, which its own tests hold against the handlers.
+"""Pages with the examples of the API's description as answers; its own tests compare them with the handlers.
 
-The browser gets them in the server's place, changed as a case says. A call that is added to the API is answered here
+The browser gets them instead of the server's answers, modified per case. A new call of the API is answered here
 without a line.
 """
 
@@ -38,7 +38,7 @@ _MANY: Final = 200
 
 
 class Case(NamedTuple):
-    """What a page is shown with."""
+    """The data of a page."""
 
     content: str
     theme: str = "light"
@@ -86,7 +86,7 @@ def _hostile(found: Any, texts: Iterator[str] | None = None) -> Any:
     if isinstance(found, list):
         return [_hostile(one, texts) for one in found * len(HOSTILE)]
     if isinstance(found, dict):
-        # What has not failed in the example has here.
+        # Fields that are empty in the example have a failure here.
         error = "" if "step" in found else {"type": "", "message": "", "traceback": ""}
         return {
             name: _hostile(error if value is None and name == "error" else value, texts)
@@ -110,14 +110,14 @@ _ROUTES: Final = [
 
 
 def _example(method: str, url: str) -> Any:
-    """What the API's description says that a call is answered with."""
+    """Return the example answer of a call in the API's description."""
     path, query = urlsplit(url).path, urlsplit(url).query
     found = [
         (pattern.pattern.count("[^/]+"), name)
         for verb, pattern, name in _ROUTES
         if verb == method and pattern.match(path)
     ]
-    # `/jobs/count` is no job.
+    # `/jobs/count` is not a job.
     name = min(found)[1]
     answered = next(iter(EXAMPLES[name].answers.values()))
     return (
@@ -141,7 +141,7 @@ def _caller(case: Case) -> dict[str, Any]:
 
 @contextmanager
 def shown(browser: Browser, served: Served, case: Case, **options: Any) -> Iterator[Eyes]:
-    """A browser that is answered as the case says."""
+    """Open a browser with the answers of the case."""
     options |= {
         "viewport": {"width": case.width, "height": 800},
         "color_scheme": case.theme.replace("contrast", "dark"),

@@ -1,8 +1,8 @@
-"""What the pages look like, to eyes and to screen readers, as files beside the tests. Renewed by hand:
+"""Snapshots of the pages, as pictures and as accessibility trees, in files beside the tests. Renew them by hand:
 
 .venv/bin/python -m tests.dashboard.golden
 
-Read the difference before you commit it: it is what people will see.
+Read the difference before you commit it: users will see it.
 """
 
 import io
@@ -48,22 +48,22 @@ TREES: Final = {
     "account": "account",
 }
 _FOLDER: Final = Path(__file__).parent / "golden"
-# A little after what the examples tell of.
+# Shortly after the times in the examples.
 _NOW: Final = "2027-01-30T18:00:00Z"
 _CASE: Final = Case("one", width=1100)
-# The fonts of a machine are its own; these are installed with the browser.
+# Fonts differ between machines; these are installed with the browser.
 _FONTS: Final = """
 * { font-family: "DejaVu Sans" !important; animation: none !important; transition: none !important; }
 code, pre, kbd, textarea, td.line { font-family: "DejaVu Sans Mono" !important; }
 """
-# A browser smooths letters as its version does: squares of so many pixels are compared, by their mean colours.
+# Antialiasing differs between browser versions: squares of that many pixels are compared by their mean colours.
 _SQUARE: Final = 6
 _LOOKS_ALIKE: Final = 40
 
 
 @contextmanager
 def looking(browser: Browser, served: Served) -> Iterator[Eyes]:
-    """A browser at a fixed time and place."""
+    """Open a browser at a fixed time and place."""
     options: dict[str, Any] = {"timezone_id": "Europe/Paris", "locale": "en-GB", "bypass_csp": True}
     with shown(browser, served, _CASE, **options) as eyes:
         eyes.page.clock.set_fixed_time(_NOW)
@@ -71,13 +71,13 @@ def looking(browser: Browser, served: Served) -> Iterator[Eyes]:
 
 
 def tree_of(eyes: Eyes, view: str) -> str:
-    """What a screen reader has of a page."""
+    """Return the accessibility tree of a page."""
     tree = _opened(eyes, view).locator("#root").aria_snapshot()
     return f"{tree.replace(eyes.url, 'http://server')}\n"
 
 
 def picture_of(eyes: Eyes, view: str) -> Image.Image:
-    """What is seen of a page."""
+    """Return a picture of a page."""
     page = _opened(eyes, view)
     page.add_style_tag(content=_FONTS)
     page.evaluate("() => document.fonts.ready")
@@ -86,13 +86,13 @@ def picture_of(eyes: Eyes, view: str) -> Image.Image:
 
 def _opened(eyes: Eyes, view: str) -> Page:
     page = eyes.open(view).page
-    # The examples' stream of events ends at once, and it takes a moment until that is seen.
+    # The examples' stream of events ends at once, which takes a moment to show.
     expect(page.get_by_text("reconnecting")).to_be_visible()
     return page
 
 
 def different_part(one: Image.Image, other: Image.Image) -> float:
-    """How much of two pictures looks different; all where they differ in size."""
+    """Return the fraction of differing area of two pictures; 1 if their sizes differ."""
     if one.size != other.size:
         return 1.0
     size = (one.width // _SQUARE, one.height // _SQUARE)
@@ -103,12 +103,12 @@ def different_part(one: Image.Image, other: Image.Image) -> float:
 
 
 def tree_file(name: str) -> Path:
-    """Where the tree of a page is kept."""
+    """Return the file of a page's tree."""
     return _FOLDER / f"{name}.yml"
 
 
 def picture_file(name: str) -> Path:
-    """Where the picture of a page is kept."""
+    """Return the file of a page's picture."""
     return _FOLDER / f"{name}.png"
 
 

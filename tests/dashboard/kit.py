@@ -1,4 +1,4 @@
-"""A served app, and a browser that looks at its dashboard; what a page must never do is an error of the test."""
+"""A served app, and a browser on its dashboard; forbidden behaviour of a page is an error of the test."""
 
 import asyncio
 import re
@@ -31,13 +31,13 @@ __all__ = ["PASSWORD", "Eyes", "Served", "a_job", "browsing", "serving", "violat
 PASSWORD = "correct horse battery"
 WIDE = {"width": 1280, "height": 900}
 _PATIENCE = 40_000
-# A request that a page has no more use for is broken off.
+# The page aborts a request that it no longer needs.
 _EXPECTED = re.compile(r"net::ERR_ABORTED")
 _AXE_RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
 
 
 def a_job(name: str, **more: object) -> dict[str, object]:
-    """A job that is to come, as one submits it."""
+    """Return the submission of a job with a future time."""
     return {
         "job_type": "billing.charge",
         "job_id": name,
@@ -58,27 +58,27 @@ class Served:
         self._loop = loop
         self._started: list[Future[object]] = []
         self.api = httpx.Client(base_url=f"{url}/api/v1", timeout=30)
-        # The names of document 000 stand beside the API.
+        # The names of document 000 are served beside the API.
         self.outside = httpx.Client(base_url=url, timeout=30)
 
     def run(self, doing: Coroutine[Any, Any, object]) -> None:
-        """Run this where the app is served: a browser's tests have a loop of their own."""
+        """Run a coroutine on the loop of the served app: a browser's tests have their own loop."""
         asyncio.run_coroutine_threadsafe(doing, self._loop).result(30)
 
     def begin(self, doing: Coroutine[Any, Any, object]) -> Future[object]:
-        """Start this where the app is served; the caller waits for its end."""
+        """Start a coroutine on the loop of the served app; the caller waits for its end."""
         return asyncio.run_coroutine_threadsafe(doing, self._loop)
 
     def start(self, doing: Coroutine[Any, Any, object]) -> None:
-        """Start this where the app is served; it is cancelled as the server stops, and may not have failed then."""
+        """Start a coroutine on the loop of the served app; the server cancels it at its stop. It must not fail."""
         self._started.append(self.begin(doing))
 
     def call(self, doing: Callable[[], None]) -> None:
-        """Have the loop of the served app call this."""
+        """Let the loop of the served app call a function."""
         self._loop.call_soon_threadsafe(doing)
 
     def close(self) -> None:
-        """End what was started, and the connections."""
+        """End all started coroutines, and the connections."""
         self.api.close()
         self.outside.close()
         for future in self._started:
@@ -86,7 +86,7 @@ class Served:
                 future.result()
 
     def submit(self, *bodies: dict[str, Any], tenant: str | None = None) -> list[dict[str, Any]]:
-        """Submit jobs; what was answered of each."""
+        """Submit jobs; return the answer for each."""
         answer = self.api.post("/jobs", json=list(bodies), params={} if tenant is None else {"tenant": tenant})
         assert answer.status_code == 200, answer.text
         found: list[dict[str, Any]] = answer.json()["items"]
@@ -96,10 +96,10 @@ class Served:
 
 @contextmanager
 def serving(folder: Path, *, more: Callable[[TaskMQ], None] | None = None, **settings: Any) -> Iterator[Served]:
-    """Serve an app with accounts of its own at a free port, in a thread.
+    """Serve an app with its own accounts at a free port, in a thread.
 
     Args:
-        more: what the app has beside the usual tasks.
+        more: additional tasks of the app.
     """
     broker = f"memory://{uuid4()}"
 
@@ -142,7 +142,7 @@ def serving(folder: Path, *, more: Callable[[TaskMQ], None] | None = None, **set
 
 
 def define(app: TaskMQ) -> None:
-    """Tasks with arguments of all kinds, and schedules."""
+    """Define tasks with arguments of all kinds, and schedules."""
 
     @app.task(name="billing.charge", queue="billing")
     def charge(account: str, cents: int, urgent: bool = False, lines: list[str] | None = None) -> str:
@@ -156,7 +156,7 @@ def define(app: TaskMQ) -> None:
 
 async def _add_accounts(app: TaskMQ) -> None:
     async with app:
-        # A hash of a test need not cost anything.
+        # A test needs no expensive hash.
         hasher = PasswordHasher(time_cost=1, memory_cost=64)
         administration = IdentityAdministration(app.sessions.store().identity, hasher=hasher)
         by = Actor(user="setup")
@@ -168,13 +168,13 @@ async def _add_accounts(app: TaskMQ) -> None:
 
 
 class Eyes:
-    """A page of a browser, and everything that went wrong in it."""
+    """A page of a browser, and its errors."""
 
     def __init__(self, page: Page, served_url: str) -> None:
         self.page = page
         self.url = served_url
         self.wrong: list[str] = []
-        # What a test provokes: a part of the message.
+        # Errors provoked by a test: a part of the message.
         self.forgiven: list[str] = []
         page.set_default_timeout(_PATIENCE)
         page.on("console", self._said)
@@ -182,7 +182,7 @@ class Eyes:
         page.on("requestfailed", lambda request: self._failed(request.url, str(request.failure)))
 
     def open(self, where: str = "") -> Self:
-        """Go to a view by its address, as it is in a link, and wait until everything is there."""
+        """Open a view by its address, as in a link, and wait until it is complete."""
         self.page.goto(f"{self.url}/ui/#/{where}")
         return self.settle()
 
@@ -199,17 +199,19 @@ class Eyes:
         expect(found).to_have_count(count)
 
     def confirm(self, name: str) -> None:
-        """Press the button of that name in the dialog, once it is open: what opens it may have the same name."""
+        """Press the button of that name in the dialog, once it is open: the button that opens it may have the same
+        name.
+        """
         self.page.locator("dialog[open]").get_by_role("button", name=_exact(name)).click()
 
     def click(self, name: str) -> None:
-        """Press the button, or follow the link, of that name; in the dialog where one is open."""
+        """Press the button, or follow the link, of that name; in the dialog if one is open."""
         exact = _exact(name)
         place = self.page.locator("dialog[open]").or_(self.page.locator("#root:not(:has(dialog[open]))"))
         place.get_by_role("button", name=exact).or_(place.get_by_role("link", name=exact)).first.click()
 
     def check(self) -> None:
-        """Fail where something went wrong."""
+        """Fail if there was an error."""
         found = [one for one in self.wrong if not any(part in one for part in self.forgiven)]
         if found:
             raise AssertionError("\n".join(found))
@@ -229,7 +231,7 @@ def _exact(name: str) -> re.Pattern[str]:
 
 @contextmanager
 def working(served: Served) -> Iterator[None]:
-    """A worker and a scheduler beside the server, until the block ends."""
+    """Run a worker and a scheduler beside the server until the block ends."""
     worker = Worker(served.twin(), WorkerConfig(name="w1", concurrency=4, grace=1, capture_logs="debug"))
     scheduler = Scheduler(served.twin(), counts_runs=True, alerts=AlertSettings())
     ends = [served.begin(worker.run()), served.begin(scheduler.run())]
@@ -244,7 +246,7 @@ def working(served: Served) -> Iterator[None]:
 
 @contextmanager
 def browsing() -> Iterator[Browser]:
-    """A browser without a window."""
+    """Start a browser without a window."""
     program = find_chromium()
     if program is None:
         raise ServerUnavailable("no Chromium here: run as root: .venv/bin/python -m tests.servers install chromium")
@@ -259,7 +261,7 @@ def browsing() -> Iterator[Browser]:
 
 @contextmanager
 def watching(browser: Browser, served: Served | str, **options: Any) -> Iterator[Eyes]:
-    """A browser of somebody's own, with nothing in it; at its end nothing may have gone wrong.
+    """Open a fresh browser context; at its end there must have been no error.
 
     Args:
         served: an app of `serving`, or the URL of a server.
@@ -274,7 +276,7 @@ def watching(browser: Browser, served: Served | str, **options: Any) -> Iterator
 
 
 def violations(page: Page) -> list[str]:
-    """What axe-core finds wrong with the accessibility of the page as it is."""
+    """Return the accessibility violations that axe-core finds in the current page."""
     if not page.evaluate("() => 'axe' in window"):
         page.evaluate((files("axe_playwright_python") / "axe.min.js").read_text())
     found = page.evaluate("rules => axe.run(document, { runOnly: rules })", _AXE_RULES)
@@ -286,6 +288,6 @@ def violations(page: Page) -> list[str]:
 
 
 def answer(route: Route, content: Any, status: int = 200) -> None:
-    """Answer a request of a page in the server's place."""
+    """Answer a request of a page instead of the server."""
     kind = "application/json" if status < 400 else "application/problem+json"
     route.fulfill(status=status, json=content, content_type=kind)

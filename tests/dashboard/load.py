@@ -1,9 +1,9 @@
-"""What open dashboards cost the server, while nothing happens and while much does. By hand, alone:
+"""Load of open dashboards on the server, while nothing happens and while much does. By hand, alone:
 
 .venv/bin/python -m tests.dashboard.load
 
-A browser shows what one dashboard at the overview asks for; so many clients then ask the same at the same times, each
-with a stream of events of its own. Told is which part of a core the server needs beyond what it needs without them.
+A browser records the requests of one dashboard at the overview; the given number of clients then repeats them at the
+same times, each with its own stream of events. The result is the additional fraction of a core that the server needs.
 """
 
 import argparse
@@ -32,22 +32,22 @@ __all__ = ["main"]
 
 _JOBS: Final = 500
 _BATCH: Final = 0.05
-# Until whoever has read once waits for the next digest.
+# Until a client that has read once waits for the next digest.
 _SETTLED: Final = 35.0
-# A server that has not begun, or not ended, by then never will.
+# A server that has not started, or not ended, by then never will.
 _PATIENCE: Final = 60.0
 _TICKS: Final = os.sysconf("SC_CLK_TCK")
 
 
 class _Asked(NamedTuple):
-    """A request of a dashboard, and so many seconds after the beginning it was sent."""
+    """A request of a dashboard, and its time in seconds after the start."""
 
     after: float
     path: str
 
 
 class _Cost(NamedTuple):
-    """What a server needed: which part of a core, for how many answers."""
+    """The load of a server: fraction of a core, and number of answers."""
 
     cpu: float
     answers: int
@@ -79,7 +79,7 @@ def main() -> None:
 
 @contextmanager
 def _server(rate: int) -> Iterator[tuple[str, int]]:
-    """A server in a process of its own: its address and its process; it is killed where it does not end."""
+    """Start a server process; yield its address and process, and kill it if it does not end."""
     command = [sys.executable, "-m", "tests.dashboard.load", "--serve", str(rate)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdin is not None
@@ -102,7 +102,7 @@ def _first_line(process: subprocess.Popen[str]) -> str:
 
 
 def _serve(rate: int) -> None:
-    """Serve until the standard input ends, and tell of so many jobs a second meanwhile."""
+    """Serve until standard input ends, and publish events of that many jobs a second."""
     with tempfile.TemporaryDirectory() as folder, serving(Path(folder), development=True, streams=1_000) as served:
         for start in range(0, _JOBS, 100):
             served.submit(*({"job_type": "report", "job_id": f"job-{start + n}"} for n in range(100)))
@@ -127,11 +127,11 @@ async def _tell(served: Served, together: int) -> None:
 
 
 def _asked_by_one(url: str, seconds: float, *, among: int) -> list[_Asked]:
-    """What a dashboard at the overview asks for once it is there: the more are open, the rarer."""
+    """Record the requests of a complete dashboard at the overview: more open dashboards make them less frequent."""
     found: list[_Asked] = []
     with _streams(url, among - 1), browsing() as browser, watching(browser, url) as eyes:
         eyes.open()
-        # As the stream opens everything is read once more.
+        # When the stream opens, everything is read once more.
         eyes.page.wait_for_timeout(_SETTLED * 1_000)
         began = time.monotonic()
         eyes.page.on("request", lambda request: found.append(_Asked(time.monotonic() - began, request.url)))
@@ -141,7 +141,7 @@ def _asked_by_one(url: str, seconds: float, *, among: int) -> list[_Asked]:
 
 @contextmanager
 def _streams(url: str, count: int) -> Iterator[None]:
-    """So many streams that others have open."""
+    """Open that many streams of other clients."""
     began, over = threading.Event(), threading.Event()
 
     async def hold() -> None:
@@ -169,7 +169,7 @@ def _streams(url: str, count: int) -> Iterator[None]:
 
 
 async def _cost(url: str, pid: int, asked: list[_Asked], count: int, seconds: float) -> _Cost:
-    """What the server needs while so many dashboards are open."""
+    """Measure the server's load with that many open dashboards."""
     answers: Counter[int] = Counter()
     async with AsyncExitStack() as stack:
         clients = [await stack.enter_async_context(httpx.AsyncClient(timeout=_PATIENCE)) for _ in range(count)]
@@ -181,7 +181,7 @@ async def _cost(url: str, pid: int, asked: list[_Asked], count: int, seconds: fl
         await _all_open(opened)
         before, began = _used(pid), time.monotonic()
         tasks += [
-            # Not all in the same instant.
+            # Not all at the same instant.
             asyncio.create_task(_replay(client, asked, seconds * number / max(count, 1), answers))
             for number, client in enumerate(clients)
         ]
@@ -209,7 +209,7 @@ async def _follow(client: httpx.AsyncClient, url: str, is_open: asyncio.Event) -
 
 
 async def _replay(client: httpx.AsyncClient, asked: list[_Asked], shift: float, answers: Counter[int]) -> None:
-    """Ask what one asks, from another moment of its time on, and then from the beginning."""
+    """Repeat the requests of one, from a random moment on, and then from the beginning."""
     began = time.monotonic()
     span = max(one.after for one in asked) + 0.1 if asked else 1.0
     for one in sorted(asked, key=lambda one: (one.after - shift) % span):
@@ -218,7 +218,7 @@ async def _replay(client: httpx.AsyncClient, asked: list[_Asked], shift: float, 
 
 
 def _used(pid: int) -> float:
-    """Seconds of processor that a process has had."""
+    """Return the processor seconds of a process."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / _TICKS
 

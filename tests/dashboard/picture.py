@@ -43,14 +43,14 @@ def _take(address: str) -> None:
     with browsing() as browser:
         page = browser.new_context(viewport=_SIZE, color_scheme="light").new_page()
         eyes = Eyes(page, address).open()
-        # The figure that takes longest: workers are asked.
+        # The slowest figure: it queries workers.
         expect(page.locator(".tile .figure").filter(has_text="…")).to_have_count(0)
         eyes.check()
         page.screenshot(path=_PICTURE)
 
 
 def _shrink(path: Path) -> None:
-    """There are few colours."""
+    """Reduce the picture to few colours."""
     image = importlib.import_module("PIL.Image")
     with image.open(path) as picture:
         picture.convert("RGB").quantize(64, dither=image.Dither.NONE).save(path, optimize=True)

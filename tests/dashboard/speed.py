@@ -1,8 +1,8 @@
-"""How long the dashboard takes to be usable at first, at a quarter of this machine's speed. By hand, alone:
+"""Time until the dashboard is first usable, at a quarter of this machine's speed. By hand, alone:
 
 .venv/bin/python -m tests.dashboard.speed
 
-Each time is the browser's own, from the request of the page on, with nothing in its cache; the median of several.
+The browser measures from the request of the page on, with an empty cache; the result is the median of several runs.
 """
 
 import statistics
@@ -19,7 +19,7 @@ __all__ = ["main"]
 _SLOWDOWN: Final = 4
 _TIMES: Final = 7
 _JOBS: Final = 40
-# Before the page's own scripts: when the first title is there, and when nothing is loading any more.
+# Before the page's own scripts: the times of the first title and of the end of loading.
 _WATCH: Final = """
     window.seen = {};
     new MutationObserver(() => {

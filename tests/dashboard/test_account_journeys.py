@@ -1,4 +1,4 @@
-"""Users, tenants, roles, sessions and tokens, as administrators and users handle them, in a real browser."""
+"""Users, tenants, roles, sessions and tokens, handled by administrators and users in a real browser."""
 
 import sqlite3
 from collections.abc import Iterator
@@ -16,14 +16,14 @@ pytestmark = pytest.mark.timeout(120)
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    """An app that one signs in to; the tests of this module share it."""
+    """An app with a sign-in; the tests of this module share it."""
     folder: Path = tmp_path_factory.mktemp("site")
     with serving(folder) as served:
         yield served
 
 
 def _sign_in(eyes: Eyes, name: str) -> None:
-    # The server refuses calls before the sign-in, and the browser writes that to its console.
+    # The server refuses calls before the sign-in, and the browser logs that to its console.
     eyes.forgiven.append("401")
     eyes.open()
     eyes.page.get_by_label("Name").fill(name)
@@ -33,7 +33,7 @@ def _sign_in(eyes: Eyes, name: str) -> None:
 
 
 def _age_sessions(site: Served) -> None:
-    """Have all sessions begun five minutes ago."""
+    """Move the start of all sessions five minutes into the past."""
     path = (site.app.sessions.store_url or "").removeprefix("sqlite:///").partition("?")[0]
     with closing(sqlite3.connect(path)) as connection, connection:
         connection.execute("update session set created = created - 300000")

@@ -1,4 +1,4 @@
-"""Pages look as they did, to eyes and to screen readers, until somebody means to change that."""
+"""Pages stay the same in pictures and accessibility trees until someone renews them."""
 
 import difflib
 from collections.abc import Iterator
@@ -20,7 +20,7 @@ from tests.dashboard.golden import (
 from tests.dashboard.kit import Eyes, Served
 
 _RENEW = "if that is meant: .venv/bin/python -m tests.dashboard.golden"
-# A line of text that is one line lower is five times as much.
+# A line of text shifted by one line makes five times as much.
 _MOST = 0.004
 
 

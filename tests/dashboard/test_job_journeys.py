@@ -1,4 +1,4 @@
-"""Jobs are found, changed and done again, one and many, in a real browser."""
+"""Jobs are found, changed and run again, singly and in bulk, in a real browser."""
 
 import re
 import time
@@ -205,7 +205,7 @@ def test_many_jobs_are_changed_after_a_preview(eyes: Eyes, site: Served) -> None
     eyes.see("the newest 5 of 6")
     assert violations(page) == []
     assert {job["priority"] for job in site.api.get("/jobs?filter=label.batch:change").json()} == {1}
-    # Another change has to be previewed again.
+    # Another change requires another preview.
     page.get_by_label("Priority, 0 to 9").fill("8")
     eyes.click("Preview")
     page.locator("[data-typed]").fill("6")
@@ -221,7 +221,7 @@ def test_many_jobs_are_changed_after_a_preview(eyes: Eyes, site: Served) -> None
 )
 def test_a_bulk_operation_has_a_page_and_can_be_aborted_there(eyes: Eyes, site: Served) -> None:
     site.submit(*(a_job(f"slow-{n}", labels={"batch": "slow"}) for n in range(3)))
-    # The first job is done to at once, the next one after a hundred seconds.
+    # The first job is changed at once, the next one after a hundred seconds.
     said = {"action": "cancel", "filter": "label.batch:slow", "rate": 0.01, "note": "no more of these"}
     site.api.post("/bulk/operations", json=said).raise_for_status()
     page = eyes.open("jobs").page
@@ -239,7 +239,7 @@ def test_a_bulk_operation_has_a_page_and_can_be_aborted_there(eyes: Eyes, site: 
 
 
 def _choose(page: Page, letters: str) -> None:
-    """By the palette: the first of what has these letters."""
+    """Choose the first match of these letters in the palette."""
     page.keyboard.press("Control+k")
     page.get_by_role("combobox", name="Go to").fill(letters)
     expect(page.locator("dialog [aria-selected=true]")).to_contain_text(letters, ignore_case=True)

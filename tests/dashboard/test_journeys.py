@@ -1,4 +1,4 @@
-"""Signing in, keys, links, fresh content: what all pages of the dashboard share, in a real browser."""
+"""Signing in, keys, links, updates: behaviour shared by all pages of the dashboard, in a real browser."""
 
 import gzip
 import re
@@ -32,11 +32,11 @@ def test_the_first_load_is_within_its_budget(eyes: Eyes) -> None:
 
 def test_the_overview_sends_one_request_for_each_kind_of_object(browser: Browser, tmp_path: Path) -> None:
     asked: list[str] = []
-    # This server has answered no one yet: a used one may give a count that is a second old.
+    # This server has answered no caller yet: a used one may return a count that is a second old.
     with serving(tmp_path, development=True) as served, watching(browser, served) as eyes:
         served.submit(a_job("seen"))
         eyes.page.on("request", lambda request: asked.append(urlsplit(request.url).path.partition("/api/v1/")[2]))
-        # Some seconds after its stream of events is open a page reads all of it again.
+        # Some seconds after its stream of events opens, a page reads everything again.
         eyes.page.clock.install()
         eyes.page.clock.pause_at(eyes.page.evaluate("Date.now()") / 1_000 + 60)
         eyes.open()
@@ -44,7 +44,7 @@ def test_the_overview_sends_one_request_for_each_kind_of_object(browser: Browser
 
         calls = Counter(asked) - Counter({"": len(asked)})
 
-    # What has failed, and what runs, are two lists.
+    # Failed and running jobs are two lists.
     assert {path: count for path, count in calls.items() if count > 1} == {"jobs": 2}
     assert calls.total() <= 10
 
@@ -67,7 +67,7 @@ def test_a_user_signs_in_makes_a_change_and_signs_out(browser: Browser, tmp_path
         page.get_by_label("Password").fill(PASSWORD)
         eyes.click("Sign in")
         eyes.see("No job fits this filter")
-        # A change takes the session's token against forged requests, also after the page was loaded again.
+        # A change needs the session's CSRF token, even after the page was reloaded.
         page.reload()
         eyes.open("tasks/billing.charge")
         page.get_by_label("account (needed)").fill("ann")
@@ -120,7 +120,7 @@ def test_the_keys_open_every_page_and_can_be_disabled(eyes: Eyes) -> None:
         ("m", "Metrics"),
         ("o", "Overview"),
     ):
-        # In one go: what follows a g has a second and a half.
+        # In one go: the key after a g has a second and a half.
         page.keyboard.type(f"g{key}")
         expect(page.locator("h1").first).to_have_text(title)
     page.keyboard.press("?")
@@ -139,7 +139,7 @@ def test_a_g_waits_for_its_letter_even_if_typed_quickly(eyes: Eyes) -> None:
     page = eyes.page
     page.clock.install()
     eyes.open()
-    # From here on time passes as it is told to.
+    # From here on the test controls time.
     page.clock.pause_at(page.evaluate("Date.now()") / 1_000 + 60)
     page.keyboard.type("gj")
     expect(page.locator("h1").first).to_have_text("Jobs")
@@ -155,7 +155,7 @@ def test_a_g_waits_for_its_letter_even_if_typed_quickly(eyes: Eyes) -> None:
 @pytest.mark.nightly("tests/dashboard/test_journeys.py::test_the_keys_open_every_page_and_can_be_disabled")
 def test_a_link_followed_as_soon_as_a_page_is_shown_works(eyes: Eyes, site: Served) -> None:
     page = eyes.page
-    # What waits for the next painting waits for the test.
+    # Callbacks of the next frame wait for the test.
     page.clock.install()
     page.clock.pause_at(page.evaluate("Date.now()") / 1_000 + 60)
     page.goto(f"{site.url}/ui/")
@@ -226,11 +226,11 @@ def test_events_during_a_read_of_a_page_are_shown_too(eyes: Eyes, site: Served) 
     page.route(job, lambda route: route.continue_() if held else held.append(route))
     page.keyboard.press(".")
     page.clock.fast_forward(4_000)
-    # The page may have been reading already, for the event of the job's submission.
+    # The page may already have been reading, for the event of the job's submission.
     eventually(lambda: page.evaluate("true") and held, "the reading", within=timedelta(seconds=60))
 
     site.api.post("/jobs/meanwhile/hold", json={}).raise_for_status()
-    # As another tab tells of an event; then the time at which the page would read again.
+    # Like another tab that reports an event; then the time at which the page would read again.
     page.evaluate(
         """() => new Promise(heard => {
             new BroadcastChannel("taskmq").onmessage = heard;

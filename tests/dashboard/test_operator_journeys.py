@@ -1,4 +1,4 @@
-"""Schedules, nodes, pools, quotas and workflows are operated, in a real browser."""
+"""Schedules, nodes, pools, quotas and workflows are operated in a real browser."""
 
 import re
 
@@ -36,7 +36,7 @@ def test_a_schedule_is_created_and_removed(eyes: Eyes, site: Served) -> None:
     page.get_by_label("When").fill("0 9 1 */3 *")
     page.get_by_label("Time zone").fill("Europe/Paris")
     expect(page.get_by_label("The next instants of this rule")).to_contain_text("09:00:00+0")
-    # What is typed half is refused, which a browser's console has.
+    # Incomplete input is refused, which the browser logs to its console.
     eyes.forgiven.append("400")
     page.get_by_label("When").fill("0 9 1 */3")
     expect(page.get_by_role("dialog").get_by_role("status")).to_contain_text("0 9 1 */3")
@@ -81,7 +81,7 @@ def test_a_node_is_drained_and_shows_the_users_of_its_resources(eyes: Eyes, site
 
     eyes.see("4 of 16")
     eyes.click("render-1")
-    # The list has the same texts and keys: a dialog that opens there goes with it.
+    # The list has the same texts and keys: it closes a dialog opened there.
     expect(page.locator("h1")).to_have_text("render-1")
     eyes.see("16G of 64G")
     eyes.see("zone=b")
@@ -118,7 +118,7 @@ def test_a_pool_gets_another_weight_after_a_preview_of_its_share(eyes: Eyes, sit
     (made,) = site.submit({"job_type": "report", "job_id": "unfair"}, tenant="acme")
     page = eyes.open(f"jobs/{made['id']}").page
 
-    # Why it waits leads to what says so.
+    # The reason of the wait links to its source.
     eyes.click("pool 'acme'")
     row = page.locator("tr[aria-current]")
     expect(row).to_contain_text("25.0 %")
@@ -172,7 +172,7 @@ def test_a_workflow_is_found_in_the_list_drawn_and_cancelled(eyes: Eyes, site: S
     page.keyboard.type("spring*")
     page.keyboard.press("Enter")
     eyes.click("spring cleaning")
-    # A line from each to what is behind it; that from the first to the last goes through a layer.
+    # A line from each step to its dependents; the one from the first to the last passes through a layer.
     eyes.see_count(page.locator(".graph g"), 5)
     eyes.see_count(page.locator(".graph path"), 3 + 3 + 2)
     expect(page.get_by_role("row", name="last")).to_contain_text("first, aside 0, aside 1, aside 2")

@@ -1,4 +1,4 @@
-"""Every page, whatever the API answers: nothing, one, many, errors, and texts that want to be more than texts."""
+"""Every page with every answer of the API: none, one, many, errors, and hostile texts."""
 
 from typing import Final
 from urllib.parse import quote
@@ -61,7 +61,7 @@ def _views(case: Case) -> list[str]:
 
 
 def _wrong_with(page: Page) -> list[str]:
-    """What is wrong with a page whatever is on it."""
+    """Return the general faults of a page, whatever it shows."""
     found: list[str] = []
     if page.evaluate("() => document.documentElement.scrollWidth > window.innerWidth"):
         wide = page.evaluate(
@@ -115,7 +115,7 @@ def test_the_main_pages_have_no_accessibility_barriers(browser: Browser, site: S
 def test_every_page_works_with_all_contents_themes_and_widths(
     browser: Browser, site: Served, content: str, theme: str, width: int
 ) -> None:
-    # With 200 of everything, axe-core takes minutes, and finds what it finds with one.
+    # With 200 of everything, axe-core takes minutes and finds the same as with one.
     by_axe = content != "many" and width != 768
     assert "\n".join(_examine(browser, site, Case(content, theme, width), by_axe=by_axe)) == ""
 

@@ -1,4 +1,4 @@
-"""People with colour blindness can tell the colours of states apart; words and signs say the same once more."""
+"""People with colour blindness can distinguish the colours of states; words and icons repeat them."""
 
 import itertools
 import math
@@ -12,10 +12,10 @@ from tests.docs.blocks import ROOT
 
 _STYLE: Final = ROOT / "taskmq" / "server" / "dashboard" / "static" / "style.css"
 _STATES: Final = ("good", "bad", "warn", "cool", "odd", "run")
-# Differences of CIEDE2000: 10 is seen at a glance.
+# Differences of CIEDE2000: 10 is visible at a glance.
 _APART: Final = 10.0
 _READABLE: Final = 4.5
-# What eyes without one kind of cones see, in linear light: G. M. Machado and others, 2009.
+# Vision without one kind of cones, in linear light: G. M. Machado and others, 2009.
 _EYES: Final = {
     "all cones": ((1, 0, 0), (0, 1, 0), (0, 0, 1)),
     "no red cones": (
@@ -87,7 +87,7 @@ def _times(matrix: Sequence[Sequence[float]], values: Sequence[float]) -> list[f
 
 
 def _contrast(one: str, other: str) -> float:
-    """As WCAG has it."""
+    """Return the contrast defined by WCAG."""
     low, high = sorted(_times(_TO_XYZ, _linear(colour))[1] for colour in (one, other))
     return round((high + 0.05) / (low + 0.05), 2)
 
@@ -101,7 +101,7 @@ def _lab(linear: Sequence[float]) -> tuple[float, float, float]:
 
 
 def _difference(one: tuple[float, float, float], other: tuple[float, float, float]) -> float:
-    """CIEDE2000."""
+    """Return the difference defined by CIEDE2000."""
     chroma = sum(math.hypot(*colour[1:]) for colour in (one, other)) / 2
     grey = 1 + 0.5 * (1 - math.sqrt(chroma**7 / (chroma**7 + 25**7)))
     chromas = [math.hypot(colour[1] * grey, colour[2]) for colour in (one, other)]

@@ -1,4 +1,4 @@
-"""What plots and countdowns show is what the API says."""
+"""Plots and countdowns show the data of the API."""
 
 import re
 
@@ -15,7 +15,7 @@ _UNITS = {"d": 86_400, "h": 3_600, "min": 60, "s": 1}
 
 
 async def _count(site: Served) -> None:
-    """What workers would have told of ten minutes ago, and of twenty."""
+    """Store worker events of ten minutes ago, and of twenty."""
     store = site.app.sessions.store()
     now = minute_of(await store.now_ms())
     told = [(10, {"succeeded": 40, "dead": 3, "retried": 5}), (20, {"succeeded": 7})]
@@ -58,6 +58,6 @@ def test_a_countdown_follows_the_clock(eyes: Eyes) -> None:
 
 
 def _seconds(text: str) -> int:
-    """What `in 3 h 20 min` or `5 s ago` is, in seconds from now on."""
+    """Parse `in 3 h 20 min` or `5 s ago` to seconds from now on."""
     total = sum(int(float(number)) * _UNITS[unit] for number, unit in re.findall(r"([\d.]+) (d|h|min|s)\b", text))
     return -total if text.endswith("ago") else total

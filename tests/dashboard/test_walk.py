@@ -1,4 +1,4 @@
-"""Ten things that operators come for, each from the overview on; the clicks are those that the page on it says."""
+"""Ten tasks of operators, each from the overview on; the clicks match those on their page."""
 
 import re
 from collections.abc import Callable
@@ -19,7 +19,7 @@ _ROW: Final = re.compile(r"^\| \d+ \| ([^|]+) \| (\d+) \|", re.MULTILINE)
 
 
 class Operator:
-    """Who walks, and how often they have clicked; what is typed is no click."""
+    """A user with a count of clicks; typing is not a click."""
 
     def __init__(self, eyes: Eyes, site: Served) -> None:
         self.clicks = 0
@@ -37,7 +37,7 @@ class Operator:
         self.eyes.confirm(name)
 
     def click_in(self, row: str, name: str, role: Any = "button") -> None:
-        """The button or link of a row of a table."""
+        """Click the button or link of a row of a table."""
         self.clicks += 1
         self.page.get_by_role("row", name=row).first.get_by_role(role, name=re.compile(f"^{name}")).first.click()
 
@@ -138,7 +138,7 @@ _WALKS: Final[dict[str, Callable[[Operator], None]]] = {
 
 
 async def _fail(site: Served, **fields: Any) -> None:
-    """A job that has failed, as schedulers and workers would leave it."""
+    """Store a failed job like schedulers and workers."""
     driver = JobDriver(site.app.sessions.store())
     job = await driver.dispatched(task="billing.charge", queue="billing", body=_BODY, **fields)
     error = ErrorRecord(type_name="shop.CardDeclined", message="no funds", traceback="")

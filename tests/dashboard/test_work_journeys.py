@@ -1,4 +1,4 @@
-"""What people do while a worker and a scheduler work, from end to end, in a real browser."""
+"""User actions while a worker and a scheduler work, from end to end, in a real browser."""
 
 import asyncio
 import logging
@@ -19,7 +19,7 @@ _LOG = logging.getLogger("shop")
 
 
 class Shop:
-    """What the tasks of these tests wait for, or find out of order."""
+    """Gates and failures of the tasks of these tests."""
 
     def __init__(self) -> None:
         self.is_printer_broken = False
@@ -41,7 +41,7 @@ class Shop:
 
         @app.task(name="shop.pack", queue="pack", retry=None)
         async def pack(lines: int) -> None:
-            """Logs so many lines whenever it may go on, and ends the second time."""
+            """Log that many lines each time the gate opens, and end the second time."""
             for turn in (1, 2):
                 for number in range(lines):
                     _LOG.warning("turn %s, box %s", turn, number)
@@ -125,7 +125,7 @@ def test_the_log_of_a_job_is_followed_until_its_end(eyes: Eyes, site: Served, sh
     with page.expect_response(re.compile("/history")):
         page.keyboard.press(".")
     assert len(asked) == before
-    # The newest 200 lines that there were, and all that came.
+    # The newest 200 lines at that time, and all later ones.
     eyes.see_count(log.locator("tbody tr"), 450)
     eyes.click("From the beginning")
     expect(log.locator("tbody tr").first).to_contain_text("turn 1, box 0")
@@ -294,7 +294,7 @@ def test_an_alert_fires_is_seen_silenced_and_ends_with_its_rule(eyes: Eyes, site
     form.get_by_label("Fires after").fill("0")
     eyes.click("Keep")
     alert = page.get_by_label("Alerts").get_by_role("row", name="few-workers")
-    # Rules are looked at each ten seconds.
+    # Rules are evaluated every ten seconds.
     expect(alert).to_contain_text("firing", timeout=60_000)
     expect(page.locator("h1 + p")).to_have_text("1 firing, 0 pending")
     alert.get_by_role("button", name="Silence").click()
@@ -315,7 +315,7 @@ def _letters(site: Served) -> int:
 
 
 def _paused(site: Served) -> list[str]:
-    """The queues that the worker knows to be paused."""
+    """Return the queues that the worker knows to be paused."""
     (found,) = site.api.get("/workers").json()["items"]
     paused: list[str] = found["paused"]
     return paused

@@ -1,8 +1,8 @@
-"""Checks the types that the dashboard's files say in their comments, by TypeScript:
+"""Checks the types in the comments of the dashboard's files, by TypeScript:
 
 .venv/bin/python -m tests.dashboard.types
 
-Node is the one that basedpyright brings along; the compiler is fetched once, by npm.
+Node is the one included in basedpyright; the compiler is fetched once, by npm.
 """
 
 import os
@@ -22,7 +22,7 @@ _CACHE = Path(os.environ.get("TASKMQ_TEST_CACHE") or Path.home() / ".cache" / "t
 
 
 def main() -> int:
-    """The compiler's exit code: 0 where it finds nothing wrong."""
+    """Return the compiler's exit code: 0 if it finds no error."""
     folder = _CACHE / f"typescript-{_VERSION}"
     compiler = folder / "node_modules" / "typescript" / "lib" / "tsc.js"
     if not compiler.exists():

@@ -19,7 +19,7 @@ _TASK: Final = ("task: str", "task: Task | Call | str")
 
 
 def _methods(kind: type) -> str:
-    """Each method that has a twin for coroutines, with its signature and the first paragraph of its docstring."""
+    """Return each method with an async twin, its signature, and the first paragraph of its docstring."""
     lines = ["| method | does |", "|---|---|"]
     for name in sorted(name for name in dir(kind) if not name.startswith("_") and hasattr(kind, f"a{name}")):
         function = getattr(kind, name)
@@ -34,7 +34,7 @@ def _signature(function: Callable[..., Any]) -> str:
     (node,) = ast.parse(textwrap.dedent(source)).body
     assert isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
     arguments = ast.unparse(node.args).removeprefix("self").removeprefix(", ").replace("=...", "")
-    # Annotations of names that are defined further down are texts.
+    # Annotations of later names are texts.
     arguments = re.sub(r": '([^']+)'", r": \1", arguments)
     arguments = re.sub(r"(?<=[\w\]])=(?=[\w'(])", " = ", arguments)
     if overloads:
@@ -44,7 +44,7 @@ def _signature(function: Callable[..., Any]) -> str:
 
 
 def _fields() -> str:
-    """Each field of a filter with its type and what it means."""
+    """Return each field of a filter with its type and meaning."""
     (definition,) = ast.parse(inspect.getsource(JobFilter)).body
     assert isinstance(definition, ast.ClassDef)
     types = {

@@ -20,18 +20,18 @@ class Block:
 
     @property
     def file_name(self) -> str | None:
-        """The name in a first line such as `# shop.py` or `# orders/models.py`."""
+        """Return the name in a first line such as `# shop.py` or `# orders/models.py`."""
         found = re.match(r"# ((?:\w+/)*\w+\.py)\n", self.text)
         return found[1] if found else None
 
     @property
     def commands(self) -> list[str]:
-        """What stands behind `$` in a console block."""
+        """Return the text after `$` in a console block."""
         return [line.removeprefix("$ ") for line in self.text.splitlines() if line.startswith("$ ")]
 
     @property
     def output(self) -> str:
-        """What does not."""
+        """Return the lines without `$`."""
         return "".join(line for line in self.text.splitlines(keepends=True) if not line.startswith("$ "))
 
 
@@ -40,14 +40,14 @@ def blocks_of(page: Path) -> list[Block]:
 
 
 def block_after(page: Path, file_name: str) -> Block:
-    """The block that follows the one of this file."""
+    """Return the block after the one of this file."""
     blocks = blocks_of(page)
     (position,) = [number for number, block in enumerate(blocks) if block.file_name == file_name]
     return blocks[position + 1]
 
 
 def write_files(page: Path, folder: Path) -> set[str]:
-    """Write each block whose first line names a file to that file; their names."""
+    """Write each block whose first line names a file to that file; return their names."""
     named = {block.file_name: block.text for block in blocks_of(page) if block.file_name is not None}
     for name, text in named.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)

@@ -4,7 +4,7 @@
     uv run ... --version 3.10 --only queue --suffix=-3.10
 
 A node of the tests, a worker, a producer, and an app with jobs that wait, run, are delayed and have failed. Run it
-as root: the app then lives on a host and at paths that are nobody's.
+as root: the app then has a neutral host name and neutral paths.
 """
 
 import argparse
@@ -100,7 +100,7 @@ def main() -> None:
 
 
 def _shrink(path: Path) -> None:
-    """The console has few colours."""
+    """Reduce the picture to the few colours of the console."""
     image = importlib.import_module("PIL.Image")
     with image.open(path) as picture:
         picture.convert("RGB").quantize(200, dither=image.Dither.NONE).save(path, optimize=True)
@@ -115,12 +115,12 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-# What there is to see
+# Data for the pictures
 
 
 @contextmanager
 def _shop(server: RabbitMQ) -> Iterator[None]:
-    """A worker on a queue that fills, and everything else that the pictures show."""
+    """Run a worker on a growing queue, and everything else in the pictures."""
     with ExitStack() as resources:
         folder = resources.enter_context(tempfile.TemporaryDirectory())
         (Path(folder) / "shop.py").write_text(_APP)
@@ -141,7 +141,7 @@ def _shop(server: RabbitMQ) -> Iterator[None]:
 
 
 class _Place:
-    """A host called web-1 with the app in /srv/shop, where we may make one; else this one."""
+    """A host called web-1 with the app in /srv/shop, if it can be created; else this one."""
 
     def __init__(self, folder: str, env: dict[str, str]) -> None:
         self._folder = folder
@@ -150,7 +150,7 @@ class _Place:
         self._env = env | {"PYTHONPATH": os.pathsep.join(sources if self._is_ours else (env["PYTHONPATH"], folder))}
 
     def run(self, *argv: str) -> str:
-        """What a command prints, once it has ended."""
+        """Run a command; return its output."""
         done = subprocess.run(
             self._there(*argv), cwd=self._folder, env=self._env, check=True, stdout=subprocess.PIPE, text=True
         )
@@ -202,7 +202,7 @@ def _ready(server: RabbitMQ, queue: str) -> int:
 
 @contextmanager
 def _page(server: RabbitMQ) -> Iterator[Any]:
-    """A page of the console, logged in."""
+    """Open a page of the console, logged in."""
     # Not a dependency of the project.
     playwright = importlib.import_module("playwright.sync_api")
     url = urlsplit(server.management_url)
@@ -227,14 +227,14 @@ def _open(page: Any, fragment: str, wait_for: str) -> None:
 
 
 def _expand(page: Any, title: str, what: str) -> None:
-    """Open a section; the console remembers which ones were."""
+    """Open a section; the console remembers open ones."""
     if not page.locator(what).first.is_visible():
         page.click(f"h2:has-text('{title}')")
     page.wait_for_timeout(1000)
 
 
 def _picture(page: Any, path: Path, selector: str = "#main", *, top: int = 0) -> None:
-    """The page from `top` pixels down to the end of what is selected."""
+    """Take a picture from `top` pixels down to the end of the selected element."""
     page.evaluate("window.scrollTo(0, 0)")
     box = page.locator(selector).first.bounding_box()
     bottom = int(box["y"] + box["height"] + 12)

@@ -1,6 +1,6 @@
 """The tables of docs/options.md, generated from the code: `python -m tests.docs.options_page`.
 
-What an option does is written once, in the docstring or annotation where it is defined.
+The effect of an option is written once, in the docstring or annotation of its definition.
 """
 
 import ast
@@ -28,7 +28,7 @@ PAGE = ROOT / "docs" / "options.md"
 _DEFAULT = re.compile(r"\s*Default: (?P<value>.*?)\.?$", re.DOTALL)
 _SECTIONS = ("Args:", "Attributes:")
 
-# How people call the values of a type; what is not here is written as the code has it.
+# Readable names of types; other types are written as in code.
 _WORDS = {
     "str": "text",
     "int": "whole number",
@@ -70,7 +70,7 @@ class Option:
 
 
 def tables() -> dict[str, str]:
-    """Each table by its name."""
+    """Return each table by its name."""
     found = {
         "task": (_task_options(), "where"),
         "call": (_call_options(), ""),
@@ -167,7 +167,7 @@ def _names(kind: type) -> list[str]:
     return list(kind.__annotations__)
 
 
-# What is said of it
+# Description
 
 
 def _described(name: str, values: str, text: str, *, default: str = "", where: str = "") -> Option:
@@ -176,7 +176,7 @@ def _described(name: str, values: str, text: str, *, default: str = "", where: s
 
 
 def what_and_default(text: str) -> tuple[str, str]:
-    """What an option does, and what its text says of the default."""
+    """Return the effect of an option, and the default in its text."""
     found = _DEFAULT.search(text)
     if found is None:
         return _sentence(text), ""
@@ -190,7 +190,7 @@ def _sentence(text: str) -> str:
 
 
 def texts_of(kind: type) -> dict[str, str]:
-    """The text of each name in the `Args` or `Attributes` of a docstring."""
+    """Return the text of each name in the `Args` or `Attributes` of a docstring."""
     lines = inspect.cleandoc(kind.__doc__ or "").splitlines()
     begin = next(number for number, line in enumerate(lines) if line in _SECTIONS) + 1
     body: list[str] = []
@@ -222,7 +222,7 @@ def _shown(value: object) -> str:
     return f"`{value}`"
 
 
-# What it may be
+# Values
 
 
 def _values_of_class(kind: type) -> dict[str, str]:
@@ -246,7 +246,7 @@ def _values_of_function(function: Callable[..., Any]) -> dict[str, str]:
 
 def _values(annotation: ast.expr, module: ModuleType) -> str:
     parts = [_value(each, module) for each in _alternatives(annotation)]
-    # None is what an option without a value is; it is told where the default is.
+    # None means no value; the default explains it.
     return " or ".join(part for part in parts if part != "`None`" or len(parts) == 1)
 
 
@@ -284,7 +284,7 @@ _END = "<!-- end of {} -->"
 
 
 def filled(page: str, made: Mapping[str, str]) -> str:
-    """The page with these tables."""
+    """Return the page with these tables."""
     for name, table in made.items():
         before, begin, rest = page.partition(_MARK.format(name))
         _, end, after = rest.partition(_END.format(name))

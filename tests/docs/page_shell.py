@@ -16,10 +16,10 @@ PYTEST = ("-m", "pytest", "-p", "no:cacheprovider", *(word for name in _NOT_NEED
 
 
 class PageShell:
-    """Runs the commands of a page in a folder that has its files.
+    """Runs the commands of a page in a folder with its files.
 
     Attributes:
-        variables: what the commands find in their environment.
+        variables: the environment of the commands.
     """
 
     def __init__(self, page: Path, folder: Path, **variables: str) -> None:
@@ -32,7 +32,7 @@ class PageShell:
         self._paths = os.pathsep.join([str(Path(dump).parent), str(Path(sys.executable).parent), os.environ["PATH"]])
 
     def run(self, beginning: str) -> str:
-        """What the page's only command that begins so prints."""
+        """Run the page's only command with this beginning; return its output."""
         (command,) = [
             command for block in blocks_of(self._page) for command in block.commands if command.startswith(beginning)
         ]

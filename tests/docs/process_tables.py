@@ -1,4 +1,4 @@
-"""The tables of the options of processes, from their commands: those that `--help` shows."""
+"""The tables of process options, generated from their commands: those that `--help` shows."""
 
 import importlib
 import inspect
@@ -23,7 +23,7 @@ def _of_process(name: str) -> Callable[[], str]:
 
 
 def _options(process: str) -> str:
-    """All that people may say, but for what each worker process gets: that has a table of its own."""
+    """Return all public options, except those passed to each worker process: they have their own table."""
     place, _ = _COMMANDS[process]
     module, _, attribute = place.partition(":")
     found = getattr(importlib.import_module(module), attribute)
@@ -57,7 +57,7 @@ def _default(argument: Argument) -> str:
 
 
 def _texts_of(command: Callable[..., object]) -> dict[str, str]:
-    """What the docstring says of each parameter: its name in a line, the text below it, indented."""
+    """Return the description of each parameter in the docstring: its name in a line, the indented text below."""
     _, _, section = (inspect.getdoc(command) or "").partition("Parameters\n----------\n")
     entries = re.findall(r"(?m)^(\w+)\n((?:    .*\n?)+)", section)
     return {name: " ".join(text.split()) for name, text in entries}

@@ -1,4 +1,4 @@
-"""Tables of reference in the pages, made from the code: `python -m tests.docs.reference_pages`."""
+"""Reference tables in the pages, generated from the code: `python -m tests.docs.reference_pages`."""
 
 import importlib
 import inspect
@@ -34,7 +34,7 @@ _FIGURES = ROOT / "benchmarks" / "results" / "job_store.json"
 
 
 def _errors() -> str:
-    """Each error with what it means, its class, and what it is over HTTP and on the command line."""
+    """Return each error with its meaning, its class, its HTTP status and its exit code."""
     lines = ["| error | means | is a | HTTP | exit code |", "|---|---|---|---|---|"]
     over_http = {kind: f"{status} `{code}`" for kind, status, code, _ in PROBLEMS}
     for name in taskmq.errors.__all__:
@@ -50,12 +50,12 @@ def _exit_code(kind: type[TaskMQError]) -> str:
     try:
         return str(exit_code(kind.__new__(kind)))
     except AttributeError:
-        # Not by the class alone: it was made without the facts that decide.
+        # The class is not enough: it was created without the deciding facts.
         return "by its cause"
 
 
 def _controls() -> str:
-    """What a task raises to say how its run ends."""
+    """Return the exceptions with which a task controls the end of its run."""
     lines = ["| raised by a task | means |", "|---|---|"]
     for name in taskmq.errors.__all__:
         kind = getattr(taskmq.errors, name)
@@ -65,12 +65,12 @@ def _controls() -> str:
 
 
 def _first(described: object) -> str:
-    """The first paragraph of a docstring, in one line."""
+    """Return the first paragraph of a docstring, in one line."""
     return " ".join((inspect.getdoc(described) or "").partition("\n\n")[0].split()).replace("|", "\\|")
 
 
 def _commands() -> str:
-    """Each command with the first sentence of its help."""
+    """Return each command with the first sentence of its help."""
     lines = ["| command | does |", "|---|---|"]
     for name, (place, text) in _COMMANDS.items():
         lines.append(f"| `taskmq {name}` | {text} |")
@@ -92,7 +92,7 @@ def _below(app: App, path: str) -> list[str]:
 
 
 def leaf_commands() -> Iterator[tuple[str, Callable[..., object]]]:
-    """Each command that does something, by its words after `taskmq`, with its function."""
+    """Return each executable command, by its words after `taskmq`, with its function."""
     for name, (place, _) in _COMMANDS.items():
         module, _, attribute = place.partition(":")
         yield from _leaves(getattr(importlib.import_module(module), attribute), name)
@@ -123,7 +123,7 @@ TABLES: dict[str, tuple[Path, Callable[[], str]]] = {
 
 
 def filled(name: str) -> tuple[Path, str]:
-    """The page of a table, and its text with the table as the code gives it."""
+    """Return the page of a table, and its text with the generated table."""
     page, table = TABLES[name]
     begin, end = f"<!-- {name}: python -m tests.docs.reference_pages -->", f"<!-- end of {name} -->"
     before, _, rest = page.read_text().partition(begin)

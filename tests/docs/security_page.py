@@ -8,7 +8,7 @@ _BEGIN, _END = "<!-- roles: python -m tests.docs.security_page -->", "<!-- end o
 
 
 def table() -> str:
-    """Each permission, on what it needs which role, and what it lets one do."""
+    """Return each permission with its scope, its role, and its description."""
     lines = ["| permission, and scope of tokens | on | role | lets one |", "|---|---|---|---|"]
     for permission, rule in RULES.items():
         lines.append(f"| `{permission.value}` | {rule.place.value} | {rule.role or 'none'} | {rule.about} |")
@@ -16,12 +16,12 @@ def table() -> str:
 
 
 def written() -> str:
-    """The table as the page has it."""
+    """Return the table on the page."""
     return PAGE.read_text().partition(_BEGIN)[2].partition(_END)[0].strip()
 
 
 def write() -> None:
-    """Put the table into the page."""
+    """Write the table into the page."""
     before, _, rest = PAGE.read_text().partition(_BEGIN)
     PAGE.write_text(f"{before}{_BEGIN}\n\n{table()}\n\n{_END}{rest.partition(_END)[2]}")
 

@@ -18,7 +18,7 @@ _PATIENCE = timedelta(seconds=30)
 
 @contextmanager
 def process(folder: Path, *command: str, env: Mapping[str, str] | None = None) -> Iterator[Path]:
-    """A Python module that runs until the block ends; what it says goes to the file."""
+    """Run a Python module until the block ends; its output goes to the file."""
     log = folder / f"{command[0]}.log"
     with (
         log.open("wb") as output,
@@ -43,7 +43,7 @@ def process(folder: Path, *command: str, env: Mapping[str, str] | None = None) -
 
 @contextmanager
 def uvicorn(folder: Path, target: str, *, env: Mapping[str, str] | None = None) -> Iterator[httpx2.Client]:
-    """An ASGI application that answers, and a client for it."""
+    """Start an ASGI application; yield a client for it."""
     with PortLease(1) as lease:
         port = lease.ports[0]
         with (

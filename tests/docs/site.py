@@ -1,6 +1,6 @@
 """`make docs`: the pages of `docs/` as a site with search, in `dist/docs/site`. Its menu is that of `docs/index.md`.
 
-Beside it `llms.txt`, the same list for programs that read, and each page as it was written.
+Beside it `llms.txt`, the same list for programs, and each page as Markdown.
 """
 
 import json
@@ -17,24 +17,24 @@ _ROOT: Final = Path(__file__).parents[2]
 _DOCS: Final = _ROOT / "docs"
 _BUILD: Final = _ROOT / "dist" / "docs"
 _LINK: Final = re.compile(r"\[([^\]]+)\]\(([^)#\s]+\.md)\)")
-# What stands beside docs/ is no page of the site.
+# Files outside docs/ are not pages of the site.
 _OUTSIDE: Final = re.compile(r"\[([^\]]*)\]\((?:\.\./)+([^)]+)\)")
 _NAMES: Final = {"api.md": "Names", "glossary.md": "Words", "http.md": "HTTP", "rabbitmq.md": "RabbitMQ"}
 
 
 def listed_pages() -> list[str]:
-    """The pages that the index links to, in its order."""
+    """Return the pages linked by the index, in order."""
     return [path for _, text in _sections() for _, path in _LINK.findall(text)]
 
 
 def menu() -> list[dict[str, Any]]:
-    """The menu: the sections of the index with their pages."""
+    """Return the menu: the sections of the index with their pages."""
     sections = [{title: [{_title(path): path} for _, path in _LINK.findall(text)]} for title, text in _sections()]
     return [{"taskmq": "index.md"}, *sections]
 
 
 def llms_text() -> str:
-    """The index for programs that read (llmstxt.org): what taskmq is, and each page with what it is about."""
+    """Return the index for programs (llmstxt.org): a description of taskmq, and each page with its subject."""
     summary = _index().partition("\n\n")[2].partition("\n\n")[0]
     body = "\n".join(f"## {title}\n\n{text.strip()}\n" for title, text in _sections())
     return f"# taskmq\n\n> {' '.join(summary.split())}\n\n{body}"
@@ -45,7 +45,7 @@ def _index() -> str:
 
 
 def _sections() -> list[tuple[str, str]]:
-    """The sections of the index, each with its text."""
+    """Return the sections of the index, each with its text."""
     parts = re.split(r"^## (.+)$", _index(), flags=re.MULTILINE)[1:]
     return list(zip(parts[::2], parts[1::2], strict=True))
 
@@ -58,7 +58,7 @@ def _title(path: str) -> str:
 
 
 def _build() -> Path:
-    """Build the site; its folder."""
+    """Build the site; return its folder."""
     shutil.rmtree(_BUILD, ignore_errors=True)
     shutil.copytree(
         _DOCS, _BUILD / "docs", ignore=shutil.ignore_patterns("*.py", "*.toml", "__pycache__", "ISSUE_TEMPLATE")
@@ -66,7 +66,7 @@ def _build() -> Path:
     for page in (_BUILD / "docs").rglob("*.md"):
         page.write_text(_OUTSIDE.sub(r"\1 (`\2`)", page.read_text(encoding="utf-8")), encoding="utf-8")
     settings = (_ROOT / ".ci" / "mkdocs.yml").read_text(encoding="utf-8")
-    # What is JSON is YAML.
+    # JSON is valid YAML.
     (_BUILD / "mkdocs.yml").write_text(f"{settings}nav: {json.dumps(menu())}\n", encoding="utf-8")
     subprocess.run(
         [sys.executable, "-m", "zensical", "build", "--strict", "-f", "mkdocs.yml"], cwd=_BUILD, check=True

@@ -1,4 +1,4 @@
-"""The tables of metrics and events, from what exporters show and from the types of events."""
+"""The tables of metrics and events, from the output of exporters and the types of events."""
 
 import ast
 import inspect
@@ -32,7 +32,7 @@ from tests.docs.options_page import texts_of
 __all__ = ["EVENT_TABLES", "METRIC_TABLES", "SPAN_TABLES"]
 
 _SCHEDULES: Final = [ScheduleCount("t", {"due": 1})]
-# One series of each metric: what is counted does not matter here, and names and labels do.
+# One series of each metric: names and labels matter here, and values do not.
 _SOURCES: Final[Mapping[str, Source]] = {
     "worker": lambda: Snapshot(
         "1",
@@ -68,7 +68,7 @@ def _metrics(shown: Iterable[Metric]) -> str:
     lines = ["| name | labels | kind | is |", "|---|---|---|---|"]
     for metric in shown:
         name = f"{metric.name}_total" if metric.type == "counter" else metric.name
-        # `le` is the bound of a histogram's bucket, and belongs to its kind.
+        # `le` is the bound of a histogram's bucket, and part of its type.
         labels = ", ".join(label for label in metric.samples[0].labels if label != "le")
         lines.append(f"| `{name}` | {labels or '-'} | {metric.type} | {metric.documentation.rstrip('.')} |")
     return "\n".join(lines)
@@ -95,7 +95,7 @@ def _reasons() -> str:
 
 
 def _listed(module: ModuleType, literal: str) -> list[tuple[str, str]]:
-    """Each value of a `Literal` with what the text below it says: `- `value`: when;`."""
+    """Return each value of a `Literal` with its line in the text below: `- `value`: when;`."""
     body = ast.parse(inspect.getsource(module)).body
     for assignment, after in itertools.pairwise(body):
         match assignment, after:
@@ -117,7 +117,7 @@ def _span_attributes() -> str:
 
 
 def _texts(module: ModuleType) -> Iterator[tuple[str, str]]:
-    """Each public constant with the text below it."""
+    """Return each public constant with the text below it."""
     found: dict[str, str] = {}
     for assignment, after in itertools.pairwise(ast.parse(inspect.getsource(module)).body):
         match assignment, after:

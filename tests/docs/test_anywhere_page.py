@@ -1,4 +1,4 @@
-"""The examples of docs/anywhere.md, in each language whose tool is there, against a whole installation."""
+"""The examples of docs/anywhere.md, in each installed language, against a complete installation."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""docs/api.md names what the classes have that users meet."""
+"""docs/api.md names the members of the public classes."""
 
 import re
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""docs/asvs.md has every point of level 1, with a test or the reason why there is none."""
+"""docs/asvs.md has every point of level 1, with a test or the reason for having none."""
 
 import re
 from collections.abc import Iterator
@@ -21,7 +21,7 @@ _LEVEL_1 = """
     """
 
 
-# What level 2 asks of a client of a provider.
+# Points of level 2 about a client of a provider.
 _PROVIDER = "6.8.1 6.8.2 10.1.2 10.2.1 10.5.1 10.5.2 10.5.3 10.5.4 10.5.5"
 
 

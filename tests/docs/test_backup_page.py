@@ -1,4 +1,4 @@
-"""docs/backup.md: its commands, and what it says of jobs that ran since."""
+"""docs/backup.md: its commands, and its statements about jobs that have run since."""
 
 import asyncio
 from collections.abc import Callable
@@ -22,7 +22,7 @@ _PAGE = ROOT / "docs" / "backup.md"
 
 
 async def _happens_since(stage: Stage, back_up: Callable[[], object]) -> tuple[list[str], list[str]]:
-    """Jobs of before the backup and of after it, by their ids: all are dispatched, and all but one have run."""
+    """Submit jobs before and after the backup; return their ids. All are dispatched, and all but one have run."""
     await stage.consume()
     early = await stage.submit()
     back_up()
@@ -40,7 +40,7 @@ async def _parked(stage: Stage) -> int:
 
 
 def _put_in_place_of(server: PostgreSQL, url: str, other: str) -> None:
-    """The other database gets the name of the first one, which is dropped; who is connected to that connects anew."""
+    """Give the other database the name of the first one, which is dropped; its clients reconnect."""
     name, new = (urlsplit(each).path.removeprefix("/") for each in (url, other))
     server.drop_database(url)
     server.sql(f'alter database "{new}" rename to "{name}"')
@@ -72,7 +72,7 @@ def test_jobs_run_since_a_dump_end_once_and_none_runs_again(
             async def two_are_parked() -> bool:
                 return await _parked(stage) >= 2
 
-            # No invitation came after the restore; what was submitted since is for people to see.
+            # No invitation arrived after the restore; an operator has to check later submissions.
             assert len(stage.invitations) == JOBS + 2
             await until(two_are_parked)
             shell.run("taskmq bulk begin release")
@@ -125,7 +125,7 @@ async def test_jobs_of_a_restored_file_run_again_and_say_so_unless_they_are_held
         for job_id in early:
             runs = sum(each.id == job_id for each in stage.invitations)
             kinds = [event.kind for event in await stage.store.events(job_id)]
-            # Either its report was first, or it ran twice: both are told.
+            # Its report was first, or it ran twice: both are reported.
             assert kinds == ["unknown_attempt"]
             assert runs in (1, 2)
         await scheduler.stop()

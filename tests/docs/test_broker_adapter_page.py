@@ -1,4 +1,4 @@
-"""docs/broker-adapter.md: the package of the page is a broker, and passes what the suite asks of one."""
+"""docs/broker-adapter.md: the package on the page is a broker, and passes the suite."""
 
 import subprocess
 import sys

@@ -78,7 +78,7 @@ def test_an_adapter_is_tested_as_the_page_says(monkeypatch: pytest.MonkeyPatch) 
     vars(mine)["Coordinator"] = opened
     monkeypatch.setitem(sys.modules, "mine", mine)
     names: dict[str, Any] = {"__name__": "test_mine", "mine": mine}
-    # What the page names by its type is a function here.
+    # The page names the type; here it is a function.
     text = _block("test_mine.py").replace(" -> mine.Coordinator", "")
     exec(compile(text, "test_mine.py", "exec"), names)
 

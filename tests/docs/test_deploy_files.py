@@ -1,4 +1,4 @@
-"""The files of contrib/deploy: they can be read, name metrics that there are, and commands that there are."""
+"""The files of contrib/deploy are valid, and their metrics and commands exist."""
 
 import json
 import re
@@ -76,7 +76,7 @@ _BOARD: Final[dict[str, Any]] = {
 
 
 def _emitted() -> set[str]:
-    """The names of all series that processes of taskmq have, as a scrape shows them."""
+    """Return the names of all series in a scrape of every kind of process."""
     histogram = Histogram()
     histogram.add(0.1)
     schedules = [ScheduleCount("t", {"due": 1}, 1, histogram)]
@@ -99,7 +99,7 @@ def _emitted() -> set[str]:
 
 
 def _expressions() -> Iterator[tuple[str, str]]:
-    """Each expression of rules and boards, with where it stands."""
+    """Return each expression of rules and dashboards with its location."""
     rules = yaml.safe_load((DEPLOY / "prometheus" / "taskmq.rules.yml").read_text())
     for group in rules["groups"]:
         for rule in group["rules"]:
@@ -159,7 +159,7 @@ def test_every_prometheus_rule_has_a_severity_and_a_description() -> None:
 
 
 def _commands() -> Iterator[list[str]]:
-    """Each command line of taskmq in the files, without `taskmq`."""
+    """Return each command line of taskmq in the files, without `taskmq`."""
     compose = yaml.safe_load((DEPLOY / "compose.yml").read_text())
     for service in compose["services"].values():
         if "build" in service and "entrypoint" not in service:
@@ -178,7 +178,7 @@ def _commands() -> Iterator[list[str]]:
 def test_every_command_in_the_deploy_files_exists(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """Each is run with an app that there is not: what it complains about is that, and not its options."""
+    """Each is run with a missing app: the error must be about the app, and not about options."""
     monkeypatch.chdir(tmp_path)
     taskmq = Here(capfd)
     seen = {tuple(command) for command in _commands()}
@@ -222,7 +222,7 @@ def test_autoscaling_and_permissions_refer_to_deployed_objects() -> None:
 
 
 def test_kubernetes_jobs_do_not_block_the_next_version() -> None:
-    """What a job runs cannot be changed while it is there: it goes by itself, and the page deletes it before."""
+    """The spec of an existing job cannot be changed: it expires by itself, and the page deletes it before."""
     parts = list(yaml.safe_load_all((DEPLOY / "kubernetes" / "taskmq.yml").read_text()))
     jobs = {part["metadata"]["name"]: part["spec"] for part in parts if part["kind"] == "Job"}
     page = (ROOT / "docs" / "deploy.md").read_text()

@@ -1,7 +1,7 @@
-"""The image of contrib/deploy, built and run by Podman: it starts, is no root, changes nothing and leaves no zombie.
+"""The image of contrib/deploy, built and run by Podman: it starts unprivileged, changes nothing and leaves no zombie.
 
 A campaign. It builds on $TASKMQ_TEST_IMAGE_BASE, an image with Python and Debian's packages, by default that of the
-Dockerfile; `$CONTAINERS_STORAGE_CONF` and `$CONTAINERS_CONF` say how Podman runs on this machine.
+Dockerfile; `$CONTAINERS_STORAGE_CONF` and `$CONTAINERS_CONF` configure Podman on this machine.
 """
 
 import os
@@ -62,7 +62,7 @@ def _podman(*words: str, timeout: float = 400) -> str:
 
 @pytest.fixture(scope="module")
 def image(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """The image of a project, built as deploy.md says."""
+    """Build the image of a project as deploy.md describes."""
     if shutil.which("podman") is None:
         pytest.fail("the image is built by podman: apt-get install podman runc")
     project = tmp_path_factory.mktemp("project")
@@ -80,7 +80,7 @@ def image(tmp_path_factory: pytest.TempPathFactory) -> str:
     subprocess.run([*wheel, str(ROOT)], check=True, timeout=300)
     base = os.environ.get("TASKMQ_TEST_IMAGE_BASE")
     chosen = () if base is None else (f"--build-arg=PYTHON={base}",)
-    # Packages that this machine has beside its index.
+    # Local packages of this machine beside its index.
     shared = [f"--volume={path}:{path}:ro" for path in ("/opt/pypi", "/opt/wheels") if Path(path).is_dir()]
     _podman(
         *("build", "--network=host", "--isolation=chroot", *shared, *chosen),
@@ -92,7 +92,7 @@ def image(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @pytest.fixture
 def container(image: str) -> Iterator[str]:
-    """A worker that runs in the image, with as few rights as the files give it."""
+    """Run a worker in the image, with as few privileges as in the files."""
     name = f"taskmq-image-test-{os.getpid()}"
     _podman("run", "--detach", "--name", name, *_HARDENED, image, "worker", "shop:app")
     yield name
@@ -132,7 +132,7 @@ def test_the_image_contains_the_program_that_creates_accounts(image: str) -> Non
         ["podman", "run", "--rm", *_HARDENED, "--entrypoint", "python", image, "/opt/accounts.py"],
         capture_output=True,
         text=True,
-        # Without layers of its own file system Podman copies the image for each container.
+        # Without an overlay file system, Podman copies the image for each container.
         timeout=400,
     )
 

@@ -1,4 +1,4 @@
-"""The files of contrib/deploy give each part the rights that it needs, and no others."""
+"""The files of contrib/deploy give each component only the permissions that it needs."""
 
 import asyncio
 import json
@@ -47,7 +47,7 @@ def _containers(pod: Mapping[str, Any]) -> list[dict[str, Any]]:
     return [*pod.get("initContainers", ()), *pod["containers"]]
 
 
-# Accounts.
+# Accounts
 
 
 def _user_of(url: str) -> str:
@@ -121,7 +121,7 @@ def test_each_unit_has_its_own_user_and_environment() -> None:
     assert "No TASKMQ_STORE" in _UNITS["beat"]
 
 
-# What a process may do on its host.
+# Privileges of processes on their host
 
 
 def test_no_image_uses_the_latest_tag() -> None:
@@ -137,7 +137,7 @@ def test_containers_of_the_compose_file_do_not_run_as_root() -> None:
     for name, service in _SERVICES.items():
         assert service["cap_drop"] == ["ALL"], name
         assert service["security_opt"] == ["no-new-privileges:true"], name
-        # The servers' own images begin as root, and change to their user.
+        # The servers' own images start as root, and switch to their user.
         assert not service.get("cap_add") or name in {"rabbitmq", "postgres"}, name
         assert not service.get("privileged"), name
         for port in service.get("ports", ()):
@@ -146,7 +146,7 @@ def test_containers_of_the_compose_file_do_not_run_as_root() -> None:
 
 
 def _redis_settings() -> list[str]:
-    """The lines that the compose file's Redis is configured with, with a password for each part."""
+    """Return the Redis configuration of the compose file, with a password for each component."""
     shell = _SERVICES["redis"]["command"][-1].replace("$$", "$")
     script, written, start = shell.partition(" > /tmp/redis.conf && exec redis-server /tmp/redis.conf")
     assert written
@@ -235,7 +235,7 @@ def test_a_unit_uses_every_systemd_restriction(part: str) -> None:
     assert float(exposure) < 2.0
 
 
-# The image.
+# The image
 
 
 def test_the_image_runs_as_a_user_who_owns_none_of_its_code() -> None:
@@ -248,7 +248,7 @@ def test_the_image_runs_as_a_user_who_owns_none_of_its_code() -> None:
 
 
 def test_the_requirements_of_the_image_are_those_of_the_lock_file() -> None:
-    """`uv export` makes the file; here each version and each hash of it is looked up in the lock file."""
+    """`uv export` writes the file; each of its versions and hashes must be in the lock file."""
     locked = (ROOT / "uv.lock").read_text()
     text = (DEPLOY / "requirements.txt").read_text()
     pinned = re.findall(r"^([a-z0-9._-]+)==([^ ;\\]+)", text, re.MULTILINE)
@@ -266,7 +266,7 @@ def test_secrets_in_the_folder_stay_out_of_the_image() -> None:
     assert {"**/.env", "**/*.env", "**/.git"} <= set(ignored)
 
 
-# The accounts, at real servers.
+# The accounts, on real servers
 
 
 _APP: Final = """\
@@ -290,7 +290,7 @@ def _with_login(url: str, user: str, *, more: str = "") -> str:
 def accounts(
     tmp_path_factory: pytest.TempPathFactory, rabbitmq_server: RabbitMQ, postgres_server: PostgreSQL
 ) -> Iterator[dict[str, str]]:
-    """The URLs of a deployment whose accounts were made as its jobs do: by part, of broker and store."""
+    """Create accounts like the deployment's jobs; return the URLs of each component for broker and store."""
     tmp_path = tmp_path_factory.mktemp("accounts")
     amqp_url = rabbitmq_server.create_vhost()
     (tmp_path / "shop.py").write_text(_APP)

@@ -1,4 +1,4 @@
-"""What docs/development.md says to set is what tests/compose.yml starts."""
+"""The settings in docs/development.md match the servers in tests/compose.yml."""
 
 import re
 from urllib.parse import urlsplit

@@ -1,6 +1,6 @@
-"""docs/disaster-recovery.md: its commands under load, with a standby that has everything and one that has not.
+"""docs/disaster-recovery.md: its commands under load, with a complete standby and with one that lags.
 
-Each run starts two servers of PostgreSQL. What is measured is printed: `pytest -s`.
+Each run starts two PostgreSQL servers. Measurements are printed: `pytest -s`.
 """
 
 import asyncio
@@ -27,10 +27,10 @@ pytestmark = [pytest.mark.campaign, pytest.mark.slow, pytest.mark.timeout(180)]
 
 
 class _Submitter:
-    """Submits one job after the other, and goes on when the store is away.
+    """Submits one job after the other, and continues after an outage of the store.
 
     Attributes:
-        confirmed: ids of those that the store has confirmed, in their order.
+        confirmed: ids of the jobs that the store has confirmed, in order.
     """
 
     def __init__(self, stage: Stage) -> None:
@@ -45,7 +45,7 @@ class _Submitter:
             await asyncio.sleep(0.002)
 
     async def more(self, count: int = _JOBS) -> None:
-        """Return once so many more were confirmed."""
+        """Wait until that many more were confirmed."""
         enough = len(self.confirmed) + count
         await until(lambda: len(self.confirmed) >= enough)
 
@@ -55,7 +55,7 @@ class _Submitter:
 
 
 class _Pair:
-    """A server, and one that follows it."""
+    """A server and its standby."""
 
     def __init__(self, first: PostgreSQL, second: PostgreSQL) -> None:
         self.first, self.second = first, second
@@ -67,7 +67,7 @@ class _Pair:
         await until(lambda: server.sql(statement) == expected, statement)
 
     async def cut(self) -> None:
-        """The second server follows no more."""
+        """Stop the replication to the second server."""
         self.second.sql("alter system set primary_conninfo = ''")
         self.second.sql("select pg_reload_conf()")
         await self.until(self.first, "select count(*) from pg_stat_replication", "0")
@@ -97,7 +97,7 @@ def _with_pair(shell: PageShell, folder: Path, test: Callable[[_Pair, Stage], Aw
 
 
 async def _fail_over(pair: _Pair, shell: PageShell, submitter: _Submitter) -> tuple[int, float]:
-    """The first server is killed and the second one promoted: how many were confirmed before that, and the outage."""
+    """Kill the first server and promote the second; return the number of confirms before that, and the outage."""
     pair.first.kill()
     began = time.monotonic()
     before = len(submitter.confirmed)
@@ -127,7 +127,7 @@ def test_a_synchronous_standby_has_every_confirmed_job_and_schedulers_continue(
         await submitter.more()
 
         await _fail_over(pair, shell, submitter)
-        # It waits for a standby of its own otherwise.
+        # Otherwise it waits for its own standby.
         pair.second.sql("alter system set synchronous_standby_names = ''")
         pair.second.sql("select pg_reload_conf()")
         await submitter.more()
@@ -148,7 +148,7 @@ def test_jobs_missing_from_a_standby_are_lost_and_schedulers_refuse_it(shell: Pa
         asked = len(submitter.confirmed)
         await pair.cut()
         cut, began = len(submitter.confirmed), time.monotonic()
-        # More than a second: so long a loss is noticed.
+        # More than a second: a loss of that length is noticed.
         while time.monotonic() - began < 3:
             await submitter.more(1)
 
@@ -161,11 +161,11 @@ def test_jobs_missing_from_a_standby_are_lost_and_schedulers_refuse_it(shell: Pa
         there = {job.id for job in await stage.read(submitter.confirmed)}
         lost = [job_id for job_id in submitter.confirmed if job_id not in there]
         print(f"{len(lost)} of {len(submitter.confirmed)} confirmed jobs are lost")
-        # One may have been confirmed while the cut was on its way, and one while the server was killed.
+        # One may have been confirmed during the cut, and one while the server was killed.
         assert set(submitter.confirmed[cut + 1 : before]) <= set(lost) <= set(submitter.confirmed[: before + 1])
-        # The cut takes a while, in which the submitter goes on.
+        # The cut takes a while, in which the submitter continues.
         assert len(lost) <= before - asked + _JOBS
-        # What is left: first held, then let go, by schedulers that were started after that.
+        # The remaining jobs: first held, then released, by schedulers started after that.
         shell.run("taskmq store check")
         shell.run("taskmq bulk begin hold")
         scheduler = stage.start()

@@ -1,4 +1,4 @@
-"""The listeners of docs/events.md, with a worker to listen to."""
+"""The listeners of docs/events.md, with a worker that sends events."""
 
 import importlib
 import subprocess
@@ -32,7 +32,7 @@ def fails() -> None:
 
 @contextmanager
 def _listening(folder: Path, script: str, url: str) -> Iterator[Path]:
-    """What a script of the page prints."""
+    """Return the output of a script on the page."""
     said = folder / "said"
     with said.open("wb") as output:
         process = subprocess.Popen(

@@ -1,4 +1,4 @@
-"""docs/first-hour.md, done as it says: all but what apt, pip and systemd do."""
+"""docs/first-hour.md, done as written, except for apt, pip and systemd."""
 
 import re
 import shlex
@@ -24,7 +24,7 @@ _PAGE = ROOT / "docs" / "first-hour.md"
 _PATIENCE = timedelta(seconds=40)
 _SECOND = timedelta(seconds=1)
 _USER, _VHOST = "shop", "shop"
-# Root's, what makes the environment, and what the test has done before.
+# Commands of root, of the environment, and those already done by the test.
 _NOT_RUN = ("sudo ", "python3 -m venv", "venv/bin/pip", ". venv", "export ")
 
 
@@ -33,7 +33,7 @@ def _commands() -> list[str]:
 
 
 def _units() -> dict[str, str]:
-    """What the units start, by the name of the unit."""
+    """Return the command of each unit, by the name of the unit."""
     found = [block.text for block in blocks_of(_PAGE) if block.language == "ini"]
     names = re.compile(r"# /etc/systemd/system/taskmq-(\w+)@\.service")
     return {name[1]: _started_by(text) for text in found if (name := names.match(text))}
@@ -46,7 +46,7 @@ def _started_by(unit: str) -> str:
 
 @pytest.fixture
 def redis() -> Iterator[Redis]:
-    """Configured as the page says."""
+    """Start Redis, configured as on the page."""
     (conf,) = [block.text for block in blocks_of(_PAGE) if block.text.startswith("appendonly")]
     words = [shlex.split(line) for line in conf.splitlines()]
     assert words[0] == ["appendonly", "yes"]
@@ -56,7 +56,7 @@ def redis() -> Iterator[Redis]:
 
 @pytest.fixture
 def settings(rabbitmq_server: RabbitMQ, redis: Redis) -> Iterator[dict[str, str]]:
-    """The variables of the page, for servers that were prepared as it says."""
+    """Return the variables on the page, for prepared servers."""
     exported = dict(command.removeprefix("export ").split("=", 1) for command in _commands() if "export" in command)
     for command in _commands():
         if command.startswith("sudo rabbitmqctl "):
@@ -73,7 +73,7 @@ def settings(rabbitmq_server: RabbitMQ, redis: Redis) -> Iterator[dict[str, str]
 
 
 class _Terminal:
-    """Does the commands of the page in their order."""
+    """Runs the commands on the page in order."""
 
     def __init__(self, folder: Path, env: dict[str, str]) -> None:
         self._folder = folder
@@ -81,7 +81,7 @@ class _Terminal:
         self._left = list(_commands())
 
     def up_to(self, last: str) -> dict[str, str]:
-        """Run the next commands, up to one; what each of them said. What needs root is done by the test."""
+        """Run the next commands up to one; return their outputs. The test does the steps of root."""
         said: dict[str, str] = {}
         while self._left:
             command = self._left.pop(0)
@@ -92,7 +92,7 @@ class _Terminal:
         raise AssertionError(f"no command {last!r}")
 
     def use_ports(self, ports: Sequence[int]) -> None:
-        """Ports of the test for those of the page."""
+        """Replace the ports on the page by those of the test."""
         for number, port in enumerate(ports, 1):
             self._left = [command.replace(f"--port 946{number}", f"--port {port}") for command in self._left]
 
@@ -117,7 +117,7 @@ class _Terminal:
 
 
 def _output_of(command: str) -> str:
-    """What the page says that a command prints."""
+    """Return the output of a command on the page."""
     (block,) = [block for block in blocks_of(_PAGE) if command in block.commands]
     _, _, after = block.text.partition(f"$ {command}\n")
     return after.partition("$ ")[0]

@@ -1,4 +1,4 @@
-"""The pages about logs, figures and alerts: their files work, their tables are those of the code."""
+"""The pages about logs, figures and alerts: their files work, and their tables match the code."""
 
 import re
 import tomllib

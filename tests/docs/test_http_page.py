@@ -1,4 +1,4 @@
-"""The examples of the HTTP pages: the commands run as they stand, against a server that they start."""
+"""The examples of the HTTP pages: the commands run unchanged, against a server that they start."""
 
 import inspect
 import json
@@ -27,7 +27,7 @@ _PATHS = ROOT / "docs" / "http-paths.md"
 
 
 def _transcript() -> list[tuple[str, str]]:
-    """Each command of the page, with what it prints."""
+    """Return each command on the page with its output."""
     found: list[tuple[str, str]] = []
     for block in blocks_of(_PAGE):
         if block.language == "console":
@@ -41,7 +41,7 @@ def _transcript() -> list[tuple[str, str]]:
 
 
 def _fits(expected: Any, found: Any) -> bool:
-    """Whether they are the same, where `...` stands for anything."""
+    """Whether they match; `...` stands for anything."""
     if expected == "...":
         return True
     if isinstance(expected, dict) and isinstance(found, dict):
@@ -81,7 +81,7 @@ def test_the_help_of_a_command_mentions_the_server_if_it_goes_through_one(
 
 
 def _goes_through_a_server(command: Callable[..., object]) -> bool:
-    """Whether a command, or a function of the command line that it uses, asks the API."""
+    """Whether a command, or a function of the command line that it uses, calls the API."""
     seen: set[Any] = set()
     left: list[Any] = [inspect.unwrap(command)]
     while left:
@@ -100,7 +100,7 @@ def _is_a_command_s(function: FunctionType) -> bool:
 
 
 def _codes(code: CodeType) -> list[CodeType]:
-    """The code of a function, and of the functions within it."""
+    """Return the code of a function and of its nested functions."""
     return [code, *(each for one in code.co_consts if isinstance(one, CodeType) for each in _codes(one))]
 
 
@@ -144,7 +144,7 @@ def test_the_call_in_the_readme_submits_a_job(tmp_path: Path) -> None:
 
 
 def _token(folder: Path, add_admin: str, add_token: str, **more: str) -> str:
-    """A token of the first admin, made by the commands of the page."""
+    """Create a token of the first admin by the commands on the page."""
     echo, password, pipe, program, *words = shlex.split(add_admin)
     assert (echo, pipe, program) == ("echo", "|", "taskmq")
     added = run_here(folder, *words, env=more, text=f"{password}\n")
@@ -155,7 +155,7 @@ def _token(folder: Path, add_admin: str, add_token: str, **more: str) -> str:
 
 
 def _asked(folder: Path, command: str, address: str, token: str) -> str:
-    # Older curls have no --json.
+    # Older versions of curl have no --json.
     asked = command.replace("localhost:8787", address).replace("--json ", "-H 'Content-Type: application/json' -d ")
     return _shell(folder, asked, TASKMQ_TOKEN=token)
 

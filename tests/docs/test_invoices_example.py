@@ -1,4 +1,4 @@
-"""The invoicing service of docs/examples/invoices: its own tests, and a Redis that goes away under its archive."""
+"""The invoicing service of docs/examples/invoices: its own tests, and an outage of its Redis during an archive."""
 
 import shutil
 import subprocess
@@ -113,7 +113,7 @@ def test_an_archive_outlives_a_redis_that_is_unavailable(tmp_path: Path, amqp_ur
             )
 
         shown = run_here(folder, "job", "show", "archive-2026", "--tenant", "acme", "-o", "json", env=env).data
-        # The page that was sent while Redis was away is sent again, as it could not be noted; no attempt was counted.
+        # The page sent during the outage is sent again, since it was not saved; no attempt was counted.
         assert _sent(folder) == [*range(1, 21), *range(20, 41)]
         assert shown["attempt"] == 1
 

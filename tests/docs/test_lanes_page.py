@@ -1,4 +1,4 @@
-"""docs/lanes.md: its example sends each call the way that it says."""
+"""docs/lanes.md: its example sends each call through the documented lane."""
 
 from pathlib import Path
 from typing import Any

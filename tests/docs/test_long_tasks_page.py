@@ -1,4 +1,4 @@
-"""The example of `docs/long-tasks.md`: it goes on where it was."""
+"""The example of `docs/long-tasks.md`: it resumes where it was."""
 
 import importlib
 from pathlib import Path
@@ -30,5 +30,5 @@ def test_the_task_on_the_page_resumes_at_its_last_checkpoint(tmp_path: Path, mon
 
         assert job.result() == 100
         assert job.progress().done == 200
-    # It began at the last tenth page, twice.
+    # It started at the last tenth page, twice.
     assert sent == [*range(105), -1, *range(100, 104), -1, *range(100, 200)]

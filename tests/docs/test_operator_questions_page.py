@@ -1,4 +1,4 @@
-"""docs/operator-questions.md: each command, on a real system in the condition that the page describes."""
+"""docs/operator-questions.md: each command, on a real system in the state that the page describes."""
 
 import contextlib
 import re
@@ -20,7 +20,7 @@ _PAGE = ROOT / "docs" / "operator-questions.md"
 _PATIENCE = timedelta(seconds=60)
 _LOOKED_AT = timedelta(seconds=20)
 _SECOND = timedelta(seconds=1)
-# What another run of the same commands prints otherwise.
+# Differences between two runs of the same commands.
 _CHANGING = (
     (re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d)?(\.\d+)?(Z|[+-]\d\d:\d\d)?"), "TIME"),
     (re.compile(r"\b[0-9a-f]{8}-[0-9a-f]{4}-[47][0-9a-f-]{21}\b|\b[0-9a-f]{32}\b"), "ID"),
@@ -29,12 +29,12 @@ _CHANGING = (
     (re.compile(r"\b\d+\.\d+\b"), "FIGURE"),
     (re.compile(r"[ \t]+"), " "),
 )
-# Looks at what goes on while it is looked at: asked again until it is as the page shows it.
+# Commands on changing data: repeated until the output matches the page.
 _LOOKS = ("stats", "queue list", "workers", "failures", "job list", "job explain")
 
 
 class _Installation:
-    """RabbitMQ, Redis and PostgreSQL with a scheduler and a worker, and the jobs that the page asks about."""
+    """RabbitMQ, Redis and PostgreSQL with a scheduler and a worker, and the jobs on the page."""
 
     def __init__(self, folder: Path, env: dict[str, str]) -> None:
         self._folder = folder
@@ -43,7 +43,7 @@ class _Installation:
         write_files(_PAGE, folder)
 
     def taskmq(self, line: str) -> tuple[int, str]:
-        """Run a command; its exit code, and all that it printed."""
+        """Run a command; return its exit code and all of its output."""
         done = run_here(self._folder, *shlex.split(line), env=self._env)
         return done.code, done.out + done.err
 
@@ -119,14 +119,14 @@ def installation(tmp_path: Path, amqp_url: str, redis_url: str, job_store_url: s
 
 
 def _shape(printed: str) -> list[str]:
-    """The lines of an output, without what is never the same twice."""
+    """Return the lines of an output without values that never repeat."""
     for pattern, word in _CHANGING:
         printed = pattern.sub(word, printed)
     return [line.strip() for line in printed.splitlines() if line.strip()]
 
 
 def _commands() -> Iterator[tuple[str, str]]:
-    """Each command of the page, with what it prints."""
+    """Return each command on the page with its output."""
     for block in blocks_of(_PAGE):
         if block.language == "console":
             for part in re.split(r"^\$ taskmq ", block.text, flags=re.MULTILINE)[1:]:

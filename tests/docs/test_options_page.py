@@ -1,4 +1,4 @@
-"""docs/options.md is what the code gives, and each option says what it does."""
+"""docs/options.md matches the code, and each option has a description."""
 
 import re
 import subprocess
@@ -31,7 +31,7 @@ def test_each_option_has_values_a_default_and_a_text(name: str) -> None:
 
 
 def test_the_reported_defaults_of_a_task_are_its_actual_ones() -> None:
-    """A default that is written out in the docstring is given, and changes nothing."""
+    """A default written in the docstring is passed, and changes nothing."""
     plain = plan_task({}, function="f", default_name="m.f", is_async=False)
     told = re.findall(r"^\| `(\w+)` \| [^|]* \| `(\w+)` \|", tables()["task"], re.MULTILINE)
     literal = {name: value for name, value in told if name in {"ack", "executor"}}

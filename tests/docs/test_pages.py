@@ -1,4 +1,4 @@
-"""Links, and the examples of `docs/`."""
+"""Links and examples of `docs/`."""
 
 import ast
 import re
@@ -21,7 +21,7 @@ _TEST = re.compile(r"`([\w/]+\.py)::(\w+)`")
 
 
 def _mentions() -> list[tuple[Path, Path]]:
-    """Each page with each file of the repository that it links to or names."""
+    """Return each page with each file of the repository that it links to or names."""
     found: list[tuple[Path, Path]] = []
     for page in PAGES:
         text = page.read_text()
@@ -39,7 +39,7 @@ def test_every_reference_of_a_page_exists() -> None:
 
 @cache
 def _places(page: Path) -> set[str]:
-    """The headings of a page, as links name them."""
+    """Return the headings of a page as link targets."""
     headings = re.findall(r"^#+ (.+)$", re.sub(r"```.*?```", "", page.read_text(), flags=re.DOTALL), re.MULTILINE)
     texts = [re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading).lower() for heading in headings]
     return {re.sub(r"[^\w\- ]", "", text).replace(" ", "-") for text in texts}
@@ -122,7 +122,7 @@ def test_the_header_names_of_the_wire_format_are_those_of_the_code() -> None:
 
     assert len(documented) > 8
     for name in documented:
-        # Some are put together from the prefix and the rest.
+        # Some consist of the prefix and the rest.
         assert name in source or re.search(rf'[}}"]{re.escape(name.removeprefix("x-taskmq-"))}"', source), name
 
 

@@ -1,4 +1,4 @@
-"""The rules and boards of contrib/deploy at a real Prometheus that scrapes a worker, a scheduler and a server."""
+"""The rules and dashboards of contrib/deploy at a real Prometheus that scrapes a worker, a scheduler and a server."""
 
 import json
 import re
@@ -43,7 +43,7 @@ def idle() -> None: ...
 def fails() -> None:
     raise ValueError("on purpose")
 """
-# What is counted only once something went wrong that does not here: worker processes that ended, beats.
+# Metrics that need a failure which does not happen here: ended worker processes, beats.
 _QUIET: Final = re.compile(r"taskmq_worker_process_ends|taskmq_beat_")
 
 
@@ -87,7 +87,7 @@ def _summary(alert: str) -> str:
 
 @pytest.fixture
 def prometheus(tmp_path: Path, amqp_url: str, job_store_url: str) -> Iterator[httpx.Client]:
-    """The API of a Prometheus that scrapes each process each second, while jobs run, fail and are fired."""
+    """Start a Prometheus that scrapes each process each second, while jobs run, fail and are fired; yield its API."""
     (tmp_path / "shop.py").write_text(_SHOP)
     environment = {"TASKMQ_URL": amqp_url, "TASKMQ_STORE": job_store_url, "TASKMQ_APP": "shop:app"}
     with ExitStack() as stack:
@@ -100,7 +100,7 @@ def prometheus(tmp_path: Path, amqp_url: str, job_store_url: str) -> Iterator[ht
                 started.says("at http://")
                 (address,) = re.findall(r"at (http://[0-9.:]+)", started.said)
                 assert httpx.get(f"{address}/api/v1/health/live", timeout=30).status_code == 200
-        # One that fails, and one that is in flight: no worker takes it.
+        # One that fails, and one in flight without a worker.
         for call in (["send", "fails"], ["job", "submit", "idle"]):
             assert stack.enter_context(Started(tmp_path, *call, env=environment)).process.wait(60) == 0
         lease = PortLease(1)
@@ -126,7 +126,7 @@ def prometheus(tmp_path: Path, amqp_url: str, job_store_url: str) -> Iterator[ht
         client = stack.enter_context(httpx.Client(base_url=f"http://127.0.0.1:{own}/api/v1", timeout=30))
         eventually(lambda: _is_ready(client), "Prometheus has opened its data", within=_PATIENCE)
         eventually(lambda: len(_up(client)) == len(ports), "all processes scraped", within=_PATIENCE)
-        # Of a counter that begins with 1 Prometheus knows no growth.
+        # Prometheus sees no growth in a counter that starts at 1.
         assert stack.enter_context(Started(tmp_path, "send", "fails", env=environment)).process.wait(60) == 0
         yield client
 

@@ -1,4 +1,4 @@
-"""Each line of docs/guarantees.md has a test in docs/proofs.md, and the test is there."""
+"""Each line of docs/guarantees.md has an existing test in docs/proofs.md."""
 
 import ast
 import re
@@ -31,7 +31,7 @@ def _first_cells(text: str) -> list[str]:
 
 
 def _lines(text: str) -> list[str]:
-    """What a section of the guarantees promises: its rows, and the bold beginnings of its points."""
+    """Return the promises of a section of the guarantees: its rows, and the bold beginnings of its points."""
     return _first_cells(text) + re.findall(r"^(?:-|\d+\.) \*\*(.+?)\*\*", text, re.MULTILINE)
 
 
@@ -102,7 +102,7 @@ def _is_in_the_gate(path: str, name: str) -> bool:
         for node in ast.walk(tree)
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name == name
         for decorator in node.decorator_list
-        # A parameter that is marked leaves the others.
+        # A marked parameter leaves the others.
         if not ast.unparse(decorator).startswith("pytest.mark.parametrize")
     ]
     later = re.compile(rf"\bmark\.({'|'.join(LATER)})\b")
@@ -130,7 +130,7 @@ def note(number: int) -> None:
 def test_a_broker_that_blocks_publishing_loses_no_job_and_tells_the_sender(
     tmp_path: Path, own_rabbitmq: StartRabbitMQ, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """For longer than a send may take: what is sent ends as unknown, and runs once the broker goes on."""
+    """For longer than a send may take: a send ends as unknown, and its job runs once the broker continues."""
     (tmp_path / "standstill.py").write_text(_NOTES)
     monkeypatch.syspath_prepend(tmp_path)
     server = own_rabbitmq()

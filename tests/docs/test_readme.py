@@ -1,4 +1,4 @@
-"""What the README shows is what happens."""
+"""The README matches the behaviour."""
 
 import re
 import shlex
@@ -24,7 +24,7 @@ def _readme() -> str:
 
 
 def _commands() -> list[list[str]]:
-    """List the words of each command in the README's table of commands."""
+    """Return the words of each command in the README's table of commands."""
     table = _readme().partition("| to | commands |")[2].partition("\n\n")[0]
     found: list[list[str]] = []
     for row in table.splitlines():
@@ -45,13 +45,13 @@ def test_every_file_that_the_readme_shows_is_python(tmp_path: Path) -> None:
 
 
 def _consoles() -> tuple[Block, Block]:
-    """What follows the first example: without a state, and with one."""
+    """Return the console blocks after the first example: without a state, and with one."""
     without, with_state = [block for block in blocks_of(README) if block.language == "console"][:2]
     return without, with_state
 
 
 def _run_console(console: Block, folder: Path, env: Mapping[str, str], *, says: str = "") -> None:
-    """Do what a block shows, with servers of the test, until the worker has said something."""
+    """Run a block with servers of the test, until the worker has printed something."""
     exported = {name for command in console.commands if (name := _EXPORT.match(command))}
     (worker,) = [command.removesuffix(" &") for command in console.commands if command.endswith(" &")]
     others = [command for command in console.commands if command.startswith("python ")]
@@ -66,7 +66,7 @@ def _run_console(console: Block, folder: Path, env: Mapping[str, str], *, says: 
 
 
 def test_the_first_example_prints_the_output_in_the_readme(tmp_path: Path) -> None:
-    """On the embedded broker, which is there when no variable is set."""
+    """On the embedded broker, the default without any variable."""
     write_files(README, tmp_path)
     without, with_state = _consoles()
 
@@ -78,7 +78,7 @@ def test_the_first_example_prints_the_output_in_the_readme(tmp_path: Path) -> No
 
 @pytest.mark.rabbitmq
 def test_the_first_example_runs_on_rabbitmq_unchanged(tmp_path: Path, amqp_url: str, redis_url: str) -> None:
-    """First without a state; what needs one has it by then."""
+    """First without a state; the part that needs one has it by then."""
     write_files(README, tmp_path)
     without, with_state = _consoles()
 
@@ -109,7 +109,7 @@ def test_a_payout_is_submitted_changed_and_cancelled(tmp_path: Path) -> None:
 
 
 def _promised(name: str) -> str:
-    """Read what a file of the README prints, as the comment on its last line has it."""
+    """Return the output of a file in the README, from the comment on its last line."""
     (block,) = [block for block in blocks_of(README) if block.file_name == name]
     return block.text.partition("  # prints: ")[2]
 

@@ -1,4 +1,4 @@
-"""Tables of reference are what the code gives, and the first examples of errors and commands run."""
+"""Reference tables match the code, and the first examples of errors and commands run."""
 
 import re
 import subprocess

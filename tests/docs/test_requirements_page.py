@@ -1,4 +1,4 @@
-"""docs/requirements.md: each requirement has what shows it, once."""
+"""docs/requirements.md: each requirement is listed once with its evidence."""
 
 import re
 from collections import Counter
@@ -10,7 +10,7 @@ _HEADS = {"requirement", "call or table", "---"}
 
 
 def _rows() -> list[tuple[str, str]]:
-    """The requirements, with what shows them; figures are computed below them."""
+    """Return the requirements with their evidence; figures are computed below them."""
     shown = _PAGE.read_text().partition("\n## What shows it\n")[2].partition("\n### The documents' figures\n")[0]
     cells: list[tuple[str, str]] = re.findall(r"^\| (.+?) ?\| (.+) \|$", shown, re.MULTILINE)
     return [(requirement, evidence) for requirement, evidence in cells if requirement not in _HEADS]

@@ -1,4 +1,4 @@
-"""docs/security.md is what the code does."""
+"""docs/security.md matches the code."""
 
 import secrets
 import shlex
@@ -62,7 +62,7 @@ _SEAL = "insert into taskmq.audit_seal (position, number, hash) values ({positio
 
 @pytest.fixture
 def append_only(postgres_server: PostgreSQL, job_store_url: str) -> Iterator[str]:
-    """The URL of a store for a role as the page makes it."""
+    """Create the page's role; return the URL of a store for it."""
     block, _ = [block for block in blocks_of(PAGE) if block.language == "sql"]
     role, password = f"server_{secrets.token_hex(4)}", secrets.token_hex(16)
     statements = block.text.replace("taskmq_server", role).replace("change me", password)
@@ -135,7 +135,7 @@ async def test_the_role_on_the_page_submits_jobs_and_cannot_read_the_report_keys
 async def test_a_forged_seal_is_found_and_removed(
     append_only: str, job_store_url: str, postgres_server: PostgreSQL
 ) -> None:
-    # As it was where the page's statements were run before they took this right away.
+    # As left by older statements of the page, before they revoked this permission.
     role = urlsplit(append_only).username
     postgres_server.sql(f"grant insert on taskmq.audit_seal to {role}", url=job_store_url)
     store = open_job_store(job_store_url, BrokerOptions(name="test"))

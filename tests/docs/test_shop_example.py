@@ -1,4 +1,4 @@
-"""The shop of docs/examples/shop, as it is, on RabbitMQ and Redis."""
+"""The shop of docs/examples/shop, unchanged, on RabbitMQ and Redis."""
 
 import mailbox
 import shutil
@@ -31,12 +31,12 @@ _SHOP = ROOT / "docs" / "examples" / "shop"
 _PATIENCE = timedelta(seconds=40)
 _ANN, _BEN = {"X-Seller": "ann"}, {"X-Seller": "ben"}
 _ORDERS = 50
-# What the night's calls take at 20 a second, and what the first of them may be late.
+# The duration of the night's calls at 20 a second, and the maximum delay of the first.
 _LEAST_SECONDS = (_ORDERS - 1) / 20 - 1
 
 
 class _Bank(ThreadingHTTPServer):
-    """Answers GET /CHF, and keeps the instants of its calls."""
+    """Answers GET /CHF, and records the instants of its calls."""
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), _Teller)

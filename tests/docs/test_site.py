@@ -1,4 +1,4 @@
-"""The index of the documentation, and the site that is made of it."""
+"""The index of the documentation, and the site made from it."""
 
 from tests.docs.blocks import ROOT
 from tests.docs.site import listed_pages, llms_text, menu
@@ -7,7 +7,7 @@ from tests.docs.site import listed_pages, llms_text, menu
 def test_the_index_lists_every_page_once() -> None:
     docs = ROOT / "docs"
     pages = {str(path.relative_to(docs)) for path in docs.rglob("*.md")}
-    # What a host of the repository shows to those who report something.
+    # Pages that a repository host shows to people who report something.
     forms = {page for page in pages if page.startswith("ISSUE_TEMPLATE/")}
 
     assert sorted(listed_pages()) == sorted(pages - forms - {"index.md"})

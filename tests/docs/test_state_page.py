@@ -1,4 +1,4 @@
-"""What docs/state.md says of an outage."""
+"""The behaviour in an outage described by docs/state.md."""
 
 import re
 from datetime import timedelta

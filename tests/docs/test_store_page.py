@@ -106,5 +106,5 @@ def test_every_field_of_a_filter_is_on_the_page_and_its_examples_are_valid() -> 
         for name in JobFilter.__struct_fields__
         if getattr(one, name) != getattr(EVERYTHING, name)
     }
-    # The other side of what stands there.
+    # The counterpart of the page's example.
     assert said | {"submitted_before", "due_from", "finished_before"} == {*JobFilter.__struct_fields__}

@@ -61,7 +61,7 @@ class Order(models.Model):
 
 @contextmanager
 def _modules(folder: Path) -> Iterator[None]:
-    """Modules of the page can be imported, and are forgotten afterwards."""
+    """Make modules of the page importable; forget them afterwards."""
     before = set(sys.modules)
     sys.path.insert(0, str(folder))
     try:
@@ -81,7 +81,7 @@ def _errors() -> dict[str, type[SendError]]:
     found: list[type[SendError]] = [SendError]
     for kind in found:
         found += kind.__subclasses__()
-    # Of operators' replays, never of a send.
+    # Raised by operators' replays, never by a send.
     public = [kind for kind in found[1:] if kind.__module__ == SendError.__module__]
     return {kind.__name__: kind for kind in public if kind.__name__ != PartlyReplayed.__name__}
 
@@ -126,7 +126,7 @@ def test_fastapi_sends_shows_progress_and_the_result_and_cancels(
     path, other = f"/exports/{uuid.uuid4()}", f"/exports/{uuid.uuid4()}"
 
     with uvicorn(tmp_path, "web:web", env=env) as client:
-        # No worker has been there: the queue is made by the first who sends.
+        # No worker was started: the first send declares the queue.
         for _ in range(2):
             assert client.put(path, params={"month": "2026-10"}, headers=ann).status_code == 202
         client.put(other, params={"month": "2026-11"}, headers=ann)
@@ -296,7 +296,7 @@ def test_an_order_and_its_job_commit_together_and_are_sent_when_the_broker_is_ba
         with engine.connect() as connection:
             return [tuple(row) for row in connection.execute(text("SELECT id, shipped FROM orders ORDER BY id"))]
 
-    # Without a broker.
+    # Without a broker
     assert _said_by(tmp_path, program, **env, TASKMQ_URL=_NOWHERE) == "[1, 2]"
     assert shipped() == [(1, 0), (2, 0)]
     env["TASKMQ_URL"] = amqp_url

@@ -21,7 +21,7 @@ _PATIENCE = 60
 
 
 def amqp_publish(url: str, queue: str, body: str, *options: str) -> None:
-    """By amqp-publish of the Debian package amqp-tools."""
+    """Publish by amqp-publish of the Debian package amqp-tools."""
     command = ["amqp-publish", f"--url={url}", "-r", queue, *options, "-b", body]
     try:
         subprocess.run(command, check=True, timeout=_PATIENCE)
@@ -30,7 +30,7 @@ def amqp_publish(url: str, queue: str, body: str, *options: str) -> None:
 
 
 def amqplib_publish(url: str, queue: str, messages: Sequence[Mapping[str, object]]) -> None:
-    """By Node's amqplib; a message is its `body`, any JSON value, and its `properties`."""
+    """Publish by Node's amqplib; a message is its `body`, any JSON value, and its `properties`."""
     subprocess.run(
         [_NODE, _SEND, url, queue],
         input="\n".join(json.dumps(message) for message in messages),
@@ -42,7 +42,7 @@ def amqplib_publish(url: str, queue: str, messages: Sequence[Mapping[str, object
 
 
 def amqplib_work(url: str, queue: str, attempts: int) -> set[tuple[str, int]]:
-    """Run jobs of the store by Node's amqplib until there were so many attempts; task and number of each."""
+    """Run stored jobs by Node's amqplib for that many attempts; return task and number of each."""
     done = subprocess.run(
         [_NODE, _WORK, url, queue, str(attempts)],
         env={**os.environ, "NODE_PATH": str(_amqplib())},
@@ -55,7 +55,7 @@ def amqplib_work(url: str, queue: str, attempts: int) -> set[tuple[str, int]]:
 
 
 def pika_publish(url: str, queue: str, body: bytes, **properties: Any) -> None:
-    """By pika, confirmed; an unknown queue is an error."""
+    """Publish by pika, confirmed; an unknown queue is an error."""
     with pika.BlockingConnection(pika.URLParameters(url)) as connection:
         channel = connection.channel()
         channel.confirm_delivery()
@@ -63,7 +63,7 @@ def pika_publish(url: str, queue: str, body: bytes, **properties: Any) -> None:
 
 
 def _amqplib() -> Path:
-    """A `node_modules` with amqplib; installed once, outside of the repository."""
+    """Return a `node_modules` with amqplib; installed once, outside the repository."""
     cache = os.environ.get("TASKMQ_TEST_CACHE")
     folder = (Path(cache) if cache else Path.home() / ".cache" / "taskmq-tests") / "node" / f"amqplib-{AMQPLIB}"
     folder.mkdir(parents=True, exist_ok=True)

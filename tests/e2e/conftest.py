@@ -14,7 +14,7 @@ from tests.e2e.producer import Producer
     ]
 )
 def project(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Project]:
-    """A project on each of the brokers that have processes; the gate has RabbitMQ."""
+    """A project on each broker with processes; the gate uses RabbitMQ."""
     state = f"local://{tmp_path}/embedded"
     url = str(request.getfixturevalue("used_amqp_url")) if request.param == "rabbitmq" else state
     it = Project(tmp_path, url, state)
@@ -24,7 +24,7 @@ def project(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Project]
 
 @pytest.fixture
 def local_project(tmp_path: Path) -> Iterator[Project]:
-    """A project on the embedded broker, for what has nothing to do with the broker."""
+    """A project on the embedded broker, for tests independent of the broker."""
     url = f"local://{tmp_path}/embedded"
     it = Project(tmp_path, url, url)
     yield it

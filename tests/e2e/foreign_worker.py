@@ -1,6 +1,6 @@
 """A worker process whose tasks leave a trace in a file: `python -m tests.e2e.foreign_worker URL FILE`.
 
-It knows an unknown task's grace of some tenths of a second, where `taskmq worker` waits for minutes.
+Its grace period for unknown tasks is some tenths of a second; `taskmq worker` waits for minutes.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""Workers as real processes on a project in a folder of the test's own, and what they leave behind."""
+"""Workers as real processes on a project in a folder of the test, and their traces."""
 
 import asyncio
 import contextlib
@@ -124,11 +124,11 @@ class Run:
 
     @property
     def children(self) -> list[int]:
-        """The worker processes that are there."""
+        """Return the living worker processes."""
         return [pid for pid in _descendants(self.pid, depth=1) if b"taskmq.worker.child" in _command(pid)]
 
     def wait_until_ready(self) -> dict[str, Any]:
-        """What the worker says when it consumes."""
+        """Wait until the worker consumes; return its output."""
         assert self._process.stdout is not None
         line = self._process.stdout.readline()
         assert line, f"the worker ended with {self._process.wait()}:\n{self.log}"
@@ -138,7 +138,7 @@ class Run:
         self._process.send_signal(number)
 
     def wait(self, within: float = PATIENCE) -> int:
-        """The exit code."""
+        """Wait for the exit code."""
         try:
             return self._process.wait(within)
         except subprocess.TimeoutExpired:
@@ -149,7 +149,7 @@ class Run:
 
 
 class LoneWorker:
-    """One worker process without a supervisor, which would start it again later and later."""
+    """One worker process without a supervisor, which would restart it with growing pauses."""
 
     def __init__(self, project: "Project", log: Path, *, target: str = "jobs:app", **config: Any) -> None:
         reading, writing = os.pipe()
@@ -178,7 +178,7 @@ class LoneWorker:
         assert self._status.readline(), "the worker has ended before it was ready"
 
     def end(self, number: signal.Signals) -> int:
-        """The exit code."""
+        """End the process; return the exit code."""
         assert self.process.stdin is not None
         self.process.send_signal(number)
         code = self.process.wait(60)
@@ -201,7 +201,7 @@ class Project:
         self._define()
 
     def write(self, code: str, name: str = "jobs.py") -> None:
-        """Write a module in one step, so that no half of it is imported."""
+        """Write a module atomically, so that no half of it is imported."""
         fresh = self.folder / f".{name}.new"
         fresh.write_text(code)
         fresh.rename(self.folder / name)
@@ -218,7 +218,7 @@ class Project:
         stdin: int = subprocess.DEVNULL,
         **config: Any,
     ) -> Run:
-        """Start a worker, and wait until it consumes unless told not to."""
+        """Start a worker, and wait by default until it consumes."""
         order = ChildSpec(target=target, config=WorkerConfig(**config))
         supervision = supervision or SupervisorConfig(processes=processes, watch=(str(self.folder),) if watch else ())
         options = Options(order, supervision, loop=loop)
@@ -253,22 +253,22 @@ class Project:
         }
 
     def send(self, task: str, *args: Any) -> str:
-        """Send one call; its job id."""
+        """Send one call; return its job id."""
         return str(self.app.tasks[f"jobs.{task}"].send(*args).id)
 
     def open(self, name: str) -> None:
-        """Let a gated task go on."""
+        """Release a gated task."""
         (self.folder / f"open-{name}").touch()
 
     @property
     def ledger(self) -> list[list[str]]:
         path = self.folder / "ledger"
-        # A line that is being written is seen up to the end of a page of memory.
+        # A line being written is visible up to the end of a memory page.
         whole, _, _ = path.read_text().rpartition("\n") if path.exists() else ("", "", "")
         return [line.split() for line in whole.splitlines()]
 
     def noted(self, word: str, name: str) -> list[list[str]]:
-        """The ledger's lines of one word and task."""
+        """Return the ledger's lines of one word and task."""
         return [line[2:] for line in self.ledger if line[:2] == [word, name]]
 
     def wait_for(self, word: str, name: str, *, count: int = 1) -> list[list[str]]:
@@ -280,7 +280,7 @@ class Project:
         return self.noted(word, name)
 
     def stats(self, *queues: str) -> list[QueueStats]:
-        """The queue's three classes, and its dead letters."""
+        """Return the counts of the queue's three classes, and of its dead letters."""
 
         async def look() -> list[QueueStats]:
             async with self.app:
@@ -291,8 +291,8 @@ class Project:
         return asyncio.run(look())
 
     def wait_for_consumers(self, count: int) -> None:
-        """Return once so many workers consume: a process that is there may not have imported anything yet."""
-        # Each look is a connection.
+        """Wait until that many workers consume: a new process may not have imported anything yet."""
+        # Each poll is a connection.
         until(lambda: self.stats()[0].consumers == count, f"{count} consumers", every=0.2)
 
     @property
@@ -300,11 +300,11 @@ class Project:
         return (*WorkQueue(DEFAULT_QUEUE).physical, dead_letter_queue(DEFAULT_QUEUE))
 
     def waiting(self) -> int:
-        """How many messages are anywhere at the broker."""
+        """Return the number of all messages at the broker."""
         return sum(entry.ready + (entry.unsettled or 0) + (entry.delayed or 0) for entry in self.stats())
 
     def close(self) -> None:
-        """End what still runs; processes that nobody ended are a failure of the test."""
+        """Stop the rest; processes left running fail the test."""
         self.app.close()
         left = [run for run in self._runs if run.exit_code is None]
         for run in left:
@@ -347,7 +347,7 @@ def until(
     every: float = 0.02,
     details: Callable[[], str] = lambda: "",
 ) -> None:
-    """Return once `condition` holds."""
+    """Wait until `condition` holds."""
     try:
         eventually(condition, what, within=timedelta(seconds=within), every=timedelta(seconds=every))
     except TimeoutError as error:
@@ -362,7 +362,7 @@ def is_alive(pid: int) -> bool:
 
 
 def _here(folder: Path) -> list[int]:
-    """Processes that live in `folder`."""
+    """Return the processes that run in `folder`."""
     found: list[int] = []
     for process in _processes():
         with contextlib.suppress(OSError):

@@ -1,4 +1,4 @@
-"""Programs that send, as processes of their own."""
+"""Sending programs as separate processes."""
 
 import os
 import subprocess
@@ -45,7 +45,7 @@ class Producer:
         )
 
     def run(self, code: str) -> tuple[int, str, str]:
-        """Exit code and output of a program, which has to end soon."""
+        """Run a program that has to end soon; return its exit code and output."""
         process = self.start(code)
         try:
             out, err = process.communicate(timeout=BRIEFLY)
@@ -54,7 +54,7 @@ class Producer:
         return process.returncode, out, err
 
     def expect_waiting(self, count: int, *, at_least: bool = False) -> None:
-        """Return once so many jobs wait at the broker."""
+        """Wait until that many jobs wait at the broker."""
         app = TaskMQ(self.url)
         with app:
 

@@ -1,6 +1,6 @@
-"""A worker as people run it: `python supervise.py OPTIONS`, until it is stopped.
+"""A worker as users run it: `python supervise.py OPTIONS`, until it is stopped.
 
-Says on standard output, in one line, that it is ready.
+Prints one line on standard output when it is ready.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""Jobs with early acknowledgement that end their worker, with real processes: each is started at most once."""
+"""Jobs with early acknowledgement that kill their worker, with real processes: each is started at most once."""
 
 import itertools
 
@@ -43,7 +43,7 @@ JOBS_IN_TURN = [("first", "exit"), ("second", "kill"), ("third", "exit"), ("behi
 
 
 def _in_the_gate(*chosen: tuple[str, str]) -> pytest.MarkDecorator:
-    """Each broker with each executor, of which the gate has those that are named."""
+    """Return each broker with each executor; the gate runs the named ones."""
     cases = [
         pytest.param(
             *case,
@@ -83,7 +83,7 @@ def test_concurrent_jobs_are_started_at_most_once_each(project: Project, executo
     names = [f"deadly-{number}" for number in range(4)]
     for name in names:
         task.send(name, "kill")
-    # Late, for an early one may end with the worker that another one kills.
+    # Late, since an early one may die with the worker that another one kills.
     project.app.tasks["jobs.last"].send("behind")
 
     run = project.start(concurrency=4)
@@ -96,7 +96,7 @@ def test_concurrent_jobs_are_started_at_most_once_each(project: Project, executo
 
 
 def _left(project: Project) -> int:
-    """Jobs that are still to be run; one whose process of its own died is a dead letter."""
+    """Return the unfinished jobs; one whose own process died is a dead letter."""
     return sum(entry.ready for entry in project.stats()[:-1])
 
 

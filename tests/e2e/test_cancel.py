@@ -1,4 +1,4 @@
-"""Jobs that are cancelled: wherever they are, in real worker processes."""
+"""Jobs cancelled in every state, in real worker processes."""
 
 import os
 import signal
@@ -16,7 +16,7 @@ _GRACE = 0.3
 
 
 def ends_as_cancelled(project: Project, job_id: str) -> float:
-    """Seconds until whoever awaits the result knows."""
+    """Return the seconds until a waiter for the result knows."""
     began = time.monotonic()
     with pytest.raises(JobCancelled, match="nobody needs it"):
         project.app.job(job_id).result(timeout=20)
@@ -34,7 +34,7 @@ def test_a_running_job_is_stopped_however_it_runs(project: Project) -> None:
         seconds[kind] = ends_as_cancelled(project, job)
 
         assert project.app.job(job).cancel() is Cancellation.ENDED
-    # The worker goes on, with the slots that it had.
+    # The worker continues with the same slots.
     assert project.app.tasks["jobs.quick"].send(4).result(timeout=20) == 8
     assert project.noted("finished", "gated") == project.noted("finished", "heavy") == []
     until(lambda: project.waiting() == 0, "all is acknowledged")

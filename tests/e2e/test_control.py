@@ -1,4 +1,4 @@
-"""Several worker processes, and an operator at the command line who finds, watches and commands them."""
+"""Several worker processes, and an operator who finds, watches and controls them on the command line."""
 
 from pathlib import Path
 from typing import Any
@@ -21,13 +21,13 @@ class Operator:
         return self._here("--url", self._project.url, *tokens)
 
     def workers(self) -> dict[str, Any]:
-        """Who answers, by name."""
+        """Return the answering workers by name."""
         said = self("-o", "json", "workers", "--within", "400ms")
         assert said.code == 0, said.err
         return {row["name"]: row for row in said.data}
 
     def wait_for_workers(self, *names: str) -> dict[str, Any]:
-        """Once exactly these answer."""
+        """Wait until exactly these answer."""
         found: dict[str, Any] = {}
 
         def are_there() -> bool:
@@ -41,7 +41,7 @@ class Operator:
 
 @pytest.fixture
 def here(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Here:
-    # Not the project's own folder: what is left in that at the end is killed.
+    # Not the project's own folder: leftover processes of that are killed at the end.
     folder = tmp_path / "operator"
     folder.mkdir()
     monkeypatch.chdir(folder)
@@ -72,7 +72,7 @@ def test_workers_of_several_processes_are_listed_and_one_is_drained_by_its_name(
     drained = operator("-o", "json", "worker", "control", "drain", owner)
     assert (drained.code, drained.data[0]["verdict"], drained.data[0]["status"]["state"]) == (0, "done", "draining")
 
-    # It ends what it runs, and is seen to drain meanwhile.
+    # It ends its runs, and is seen to drain meanwhile.
     status = operator("-o", "json", "worker", "control", "status", owner)
     assert [each["job_id"] for each in status.data[0]["jobs"]] == [job]
     assert operator.workers()[owner]["state"] == "draining"

@@ -1,8 +1,8 @@
 """Jobs that wait in the state, and the workers that move them, killed with SIGKILL: all run, none early.
 
-`$TASKMQ_TEST_KILL_DELAYED` says how many jobs; the default is small, the long campaign takes tens of thousands.
-`$TASKMQ_TEST_KILL_PERIOD` says how many seconds pass between two kills; with a long one the lateness is that of
-workers which live.
+`$TASKMQ_TEST_KILL_DELAYED` is the number of jobs; the default is small, the long campaign uses tens of thousands.
+`$TASKMQ_TEST_KILL_PERIOD` is the number of seconds between two kills; a long one shows the lateness of workers that
+live.
 """
 
 import os
@@ -27,7 +27,7 @@ PREFETCH = 16
 BATCH = 200
 SHORTEST, LONGEST = 0.2, 4.0 if JOBS < 5_000 else 10.0
 PERIOD = float(os.environ.get("TASKMQ_TEST_KILL_PERIOD", "0.8"))
-# A killed relay's batch is taken by another one after this: the send timeout and its margin.
+# Another relay takes over a killed one's batch after this: the send timeout and its margin.
 LEASE = 15.0
 
 CODE = """
@@ -64,7 +64,7 @@ asyncio.run(main(int(sys.argv[1]), float(sys.argv[2]), float(sys.argv[3])))
     params=[pytest.param("local", marks=pytest.mark.matrix), pytest.param("redis", marks=pytest.mark.rabbitmq)]
 )
 def project(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Project]:
-    """All on one file, or RabbitMQ and Redis."""
+    """A project entirely on one file, or on RabbitMQ and Redis."""
     url = state = f"local://{tmp_path}/embedded"
     if request.param == "redis":
         url, state = str(request.getfixturevalue("amqp_url")), str(request.getfixturevalue("redis_url"))
@@ -75,7 +75,7 @@ def project(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Project]
 
 
 class _Worker:
-    """One worker process without a supervisor, which would start it again later and later."""
+    """One worker process without a supervisor, which would restart it with growing pauses."""
 
     def __init__(self, project: Project, log: Path) -> None:
         reading, writing = os.pipe()
@@ -139,7 +139,7 @@ def test_every_delayed_job_runs_and_none_early_although_its_relays_are_killed(pr
         details=lambda: f"{len(_lateness(project))} of {JOBS} after {kills} kills:\n{log.read_text()[-5000:]}",
     )
     assert producer.wait(30) == 0
-    # What a relay had published and not ended when it was killed comes once more after its lease.
+    # Messages that a killed relay had published and not deleted are repeated after its lease.
     until(lambda: not project.app.jobs.list_waiting(), "nothing waits", within=LEASE + 10)
     until(lambda: project.waiting() == 0, "the queues are empty", details=lambda: f"{project.stats()}")
     assert [worker.end(signal.SIGTERM) for worker in workers] == [0] * WORKERS
@@ -152,13 +152,13 @@ def test_every_delayed_job_runs_and_none_early_although_its_relays_are_killed(pr
         f"{late[0]:.3f} s at least, {late[JOBS // 2]:.3f} s p50, {late[JOBS * 99 // 100]:.3f} s p99"
     )
     assert late[0] >= 0
-    # What a killed worker had in its hands may run again, and what its relay was publishing, and nothing else.
+    # Only unacked jobs of a killed worker may run again, and the messages that its relay was publishing.
     assert duplicates <= kills * (PREFETCH + BATCH), f"{duplicates} duplicates for {kills} kills"
     assert set(_lateness(project)) == set(range(JOBS))
 
 
 def _lateness(project: Project) -> dict[int, float]:
-    """Seconds by which each job that has run was late at first."""
+    """Return the first lateness of each executed job in seconds."""
     late: dict[int, float] = {}
     for line in project.ledger:
         late.setdefault(int(line[1]), float(line[2]))

@@ -1,7 +1,7 @@
-"""Delayed tasks with a real worker: none early, how late, and what waiting costs the worker.
+"""Delayed tasks with a real worker: none early, their lateness, and the worker's cost of waiting.
 
-`$TASKMQ_TEST_DELAYED` says how many tasks are delayed at random, `$TASKMQ_TEST_DELAY_RATE` how many are sent in a
-second, and `$TASKMQ_TEST_WAITING` how many wait while the worker's memory is measured; the campaign has 10,000, 500
+`$TASKMQ_TEST_DELAYED` is the number of randomly delayed tasks, `$TASKMQ_TEST_DELAY_RATE` the number sent per second,
+and `$TASKMQ_TEST_WAITING` the number that waits while the worker's memory is measured; the campaign has 10,000, 500
 and 100,000.
 """
 
@@ -45,7 +45,7 @@ async def timed(number: int, due: int) -> None:
 def project(tmp_path: Path, amqp_url: str) -> Iterator[Project]:
     it = Project(tmp_path, amqp_url, f"local://{tmp_path}/state")
     it.write(TIMED)
-    # The campaign asks more of a small machine than it can do: sending waits.
+    # The campaign overloads a small machine: sending waits.
     it.app.close()
     it.app = TaskMQ(it.url, state=it.state, name="test", send_timeout="60s")
     it._define()
@@ -91,7 +91,7 @@ def test_no_delayed_task_starts_before_its_time(project: Project) -> None:
         f"{DELAYED} tasks, {SHORTEST}-{LONGEST} s, {RATE}/s; late by {values[0]} ms "
         f"at least, p50 {cuts[49]:.0f} ms, p99 {cuts[98]:.0f} ms, {values[-1]} ms at most"
     )
-    # In the worker's milliseconds, which are the sender's: both read the same clock.
+    # In milliseconds of the worker, which are the sender's: both read the same clock.
     assert values[0] >= 0
     assert len(project.ledger) == DELAYED
 
@@ -111,7 +111,7 @@ def test_waiting_tasks_take_no_memory_in_the_worker(project: Project) -> None:
 
 
 async def _send_waiting(project: Project) -> None:
-    """Tasks that are due in one to two hours."""
+    """Send tasks that are due in one to two hours."""
     async with project.app:
         session = project.app.sessions.current()
         await session.declare([WorkQueue(DEFAULT_QUEUE)])
@@ -136,7 +136,7 @@ def _waiting(number: int, due: int) -> Outgoing:
 
 
 def _run_some(project: Project, count: int) -> None:
-    """Let the worker run something, so that what it allocates for that is there."""
+    """Let the worker run something, so that it has allocated its memory."""
     done = len(project.ledger)
 
     async def send() -> None:
@@ -148,7 +148,7 @@ def _run_some(project: Project, count: int) -> None:
 
 
 def _late(project: Project) -> dict[int, int]:
-    """By how many milliseconds each task was late."""
+    """Return the lateness of each task in milliseconds."""
     return {int(line[1]): int(line[2]) for line in project.ledger if line[0] == "late"}
 
 

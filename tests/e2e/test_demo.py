@@ -1,4 +1,4 @@
-"""`taskmq demo`, whole, and that its checks can fail."""
+"""`taskmq demo` as a whole, and failures of its checks."""
 
 import os
 import re
@@ -36,7 +36,7 @@ _ODD = {
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """30 Python files, some of them odd, at least two of them "busy", and what is to be left out."""
+    """Write 30 Python files, some of them odd, at least two of them "busy", and some to be skipped."""
     root = tmp_path / "sources"
     (root / "package").mkdir(parents=True)
     for name, content in _ODD.items():
@@ -165,7 +165,7 @@ def test_totals_do_not_depend_on_the_order(folder: Path) -> None:
     assert totals(reports[1:]) != totals(reports)
 
 
-# The checks
+# Checks
 
 
 def _right(folder: Path) -> tuple[Findings, list[Path], list[FileReport]]:

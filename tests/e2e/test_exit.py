@@ -1,4 +1,4 @@
-"""Producers as processes of their own: how they end, what they leave, and what becomes of their children."""
+"""Producers as separate processes: their exit, their messages, and their children."""
 
 import signal
 from urllib.parse import urlsplit
@@ -56,7 +56,7 @@ while True:
     sent = len(lines) + len(out.splitlines())
 
     assert process.returncode == -signal.SIGTERM
-    # One more may have been confirmed and not yet told.
+    # One more may have been confirmed and not yet reported.
     producer.expect_waiting(sent, at_least=True)
 
 
@@ -128,7 +128,7 @@ if __name__ == "__main__":
 
 
 def test_a_prefork_server_sends_from_all_its_workers(producer: Producer) -> None:
-    """As gunicorn with preloading does: the master connects, forks, and workers end by SIGTERM, with clean-up."""
+    """Like gunicorn with preloading: the master connects and forks; workers end by SIGTERM, with clean-up."""
     code, out, err = producer.run("""
 import os, signal, sys, warnings
 warnings.simplefilter("ignore", DeprecationWarning)

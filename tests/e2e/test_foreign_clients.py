@@ -1,7 +1,7 @@
-"""What other clients send, good and bad, to a real worker on a real RabbitMQ.
+"""Messages of foreign clients, valid and invalid, to a real worker on a real RabbitMQ.
 
-None of it ends the worker, and none of it is lost: each message is executed, is a dead letter with a reason,
-or is parked with a reason.
+None of them ends the worker, and none is lost: each message is executed, is a dead letter with a reason, or is
+parked with a reason.
 """
 
 import datetime as dt
@@ -36,7 +36,7 @@ _PARKING = "taskmq.parking"
 
 @dataclass(frozen=True)
 class _Ended:
-    """A message that came to an end elsewhere."""
+    """A message that ended in another queue."""
 
     queue: str
     body: bytes
@@ -50,7 +50,7 @@ class _Ended:
 
 
 class _Worker:
-    """The worker's process, and what becomes of messages there."""
+    """The worker's process, and the outcome of messages in it."""
 
     def __init__(self, url: str, effects: Path, process: "subprocess.Popen[str]", server: RabbitMQ) -> None:
         self.url = url
@@ -59,26 +59,26 @@ class _Worker:
         self._process = process
 
     def send(self, body: object, **properties: Any) -> None:
-        """Publish a message by pika; what is no bytes is sent as JSON."""
+        """Publish a message by pika; anything but bytes is sent as JSON."""
         encoded = body if isinstance(body, bytes) else json.dumps(body).encode()
         pika_publish(self.url, QUEUE, encoded, **properties)
 
     def ran(self, effect: str) -> int:
-        """How often a task has left this trace."""
+        """Return how often a task has left this trace."""
         return self._effects.read_text().splitlines().count(effect)
 
     def runs(self, effect: str) -> None:
-        """Return once a task has left this trace."""
+        """Wait until a task has left this trace."""
         eventually(lambda: self.ran(effect), f"the effect {effect!r}", within=_PATIENCE)
 
     def take(self, queue: str) -> _Ended:
-        """The next message that has ended, which must be in this queue and is taken off."""
+        """Consume the next ended message, which must be in this queue."""
         ended = self.take_from_either()
         assert ended.queue == queue, ended.headers
         return ended
 
     def take_from_either(self) -> _Ended:
-        """The next message that has ended, dead or parked."""
+        """Consume the next ended message, dead or parked."""
         ended = eventually(
             lambda: self.got(_DEAD) or self.got(_PARKING), "a message that has ended", within=_PATIENCE
         )
@@ -86,12 +86,12 @@ class _Worker:
         return ended
 
     def forget(self) -> None:
-        """Take off what an earlier test has left."""
+        """Delete the messages of an earlier test."""
         while self.got(_DEAD) or self.got(_PARKING):
             pass
 
     def expect_alive_and_empty(self) -> None:
-        """Nothing is in its hands or waits, nothing else has died or was parked, and it runs a good task."""
+        """Assert that no message is held, waits, has died or was parked, and that a valid task runs."""
         effect = f"still alive {time.monotonic_ns()}"
         self.send({"task": "note", "args": [effect]})
         self.runs(effect)
@@ -105,7 +105,7 @@ class _Worker:
         return None if method is None else _Ended(queue, body, properties.headers or {})
 
     def is_empty(self, queue: str) -> bool:
-        # The counts of the management API are some seconds old; the node itself knows better.
+        # The counts of the management API are some seconds old; the node itself is up to date.
         with pika.BlockingConnection(pika.URLParameters(self.url)) as connection:
             declared = connection.channel().queue_declare(queue, passive=True)
         return bool(declared.method.message_count == 0)
@@ -123,7 +123,7 @@ def worker(shared_worker: _Worker) -> _Worker:
 
 @pytest.fixture(scope="module")
 def shared_worker(rabbitmq_server: RabbitMQ, tmp_path_factory: pytest.TempPathFactory) -> Iterator[_Worker]:
-    """One worker for all tests: each leaves it as it was, which is the point."""
+    """One worker for all tests: each of them must leave it unchanged."""
     url = rabbitmq_server.create_vhost()
     effects = tmp_path_factory.mktemp("foreign") / "effects"
     effects.touch()
@@ -138,19 +138,19 @@ def shared_worker(rabbitmq_server: RabbitMQ, tmp_path_factory: pytest.TempPathFa
         try:
             assert process.stdout is not None
             assert process.stdout.readline() == "ready\n"
-            # A queue's dead letters have a queue once there are any; here it is looked at before.
+            # The queue of dead letters exists only after the first one; here it is read before.
             declare(QUEUE, url=url)
             worker = _Worker(url, effects, process, rabbitmq_server)
             yield worker
             worker.stop()
-            # What was in its hands would be back.
+            # Its held messages would have returned.
             assert worker.is_empty(QUEUE)
         finally:
             process.kill()
     rabbitmq_server.delete_vhost(url)
 
 
-# Good tasks
+# Valid tasks
 
 
 def test_the_smallest_task_from_amqp_publish_runs(worker: _Worker) -> None:
@@ -255,7 +255,7 @@ def test_headers_of_any_type_do_not_stop_a_retry_a_dead_letter_or_a_parked_messa
     worker.expect_alive_and_empty()
 
 
-# Bad ones
+# Invalid ones
 
 _MALFORMED: dict[str, bytes] = {
     "an empty body": b"",

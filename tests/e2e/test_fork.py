@@ -13,7 +13,7 @@ from tests.e2e.kit import until
 
 
 def _in_child(call: Callable[[], object]) -> int:
-    """The exit code of a forked child that calls `call` and ends without running anybody's clean-up."""
+    """Run `call` in a forked child without any clean-up; return its exit code."""
     pid = os.fork()
     if pid == 0:
         code = 1

@@ -46,7 +46,7 @@ def parent() -> int:
 
 @pytest.fixture
 def init_process(tmp_path: Path) -> Iterator["subprocess.Popen[bytes]"]:
-    """A worker in a namespace of processes of its own."""
+    """Run a worker in a separate process namespace."""
     if os.geteuid() != 0:
         pytest.skip("a namespace of processes needs root")
     (tmp_path / "shop.py").write_text(_APP)
@@ -91,7 +91,7 @@ def test_a_worker_that_is_process_1_reaps_the_leftovers_of_its_tasks(
     assert parent.send().result(timeout=30) == 1
     assert len(orphans) == 8
     eventually(lambda: present.send(orphans).result(timeout=30) == [], "all collected", within=PATIENCE)
-    # Its own processes are as they were.
+    # Its own processes are unaffected.
     assert leave.send().result(timeout=30)
     assert "replac" not in (tmp_path / "log").read_text()
     (pid,) = Path(f"/proc/{init_process.pid}/task/{init_process.pid}/children").read_text().split()

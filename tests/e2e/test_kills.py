@@ -1,6 +1,6 @@
-"""Many tasks, several producers, several workers, one of which is killed every second.
+"""Many tasks, several producers, and several workers; one worker is killed every second.
 
-`$TASKMQ_TEST_KILL_TASKS` says how many tasks; the default is small, the long campaign takes tens of thousands.
+`$TASKMQ_TEST_KILL_TASKS` is the number of tasks; the default is small, the long campaign uses tens of thousands.
 """
 
 import os
@@ -75,11 +75,11 @@ def test_every_task_runs_although_a_worker_is_killed_every_second(project: Proje
     # For the long campaign's report; pytest shows it with -s.
     print(f"{TASKS} tasks, {kills} workers killed, {duplicates} run twice, at most {kills * PREFETCH} may")
     assert kills >= min(2, TASKS // 500)
-    # What a killed worker had in its hands may run again, and nothing else.
+    # Only unacked jobs of a killed worker may run again.
     assert duplicates <= kills * PREFETCH, f"{duplicates} duplicates for {kills} kills"
     assert project.waiting() == 0
 
 
 def _executed(project: Project) -> Counter[int]:
-    """How often each task has begun, by the ledger."""
+    """Return how often each task has started, from the ledger."""
     return Counter(int(line[1]) for line in project.ledger)

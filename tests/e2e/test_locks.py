@@ -66,7 +66,7 @@ def test_one_holder_at_a_time_has_the_lock_for_any_kind_of_task(project: Project
     project.wait_for("left", "lock", count=12)
 
     words = [(line[0], line[2]) for line in project.ledger if line[0] in ("took", "left")]
-    # Each is left before the next one is taken, and tokens grow.
+    # Each is released before the next one is acquired, and tokens grow.
     assert [token for word, token in words if word == "took"] == [token for word, token in words if word == "left"]
     assert [word for word, _ in words] == ["took", "left"] * 12
     tokens = [int(token) for word, token in words if word == "took"]

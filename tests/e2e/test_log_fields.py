@@ -1,4 +1,4 @@
-"""What a worker's log says about the tasks that write to it, and about jobs that it does not run."""
+"""Job fields in a worker's log: in lines of tasks, and in lines about jobs that it does not run."""
 
 import asyncio
 import re
@@ -86,7 +86,7 @@ _TAIL = re.compile(r" \[\S+ job=\S+ attempt=\d+ queue=\S+\]$")
 
 @pytest.fixture
 def proxied(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[Project, TcpProxy]]:
-    """A project whose way to RabbitMQ can be cut."""
+    """A project with a breakable connection to RabbitMQ."""
     with ExitStack() as stack:
         parts = urlsplit(str(request.getfixturevalue("amqp_url")))
         proxy = stack.enter_context(TcpProxy(parts.port or 5672))
@@ -106,7 +106,7 @@ def test_a_line_about_a_job_or_a_connection_never_carries_the_fields_of_another_
     async def takes_anything(item: int | str) -> None: ...
 
     price = project.app.task(name="jobs.price")(takes_anything)
-    # Each behind runs that a member of the task pool carries out one after the other.
+    # Each behind runs that one member of the task pool executes one after the other.
     for other in ("x", -1):
         price.send_many([(item,) for item in range(40)])
         price.send(other)
@@ -125,7 +125,7 @@ def test_a_line_about_a_job_or_a_connection_never_carries_the_fields_of_another_
     project.send("quick", 1)
     project.wait_for("ran", "1")
 
-    # What says whose it is by itself has no tail.
+    # A line that names its job itself has no suffix.
     assert [line for line in run.log.splitlines() if " taskmq" in line and _TAIL.search(line)] == []
 
 

@@ -1,4 +1,4 @@
-"""A log handler of the program's that raises does not end the thread that sends."""
+"""A raising log handler of the program does not end the sending thread."""
 
 import os
 import subprocess
@@ -12,7 +12,7 @@ from tests.servers import TcpProxy
 
 pytestmark = pytest.mark.rabbitmq
 
-# Seconds: what it takes to see a lost connection, and to have another one.
+# Seconds: the time to notice a lost connection and to open another one.
 PATIENCE = 60.0
 
 APP = """

@@ -1,6 +1,7 @@
-"""Ordered queues while workers come and go: two at a time, one of which is killed or stopped again and again.
+"""Ordered queues while workers change: two at a time, one of which is killed or stopped again and again.
 
-The order is read from a ledger that tasks write and no crash tears. `$TASKMQ_TEST_ORDER_JOBS` says how many jobs.
+The order is read from a ledger that tasks write and that no crash damages. `$TASKMQ_TEST_ORDER_JOBS` is the number
+of jobs.
 """
 
 import os
@@ -51,7 +52,7 @@ async def step(context: Context, key: str, n: int) -> None:
 @pytest.mark.parametrize(
     ("project", "kind"),
     [
-        # It knows no kinds.
+        # It supports no queue kinds.
         ("local", "quorum"),
         pytest.param("rabbitmq", "quorum", marks=pytest.mark.rabbitmq),
         pytest.param("rabbitmq", "classic", marks=[pytest.mark.rabbitmq, pytest.mark.matrix]),
@@ -80,7 +81,7 @@ def test_jobs_of_one_key_run_in_order_whatever_happens_to_their_workers(project:
         time.sleep(0.05)
         if time.monotonic() >= kill_at:
             victim = rng.randrange(2)
-            # One after the other: the second way leaves nothing to be done twice.
+            # One after the other: the second method leaves nothing to repeat.
             number = (signal.SIGKILL, signal.SIGTERM)[ends % 2]
             if number is signal.SIGKILL:
                 killed.add(workers[victim].pid)
@@ -89,7 +90,7 @@ def test_jobs_of_one_key_run_in_order_whatever_happens_to_their_workers(project:
             workers[victim] = LoneWorker(project, log, target="steps:app", concurrency=8)
             workers[victim].wait_until_ready()
             kill_at = time.monotonic() + PERIOD
-    # What has ended last is still to be acknowledged.
+    # The last job is still unacknowledged.
     dead = sum(1 for n in range(JOBS // KEYS) for _ in sent if n % 10 == 7)
     until(lambda: _left(project, app) == 0, "the shards are empty", details=lambda: log.read_text()[-5000:])
     assert [worker.end(signal.SIGTERM) for worker in workers] == [0, 0]
@@ -101,7 +102,7 @@ def test_jobs_of_one_key_run_in_order_whatever_happens_to_their_workers(project:
     assert not violations
     assert _ended(project) == sent
     assert ends >= 2
-    # One whose worker is killed before it is acknowledged has its last runs twice.
+    # A job whose worker is killed before its ack runs twice.
     (letters,) = project.stats(dead_letter_queue("orders"))
     assert dead <= letters.ready <= dead + len(killed) * KEYS
     app.close()
@@ -123,7 +124,7 @@ def _left(project: Project, app: TaskMQ) -> int:
 
 
 def _ended(project: Project) -> dict[str, int]:
-    """How many jobs of each key have had their last run."""
+    """Return the number of jobs of each key that have had their last run."""
     ended: dict[str, set[int]] = {}
     for line in project.ledger:
         if line[0] == "end":
@@ -132,7 +133,7 @@ def _ended(project: Project) -> dict[str, int]:
 
 
 def _violations(ledger: list[list[str]], killed: set[int]) -> list[str]:
-    """What no order allows: a job that begins before the one before it has ended, or beside another run."""
+    """Return the violations: a job that starts before its predecessor has ended, or beside another run."""
     found: list[str] = []
     last: dict[str, int] = {}
     is_over: dict[str, bool] = {}

@@ -1,4 +1,4 @@
-"""A state that goes away under long tasks: their runs are interrupted, and go on from their checkpoints."""
+"""An outage of the state under long tasks: their runs are interrupted and resume at their checkpoints."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -65,7 +65,7 @@ async def _takes_kind(kind: str) -> list[int]:
 
 @pytest.fixture
 def redis() -> Iterator[Redis]:
-    """A server of the test's own."""
+    """Start a server for the test."""
     with Redis() as server:
         yield server
 
@@ -93,7 +93,7 @@ def test_tasks_without_retries_survive_an_outage_of_the_state(project: Project, 
     redis.start()
 
     for kind, job in jobs.items():
-        # From the last checkpoint that was confirmed, in the first attempt.
+        # From the last confirmed checkpoint, in the first attempt.
         assert job.result(timeout=PATIENCE) == [3, 1], kind
         outcome = job.outcome(timeout=PATIENCE)
         assert (outcome.state, outcome.attempts) == (JobState.SUCCEEDED, 1)

@@ -1,10 +1,10 @@
-"""Tasks that kill their worker, among tasks that do no harm, with real processes.
+"""Tasks that kill their worker, among harmless tasks, with real processes.
 
-The crashing ends in the dead-letter queue after three starts; what waited or ran beside it is run, however often
-its worker was killed.
+The crashing ends in the dead letter queue after three starts; jobs that waited or ran beside it run, however often
+their worker was killed.
 
-`$TASKMQ_TEST_POISON_RESTARTS` says how often the broker is restarted under long tasks; by default their connections
-are cut instead, which takes less time.
+`$TASKMQ_TEST_POISON_RESTARTS` is the number of broker restarts under long tasks; by default their connections are
+cut instead, which takes less time.
 """
 
 import asyncio
@@ -65,7 +65,7 @@ async def innocent(name: str) -> None:
 
 @dataclass(frozen=True)
 class Letter:
-    """What a dead letter says."""
+    """The contents of a dead letter."""
 
     name: str
     headers: dict[str, object]
@@ -79,13 +79,13 @@ class Letter:
 
 
 ON_RABBITMQ = pytest.param("rabbitmq", marks=pytest.mark.rabbitmq)
-# What the gate has at RabbitMQ, and at the embedded broker with a supervisor that is killed too.
+# The gate uses RabbitMQ, and the embedded broker with a supervisor that is killed too.
 AND_EMBEDDED = pytest.param("local", marks=pytest.mark.matrix)
 
 
 @pytest.fixture
 def project(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Project]:
-    """On RabbitMQ without a state: what the workers count is in the folder for temporary files."""
+    """A project on RabbitMQ without a state: the workers count in the folder for temporary files."""
     temporary = tmp_path / "temporary"
     temporary.mkdir()
     monkeypatch.setenv("TMPDIR", str(temporary))
@@ -144,7 +144,7 @@ def test_several_killing_jobs_do_not_affect_the_neighbours_of_each_other(project
     run = project.start(concurrency=CONCURRENCY, prefetch=PREFETCH, processes=2)
 
     _expect_outcome(project, poisons=3, within=150)
-    # Of a first delivery nobody knows whether it was started, so one that sat in the prefetch may have two.
+    # Whether a first delivery was started is unknown, so one that sat in the prefetch may have two.
     assert all(2 <= _starts(project, f"poison-{number}") <= 3 for number in range(3))
     run.signal()
     assert run.wait() == 0
@@ -211,7 +211,7 @@ def test_a_job_that_waits_for_a_process_has_not_started_when_its_worker_ends(pro
             return await state.starts.begin(job_id, ttl=60)
 
     assert _starts(project, "waiting") == 0
-    # This look is the first to count it; the one that ran was counted when it came back.
+    # This delivery is the first to be counted; the running one was counted when it returned.
     assert asyncio.run(count(waiting)) == 1
     assert asyncio.run(count(first)) == 2
 
@@ -235,7 +235,7 @@ def test_repeated_broker_losses_during_long_tasks_kill_none_of_them(
         project = _project(tmp_path, url, "")
         stack.callback(project.close)
         stack.callback(_let_go, project)
-        # Slots for all the runs that go on although their messages have been given to others.
+        # Slots for all the runs that continue although their messages were redelivered to others.
         run = project.start(concurrency=4 * (LOSSES + 1), processes=2)
         for number in range(4):
             project.send("gated", f"long-{number}")
@@ -243,7 +243,7 @@ def test_repeated_broker_losses_during_long_tasks_kill_none_of_them(
 
         for losses in range(1, LOSSES + 1):
             lose()
-            # Each comes to a worker again, while its first run goes on.
+            # Each is redelivered to a worker while its first run continues.
             for number in range(4):
                 project.wait_for("started", f"long-{number}", count=losses + 1)
         _let_go(project)
@@ -259,7 +259,7 @@ def _let_go(project: Project) -> None:
 
 
 def _send(project: Project, *, poisons: int) -> None:
-    """Spread the poisons evenly over the innocent ones, the first of them in front."""
+    """Spread the poisons evenly over the harmless ones, the first of them in front."""
     every = INNOCENT // poisons
     for number in range(INNOCENT):
         if number % every == 0 and number // every < poisons:
@@ -268,7 +268,7 @@ def _send(project: Project, *, poisons: int) -> None:
 
 
 def _expect_outcome(project: Project, *, poisons: int, innocents: int = INNOCENT, within: float = 90) -> list[Letter]:
-    """Return the dead letters once nothing is left: the poisons and nobody else; all others have finished."""
+    """Wait until nothing is left; return the dead letters: only the poisons, since all others have finished."""
     names = [f"innocent-{number}" for number in range(innocents)]
 
     def finished() -> set[str]:

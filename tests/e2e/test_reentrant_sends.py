@@ -166,5 +166,5 @@ while True:
     assert process.returncode == 0, err
     assert out.endswith("sent again\n")
     producer.url = amqp_url
-    # The handler ran in the thread that had lost the connection, and has sent as well.
+    # The handler ran in the thread that lost the connection, and has sent as well.
     producer.expect_waiting(3, at_least=True)

@@ -1,4 +1,4 @@
-"""`--watch`: new code replaces the running one, if it runs."""
+"""`--watch`: new code replaces the running one if it starts."""
 
 import os
 import signal

@@ -1,4 +1,4 @@
-"""Progress from outside while a task runs, and steps that are not run again after the worker's death."""
+"""Progress seen from outside while a task runs, and steps that are not rerun after the worker's death."""
 
 import os
 import random
@@ -181,7 +181,7 @@ def test_saved_steps_of_a_killed_worker_are_not_rerun_and_progress_is_seen(
 
     for kind, job in jobs.items():
         assert job.result(timeout=30) == 100
-        # Each of the five once, whatever became of the first worker.
+        # Each of the five once, whatever happened to the first worker.
         assert parts.noted("step", kind) == [[str(number)] for number in range(5)]
         progress = job.progress()
         assert progress is not None
@@ -196,7 +196,7 @@ def test_no_saved_step_runs_again_whenever_workers_are_killed(parts: Project) ->
     for _ in range(_KILLS):
         limit = len(parts.ledger) + dice.randint(2, 30)
         worker = LoneWorker(parts, parts.folder / "log-killed", max_crashes=0)
-        # In the middle of whatever step it is then.
+        # In the middle of any step.
         until(lambda limit=limit: len(parts.ledger) >= limit or _ended(parts), "steps")  # type: ignore[misc]
         worker.end(signal.SIGKILL)
     parts.start(max_crashes=0)
@@ -211,7 +211,7 @@ def test_no_saved_step_runs_again_whenever_workers_are_killed(parts: Project) ->
                 saved.add(number)
         assert saved == set(range(40))
         runs = sum(word == "run" for word, _ in words)
-        # What ran when the worker was killed, and no more.
+        # The jobs that ran when the worker was killed, and no more.
         assert runs <= 40 + _KILLS
 
 
@@ -241,7 +241,7 @@ def test_a_worker_that_wakes_up_late_overwrites_nothing_of_its_successor(
     try:
         project.wait_for("waits", "a")
 
-        # Two heartbeats later the broker gives the message to somebody else.
+        # Two heartbeats later the broker redelivers the message to another worker.
         frozen.process.send_signal(signal.SIGSTOP)
         project.start()
         (_, (other,)) = project.wait_for("waits", "a", count=2)

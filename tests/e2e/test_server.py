@@ -1,4 +1,4 @@
-"""The server as a process: what is submitted by HTTP runs, and what was answered is kept."""
+"""The server as a process: jobs submitted over HTTP run, and accepted ones survive."""
 
 import asyncio
 import re
@@ -42,7 +42,7 @@ def data_processing(key: str = "") -> str:
 
 
 def _token(store: str) -> str:
-    """An API token of the first admin."""
+    """Return an API token of the first admin."""
 
     async def make() -> str:
         async with TaskMQ("memory://token", store=store) as app:
@@ -79,7 +79,7 @@ def test_a_job_submitted_over_http_runs_and_its_result_is_read_back(
         worker.says("waiting for jobs")
         scheduler.says("taskmq scheduler")
         told = _Follower(ours)
-        # Workers tell what happens once they have heard that somebody listens.
+        # Workers publish events once they know of a listener.
         eventually(lambda: "worker" in told.kinds, "an event of the worker", within=_PATIENCE)
         good = {"job_id": "good", "job_type": "data_processing", "priority": "high", "payload": {"key": "value"}}
 
@@ -100,7 +100,7 @@ def test_a_job_submitted_over_http_runs_and_its_result_is_read_back(
             ours.jobs.result("bad", timeout=40)
         eventually(lambda: "succeeded" in told.events, "the event of the job's end", within=_PATIENCE)
 
-        # A stream that is open does not keep the server.
+        # An open stream does not keep the server from ending.
         assert server.is_told(signal.SIGTERM) == 0
         assert told.ended.wait(40)
 
@@ -138,7 +138,7 @@ def _ended(client: httpx.Client, name: str) -> dict[str, Any]:
     "tests/faults/test_job_store.py::test_every_accepted_job_ends_once_despite_kills_freezes_and_cuts"
 )
 def test_an_accepted_job_survives_a_kill(tmp_path: Path, job_store_url: str) -> None:
-    """Clients submit without pause until the server is killed; then another one has what the first has answered."""
+    """Clients submit without pause until the server is killed; another one then has all accepted jobs."""
     (tmp_path / "shop.py").write_text(_SHOP)
     environment = {"TASKMQ_URL": f"local://{tmp_path}/broker", "TASKMQ_STORE": job_store_url}
     token = _token(job_store_url)
@@ -181,7 +181,7 @@ def test_a_server_that_cannot_serve_gives_the_reason(tmp_path: Path) -> None:
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("killed", ["server", "scheduler"])
 def test_a_bulk_resumes_where_its_killed_server_stopped(tmp_path: Path, job_store_url: str, killed: str) -> None:
-    """A server or scheduler is killed (-9) in the middle of a bulk; the other one ends it, once for each job."""
+    """A server or scheduler is killed (-9) in the middle of a bulk; the other one completes it, once for each job."""
     (tmp_path / "shop.py").write_text(_SHOP)
     environment = {"TASKMQ_URL": f"local://{tmp_path}/broker", "TASKMQ_STORE": job_store_url}
     _token(job_store_url)

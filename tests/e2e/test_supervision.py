@@ -1,4 +1,4 @@
-"""The supervisor with real processes: health, replacing in order, restarting, scaling."""
+"""The supervisor with real processes: health, ordered replacement, restarts, scaling."""
 
 import http.client
 import json
@@ -22,7 +22,7 @@ ANY_PORT = Address()
 
 
 def _get(run: Run, path: str) -> tuple[int, dict[str, Any]]:
-    """Status and JSON of one page."""
+    """Return status and JSON of one page."""
     status, body = _page(run, path)
     return status, json.loads(body)
 

@@ -1,4 +1,4 @@
-"""A fork that a task makes of its worker ends where the task does: it runs, settles and acknowledges nothing."""
+"""A task's fork of its worker ends with the task: it runs, settles and acknowledges nothing."""
 
 from tests.e2e.kit import Project
 

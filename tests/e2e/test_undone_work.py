@@ -1,4 +1,4 @@
-"""Tasks that return a coroutine or a generator instead of doing their work: each job fails, in whatever runs it."""
+"""Tasks that return a coroutine or a generator instead of doing their work: each job fails, in every executor."""
 
 import asyncio
 from typing import Any

@@ -1,4 +1,4 @@
-"""What a producer is told when there is no broker."""
+"""A producer's error without a broker."""
 
 import pytest
 

@@ -30,7 +30,7 @@ def test_a_worker_starts_runs_and_drains_at_the_first_signal(project: Project) -
         project.wait_for("started", kind)
 
     run.signal()
-    # A process that runs nothing ends without a word.
+    # An idle process ends silently.
     until(lambda: run.log.count(" draining: ") == len(run.children), "none takes more", details=lambda: run.log)
     late = project.send("quick", 1)
     for kind in ("gated", "threaded", "heavy"):
@@ -275,7 +275,7 @@ def test_a_worker_that_cannot_run_at_all_ends_with_two_and_the_reason(local_proj
     target, code, words = BROKEN[case]
     local_project.write(code, "broken.py")
 
-    # How many there are to be makes no difference: one case shows it.
+    # The number of processes makes no difference: one case is enough.
     run = local_project.start(target, processes=2 if case == "an error" else 1, wait=False)
 
     assert run.wait() == 2

@@ -1,4 +1,4 @@
-"""A small load balancer: it sends each request to a server that says that it is ready, and repeats none."""
+"""A small load balancer: it sends each request to a server that reports ready, and repeats none."""
 
 import asyncio
 import contextlib
@@ -16,7 +16,7 @@ _LIVE = 10.0
 
 
 async def exchange(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, request: bytes) -> tuple[int, bytes]:
-    """Send a request and read its answer: the status, and all of it."""
+    """Send a request and read its answer: the status, and the complete body."""
     writer.write(request)
     head, body = await _message(reader)
     return int(head.split(b" ", 2)[1]), head + body
@@ -33,10 +33,10 @@ async def _message(reader: asyncio.StreamReader) -> tuple[bytes, bytes]:
 
 
 class Balancer:
-    """Listens at a port of its own, from a thread of its own, for the servers at some others; a context manager.
+    """Listens on its own port, in its own thread, for the servers at other ports; a context manager.
 
     Attributes:
-        ready: the ports of the servers that have said so last.
+        ready: the ports of the servers that were ready at their last check.
         refused: requests for which no server was ready.
     """
 
@@ -96,7 +96,7 @@ class Balancer:
                 self._turn += 1
                 port = sorted(self.ready)[self._turn % len(self.ready)]
                 _, answer = await self._ask(port, head + body)
-                # Which server it was, and whether that one stays, is nothing to the client.
+                # The client does not care which server it was, and whether that one stays.
                 writer.write(answer.replace(b"connection: close\r\n", b""))
         writer.close()
 

@@ -1,17 +1,17 @@
-"""What became of every task, judged by ledgers alone. Pure.
+"""The fate of every task, judged only by ledgers. Pure.
 
-A sender is told one of three things about a task: it was sent (`OK`), it was not (a typed error), or it is not
-known (`UNKNOWN`). A task runs any number of times. From both follows:
+A sender gets one of three results for a task: it was sent (`OK`), it was not (a typed error), or that is unknown
+(`UNKNOWN`). A task runs any number of times. The verdict combines both:
 
     lost        it was sent, and never ran, nor is it a dead letter
-    phantom     it ran, and nobody has tried to send it
+    phantom     it ran without any attempt to send it
     ghost       it ran, although its sender was told that nothing was sent
-    recovered   it is not known whether it was sent, and it ran: fine
+    recovered   its send is unknown, and it ran: fine
     early       it ran before its time
-    duplicated  it ran more than once: allowed where a fault explains it, otherwise `unexplained`
-    untyped     its sender got something that is no `SendError`
-    late        its sender was told nothing until more than a second after the deadline, and the time for which it was
-                kept from running
+    duplicated  it ran more than once: allowed if a fault explains it, otherwise `unexplained`
+    untyped     its sender got an exception that is not a `SendError`
+    late        its sender got no result until more than a second after the deadline, not counting the time for which
+                its process was suspended
 """
 
 from collections import Counter, defaultdict
@@ -60,7 +60,7 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """Something was broken from `began` until everything was back at `ended`, ms since the epoch."""
+    """A fault from `began` until full recovery at `ended`, ms since the epoch."""
 
     what: str
     began: int
@@ -69,7 +69,7 @@ class Fault:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """What is wrong, as tokens, and how much was right, as numbers."""
+    """The violations, as tokens, and the counts of correct tasks."""
 
     lost: tuple[str, ...] = ()
     phantom: tuple[str, ...] = ()
@@ -89,7 +89,7 @@ class Verdict:
 
     @property
     def wrong(self) -> dict[str, tuple[str, ...]]:
-        """What must not be, by kind; empty when all is well."""
+        """Return the violations by kind; empty if there are none."""
         kinds = ("lost", "phantom", "ghost", "early", "unexplained", "untyped", "late")
         found: dict[str, tuple[str, ...]] = {kind: getattr(self, kind) for kind in kinds}
         return {kind: tokens for kind, tokens in found.items() if tokens}
@@ -116,15 +116,15 @@ def judge(
     deadline: float = 10.0,
     stall: float = 0.0,
 ) -> Verdict:
-    """The verdict over a finished campaign: queues drained, every process ended.
+    """Judge a finished campaign: queues drained, every process ended.
 
     Args:
-        sends: what the producers noted.
-        runs: what the workers noted.
+        sends: records of the producers.
+        runs: records of the workers.
         dead: tokens of the dead letters.
-        faults: what was done to the broker, to explain duplicates by.
+        faults: injected faults, which explain duplicates.
         deadline: seconds within which every send had to end.
-        stall: seconds for which the machine kept a sender from running, which no deadline can help.
+        stall: seconds for which the machine suspended a sender, which no deadline can prevent.
     """
     by_token = {send.token: send for send in sends}
     times: defaultdict[str, list[int]] = defaultdict(list)
@@ -170,13 +170,13 @@ def _is_refused(outcome: str) -> bool:
 
 
 def _is_explained(send: Send | None, times: list[int], faults: list[Fault]) -> bool:
-    """Whether something was broken between the first try to send the task and its last run."""
+    """Whether there was a fault between the first try to send the task and its last run."""
     first = min(times) if send is None else min(send.began, *times)
     return any(fault.began <= max(times) and fault.ended >= first for fault in faults)
 
 
 def _story(send: Send | None, times: list[int], faults: list[Fault]) -> str:
-    """When a task was sent and ran, and what was broken before and after, in ms from its beginning on."""
+    """Return the sends, runs and faults of a task, in ms from its beginning on."""
     began = min(times) if send is None else send.began
     told = "never sent" if send is None else f"{send.token} {send.outcome} after {send.took}"
     before = max((fault for fault in faults if fault.ended < began), key=lambda fault: fault.ended, default=None)

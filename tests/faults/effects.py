@@ -1,11 +1,11 @@
-"""A store outside of taskmq that takes the effects of tasks, as a real one would: over a socket, with fencing tokens.
+"""An external store for the effects of tasks, like a real one: over a socket, with fencing tokens.
 
-One line asks, one line answers:
+One line is a request, one line is its answer:
 
-    open KEY TOKEN RUN     -> `done` where the key's effect is there, else `go`; from then on smaller tokens are late
+    open KEY TOKEN RUN     -> `done` if the key has its effect, otherwise `go`; from then on smaller tokens are late
     write KEY TOKEN RUN    -> `accepted`, or `late`
 
-Without fencing the token is not looked at. That is all the difference.
+Without fencing the token is ignored. That is the only difference.
 """
 
 import asyncio
@@ -40,13 +40,13 @@ class Store:
 
 @dataclass
 class Effects:
-    """The store, in a thread of its own.
+    """The store, in its own thread.
 
     Attributes:
         accepted: effects by key.
-        late: writes that were refused.
+        late: refused writes.
         opened: runs by key.
-        repeated: runs that found their effect there.
+        repeated: runs that found their effect.
         overtaken: effects of a run that was not the first of its key.
     """
 
@@ -73,7 +73,7 @@ class Effects:
         self._loop.close()
 
     def take(self, word: str, key: str, token: int) -> str:
-        """The answer to one line."""
+        """Return the answer to one line."""
         is_late = self.is_fenced and token < self._highest.get(key, 0)
         self._highest[key] = max(token, self._highest.get(key, 0))
         if word == "open":
@@ -104,7 +104,7 @@ class Effects:
                 word, key, token, *_ = line.decode().split()
                 writer.write(f"{self.take(word, key, int(token))}\n".encode())
         except (OSError, ValueError, asyncio.CancelledError):
-            # Its worker was killed, in the middle of a line for all we know.
+            # Its worker was killed, possibly in the middle of a line.
             pass
         finally:
             writer.close()

@@ -56,7 +56,7 @@ class Process:
         self.name = name
         self._log = folder / f"log-{name}"
         with self._log.open("ab") as log:
-            # The log goes on where an earlier life of it has ended.
+            # The log continues that of an earlier process.
             self._begin = log.tell()
             self._process = subprocess.Popen(
                 [sys.executable, *arguments],
@@ -73,7 +73,7 @@ class Process:
 
     @property
     def inner_pid(self) -> int:
-        """The worker process below this supervisor; itself where there is none."""
+        """Return the worker process below this supervisor, or itself if there is none."""
         children = Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text().split()
         return int(children[0]) if children else self.pid
 
@@ -83,7 +83,7 @@ class Process:
 
     @property
     def has_spoken(self) -> bool:
-        """Whether it has written anything: by then it minds signals."""
+        """Whether it has printed anything: by then it handles signals."""
         return self._log.stat().st_size > self._begin
 
     @property
@@ -91,11 +91,11 @@ class Process:
         return self._log.read_text(errors="replace")
 
     def consumes(self) -> bool:
-        """Whether a worker has said so."""
+        """Whether a worker has reported that it consumes."""
         return "waiting for jobs" in self.log
 
     def wait(self, within: float) -> int:
-        """Its exit code."""
+        """Wait for its exit code."""
         try:
             return self._process.wait(within)
         except subprocess.TimeoutExpired:
@@ -105,7 +105,7 @@ class Process:
         self._process.send_signal(number)
 
     def kill(self) -> None:
-        """End it at once, where it has not ended: the supervisor first, so that nothing replaces the worker."""
+        """Kill it unless it has ended: the supervisor first, so that nothing replaces the worker."""
         if self.has_ended:
             return
         for pid in dict.fromkeys((self.pid, self.inner_pid)):
@@ -115,22 +115,22 @@ class Process:
 
 
 def environment(**variables: str) -> dict[str, str]:
-    """What processes of a campaign are given: each of these as `FAULTS_NAME`, and the same tree as the test's own."""
+    """Return the environment of a campaign's processes: each argument as `FAULTS_NAME`, and the same source tree."""
     root = Path(__file__).parents[2]
     return {
         **os.environ,
         **{f"FAULTS_{name.upper()}": value for name, value in variables.items()},
-        # Wherever taskmq is installed from.
+        # Wherever taskmq is installed.
         "PYTHONPATH": os.pathsep.join(str(root / part) for part in ("", "brokers", "contrib")),
         "PYTHONDONTWRITEBYTECODE": "1",
     }
 
 
 class Commands:
-    """Starts `taskmq` commands of `jobs.py` in a folder; those that have not ended are killed at its end.
+    """Starts `taskmq` commands of `jobs.py` in a folder; the running ones are killed at its end.
 
     Args:
-        jobs: what that module holds.
+        jobs: the source of that module.
         variables: see `environment`.
     """
 
@@ -158,10 +158,10 @@ class Field:
 
     Args:
         folder: for its files, empty.
-        url: what producers are given, and workers too.
-        queues: logical ones; each has one worker process of its own.
-        worker_url: what workers are given instead.
-        direct: AMQP URLs of the nodes themselves, for looking and probing; default: `url`.
+        url: for producers, and by default for workers.
+        queues: logical ones; each has one worker process.
+        worker_url: for workers.
+        direct: AMQP URLs of the nodes themselves, for inspection and probes; default: `url`.
         deadline: seconds within which every send has to end.
         nap: seconds that every task takes.
     """
@@ -196,7 +196,7 @@ class Field:
         return self
 
     async def _apply_topology(self) -> None:
-        """All queues are there, with those that a message would first have to need: probes go to each."""
+        """Declare all queues, including those created on demand: probes go to each."""
         broker = RabbitMQBroker(parse_url(self._url_of_node), BrokerOptions(name="field"))
         await broker.topology([WorkQueue(queue) for queue in self.queues]).create_missing()
         await broker.aclose()
@@ -206,21 +206,21 @@ class Field:
             process.kill()
 
     def start_workers(self, *, concurrency: int = 16) -> None:
-        """One `taskmq worker` per queue; returns when all consume."""
+        """Start one `taskmq worker` per queue; return when all consume."""
         for queue in self.queues:
             self.start_worker(f"worker-{queue}", queue, "-c", str(concurrency))
         for worker in self.workers:
             self.until(worker.consumes, f"{worker.name} consuming", 60)
 
     def start_worker(self, name: str, queue: str, *options: str) -> Process:
-        """One `taskmq worker` of one queue; returns at once."""
+        """Start one `taskmq worker` of one queue; return at once."""
         arguments = ["-m", "taskmq", "worker", "jobs:app", "-Q", queue, "--force", "--grace", "10s", *options]
         worker = Process(name, arguments, self.folder, self._worker_environment)
         self.workers.append(worker)
         return worker
 
     def start_producer(self, order: Order) -> Process:
-        """One producer process; it ends by its order, or by `stop_producers`."""
+        """Start one producer process; it ends by its order, or by `stop_producers`."""
         self._sends[order.name] = Ledger(self.folder / f"sends-{order.name}", send_of)
         arguments = ["-m", "tests.faults.producer", msgspec.json.encode(order).decode()]
         process = Process(order.name, arguments, self.folder, self._environment)
@@ -228,7 +228,7 @@ class Field:
         return process
 
     def stop_producers(self) -> None:
-        """Let every producer end, its last calls included."""
+        """Let every producer end, including its last calls."""
         (self.folder / "stop").touch()
         self.wait_for_producers(within=self.deadline + 60)
 
@@ -244,13 +244,13 @@ class Field:
             assert worker.wait(60) == 0, worker.log[-4000:]
 
     def fault(self, what: str) -> contextlib.AbstractContextManager[None]:
-        """Note when something is broken, and when it is whole again."""
+        """Record a fault from its start to the recovery."""
         return noted(what, self.faults)
 
-    # What the ledgers say
+    # Ledgers
 
     def sends(self) -> list[Send]:
-        """Every send that has ended so far."""
+        """Return every send that has ended so far."""
         for ledger in self._sends.values():
             ledger.refresh()
         return [send for ledger in self._sends.values() for send in ledger.entries]
@@ -259,7 +259,7 @@ class Field:
         return sum(send.outcome == OK for send in self.sends())
 
     def drain(self, *, patience: float = 60.0) -> None:
-        """Return once every confirmed task has run and nothing is left at the broker, or nothing moves any more."""
+        """Wait until every confirmed task has run and the broker is empty, or nothing changes any more."""
         missing = {send.token for send in self.sends() if send.outcome == OK}
         missing.difference_update(run.token for run in self.runs.entries)
         moved = time.monotonic()
@@ -272,7 +272,7 @@ class Field:
             time.sleep(0.2)
 
     def verdict(self, *, without: Iterable[str] = ()) -> Verdict:
-        """What became of everything, but for tokens that begin with one of `without`."""
+        """Return the verdict on all tokens except those that start with one of `without`."""
         self.runs.refresh()
         out = (PROBE, *without)
         return judge(
@@ -285,17 +285,17 @@ class Field:
         )
 
     def longest_stall(self) -> float:
-        """Seconds for which a producer that has ended was kept from running."""
+        """Return the longest suspension of an ended producer in seconds."""
         return max((float(path.read_text()) for path in self.folder.glob("stalls-*")), default=0.0)
 
-    # What the broker says
+    # Broker
 
     @property
     def physical(self) -> list[str]:
         return [name for queue in self.queues for name in WorkQueue(queue).physical]
 
     def waiting(self) -> int:
-        """Ready messages in the work queues; -1 while the broker cannot say."""
+        """Return the ready messages in the work queues; -1 while the broker does not answer."""
         try:
             with self.channel() as channel:
                 return sum(channel.queue_declare(name, passive=True).method.message_count for name in self.physical)
@@ -303,7 +303,7 @@ class Field:
             return -1
 
     def left(self) -> list[str]:
-        """What is ready in the work queues, which stays there, and what is known of it."""
+        """Return the messages in the work queues without removing them, and their history."""
         outcomes = {send.token: send.outcome for send in self.sends()}
         runs = Counter(run.token for run in self.runs.entries)
         found: list[str] = []
@@ -316,12 +316,12 @@ class Field:
         return found
 
     def consumers(self) -> list[int]:
-        """How many consume each physical queue."""
+        """Return the number of consumers of each physical queue."""
         with self.channel() as channel:
             return [channel.queue_declare(name, passive=True).method.consumer_count for name in self.physical]
 
     def dead_letters(self) -> list[str]:
-        """The tokens in all dead-letter queues, which stay there."""
+        """Return the tokens in all dead letter queues without removing them."""
         tokens: list[str] = []
         with self.channel() as channel:
             for queue in self.queues:
@@ -332,7 +332,7 @@ class Field:
 
     @contextlib.contextmanager
     def channel(self) -> Iterator[Any]:
-        """A channel to some node that answers."""
+        """Open a channel to any node that answers."""
         connection = pika.BlockingConnection(random.sample(self.direct, len(self.direct)))
         try:
             yield connection.channel()
@@ -341,7 +341,7 @@ class Field:
                 connection.close()
 
     def until(self, holds: Callable[[], bool], what: str, within: float) -> None:
-        """Return once it holds; its failure shows the logs."""
+        """Wait until the condition holds; a failure shows the logs."""
         try:
             eventually(holds, what, within=timedelta(seconds=within))
         except TimeoutError as error:

@@ -1,4 +1,4 @@
-"""What processes hold, and whether it grows: memory, descriptors, threads."""
+"""Resources of processes, and their growth: memory, descriptors, threads."""
 
 import contextlib
 import os
@@ -11,7 +11,7 @@ from pathlib import Path
 __all__ = ["Gauge", "Sample", "growth", "sample"]
 
 _PAGE_KIB = 4
-# Where a worker without a state counts starts: three descriptors from its first redelivery on.
+# The file in which a worker without a state counts starts: three descriptors from its first redelivery on.
 _STARTS = f"{tempfile.gettempdir()}/taskmq-{os.getuid()}/"
 
 
@@ -25,7 +25,7 @@ class Sample:
 
 
 def sample(pid: int) -> Sample:
-    """What the process holds now."""
+    """Return the present resources of the process."""
     root = Path(f"/proc/{pid}")
     return Sample(
         memory=int((root / "statm").read_text().split()[1]) * _PAGE_KIB,
@@ -37,14 +37,14 @@ def sample(pid: int) -> Sample:
 def _descriptors(folder: Path) -> int:
     count = 0
     for each in folder.iterdir():
-        # It may be closed meanwhile.
+        # It may be closed in the meantime.
         with contextlib.suppress(FileNotFoundError):
             count += not str(each.readlink()).startswith(_STARTS)
     return count
 
 
 def growth(samples: Sequence[Sample], *, ends: int) -> Sample:
-    """How much the median of the last `ends` samples is above that of the first."""
+    """Return the difference between the medians of the last and the first `ends` samples."""
     first, last = samples[:ends], samples[-ends:]
 
     def grown(fact: str) -> int:

@@ -1,4 +1,4 @@
-"""The ledgers: files of lines, written in single appends so that no crash tears one, and read as they grow."""
+"""The ledgers: files of lines, written in single appends that no crash tears, and read as they grow."""
 
 import contextlib
 import os
@@ -15,7 +15,7 @@ Entry = TypeVar("Entry")
 
 
 class Ledger(Generic[Entry]):
-    """All entries of one file so far; `refresh` reads what has come since."""
+    """All entries of one file so far; `refresh` reads the new ones."""
 
     def __init__(self, path: Path, read: Callable[[str], Entry]) -> None:
         self.path = path
@@ -24,7 +24,7 @@ class Ledger(Generic[Entry]):
         self._offset = 0
 
     def refresh(self) -> list[Entry]:
-        """The entries that are new."""
+        """Return the new entries."""
         fresh = [self._read(line) for line in self._lines()]
         self.entries += fresh
         return fresh
@@ -35,14 +35,14 @@ class Ledger(Generic[Entry]):
         with self.path.open("rb") as file:
             file.seek(self._offset)
             data = file.read()
-        # The end of a line that is just being written is left for the next look.
+        # An incomplete line at the end is left for the next read.
         whole = data[: data.rfind(b"\n") + 1]
         self._offset += len(whole)
         yield from whole.decode().splitlines()
 
 
 def append(path: str, line: str) -> None:
-    """One more line."""
+    """Append one line."""
     file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
     try:
         os.write(file, f"{line}\n".encode())
@@ -51,25 +51,25 @@ def append(path: str, line: str) -> None:
 
 
 def send_line(send: Send) -> str:
-    """How a send stands in its ledger."""
+    """Format a send as a line of its ledger."""
     return f"{send.token} {send.outcome} {send.began} {send.took} {send.due or 0}"
 
 
 def send_of(line: str) -> Send:
-    """The send in this line."""
+    """Parse the send in this line."""
     token, outcome, began, took, due = line.split()
     return Send(token, outcome, int(began), int(took), int(due) or None)
 
 
 def run_of(line: str) -> Run:
-    """The run in this line."""
+    """Parse the run in this line."""
     token, at, worker = line.split()
     return Run(token, int(at), int(worker))
 
 
 @contextlib.contextmanager
 def noted(what: str, faults: list[Fault]) -> Iterator[None]:
-    """Note that something is broken while the block runs."""
+    """Record a fault while the block runs."""
     began = now_ms()
     try:
         yield

@@ -1,7 +1,7 @@
-"""How soon every consumer is back: one message to each physical queue, and the times of its confirm and its run.
+"""Recovery of consumers: one message to each physical queue, and the times of its confirm and its run.
 
-Each queue has one consumer in the whole campaign, so a probe that runs proves that very consumer; what the broker
-says about consumers is not asked for that.
+Each queue has one consumer in the whole campaign, so a probe that runs proves that very consumer; the broker's view
+of consumers is not used.
 """
 
 import contextlib
@@ -23,14 +23,14 @@ _AGAIN = 0.5
 
 
 class Stalled(AssertionError):
-    """A consumer has not come back."""
+    """Raised when a consumer has not returned."""
 
 
 class Probe:
-    """Probes one field, again and again.
+    """Probes one field repeatedly.
 
     Attributes:
-        behind: seconds from the first confirm of a queue itself until its probe has run, of the last `back_after`.
+        behind: seconds from the first confirm of a queue until its probe has run, of the last `back_after`.
     """
 
     def __init__(self, field: Field) -> None:
@@ -40,7 +40,7 @@ class Probe:
         self._confirmed: dict[str, int] = {}
 
     def back_after(self, since: int, *, within: float = 60.0) -> dict[str, float]:
-        """Seconds from `since` (ms since the epoch) until each physical queue's probe has run.
+        """Return the seconds from `since` (ms since the epoch) until each physical queue's probe has run.
 
         Raises:
             Stalled: one has not within `within` seconds.
@@ -61,15 +61,15 @@ class Probe:
             for run in self._field.runs.refresh():
                 if run.token in tokens and run.token not in back:
                     back[run.token] = max(run.at - since, 0) / 1000
-                    # What ran before it was confirmed is not behind.
+                    # A probe that ran before its confirm is not behind.
                     confirmed = max(self._confirmed.get(run.token, run.at), since)
                     self.behind[tokens[run.token]] = max(run.at - confirmed, 0) / 1000
             time.sleep(_LOOK)
         return {tokens[token]: seconds for token, seconds in back.items()}
 
     def _publish(self, tokens: dict[str, str]) -> None:
-        # Through each node, each on a connection of its own: a node that has just started, and a queue without a
-        # leader, may keep their callers waiting for seconds.
+        # Through each node, each on its own connection: a starting node and a queue without a leader may delay their
+        # callers for seconds.
         for node in self._field.direct:
             for token, queue in tokens.items():
                 threading.Thread(target=self._publish_one, args=(node, token, queue), daemon=True).start()
@@ -87,7 +87,7 @@ class Probe:
 
 
 def wait_until_accepting(port: int, *, within: float = 90.0) -> int:
-    """When the port began to accept connections, ms since the epoch."""
+    """Wait until the port accepts connections; return the time in ms since the epoch."""
     end = time.monotonic() + within
     while not accepts(port):
         if time.monotonic() > end:

@@ -1,8 +1,8 @@
 """A producer process: `python -m tests.faults.producer ORDER`, in the folder of a campaign.
 
-Sends until enough is confirmed, tried, or the file `stop` is there, and notes what each call was told; at its end,
-for how long the process was kept from running at most. `threads` are plain callers of `send`, `asend` are coroutines
-that send one after the other, `many` sends in batches.
+Sends until enough is confirmed or tried, or the file `stop` exists. It records the result of each call and, at its
+end, the longest suspension of the process. `threads` are plain callers of `send`, `asend` are coroutines that send
+one after the other, `many` sends in batches.
 """
 
 import asyncio
@@ -29,17 +29,17 @@ __all__ = ["Order"]
 
 
 class Order(msgspec.Struct, frozen=True, kw_only=True):
-    """What a producer is to do.
+    """The order for a producer.
 
     Attributes:
-        name: what its tokens begin with; also the name of its ledger.
-        queues: sent to in turn.
-        lanes: how many callers there are at a time.
-        confirmed: stop after so many were confirmed; 0: not for that reason.
-        tried: stop after so many calls; 0: not for that reason.
-        rate: the most sends a second, of all lanes together; 0: as fast as it goes.
+        name: the prefix of its tokens; also the name of its ledger.
+        queues: target queues, in turn.
+        lanes: number of concurrent callers.
+        confirmed: stop after so many confirms; 0: no limit.
+        tried: stop after so many calls; 0: no limit.
+        rate: maximum sends per second, of all lanes together; 0: no limit.
         batch: calls in one `asend_many`.
-        delayed: the share of calls that are delayed, and by how many seconds at most.
+        delayed: the share of delayed calls, and their maximum delay in seconds.
     """
 
     name: str
@@ -127,7 +127,7 @@ class _Producer:
             await asyncio.sleep(self._pause(began, size))
 
     def _next(self) -> "tuple[str, Call[..., Any], int | None]":
-        """A token, the call to make with it, and before when it must not run."""
+        """Return a token, its call, and the earliest time of its run."""
         number, order = next(self._numbers), self._order
         options: dict[str, Any] = {"queue": order.queues[number % len(order.queues)], "priority": (number * 7) % 10}
         due = None
@@ -174,7 +174,7 @@ def _outcome(error: Exception) -> str:
 
 if __name__ == "__main__":
     sys.path.insert(0, ".")
-    # On a busy machine the imports of a first send may take a second of the deadline's tolerance.
+    # On a busy machine the imports of a first send may use up a second of the deadline's tolerance.
     importlib.import_module("taskmq_rabbitmq")
     stalls, order = Stalls(), msgspec.json.decode(sys.argv[1], type=Order)
     _Producer(order, importlib.import_module("jobs").app).run()

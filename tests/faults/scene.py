@@ -1,4 +1,4 @@
-"""What a broker and a worker say of themselves, for the moment when a campaign fails."""
+"""Diagnostics of a broker and a worker for a failed campaign."""
 
 import asyncio
 from urllib.parse import unquote, urlsplit
@@ -14,7 +14,7 @@ _CHANNELS = ("connection", "number", "consumer_count", "messages_unacknowledged"
 
 
 def broker_scene(node: RabbitMQ, url: str) -> str:
-    """Every queue, the ladder's among them, and every channel, as the node counts them now."""
+    """Return the node's current counts of every queue, including the ladder, and of every channel."""
     vhost = unquote(urlsplit(url).path.removeprefix("/")) or "/"
     queues = [line.split("\t") for line in node.ctl("-q", "list_queues", "-p", vhost, *_QUEUES).splitlines()]
     lines = ["\t".join(line) for line in queues if line[1:4] != ["0", "0", "0"]]
@@ -24,7 +24,7 @@ def broker_scene(node: RabbitMQ, url: str) -> str:
 
 
 def worker_scene(worker: Worker, broker: RabbitMQBroker, loop: asyncio.AbstractEventLoop) -> str:
-    """What a worker on another thread's loop is at."""
+    """Return the current activity of a worker on another thread's loop."""
     feeds = [
         f"{each!r} unsettled={each._feed.unsettled} received={each._feed.received} open={not each._feed.ended}"
         for consumer in broker._consumers

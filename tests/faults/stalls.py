@@ -1,4 +1,4 @@
-"""How long this process was kept from running, by the machine or by itself."""
+"""Suspensions of this process, by the machine or by itself."""
 
 import threading
 import time
@@ -9,7 +9,7 @@ _TICK = 0.02
 
 
 class Stalls:
-    """A thread that should wake every 20 ms, and notes how much later it did.
+    """A thread that should wake every 20 ms and records its delays.
 
     Attributes:
         longest: seconds.

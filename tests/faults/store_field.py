@@ -1,11 +1,10 @@
-"""The field of a campaign of the job store: submitters, schedulers, workers as processes, and what they leave.
+"""The field of a campaign of the job store: submitters, schedulers, workers as processes, and their traces.
 
     submitters --acknowledged-->  ledger     \\
     store: job, job_key, job_history          >  StoreField.verdict: lost, unended, ended twice, effects
     workers    --runs, effects--> ledger, SQL /
 
-The database notes by itself, with a trigger, whether a scheduler has ever dispatched under an epoch that was not the
-partition's any more.
+A trigger in the database records whether a scheduler has ever dispatched under an outdated epoch of its partition.
 """
 
 import asyncio
@@ -101,17 +100,17 @@ _SUCCEEDED = "5"
 
 @dataclass(frozen=True, kw_only=True)
 class StoreVerdict:
-    """What became of a campaign.
+    """The violations of a campaign.
 
     Attributes:
-        lost: acknowledged, and nowhere in the store.
+        lost: acknowledged jobs missing from the store.
         unended: jobs without an end.
-        unsuccessful: jobs that have ended otherwise than their tasks have.
+        unsuccessful: jobs whose end differs from that of their tasks.
         ended_twice: jobs with more than one accepted end.
-        silent: ended successfully, although no worker has run them.
-        without_effect, with_two: jobs that have not had the one effect that they have to have.
-        untyped: what submitters got that is no `StoreUnavailable`.
-        stale: dispatches under an epoch that had passed, which the store has taken.
+        silent: successful jobs that no worker has run.
+        without_effect, with_two: jobs without exactly one effect.
+        untyped: submitters' exceptions other than `StoreUnavailable`.
+        stale: dispatches under an outdated epoch that the store accepted.
     """
 
     acknowledged: int
@@ -132,7 +131,7 @@ class StoreVerdict:
 
     @property
     def wrong(self) -> dict[str, list[str]]:
-        """What must not be, by kind; empty when all is well."""
+        """Return the violations by kind; empty if there are none."""
         kinds = (
             *("lost", "unended", "unsuccessful", "ended_twice", "silent"),
             *("without_effect", "with_two", "untyped", "stale"),
@@ -154,8 +153,8 @@ class StoreField:
 
     Args:
         folder: for its files, empty.
-        postgres: whose database the store is; may be killed.
-        broker, store: the URLs that the processes are given.
+        postgres: the server of the store's database; may be killed.
+        broker, store: the URLs for the processes.
     """
 
     def __init__(self, folder: Path, postgres: PostgreSQL, *, broker: str, store: str) -> None:
@@ -191,7 +190,7 @@ class StoreField:
                 process.wait(40)
 
     def start_submitter(self, role: str, *, lanes: int, rate: float) -> None:
-        """One more life of a submitter, with ids of its own."""
+        """Start one more submitter process with its own ids."""
         name = f"{role}-{next(self._numbers)}"
         self._start(role, "-m", "tests.faults.submitter", name, str(lanes), str(rate))
 
@@ -205,7 +204,7 @@ class StoreField:
         self.processes[role] = Process(role, arguments, self.folder, self._environment)
 
     def kill(self, role: str) -> None:
-        """End a process with SIGKILL; of a worker the inner one, which its supervisor replaces."""
+        """Send SIGKILL to a process; of a worker to the inner one, which its supervisor replaces."""
         process = self.processes[role]
         inner = process.inner_pid
         os.kill(inner, signal.SIGKILL)
@@ -214,7 +213,7 @@ class StoreField:
 
     @contextlib.contextmanager
     def frozen(self, role: str) -> Generator[None, None, None]:
-        """Stop a process where it is."""
+        """Suspend a process."""
         pid = self.processes[role].inner_pid
         os.kill(pid, signal.SIGSTOP)
         try:
@@ -223,17 +222,17 @@ class StoreField:
             os.kill(pid, signal.SIGCONT)
 
     def stop_submitters(self) -> None:
-        """Let them end, with what they have begun; those that a fault holds up have as long as that takes."""
+        """Let them end after their current calls; there is no time limit for those delayed by a fault."""
         (self.folder / "stop").touch()
         for role, process in self.processes.items():
             if role.startswith("submitter"):
                 assert process.wait(120) == 0, process.log[-4000:]
 
     def stop(self) -> None:
-        """Everything else must end in order, too."""
+        """Stop everything else; it must end in order, too."""
         others = [process for role, process in self.processes.items() if not role.startswith("submitter")]
         for process in others:
-            # One that was started a moment ago would die of the signal.
+            # A newly started process would die of the signal.
             self.until(lambda process=process: process.has_spoken, f"{process.name} runs", 60)  # type: ignore[misc]
             process.signal(signal.SIGTERM)
         for process in others:
@@ -241,11 +240,11 @@ class StoreField:
             assert code == 0, f"{process.name} ended with {code}\n{process.log[-4000:]}"
 
     def fault(self, what: str) -> contextlib.AbstractContextManager[None]:
-        """Note when something is broken, and when it is whole again."""
+        """Record a fault from its start to the recovery."""
         return noted(what, self.faults)
 
     async def submit_idle(self, count: int) -> None:
-        """Jobs of the queue that has no worker, straight into the store."""
+        """Submit jobs for the queue without a worker, directly to the store."""
         app = TaskMQ("memory://", name="faults", store=self._url)
 
         async def idle(token: str) -> None: ...
@@ -258,7 +257,7 @@ class StoreField:
                 append(str(self.folder / "acknowledged"), token)
 
     def epochs(self) -> dict[int, int]:
-        """The present epoch of each partition."""
+        """Return the current epoch of each partition."""
         return {int(partition): int(epoch) for partition, _, epoch in self._rows(_HOLDERS)}
 
     def holder_of_idle(self) -> tuple[str, dict[int, int]]:
@@ -283,9 +282,9 @@ class StoreField:
         return int(self._postgres.sql(f"select partition from taskmq.queue where name = '{IDLE}'"))
 
     async def write_late(self, epochs: dict[int, int]) -> int:
-        """Do what a holder with these epochs would do that wakes up too late; how many of its writes were refused.
+        """Write like a holder with these epochs that wakes up too late; return the number of refused writes.
 
-        Each has something to take: what is ready, and what is due.
+        Each write has work to do: ready jobs, and due ones.
         """
         store, refused = open_job_store(self._url, BrokerOptions(name="late")), 0
         try:
@@ -312,11 +311,11 @@ class StoreField:
         return len(self._runs.entries)
 
     def live(self) -> int:
-        """How many jobs have not ended."""
+        """Return the number of jobs that have not ended."""
         return int(self._postgres.sql("select count(*) from taskmq.job"))
 
     def drain(self, *, patience: float) -> None:
-        """Return once every job has ended, or none has for so many seconds."""
+        """Wait until every job has ended, or none has for that many seconds."""
         left, moved = self.live(), time.monotonic()
         while left and time.monotonic() - moved < patience:
             time.sleep(0.2)
@@ -324,7 +323,7 @@ class StoreField:
                 left, moved = now, time.monotonic()
 
     def verdict(self) -> StoreVerdict:
-        """What became of everything; all processes have ended."""
+        """Return the verdict; all processes have ended."""
         acknowledged, runs = self._acknowledged, self._runs
         acknowledged.refresh()
         runs.refresh()
@@ -354,7 +353,7 @@ class StoreField:
         )
 
     def until(self, holds: Callable[[], T], what: str, within: float) -> T:
-        """The first true value that `holds` gives; a failure shows the logs."""
+        """Wait for the first true value of `holds`; a failure shows the logs."""
         try:
             return eventually(holds, what, within=timedelta(seconds=within))
         except TimeoutError as error:

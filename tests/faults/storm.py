@@ -17,12 +17,12 @@ Fault = tuple[Callable[[random.Random], None], int]
 
 
 class Storm:
-    """Applies faults, one after the other.
+    """Injects faults one after the other.
 
     Args:
-        faults: what can be done, by name.
+        faults: the possible ones, by name.
         seed: of the order and the pauses.
-        into: where each is noted.
+        into: the record of each fault.
     """
 
     def __init__(self, faults: Mapping[str, Fault], seed: int, *, into: list[Noted]) -> None:
@@ -32,7 +32,7 @@ class Storm:
         self.done: Counter[str] = Counter()
 
     def blow(self, goes_on: Callable[[], bool], *, calm: float = 0.5) -> None:
-        """One fault after the other while `goes_on`."""
+        """Inject one fault after the other while `goes_on`."""
         names = [*self._faults]
         weights = [weight for _, weight in self._faults.values()]
         while goes_on():
@@ -49,7 +49,7 @@ class Storm:
 
 
 def network_faults(proxy: TcpProxy) -> dict[str, Fault]:
-    """What a network does to the connections through `proxy`."""
+    """Return the network faults of connections through `proxy`."""
 
     def cut(_: random.Random) -> None:
         proxy.cut()
@@ -62,11 +62,11 @@ def network_faults(proxy: TcpProxy) -> dict[str, Fault]:
     def tear(rng: random.Random) -> None:
         proxy.tear(rng.randint(1, 6000))
         time.sleep(0.3)
-        # Or a quiet connection is reset much later, by what nobody knows of any more.
+        # Otherwise a quiet connection is reset much later, by an old fault.
         proxy.tear(None)
 
     def inject(rng: random.Random) -> None:
-        # Sometimes what looks like the head of a frame that is very large, or of one that ends at once.
+        # Sometimes it looks like the header of a very large frame, or of one that ends at once.
         heads = b"\x03\x00\x01\x7f\xff\xff\xff", b"\x01\x00\x01\x00\x00\x00\x00\xce"
         proxy.inject(rng.choice([rng.randbytes(rng.randint(1, 200)), *heads]), to_client=rng.random() < 0.5)
         time.sleep(0.3)
@@ -112,7 +112,7 @@ def network_faults(proxy: TcpProxy) -> dict[str, Fault]:
 
 
 def broker_faults(node: RabbitMQ, *, full: str, doomed: str) -> dict[str, Fault]:
-    """What happens at the broker itself: queues that begin with `full` get full, `doomed` is deleted."""
+    """Return the faults at the broker itself: queues named `full...` become full, `doomed` is deleted."""
 
     def kill(_: random.Random) -> None:
         node.kill()
@@ -137,7 +137,7 @@ def broker_faults(node: RabbitMQ, *, full: str, doomed: str) -> dict[str, Fault]
         node.http("DELETE", policy)
 
     def delete(_: random.Random) -> None:
-        with contextlib.suppress(ServerFailed):  # it may not be back since the last time
+        with contextlib.suppress(ServerFailed):  # it may not have recovered since the last time
             node.http("DELETE", f"/api/queues/%2F/{doomed}")
 
     return {

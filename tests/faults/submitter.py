@@ -1,9 +1,8 @@
 """A submitting process: `python -m tests.faults.submitter NAME LANES RATE`, in the folder of a campaign.
 
-Each of its lanes submits one job after the other, under an id of its own, and submits it again for as long as it is
-not told that the job is kept. What it was told stands in `acknowledged`, one line a job; what else it got, in
-`refusals`. It ends when there is a file `stop`, and may be killed at any time: what nobody was told is promised to
-nobody.
+Each of its lanes submits one job after the other, under a unique id, and repeats it until the job is acknowledged.
+Acknowledged jobs are in `acknowledged`, one line a job; other results in `refusals`. It ends when there is a file
+`stop`, and may be killed at any time: an unacknowledged job is promised to no caller.
 """
 
 import asyncio
@@ -25,7 +24,7 @@ __all__ = ["EFFECT"]
 EFFECT = "e"
 """What tokens begin with whose jobs have an effect."""
 
-# One of so many is delayed, has an effect, or is submitted a second time after it was acknowledged.
+# One in that many is delayed, has an effect, or is submitted a second time after its acknowledgement.
 _DELAYED, _EFFECT, _TWICE = 10, 5, 20
 _AGAIN_AFTER = 0.05
 

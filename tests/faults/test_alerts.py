@@ -1,6 +1,6 @@
 """Schedulers are killed while a queue fills and empties: each change is reported once, however often they die.
 
-$TASKMQ_TEST_ALERT_CHANGES: how often the alert fires or ends (default 6); a scheduler is killed at each of them.
+$TASKMQ_TEST_ALERT_CHANGES: number of changes of the alert (default 6); a scheduler is killed at each of them.
 """
 
 import json
@@ -21,7 +21,7 @@ from tests.cli.kit import Started, declare, fill, run_process
 from tests.servers import eventually
 
 CHANGES = int(os.environ.get("TASKMQ_TEST_ALERT_CHANGES", "6"))
-# An alert changes within half a minute. A scheduler that is killed while it sends the notice holds it for one minute.
+# An alert changes within half a minute. A scheduler killed while it sends the notice holds it for one minute.
 PATIENCE = timedelta(seconds=120)
 _SHOP = """
 from taskmq import TaskMQ
@@ -45,11 +45,11 @@ channels = ["http://127.0.0.1:{port}/hook"]
 
 @dataclass
 class _Hook:
-    """A receiver, and what it was sent.
+    """A receiver, and its requests.
 
     Attributes:
-        notices: what each has said, by its id.
-        times: how often each has come.
+        notices: the content of each, by its id.
+        times: number of deliveries of each.
     """
 
     notices: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
@@ -113,7 +113,7 @@ def test_each_change_is_reported_once_even_if_its_scheduler_is_killed(
                 fill("work", [f"{number}-{n}" for n in range(5)], url=url, task="work")
             else:
                 assert run_process(tmp_path, "--app", "shop:app", "queue", "purge", "work", "--yes").code == 0
-            # The scheduler that is killed then is looking at the rule, or sending the notice, or doing neither.
+            # The scheduler killed then is evaluating the rule, sending the notice, or idle.
             threading.Event().wait(dice.uniform(0, 14))
             schedulers.pop(0).process.kill()
             schedulers.append(begin())

@@ -1,4 +1,4 @@
-"""Three replicas of beat under faults: every instant of every schedule is executed, and executed once.
+"""Three replicas of beat under faults: every instant of every schedule is executed exactly once.
 
 `$TASKMQ_TEST_BEAT_SCHEDULES` schedules of one second (default 20) for `$TASKMQ_TEST_BEAT_SECONDS` (default 8), one
 replica killed every `$TASKMQ_TEST_BEAT_KILL_EVERY` seconds (default 4), one frozen for `$TASKMQ_TEST_BEAT_FREEZE`
@@ -55,7 +55,7 @@ for number in range(int(os.environ["FAULTS_SCHEDULES"])):
 
 @dataclass(frozen=True, slots=True)
 class Tick:
-    """A run. Times are ms."""
+    """A run. Times are in ms."""
 
     schedule: str
     due: int
@@ -114,7 +114,7 @@ def test_every_instant_is_executed_once_whatever_happens_to_the_replicas(
                 "everything has run",
                 within=timedelta(seconds=90),
             )
-        # What comes twice may come later.
+        # A duplicate may come later.
         time.sleep(min(FREEZE, 3))
         _judge(_all(runs), expected, kills, rabbitmq_server)
         for beat in beats:

@@ -1,4 +1,4 @@
-"""The judge itself: every kind of wrong is found, and a right campaign is not accused."""
+"""The judge itself: every kind of violation is found, and a correct campaign is not accused."""
 
 import dataclasses
 

@@ -1,7 +1,7 @@
 """Three nodes of RabbitMQ 4.3 under load: a leader killed, a node paused, the majority gone, a rolling restart.
 
-`$TASKMQ_TEST_CLUSTER_SENDS` says how many confirmed sends each part needs at least (default 600), and
-`$TASKMQ_TEST_CLUSTER_RATE` how many a second there are; from 10,000 on there are more faults, and longer pauses.
+`$TASKMQ_TEST_CLUSTER_SENDS` is the minimum of confirmed sends per part (default 600), and
+`$TASKMQ_TEST_CLUSTER_RATE` their number per second; from 10,000 on there are more faults, and longer pauses.
 """
 
 import os
@@ -41,7 +41,7 @@ def cluster() -> Iterator[RabbitMQCluster]:
 
 @pytest.fixture
 def field(cluster: RabbitMQCluster, tmp_path: Path) -> Iterator[Field]:
-    """Workers and producers that know all three nodes, in a vhost of their own."""
+    """Workers and producers that know all three nodes, in a fresh vhost."""
     url = cluster.nodes[0].create_vhost()
     vhost = url.rpartition("/")[2]
     ports = ",".join(f"127.0.0.1:{node.port}" for node in cluster.nodes)
@@ -58,7 +58,7 @@ def field(cluster: RabbitMQCluster, tmp_path: Path) -> Iterator[Field]:
 
 
 class Campaign:
-    """One part: load from the start to `judge`, and what is done meanwhile."""
+    """One part: load from the start to `judge`, and its faults."""
 
     def __init__(self, cluster: RabbitMQCluster, field: Field, *, delayed: float = 0.0) -> None:
         self.cluster = cluster
@@ -76,24 +76,24 @@ class Campaign:
         field.until(lambda: field.confirmed() >= 10, "ten confirmed sends", 60)
 
     def calm(self, share: float) -> None:
-        """Return once this share of the sends is confirmed."""
+        """Wait until this share of the sends is confirmed."""
         wanted = int(SENDS * share)
         self.field.until(
             lambda: self.field.confirmed() >= wanted, f"{wanted:,} confirmed sends", 120 + 6 * wanted / RATE
         )
 
     def consumers_back(self, since: int) -> None:
-        """Return once each consumer has run something again; noted against `since`."""
+        """Wait until each consumer has run something again; record it against `since`."""
         self.backs.append(max(self._probe.back_after(since, within=120).values()))
         self.behinds.append(max(self._probe.behind.values()))
 
     def wait_for_sends(self, count: int) -> None:
-        """Return once so many more calls have ended, well or not."""
+        """Wait until that many more calls have ended, successfully or not."""
         tried = len(self.field.sends())
         self.field.until(lambda: len(self.field.sends()) >= tried + count, f"{count} more sends", 60)
 
     def restart(self, node: RabbitMQ) -> None:
-        """Start a node that is down; the cluster is whole again when this returns."""
+        """Start a stopped node; return when the cluster is complete again."""
         node.launch()
         since = wait_until_accepting(node.port)
         self.consumers_back(since)
@@ -101,7 +101,7 @@ class Campaign:
         self.wait_until_whole()
 
     def wait_until_whole(self) -> None:
-        """Every node is a member again and every queue has all its replicas online: the next fault may come."""
+        """Wait until every node is a member again and every queue has all its replicas online."""
 
         def whole() -> bool:
             try:
@@ -120,7 +120,7 @@ class Campaign:
         eventually(whole, "every node and replica being back", within=timedelta(seconds=90))
 
     def wait_until_settled(self) -> None:
-        """Nothing is in anybody's hands; what still is after a while is told, with who has it."""
+        """Wait until no message is unacked; report the holder of the rest."""
 
         def held() -> dict[str, int]:
             found: dict[str, int] = {}
@@ -137,7 +137,7 @@ class Campaign:
             print(f"not settled: {held()}", flush=True)
 
     def leader(self, queue: str) -> RabbitMQ:
-        """The node that leads the queue now."""
+        """Return the node that leads the queue now."""
 
         def found() -> RabbitMQ | None:
             for node in self.cluster.nodes:
@@ -156,7 +156,7 @@ class Campaign:
         return node
 
     def judge(self, what: str, *, back_within: float = BACK_WITHIN) -> Verdict:
-        """End the load, drain, and say what became of everything."""
+        """End the load, drain, and return the verdict."""
         field = self.field
         field.stop_producers()
         elapsed = time.monotonic() - self.began
@@ -215,7 +215,7 @@ def test_nothing_is_lost_when_two_of_three_nodes_go_down_and_return(cluster: Rab
             before = field.confirmed()
             for node in down:
                 node.kill()
-            # Long enough for calls to begin and end without a majority.
+            # Long enough for calls to start and end without a majority.
             campaign.wait_for_sends(16)
             during = field.confirmed() - before
             for node in down:
@@ -227,7 +227,7 @@ def test_nothing_is_lost_when_two_of_three_nodes_go_down_and_return(cluster: Rab
         campaign.wait_until_whole()
         print(f"round {number + 1}: {during} confirmed around the loss of the majority", flush=True)
         campaign.calm((number + 1) / MINORITIES)
-    # Now and then RabbitMQ confirms nothing to one of the six queues for five seconds or more after both are back.
+    # Sometimes RabbitMQ confirms nothing to one of the six queues for five seconds or more after both have returned.
     campaign.judge(f"two of three nodes down {MINORITIES} times", back_within=BACK_WITHIN + 5)
 
 

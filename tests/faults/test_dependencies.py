@@ -1,11 +1,11 @@
-"""Random graphs of jobs that wait for each other: every end as the rules say it, whatever is told twice or stopped.
+"""Random graphs of dependent jobs: every end follows the rules, despite repeated reports and interrupted calls.
 
-    TASKMQ_TEST_JOB_GRAPHS: so many graphs (1,000 for a campaign)
+    TASKMQ_TEST_JOB_GRAPHS: number of graphs (1,000 for a campaign)
     TASKMQ_TEST_JOB_GRAPHS_FROM: the seed of the first one (0)
-    TASKMQ_TEST_JOB_GRAPH_JOBS: of up to so many jobs (200)
+    TASKMQ_TEST_JOB_GRAPH_JOBS: maximum number of jobs (200)
 
-Several stores on one database submit, dispatch, report, cancel and let go at once. Reports are sent twice, and calls
-of each kind are stopped wherever they are: their connections are lost, with the transactions that they were in.
+Several stores on one database submit, dispatch, report, cancel and release concurrently. Reports are sent twice, and
+calls of each kind are interrupted anywhere: their connections are lost, with their transactions.
 """
 
 import asyncio
@@ -43,11 +43,11 @@ _QUEUE: Final = "graph"
 
 @dataclass
 class _Graph:
-    """A graph, what its jobs come to if they run, and how often they did.
+    """A graph, the outcome of its jobs if they run, and the number of their runs.
 
     Attributes:
         unsure: jobs of which the answer to a report was lost.
-        unwanted: jobs that were to be cancelled while they waited.
+        unwanted: jobs to be cancelled while they waited.
     """
 
     dice: random.Random
@@ -109,7 +109,7 @@ async def _check_graph(seed: int, url: str) -> None:
         while submitted < len(graph.jobs):
             count = dice.randint(1, 20)
             some = graph.jobs[submitted : submitted + count]
-            # In any order: they wait for each other also where they come together.
+            # In any order: jobs submitted together may wait for each other.
             some = dice.sample(some, k=len(some))
             is_cut = not await _cut(dice, dice.choice(drivers).store.submit(some))
             answers = await dice.choice(drivers).store.submit(some)
@@ -132,7 +132,7 @@ async def _check_graph(seed: int, url: str) -> None:
 
 
 async def _round(graph: _Graph, drivers: Sequence[JobDriver]) -> None:
-    """Dispatch some, report them twice, cancel some, and let go, all at once; some of it is stopped in the middle."""
+    """Dispatch some, report them twice, cancel some, and release, all at once; interrupt some of the calls."""
     dice = graph.dice
     batch = await drivers[0].try_dispatch(queue=_QUEUE)
     reports = [report(job, graph.ends[job.id]) for job in batch.jobs] if batch is not None else []
@@ -158,7 +158,7 @@ async def _apply(graph: _Graph, driver: JobDriver, reports: Sequence[Report]) ->
 
 
 async def _cancelled(graph: _Graph, driver: JobDriver, job_id: str) -> None:
-    """Cancel a job that waits, if it is there."""
+    """Cancel a waiting job, if it exists."""
     record = await driver.store.get(job_id)
     if record is not None and record.state in CHANGEABLE:
         graph.unwanted.add(job_id)
@@ -166,7 +166,7 @@ async def _cancelled(graph: _Graph, driver: JobDriver, job_id: str) -> None:
 
 
 async def _cut(dice: random.Random, call: Awaitable[object]) -> bool:
-    """Await the call, which may be stopped in the middle of it; whether it was not."""
+    """Await the call, which may be interrupted; return whether it was not."""
     task = asyncio.ensure_future(call)
     if dice.random() < 0.3:
         asyncio.get_running_loop().call_later(dice.random() * 0.01, task.cancel)

@@ -1,12 +1,12 @@
-"""Schedulers killed (-9) and started again while random graphs of jobs that wait for each other run.
+"""Schedulers killed (-9) and restarted while random graphs of dependent jobs run.
 
-    TASKMQ_TEST_GRAPH_KILLS_GRAPHS: so many graphs (6), one after the other
+    TASKMQ_TEST_GRAPH_KILLS_GRAPHS: number of graphs (6), one after the other
     TASKMQ_TEST_GRAPH_KILLS_FROM: the seed of the first one (0)
-    TASKMQ_TEST_GRAPH_KILLS_JOBS: of so many jobs (200)
+    TASKMQ_TEST_GRAPH_KILLS_JOBS: number of jobs (200)
     TASKMQ_TEST_GRAPH_KILLS_EVERY: seconds between two kills (1.5)
 
-Two schedulers, a worker, RabbitMQ and PostgreSQL, all of them real. Every job ends as the rules say it, and one that
-waited for what did not come never reached the broker.
+Two schedulers, a worker, RabbitMQ and PostgreSQL, all of them real. Every job ends as the rules say, and a job with
+an unmet dependency never reached the broker.
 """
 
 import asyncio
@@ -92,7 +92,7 @@ def test_graphs_end_as_their_rules_say_while_schedulers_are_killed(
     asyncio.run(main())
     print(f"\n{_GRAPHS} graphs of {_JOBS} jobs, {kills} schedulers killed, {time.monotonic() - began:.0f} s")
     assert kills >= 1
-    # One that was just started would be ended by the signal itself.
+    # A newly started process would be ended by the signal itself.
     eventually(
         lambda: all("held from now on: partitions" in each.log for each in schedulers),
         "each scheduler holds a partition",

@@ -1,6 +1,6 @@
-"""Limits of jobs of the store over two workers, while the scheduler that keeps them is killed (-9).
+"""Limits of stored jobs over two workers, while the scheduler that enforces them is killed (-9).
 
-RabbitMQ, Redis and PostgreSQL, all of them real. Each run notes when it began and when it ended, outside.
+RabbitMQ, Redis and PostgreSQL, all of them real. Each run records its begin and end outside.
 `$TASKMQ_TEST_GATED_JOBS` jobs of each of two keys (default 12).
 """
 
@@ -76,7 +76,7 @@ def test_one_job_per_key_is_in_progress_at_a_time_while_the_scheduler_is_killed(
                         start("scheduler-1", "scheduler", "jobs:app")
                     await asyncio.sleep(0.01)
             assert is_killed
-            # None was turned back, but where a message that was not confirmed came twice, and ran again meanwhile.
+            # None was sent back, unless an unconfirmed message was published twice and ran in the meantime.
             dispatches = [(await app.jobs.aget(job.id)).token >> 32 for job in jobs]
             assert sum(count > 1 for count in dispatches) <= len(_KEYS), dispatches
 

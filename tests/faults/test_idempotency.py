@@ -1,11 +1,11 @@
 """Tasks with idempotency keys, all delivered twice or more, under workers that are killed and frozen.
 
 $TASKMQ_TEST_IDEMPOTENT_TASKS   keys (default 240; campaign 100,000)
-$TASKMQ_TEST_IDEMPOTENT_RATE    about how many keys a second are worked off where nothing is killed (default 60)
+$TASKMQ_TEST_IDEMPOTENT_RATE    approximate keys per second if nothing is killed (default 60)
 
-Each key is sent once, then again under the same job id, and again as another job. A run asks a store outside of
-taskmq whether the effect is there, takes its time, and writes it, with the key's fencing token. The same store, when
-it does not look at the tokens, takes effects twice: so it is the fencing that this test tests.
+Each key is sent once, then again under the same job id, and again as another job. A run asks an external store for
+its effect, takes its time, and writes it, with the key's fencing token. If the same store ignores the tokens, it
+takes effects twice: so the test depends on the fencing.
 """
 
 import asyncio
@@ -59,7 +59,7 @@ async def pay(context: Context, key: str) -> str:
 
 @dataclass
 class Troubles:
-    """What was done to the workers."""
+    """The faults of the workers."""
 
     killed: int = 0
     frozen: int = 0
@@ -99,7 +99,7 @@ def test_every_effect_is_accepted_once_whatever_happens_to_workers(project: Proj
 
 @pytest.mark.timeout(240)
 def test_without_fencing_the_same_run_has_effects_twice(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
-    # Few keys, so that none is over before the first worker is frozen.
+    # Few keys, so that none expires before the first worker is frozen.
     monkeypatch.setenv("JOBS_NAP", _nap(min(RATE, 60)))
     keys = [f"order-{number}" for number in range(min(TASKS, 240))]
     with Effects(project.folder / "ledger.sock", is_fenced=False) as effects, _troubled(project, effects):
@@ -122,12 +122,12 @@ def project(tmp_path: Path, amqp_url: str, redis_url: str, monkeypatch: pytest.M
 
 
 def _nap(rate: float) -> str:
-    """Seconds of one run, on average, for so many in a second."""
+    """Return the average seconds of one run at that rate."""
     return f"{WORKERS * CONCURRENCY / rate:.3f}"
 
 
 async def _send(app: TaskMQ, keys: list[str]) -> None:
-    """All keys once, and again under the same job id, and again as other jobs, in another order."""
+    """Send all keys once, again under the same job id, and again as other jobs, in another order."""
     async with app:
         task = app.tasks["jobs.pay"]
         for start in range(0, len(keys), _CHUNK):
@@ -147,7 +147,7 @@ async def _results(app: TaskMQ, keys: list[str]) -> dict[str, JobState]:
 
 @contextmanager
 def _troubled(project: Project, effects: Effects) -> Iterator[Troubles]:
-    """Workers of which one is killed, or frozen for longer than its lease, about once a second."""
+    """Run workers, and kill one, or freeze it for longer than its lease, about once a second."""
     troubles, is_over = Troubles(), threading.Event()
 
     def start(number: int) -> LoneWorker:
@@ -197,7 +197,7 @@ def _make_trouble(
         place = number % WORKERS
         worker = workers[place]
         if troubles.frozen <= troubles.killed:
-            # Until one of its keys has been taken from it, and used: it wakes up in the middle of its runs.
+            # Until another worker has taken over and used one of its keys: it wakes up in the middle of its runs.
             worker.process.send_signal(signal.SIGSTOP)
             troubles.frozen += 1
             before, end = effects.overtaken, time.monotonic() + FROZEN

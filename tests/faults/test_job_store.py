@@ -1,11 +1,11 @@
-"""The job store while everything around it is killed, frozen and cut off: what was acknowledged is done.
+"""The job store while everything around it is killed, frozen and cut off: acknowledged jobs end.
 
 $TASKMQ_TEST_STORE_JOBS     acknowledged submissions (default 200, with the session's broker, which is only cut off)
-$TASKMQ_TEST_STORE_RATE     how many are submitted a second at most (default 60)
+$TASKMQ_TEST_STORE_RATE     maximum submissions per second (default 60)
 $TASKMQ_TEST_STORE_MINUTES  submit no longer than this (default 12)
 $TASKMQ_TEST_STORE_CUT      seconds for which networks are cut (default 1)
 
-With 1,000 jobs or more the broker is the test's own, and is killed and frozen as well.
+With 1,000 jobs or more the broker belongs to the test, and is killed and frozen as well.
 """
 
 import asyncio
@@ -37,7 +37,7 @@ IDLE_JOBS = 100
 
 @pytest.fixture
 def broker(request: pytest.FixtureRequest) -> Iterator[tuple[RabbitMQ, str]]:
-    """A node and a vhost: the session's, unless it is to be killed."""
+    """Return a node and a vhost: the session's, unless it is to be killed."""
     if not IS_LARGE:
         yield request.getfixturevalue("rabbitmq_server"), request.getfixturevalue("amqp_url")
         return
@@ -83,10 +83,10 @@ def test_every_accepted_job_ends_once_despite_kills_freezes_and_cuts(
 
 
 class Troubles:
-    """What is done to the parts of a campaign, by name.
+    """The faults of a campaign's components, by name.
 
     Attributes:
-        refused: writes under epochs that had passed, which the store has refused.
+        refused: writes under outdated epochs that the store refused.
     """
 
     def __init__(
@@ -101,7 +101,7 @@ class Troubles:
         self._turn = 0
 
     def all(self) -> dict[str, Callable[[], None]]:
-        """In their order."""
+        """Return all faults in order."""
         every: dict[str, Callable[[], None]] = {
             "scheduler frozen": self.freeze_scheduler,
             "store killed": self.kill_store,
@@ -119,7 +119,7 @@ class Troubles:
         return every
 
     def freeze_scheduler(self) -> None:
-        """Until another one holds its partition, and for so long that it finds out afterwards."""
+        """Freeze it until another one holds its partition, and long enough to notice that afterwards."""
         role, epochs = self._field.holder_of_idle()
         with self._field.frozen(role):
             self._wait_for_successor(epochs)
@@ -151,7 +151,7 @@ class Troubles:
 
     def freeze_store(self) -> None:
         self._postgres.pause()
-        # Longer than a lease now and then: both schedulers lose what they hold.
+        # Longer than a lease now and then: both schedulers lose their partitions.
         time.sleep(1 if not IS_LARGE else 8 if self._other() % 2 else 2)
         self._postgres.resume()
 
@@ -204,7 +204,7 @@ def _start_all(field: StoreField) -> None:
 
 
 def _make_trouble(field: StoreField, troubles: Troubles, *, until: float) -> Counter[str]:
-    """Every fault at least once, and again in turn until enough is acknowledged."""
+    """Inject every fault at least once, and again in turn until enough is acknowledged."""
     every, done = troubles.all(), Counter[str]()
     for what, make in cycle(every.items()):
         if len(done) == len(every) and (field.acknowledged() >= JOBS or time.monotonic() > until):

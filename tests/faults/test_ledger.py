@@ -1,4 +1,4 @@
-"""What campaigns write down and measure with."""
+"""Records and measurements of campaigns."""
 
 import os
 import shutil

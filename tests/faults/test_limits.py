@@ -1,8 +1,8 @@
-"""Limits that all workers share, with workers as real processes, measured by what their tasks wrote down.
+"""Limits shared by all workers, with workers as real processes, measured by records of their tasks.
 
-$TASKMQ_TEST_LIMIT_SECONDS   how long a rate is measured (default 3; campaign 60)
+$TASKMQ_TEST_LIMIT_SECONDS   seconds of measuring a rate (default 3; campaign 60)
 $TASKMQ_TEST_LIMIT_RATE      starts per second (default 100)
-$TASKMQ_TEST_LIMIT_KILLS     how many workers are killed while their runs hold places (default 2; campaign 100)
+$TASKMQ_TEST_LIMIT_KILLS     number of workers killed while their runs hold permits (default 2; campaign 100)
 $TASKMQ_TEST_LIMIT_KEYS      keys, one of them heavy (default 20; campaign 50)
 """
 
@@ -66,7 +66,7 @@ async def free(n: int) -> None:
 
 
 class Span(NamedTuple):
-    """A run that held a place, in ns."""
+    """A run that held a permit, in ns."""
 
     key: str
     began: int
@@ -91,7 +91,7 @@ def project(tmp_path: Path, amqp_url: str, redis_url: str) -> Iterator[Project]:
 
 
 def most_at_once(spans: list[Span]) -> int:
-    """The most runs of one key that there were at any instant."""
+    """Return the most simultaneous runs of one key."""
     most = 0
     for key in {span.key for span in spans}:
         edges = sorted(edge for span in spans if span.key == key for edge in ((span.began, 1), (span.ended, -1)))
@@ -135,9 +135,9 @@ def test_all_workers_together_start_as_often_as_allowed(project: Project) -> Non
     share = counted / SECONDS / RATE
     if SECONDS >= 30:
         assert 0.98 < share < 1.02
-    # In a short time much of it is what the machine does besides.
+    # In a short time, other work of the machine matters.
     assert 0.5 < share < 1.02 + 1 / SECONDS
-    # A quarter more than the rate, for a second and a quarter, as starts are granted; they are made a bit later.
+    # A quarter more than the rate, for a second and a quarter, as starts are granted; they happen a bit later.
     assert worst <= RATE * 1.25 * 1.25 * 1.1 + 2
 
 
@@ -157,7 +157,7 @@ def test_permits_are_never_exceeded_while_workers_are_killed(project: Project) -
             victim.end(signal.SIGKILL)
             workers.remove(victim)
             workers.append(_worker(project, next(numbers)))
-        # Not by what is ready at the broker: jobs that wait for a place are in its delay.
+        # Not by the ready messages: jobs that wait for a permit are in the broker's delay.
         until(
             lambda: len(_done(project)) == KILLS * _PORTION,
             "all have run",
@@ -201,12 +201,12 @@ def test_a_heavy_key_takes_nothing_from_the_others(project: Project) -> None:
         f"{ends[0]:.1f} to {ends[-1]:.1f} s, the heavy one's {len(starts['heavy'])} meanwhile, "
         f"load {os.getloadavg()[0]:.1f}"
     )
-    # They take one second and a bit by themselves.
+    # They take a little over one second by themselves.
     assert ends[-1] < 15
     assert len(starts["heavy"]) <= ends[-1] * 4 + 5
     for times in starts.values():
         ordered = sorted(times)
-        # A quarter more than the rate, for two seconds and a quarter, and what came together on its way.
+        # A quarter more than the rate, for two seconds and a quarter, and those that accumulated in transit.
         most = max(sum(start <= other < start + 2 for other in ordered) for start in ordered)
         assert most <= 2.25 * 4 * 1.25 + 4
 
@@ -231,19 +231,19 @@ def _worker(project: Project, number: int) -> LoneWorker:
 
 
 def _done(project: Project) -> set[str]:
-    """The jobs of which a run has ended."""
+    """Return the jobs with an ended run."""
     return {line[3] for line in project.ledger if line[0] == "ends"}
 
 
 def _unended(project: Project) -> list[list[str]]:
-    """The lines of runs that have begun and not ended."""
+    """Return the lines of runs that have started and not ended."""
     lines = project.ledger
     ended = {line[4] for line in lines if line[0] == "ends"}
     return [line for line in lines if line[0] == "begins" and line[4] not in ended]
 
 
 def _spans(project: Project, killed: dict[int, int]) -> list[Span]:
-    """All runs; those of killed workers until they were killed."""
+    """Return all runs; those of killed workers until they were killed."""
     begun = {line[4]: int(line[2]) for line in project.ledger if line[0] == "begins"}
     ended = [Span(key, begun[run], int(at)) for word, key, at, _, run, _ in _held_lines(project) if word == "ends"]
     return ended + [Span(key, int(at), killed[int(pid)]) for _, key, at, _, _, pid in _unended(project)]

@@ -1,10 +1,10 @@
-"""Host nodes that are killed under mixed jobs: reserved is never more than a node has, and every job ends.
+"""Host nodes that are killed under mixed jobs: no node is ever overcommitted, and every job ends.
 
 $TASKMQ_TEST_NODE_JOBS   jobs (default 400)
-$TASKMQ_TEST_NODE_KILLS  how often one of the four nodes is killed, supervisor and worker (default 2)
+$TASKMQ_TEST_NODE_KILLS  number of kills of one of the four nodes, supervisor and worker (default 2)
 
-The database notes by itself, with a trigger, whether more was ever allocated on a node than it has. An allocation
-counts while its job has the token of that dispatch.
+A trigger in the database records whether more was ever allocated on a node than it has. An allocation counts while
+its job has the token of that dispatch.
 """
 
 import asyncio
@@ -150,7 +150,7 @@ def test_killed_nodes_are_never_overcommitted_and_every_job_ends(
 
 
 async def _campaign(hosts: Hosts, broker: str, store: str) -> float:
-    """Which part of the processors of live nodes is reserved on average, while many jobs wait."""
+    """Run the campaign; return the average reserved share of the processors of live nodes while many jobs wait."""
     dice = random.Random(1)
     weights, shapes = [weight for weight, _ in _SHAPES], [shape for _, shape in _SHAPES]
     async with _submitter(broker, store) as app:

@@ -1,4 +1,4 @@
-"""A worker that is killed while one of its runs gives way: the run begins again elsewhere, and nothing is lost."""
+"""A worker killed while one of its runs is being preempted: the run starts again elsewhere, and nothing is lost."""
 
 import asyncio
 from collections.abc import Callable

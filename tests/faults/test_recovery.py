@@ -1,4 +1,4 @@
-"""What the campaigns have found about recovery, each as small as it gets."""
+"""Findings of the campaigns about recovery, each as small as possible."""
 
 import pytest
 
@@ -28,11 +28,12 @@ class TestConsumers(RabbitMQCase):
             return consumer.healthy
 
         with pytest.MonkeyPatch.context() as patch:
-            # A pause of the consumer's own would outlast the test, on whatever machine.
+            # A pause of the consumer itself would outlast the test, on any machine.
             patch.setattr(queue_consumer, "reconnect_backoff", lambda: Backoff(3600, 3600))
             _, consumer = await self.consume(broker, *queues)
             for _ in range(3):
-                # Nothing is back before it was seen to be gone: a connection's first pause may be next to nothing.
+                # A connection counts as restored only after it was seen to be lost: its first pause may be almost
+                # nothing.
                 self.proxy.refuse(True)
                 self.proxy.cut()
                 await eventually(healthy, False, within=5)

@@ -1,7 +1,8 @@
-"""A node that is killed, stopped and robbed of its connections, again and again under load.
+"""A node that is killed, stopped and disconnected, again and again under load.
 
-`$TASKMQ_TEST_RESTARTS` says how often (default 2), `$TASKMQ_TEST_CUTS` how many times a proxy cuts all connections
-(default 3), `$TASKMQ_TEST_RESTARTS_SECONDS` ends the first campaign early, with what was done so far.
+`$TASKMQ_TEST_RESTARTS` is the number of restarts (default 2), `$TASKMQ_TEST_CUTS` the number of times a proxy cuts
+all
+connections (default 3); `$TASKMQ_TEST_RESTARTS_SECONDS` ends the first campaign early, with partial results.
 """
 
 import os
@@ -26,7 +27,7 @@ SECONDS = float(os.environ.get("TASKMQ_TEST_RESTARTS_SECONDS", "1e9"))
 QUEUES = ("left", "right")
 RATE = 80.0
 BACK_WITHIN = 5.0
-# How many samples of each end are compared, and from how many on that says something.
+# Number of compared samples at each end, and their minimum for a conclusion.
 ENDS = 20
 MEMORY_KIB = 16 * 1024
 

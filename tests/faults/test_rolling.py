@@ -24,7 +24,7 @@ SECONDS = int(os.environ.get("TASKMQ_TEST_ROLLING_SECONDS", "5"))
 WORKERS = 3
 QUEUE = "rolling"
 LANES = max(32, RATE // 8)
-# Each task takes so long: a worker that is replaced has some in its hands.
+# Long enough that a replaced worker holds some tasks.
 NAP = 0.02
 REPLACED = "all processes were replaced"
 
@@ -71,7 +71,7 @@ def test_a_deploy_worker_by_worker_under_load_loses_nothing_and_runs_nothing_twi
 
 
 def _produce(field: Field) -> float:
-    """Start the load; when, by the monotonic clock."""
+    """Start the load; return its start by the monotonic clock."""
     seen = len(field.runs.refresh())
     field.start_producer(Order(name="load", queues=(QUEUE,), mode="asend", lanes=LANES, rate=RATE))
     field.until(lambda: len(field.runs.refresh()) > seen, "the load runs", 60)

@@ -1,6 +1,6 @@
-"""Policies of schedules of the store, with schedulers, a worker, RabbitMQ and PostgreSQL that are all real.
+"""Policies of stored schedules, with real schedulers, a real worker, RabbitMQ and PostgreSQL.
 
-An outage of two hours passes at once: the store's clock, which alone decides about schedules, is set.
+An outage of two hours passes at once: the test sets the store's clock, which alone decides about schedules.
 """
 
 import asyncio
@@ -58,7 +58,7 @@ app = TaskMQ(os.environ["FAULTS_URL"], store=os.environ["FAULTS_STORE"], name="f
 async def run(seconds: float) -> None:
     await asyncio.sleep(seconds)
 """
-# What each schedule says of missed instants, and how many of the 120 it makes up for.
+# The policy of each schedule for missed instants, and the number of the 120 that it catches up.
 _MISSING: Final[dict[str, tuple[ScheduleOptions, int]]] = {
     name: ({**options, "late_after": "1s", "catchup_rate": 500}, made_up)
     for name, options, made_up in (
@@ -70,7 +70,7 @@ _MISSING: Final[dict[str, tuple[ScheduleOptions, int]]] = {
     )
 }
 _PERIOD: Final = 500
-# Longer than two periods: a third occurrence finds two that run. The other one ends by being cancelled only.
+# Longer than two periods: a third occurrence finds two running. The other one only ends by being cancelled.
 _LONG, _ENDLESS = 2.0, 600.0
 _LONG_OF: Final[dict[Overlap, float]] = {
     "skip": _LONG,
@@ -94,7 +94,7 @@ _OVERLAPPING: Final[dict[str, tuple[float, ScheduleOptions]]] = {
 
 
 class _Store:
-    """The database, as SQL sees it."""
+    """The database, accessed by SQL."""
 
     def __init__(self, server: PostgreSQL, url: str) -> None:
         self._server = server
@@ -107,7 +107,7 @@ class _Store:
         return self.rows(statement) == [["t"]]
 
     def set_clock(self, now: int) -> None:
-        """From now on the store's clock shows this time (ms since the epoch), and goes on from there."""
+        """Set the store's clock to this time (ms since the epoch); it advances from there."""
         ahead = now - time.time_ns() // 1_000_000
         self._server.sql(
             "create or replace function taskmq.now_ms() returns bigint language sql stable parallel safe as "
@@ -129,7 +129,7 @@ def start(amqp_url: str, store: _Store, tmp_path: Path) -> Iterator[Commands]:
 
 @asynccontextmanager
 async def _scheduling(url: str, store: _Store) -> AsyncGenerator[tuple[TaskMQ, Task[[float], Any]]]:
-    """The app, and its task."""
+    """Set up the app and its task."""
     app = TaskMQ(url, store=store.url, name="faults")
 
     @app.task(name="run", queue="work", result=False)
@@ -196,12 +196,12 @@ def test_overlapping_occurrences_follow_their_policy_while_processes_are_killed(
             await _more_of_each(store, *schedulers, worker)
             schedulers[0].signal(signal.SIGKILL)
             os.kill(worker.inner_pid, signal.SIGKILL)
-            # Those of the dead one are late by its lease, and go on then.
+            # Occurrences of the dead scheduler are late by its lease, and then continue.
             await _more_of_each(store, *schedulers, worker)
             for name in _OVERLAPPING:
                 await app.schedules.apause(name)
             for (job_id,) in store.rows(_ENDLESS_JOBS):
-                # One that a newer occurrence has cancelled may just have ended.
+                # An occurrence cancelled by a newer one may just have ended.
                 with suppress(JobConflict):
                     await app.jobs.acancel(job_id)
             await _until(lambda: store.says("select count(*) = 0 from taskmq.job"), "all have ended", worker)
@@ -232,7 +232,7 @@ def test_overlapping_occurrences_follow_their_policy_while_processes_are_killed(
 
 
 async def _more_of_each(store: _Store, *processes: Process) -> None:
-    """Return once each schedule has some more occurrences than now."""
+    """Wait until each schedule has more occurrences than now."""
     before = Counter(name for name, _ in store.rows(_EMITTED))
 
     def has_more() -> bool:
@@ -243,6 +243,6 @@ async def _more_of_each(store: _Store, *processes: Process) -> None:
 
 
 def _most_together(lives: list[tuple[int, int]]) -> int:
-    """How many there were at a time; an end comes before a beginning of the same instant."""
+    """Return the most simultaneous ones; an end precedes a start of the same instant."""
     changes = sorted((at, by) for began, ended in lives for at, by in ((began, 1), (ended, -1)))
     return max(itertools.accumulate(by for _, by in changes))

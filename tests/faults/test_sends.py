@@ -1,6 +1,6 @@
 """Every `send` ends in time, as sent or as a typed error, whatever happens to the network and the broker.
 
-`$TASKMQ_TEST_FAULT_SENDS` says how many calls (default 500), `$TASKMQ_TEST_FAULT_SEED` in which order of faults.
+`$TASKMQ_TEST_FAULT_SENDS` is the number of calls (default 500), `$TASKMQ_TEST_FAULT_SEED` the seed of the faults.
 """
 
 import os
@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.rabbitmq, pytest.mark.slow, pytest.mark.campaign]
 
 SENDS = int(os.environ.get("TASKMQ_TEST_FAULT_SENDS", "500"))
 SEED = int(os.environ.get("TASKMQ_TEST_FAULT_SEED", "20261121"))
-# Slow enough for faults to meet them.
+# Slow enough to be hit by faults.
 SECONDS = 8 + SENDS / 400
 DEADLINE = 3.0
 QUEUES = ("steady", "other")
@@ -48,7 +48,7 @@ def test_every_send_ends_in_time_and_no_confirmed_one_is_lost(own_rabbitmq: Star
                     _order("many", SENDS * 3 // 10, lanes=2),
                 )
             ]
-            # What was confirmed into a queue that is deleted is gone, and no fault of the sender.
+            # A confirmed message in a deleted queue is gone, which is not the sender's fault.
             field.start_producer(Order(name=DOOMED, queues=(DOOMED,), mode="threads", lanes=2, rate=20))
             field.until(lambda: field.confirmed() >= SENDS // 20, "first confirmed sends", 60)
 

@@ -1,4 +1,4 @@
-"""Two servers behind a load balancer are replaced in turn under load: no request fails, and no job is made twice.
+"""Two servers behind a load balancer are replaced in turn under load: no request fails, and no job is created twice.
 
 `$TASKMQ_TEST_SERVER_RATE` requests a second (default 200) for at least `$TASKMQ_TEST_SERVER_SECONDS` (default 15).
 """
@@ -43,11 +43,11 @@ def data_processing(key: str = "") -> None: ...
 
 
 class Load:
-    """Submits jobs and reads them back, at a pace, from a thread of its own.
+    """Submits jobs and reads them back, at a fixed rate, from its own thread.
 
     Attributes:
-        answers: how many of each status, and of each kind of error.
-        submitted: jobs whose submission was answered.
+        answers: number of answers by status, and by kind of error.
+        submitted: jobs with an answered submission.
     """
 
     def __init__(self, port: int, token: str) -> None:
@@ -60,7 +60,7 @@ class Load:
         self._thread.start()
 
     def stop(self) -> None:
-        """Return when all that was sent is answered."""
+        """Stop; return when every request is answered."""
         self._is_over.set()
         self._thread.join(60)
         assert not self._thread.is_alive()

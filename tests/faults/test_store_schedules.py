@@ -1,8 +1,10 @@
-"""Three schedulers under faults: every instant of every schedule of the store becomes a job, and one job.
+"""Three schedulers under faults: every instant of every stored schedule becomes exactly one job.
 
-Of `TASKMQ_TEST_STORE_SCHEDULES`, with `_SECONDS`, `_KILL_EVERY` and `_FREEZE` behind it: so many schedules of one
-second (20), for so long (8), one scheduler killed every so many seconds (4), and one frozen for so long (7: longer
-than a lease) and thawed. The whole campaign is 1000 schedules for 300 seconds, a kill every 20, a freeze of 15.
+Settings start with `TASKMQ_TEST_STORE`: `_SCHEDULES` of one second (20), for `_SECONDS` (8), one scheduler killed
+every
+`_KILL_EVERY` seconds (4), and one frozen for `_FREEZE` seconds (7: longer than a lease) and thawed. The whole
+campaign is 1000
+schedules for 300 seconds, a kill every 20, a freeze of 15.
 """
 
 import asyncio
@@ -63,7 +65,7 @@ _HOLDERS = "select key, holder, epoch from taskmq.lease where key like 'partitio
 
 
 class _Database:
-    """The store, as SQL sees it."""
+    """The store, accessed by SQL."""
 
     def __init__(self, url: str) -> None:
         self._url = url
@@ -135,7 +137,7 @@ def test_every_instant_becomes_one_job_whatever_happens_to_the_schedulers(
             "everything has run",
             within=timedelta(seconds=90),
         )
-    # One that was just started would be ended by the signal itself.
+    # A newly started process would be ended by the signal itself.
     _until(
         lambda: all("held from now on: partitions" in each.log for each in schedulers),
         "each one holds a partition",
@@ -148,7 +150,7 @@ def test_every_instant_becomes_one_job_whatever_happens_to_the_schedulers(
 
 
 async def _stale_writes(url: str, epochs: dict[str, int]) -> int:
-    """Count what a frozen scheduler writes in each partition that others have taken: all of it is refused."""
+    """Count the writes of a frozen scheduler in each partition taken over by others: all are refused."""
     store = open_job_store(url, BrokerOptions(name="stale"))
     refused = 0
     try:
@@ -167,7 +169,7 @@ async def _stale_writes(url: str, epochs: dict[str, int]) -> int:
 
 
 def _judge(database: _Database, expected: set[tuple[str, int]], lost: list[int], *, kills: int, refused: int) -> None:
-    """Print what came of it, and judge.
+    """Print the results, and judge them.
 
     Args:
         lost: when a scheduler was killed or frozen, ms since the epoch.

@@ -1,6 +1,6 @@
 """Interrupts at the very end of calls in threads, `$TASKMQ_TEST_INTERRUPTS` of them.
 
-Not where coverage is measured: it takes locks in every thread that a test like this would leave locked.
+Not under coverage: it takes locks in every thread that a test like this would leave locked.
 """
 
 import gc
@@ -21,7 +21,7 @@ STRESS = int(os.environ.get("TASKMQ_TEST_INTERRUPTS", "20000"))
 
 @pytest.fixture
 def _often() -> Iterator[None]:
-    """Threads take turns at nearly every instruction."""
+    """Let threads switch at nearly every instruction."""
     before = sys.getswitchinterval()
     sys.setswitchinterval(1e-6)
     yield
@@ -30,9 +30,9 @@ def _often() -> Iterator[None]:
 
 @pytest.fixture
 def _no_collector() -> Iterator[None]:
-    """The collector calls what others of this process gave it (hypothesis, weak sets) in any thread.
+    """Disable the collector: it runs finalizers of other libraries (hypothesis, weak sets) in any thread.
 
-    Python drops what is raised in such a call, and pytest makes a failure of that.
+    Python drops exceptions raised in them, and pytest makes a failure of that.
     """
     gc.disable()
     yield
@@ -41,7 +41,7 @@ def _no_collector() -> Iterator[None]:
 
 @pytest.mark.usefixtures("_often", "_no_collector")
 def test_a_thread_is_never_interrupted_after_its_function_has_returned() -> None:
-    """Interrupts at the very end of calls: each is raised inside, or not at all, and never in what follows."""
+    """Interrupts at the very end of calls: each is raised inside, or not at all, and never in later code."""
     soft = over = 0
     failures: list[BaseException] = []
     current: list[ThreadInterrupt] = []
@@ -67,7 +67,7 @@ def test_a_thread_is_never_interrupted_after_its_function_has_returned() -> None
                 else:
                     assert isinstance(error, SoftTimeout)
                     soft += 1
-                # What is left behind would be raised here.
+                # A leftover interrupt would be raised here.
                 for _ in range(50):
                     pass
         except BaseException as error:

@@ -1,7 +1,7 @@
-"""What user code does to a worker, and what becomes of the worker: one test per row of the fault table.
+"""Effects of user code on a worker: one test per row of the fault table.
 
-Each prints its figure. $TASKMQ_TEST_BLOCK_SECONDS says for how long user code holds up a worker (default 3 s with
-heartbeats of 2 s; the campaign takes 60 s with the heartbeats that taskmq has by default).
+Each prints its figure. $TASKMQ_TEST_BLOCK_SECONDS is the time for which user code blocks a worker (default 3 s with
+heartbeats of 2 s; the campaign uses 60 s with the default heartbeats of taskmq).
 """
 
 import asyncio
@@ -27,7 +27,7 @@ from tests.servers import eventually
 pytestmark = pytest.mark.slow
 
 SECONDS = float(os.environ.get("TASKMQ_TEST_BLOCK_SECONDS", "3"))
-# The default: as long as nothing else is said.
+# The default interval.
 HEARTBEAT = "" if SECONDS >= 10 else "?heartbeat=2"
 QUICK = 60
 
@@ -152,7 +152,7 @@ for_good("no_form")(no_form)
 for_good("too_large")(too_large)
 """
 
-# What each comes to: the reason of its dead letter, and what its error says.
+# The outcome of each: the reason of its dead letter, and its error message.
 FAULTS = {
     "exits": ("error", "SystemExit: 3"),
     "exits_async": ("error", "SystemExit: 3"),
@@ -221,7 +221,7 @@ def _runs(project: Project) -> Counter[str]:
 @pytest.mark.parametrize("fault", ["holds_the_loop", "holds_the_gil", "freeze"])
 def test_a_delayed_worker_keeps_its_connection_and_runs_everything_once(at_rabbitmq: Project, fault: str) -> None:
     project = at_rabbitmq
-    # Told sooner than usual: a thread tells by its own processor time, of which a busy machine gives little.
+    # Reported earlier than usual: a thread measures its own processor time, which is scarce on a busy machine.
     worker = project.start(concurrency=8, slow_loop_warning=0.3 if fault == "holds_the_gil" else 1.0)
     if fault == "freeze":
         project.send("gated", "it")
@@ -294,7 +294,7 @@ def test_a_worker_frozen_for_longer_than_its_heartbeats_settles_nothing(tmp_path
         until(lambda: project.waiting() == 1, "nothing but one dead letter is left")
 
         assert jobs["gated"].result(timeout=5) == other.pid
-        # Its late failure was followed by no attempt of its own.
+        # Its late failure was not followed by another attempt.
         assert Counter(line[1] for line in project.noted("finished", "fails_gated")) == {"1": 2, "2": 1}
         assert len(_letters(project)) == 1
     finally:
@@ -320,7 +320,7 @@ def test_every_fault_of_a_task_affects_only_itself_and_has_its_own_reason(projec
             job.result(timeout=90)
         errors[fault] = str(caught.value)
     until(lambda: len(_runs(project)) == len(FAULTS), "the innocent have run", details=lambda: worker.log)
-    # A letter is written after the result that its sender sees.
+    # A letter is written after the sender sees the result.
     until(lambda: len(_letters(project)) == len(FAULTS), "each failure has its letter", details=lambda: worker.log)
     seconds = time.monotonic() - began
     (project.folder / "release").touch()
@@ -346,7 +346,7 @@ def test_every_fault_of_a_task_affects_only_itself_and_has_its_own_reason(projec
 
 @pytest.fixture
 def memory_group() -> Iterator[Callable[[list[int]], None]]:
-    """Puts processes into a control group that has 300 MB, and they no more than that."""
+    """Put processes into a control group with 300 MB in total."""
     groups: list[MemoryGroup] = []
 
     def confine(pids: list[int]) -> None:

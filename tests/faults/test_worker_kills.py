@@ -1,9 +1,9 @@
-"""Workers that are killed, by us and by their tasks, and workers that go on for long.
+"""Workers killed by the test and by their tasks, and workers that run for long.
 
-$TASKMQ_TEST_KILLS          how often a worker is killed under a running task (default 3; campaign 200)
+$TASKMQ_TEST_KILLS          number of kills of a worker under a running task (default 3; campaign 200)
 $TASKMQ_TEST_POISON         tasks that kill their process (default 8; campaign 1000), one of twenty the worker
-$TASKMQ_TEST_INNOCENT       tasks beside them that do no harm (default 80; campaign 100,000)
-$TASKMQ_TEST_SOAK_SECONDS   how long a worker runs at full speed (default 5; campaign 1200)
+$TASKMQ_TEST_INNOCENT       harmless tasks beside them (default 80; campaign 100,000)
+$TASKMQ_TEST_SOAK_SECONDS   seconds of a worker at full speed (default 5; campaign 1200)
 """
 
 import asyncio
@@ -150,7 +150,7 @@ def test_killing_tasks_are_dead_after_three_starts_and_no_other_is_charged(proje
             f"{POISON} dead letters",
             within=240 + 4 * POISON,
         )
-        # Some may be there twice, and what is in a worker's hands is not among those that are ready.
+        # Some may exist twice, and unacked ones are not among the ready ones.
         until(
             lambda: len({*asyncio.run(_letters(project))}) == POISON,
             f"a letter of each of {POISON}",
@@ -170,7 +170,7 @@ def test_killing_tasks_are_dead_after_three_starts_and_no_other_is_charged(proje
     letters = asyncio.run(_letters(project))
     assert {name.split("-")[0] for name in letters} == {"poison"}
     assert len({*letters}) == POISON
-    # A worker that is killed between a letter's confirm and the ack leaves a second one.
+    # A worker killed between a letter's confirm and the ack leaves a second one.
     assert len(letters) - POISON <= len(deaths)
     assert set(attempts) == {"1"}
     assert max(starts.values()) <= 3
@@ -206,7 +206,7 @@ def test_a_worker_at_full_speed_uses_no_more_at_the_end_than_at_the_start(projec
     seconds = time.monotonic() - began
     worker.end(signal.SIGTERM)
     ends = max(len(gauge.samples["worker"]) // 5, 1)
-    # The first look is at a process that has just begun.
+    # The first poll meets a process that has just started.
     gauge.samples["worker"] = gauge.samples["worker"][ends:]
     grown = gauge.growth(ends=ends)["worker"]
     slope = grown.memory / max(seconds / 3600, 1e-9) / _MIB
@@ -218,7 +218,7 @@ def test_a_worker_at_full_speed_uses_no_more_at_the_end_than_at_the_start(projec
     assert grown.memory < 8 * _MIB
     assert grown.descriptors <= 1
     assert grown.threads <= 1
-    # Those of the tasks that run at the moment are among them.
+    # Including those of the running tasks.
     assert max(coroutines) < 200
 
 
@@ -234,7 +234,7 @@ def _ran(project: Project) -> int:
 
 @contextmanager
 def _kept_alive(project: Project, count: int) -> Iterator[list[int]]:
-    """So many workers, each replaced at once when it dies; the pids of those that did."""
+    """Run that many workers, each replaced at once when it dies; return the pids of the dead ones."""
     deaths: list[int] = []
     stopping = threading.Event()
 

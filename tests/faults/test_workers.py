@@ -1,7 +1,7 @@
-"""A worker whose connections are broken in every way that a network has, while it works off a full queue.
+"""A worker with every kind of network fault on its connections, while it processes a full queue.
 
-`$TASKMQ_TEST_FAULT_TASKS` says how many tasks there are (default 500), `$TASKMQ_TEST_FAULT_SEED` in which order the
-faults come. The worker runs in this process, so that it can be asked for what it counts.
+`$TASKMQ_TEST_FAULT_TASKS` is the number of tasks (default 500), `$TASKMQ_TEST_FAULT_SEED` the seed of the faults. The
+worker runs in this process, so that its counters can be read.
 """
 
 import asyncio
@@ -34,16 +34,16 @@ CONCURRENCY = 32
 HEARTBEAT = 5
 # At full speed TASKS / 100 seconds.
 NAP = CONCURRENCY / 100
-# Until a connection that died without a word is found out, and its consumers are back.
+# Until a silently dead connection is noticed, and its consumers have returned.
 BACK_WITHIN = 2 * HEARTBEAT + 2 + 5
-# Until the watchdog has renewed a consumer that is idle and may have been forgotten by the broker.
+# Until the watchdog has renewed an idle consumer that the broker may have lost.
 RENEWED_WITHIN = 400.0
-# One fault after the other may keep it from coming back for a while.
+# Repeated faults may delay its return for a while.
 STALLED_AFTER = 60.0
 
 
 class _Work:
-    """A worker on a thread of its own, and what it has run."""
+    """A worker on its own thread, and a record of its runs."""
 
     def __init__(self, url: str) -> None:
         self.runs: list[Run] = []
@@ -57,11 +57,11 @@ class _Work:
         assert self._ready.wait(30)
 
     def wait_for_more(self, seen: int, what: str) -> None:
-        """Return once there are more than `seen` runs."""
+        """Wait until there are more than `seen` runs."""
         eventually(lambda: len(self.runs) > seen, what, within=timedelta(seconds=BACK_WITHIN))
 
     def stop(self) -> int:
-        """Drain; how many deliveries were settled too late to count."""
+        """Drain; return the number of deliveries settled too late."""
         self._loop.call_soon_threadsafe(self._worker.drain)
         self._thread.join(60)
         assert not self._thread.is_alive()
@@ -90,7 +90,7 @@ class _Work:
 
 
 class _Progress:
-    """How many runs there were, as long as there are more and more."""
+    """The number of runs, while it keeps growing."""
 
     def __init__(self, work: _Work) -> None:
         self._work = work
@@ -128,13 +128,13 @@ def test_no_task_is_lost_and_no_worker_stalls(rabbitmq_server: RabbitMQ, amqp_ur
         f"settlings were void; longest silence {_longest_silence(work.runs):.1f} s; {verdict}"
     )
     assert verdict.wrong == {}
-    # A task runs again when its acknowledgement came too late, or never left.
+    # A task runs again if its acknowledgement came too late, or was never sent.
     assert verdict.runs - TASKS <= len(faults) * 2 * CONCURRENCY
 
 
 @contextmanager
 def _telling(work: _Work, node: RabbitMQ, url: str) -> Generator[None]:
-    """Print what everybody says when the block fails, and whether the rest still comes."""
+    """Print diagnostics when the block fails, and whether the rest still arrives."""
     try:
         yield
     except TimeoutError:
@@ -160,9 +160,9 @@ def _send_all(url: str) -> list[Send]:
 
 
 def _wait_for_the_rest(work: _Work, tokens: set[str]) -> None:
-    """Nothing is broken any more: what is missing has to come, without a longer silence than recovery takes."""
+    """Wait, after all faults, until the missing runs arrive without a longer silence than recovery takes."""
     while True:
-        # Counted first: the last one may run while these are looked through, and then no further one comes.
+        # Counted first: the last one may run while these are checked, and then no further one arrives.
         seen = len(work.runs)
         missing = tokens - {run.token for run in work.runs[:seen]}
         if not missing:
@@ -171,5 +171,5 @@ def _wait_for_the_rest(work: _Work, tokens: set[str]) -> None:
 
 
 def _longest_silence(runs: list[Run]) -> float:
-    """Seconds between one run and the next."""
+    """Return the longest time between two runs in seconds."""
     return max((after.at - before.at for before, after in pairwise(runs)), default=0) / 1000

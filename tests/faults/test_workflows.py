@@ -1,15 +1,15 @@
-"""Workflows whose messages come twice and whose workers are killed: every step counts once, and ends as it should.
+"""Workflows with duplicated messages and killed workers: every step counts once, and ends correctly.
 
 $TASKMQ_TEST_FLOWS         random graphs (default 10; campaign 1000)
-$TASKMQ_TEST_FLOW_NODES    their largest number of nodes (default 30; campaign 200); at least 10
-$TASKMQ_TEST_FLOW_WIDTH    one more, with so many steps beside each other (default 150; campaign 10,000)
-$TASKMQ_TEST_FLOW_KILLS    workers that are killed (default 2; campaign 100)
+$TASKMQ_TEST_FLOW_NODES    their maximum number of nodes (default 30; campaign 200); at least 10
+$TASKMQ_TEST_FLOW_WIDTH    one more, with so many parallel steps (default 150; campaign 10,000)
+$TASKMQ_TEST_FLOW_KILLS    killed workers (default 2; campaign 100)
 
-$TASKMQ_TEST_FLOW_UNGUARDED  let every message run at once: the same test has to fail then
+$TASKMQ_TEST_FLOW_UNGUARDED  let every message run at once: the same test must fail then
 
-The graphs, their rules, and how each step is to end come from one seed. What is to come out of them is worked out by
-the conformance suite's model, which shares no code with the state machine. Each run writes down that it has begun and
-that it had its effect; a second one needs a killed process to explain it.
+The graphs, their rules, and the end of each step come from one seed. The expected results are computed by the
+conformance suite's model, which shares no code with the state machine. Each run records its start and its effect; a
+second run needs a killed process to explain it.
 """
 
 import asyncio
@@ -112,7 +112,7 @@ def project(tmp_path: Path, amqp_url: str, redis_url: str) -> Iterator[Project]:
 
 
 class _Doubled(Producer):
-    """Sends everything twice, as the workers do."""
+    """Sends everything twice, like the workers."""
 
     def stream_async(self, sendings, *, linger=0.1):  # type: ignore[no-untyped-def]
         twice = (each for sending in sendings for each in (sending, sending))
@@ -120,7 +120,7 @@ class _Doubled(Producer):
 
 
 class _Plan:
-    """What is sent, and what is to come out."""
+    """The sent workflows, and the expected results."""
 
     def __init__(self, app: TaskMQ, chance: random.Random) -> None:
         @app.task(name="jobs.step", retry=None)
@@ -181,7 +181,7 @@ def test_steps_of_doubled_and_killed_workflows_count_once_as_modelled(project: P
     }
     assert {name for what, name in runs if what == "began"} == ran
     for (what, name), pids in runs.items():
-        # All but the last one were cut off by a kill: either before they could tell, or before they were settled.
+        # All but the last one were killed before their report, or before they were settled.
         surplus = [pid for pid in pids if pid not in killed]
         assert len(surplus) <= 1, (what, name, pids, killed)
     again = sum(len(pids) - 1 for (what, _), pids in runs.items() if what == "began")
@@ -215,7 +215,7 @@ async def _campaign(
             assert found == plan.states[flow.id], _differences(found, plan.states[flow.id])
             ended = Counter(await flow_store(app.sessions.current()).ended(flow.id, place=0, limit=1_000_000))
             assert ended == dict.fromkeys(found, 1)
-            # The one who ends the last step tells it before it settles; and again, if it was killed in between.
+            # The worker that ends the last step reports it before it settles; and again, if it was killed in between.
             assert await app.jobs.wait_for_result(flow_end_id(flow.id, 0), 60) is not None
         assert await app.flow("wide").aresult("10s") == WIDTH
         return took

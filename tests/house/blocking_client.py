@@ -1,4 +1,4 @@
-"""The blocking half of the HTTP client, made of the one for coroutines: `python -m tests.house.blocking_client`."""
+"""The blocking half of the HTTP client, generated from the async one: `python -m tests.house.blocking_client`."""
 
 import re
 import subprocess
@@ -11,7 +11,7 @@ _HTTP = ROOT / "taskmq" / "http"
 _AIO, _BLOCKING = _HTTP / "aio", _HTTP / "_generated"
 _NOTICE = "# Generated from {} by `python -m tests.house.blocking_client`: change that one.\n"
 _INIT = '"""The client for programs without coroutines."""\n'
-# A module that is not there yet is none of ours to ruff.
+# ruff does not know a module before it exists.
 _OURS = "lint.isort.known-first-party = ['taskmq']"
 _WORDS = (
     (r"\bimport asyncio\b", "import time"),
@@ -31,7 +31,7 @@ _WORDS = (
 
 
 def blocking() -> dict[Path, str]:
-    """Each module of the blocking half, with its text."""
+    """Return each module of the blocking half with its text."""
     return {_BLOCKING / path.name: _converted(path) for path in sorted(_AIO.glob("*.py"))}
 
 

@@ -18,7 +18,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(autouse=True)
 def _trees_stay() -> Iterator[None]:
-    """Spare the collector the trees: millions of nodes that stay, which it would look through again and again."""
+    """Exclude the trees from the collector: millions of permanent nodes, which it would scan again and again."""
     gc.disable()
     yield
     gc.freeze()

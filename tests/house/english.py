@@ -1,4 +1,4 @@
-"""The shape of prose and of names, counted by package: `python -m tests.house.english` writes the limits anew."""
+"""The shape of prose and of names, counted by package: `python -m tests.house.english` renews the limits."""
 
 import ast
 import re
@@ -10,7 +10,7 @@ from tests.house.tree import Module, modules, nodes
 
 LIMITS = Path(__file__).parent / "english_limits.txt"
 
-# A docstring that begins with one of these names its thing by a clause, or has no subject.
+# A docstring with one of these at its beginning is a clause, or has no subject.
 _OPENERS = {
     "what", "which", "who", "whom", "whose", "why", "how", "when", "whenever", "where", "whatever", "whoever",
     "those", "these", "that", "such", "it", "its", "they", "their", "there", "one", "one's", "all", "some",
@@ -27,7 +27,7 @@ _EXAMPLES = {"shown": "build_report, not _told; find_large_value, not _lightened
 
 
 def clauses(module: Module) -> Iterator[tuple[int, str]]:
-    """Docstrings whose first word is neither a verb nor part of a noun phrase, with their lines."""
+    """Find docstrings whose first word is neither a verb nor part of a noun phrase; yield line and text."""
     for node in nodes(module.tree):
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
             text = ast.get_docstring(node) or ""
@@ -37,7 +37,7 @@ def clauses(module: Module) -> Iterator[tuple[int, str]]:
 
 
 def participles(module: Module) -> Iterator[tuple[int, str]]:
-    """Functions whose whole name is a participle; a property may be one, as asyncio's are."""
+    """Find functions whose whole name is a participle; a property may be one, as in asyncio."""
     for node in nodes(module.tree):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and not _is_property(node):
             name = node.name.strip("_").lower()
@@ -53,12 +53,12 @@ def _is_property(node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
 
 
 def package_of(module: Module) -> str:
-    """The first two parts of the path: the row of the table that a module counts in."""
+    """Return the first two parts of the path: the module's row in the table."""
     return "/".join(Path(module.where).parts[:2])
 
 
 def found() -> dict[str, dict[str, list[str]]]:
-    """The places of each kind in each package that has some."""
+    """Return the findings of each kind in each package with any."""
     places: dict[str, dict[str, list[str]]] = {}
     for module in modules():
         for kind, finds in (("clauses", clauses), ("participles", participles)):
@@ -69,13 +69,13 @@ def found() -> dict[str, dict[str, list[str]]]:
 
 
 def limits() -> dict[str, Counter[str]]:
-    """The exceptions that each package may have, as the file has them."""
+    """Read the exceptions that each package may have."""
     rows = [line.split() for line in LIMITS.read_text().splitlines() if line and not line.startswith("#")]
     return {package: Counter(clauses=int(some), participles=int(others)) for package, some, others in rows}
 
 
 def write() -> None:
-    """Write the counts of today as limits; where a count rose, mend the prose instead."""
+    """Write the current counts as limits; if a count rose, rewrite the prose instead."""
     rows = {package: {kind: len(each) for kind, each in kinds.items()} for package, kinds in found().items()}
     lines = [f"{package} {counts['clauses']} {counts['participles']}" for package, counts in sorted(rows.items())]
     head = [

@@ -11,7 +11,7 @@ _LEVELS = {"debug", "info", "warning", "error", "exception", "critical"}
 
 
 def page() -> str:
-    """Each module that has texts, with its texts in their order; without line numbers, which move."""
+    """Return each module with texts, and its texts in order; without line numbers, which move."""
     parts = []
     for module in modules():
         if not module.is_suite and (texts := sorted(_texts(module))):
@@ -37,7 +37,7 @@ def _texts(module: Module) -> Iterator[tuple[tuple[int, int], str, str]]:
 
 
 def _pieces(node: ast.expr, kind: str) -> Iterator[tuple[tuple[int, int], str, str]]:
-    """The texts in an expression, those with a space in them: the others are names."""
+    """Return the texts in an expression that contain a space; the others are names."""
     match node:
         case ast.Constant(value=str(text)):
             if " " in text.strip():
@@ -62,7 +62,7 @@ def _is_command(module: Module, node: ast.FunctionDef | ast.AsyncFunctionDef) ->
 
 
 def write() -> None:
-    """Write the page anew."""
+    """Write the page again."""
     PAGE.write_text(page())
 
 

@@ -9,7 +9,7 @@ _BEGIN, _END = "<!-- house plan: python -m tests.house.plan -->", "<!-- end of t
 
 
 def plan() -> str:
-    """The rows of the core from top to bottom, each with what its packages are for."""
+    """Return the rows of the core from top to bottom, each with the purpose of its packages."""
     config = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]
     rows = next(contract["layers"] for contract in config["contracts"] if contract["type"] == "layers")
     lines = ["| row | package | holds |", "|---|---|---|"]
@@ -25,12 +25,12 @@ def _purpose(name: str) -> str:
 
 
 def written() -> str:
-    """The plan as the page has it."""
+    """Return the plan on the page."""
     return PAGE.read_text().partition(_BEGIN)[2].partition(_END)[0].strip()
 
 
 def write() -> None:
-    """Put the plan into the page."""
+    """Write the plan into the page."""
     before, _, rest = PAGE.read_text().partition(_BEGIN)
     PAGE.write_text(f"{before}{_BEGIN}\n\n{plan()}\n\n{_END}{rest.partition(_END)[2]}")
 

@@ -6,7 +6,7 @@ from typing import Final
 
 from tests.house.tree import ROOT, nodes, parsed
 
-# What fails by itself: pytest's and Playwright's, helpers that check, and those that wait with a deadline.
+# Calls that fail by themselves: pytest's and Playwright's, checking helpers, and waits with a deadline.
 _CHECKS: Final = re.compile(r"_?(raises|warns|fail|assert|check|expect|see|judge|test)(_\w+)?$").match
 _WAITS: Final = {"eventually", "until", "wait_for", "wait_until", "reached", "heard_again", "says", "runs"}
 

@@ -1,4 +1,4 @@
-"""The shape of sentences and names, which tests of single words do not see; see docs/development.md."""
+"""The shape of sentences and names, beyond single words; see docs/development.md."""
 
 import difflib
 

@@ -1,4 +1,4 @@
-"""Who imports whom: the rows of the house, and no circle between neighbours."""
+"""Imports: the rows of the house, and no cycle between neighbours."""
 
 import subprocess
 import sys
@@ -53,7 +53,7 @@ def _arrows_between_siblings() -> dict[str, dict[str, set[str]]]:
 
 
 def _circles(arrows: dict[str, set[str]]) -> list[set[str]]:
-    """The sets of nodes that reach each other."""
+    """Return the sets of nodes that reach each other."""
     reached = {node: _reachable(node, arrows) for node in arrows}
     found: list[set[str]] = []
     for node, others in reached.items():

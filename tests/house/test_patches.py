@@ -1,4 +1,4 @@
-"""Tests go through what the code offers: patches of our own modules are listed, each with its reason."""
+"""Tests use public interfaces: patches of taskmq modules are listed, each with its reason."""
 
 import ast
 from collections.abc import Iterator
@@ -7,7 +7,7 @@ from typing import Final
 
 from tests.house.tree import ROOT, nodes, parsed
 
-# Reason -> file below tests/ and what is patched there. An argument of a constructor with a default is better.
+# Reason -> file below tests/ and the patched names. An argument of a constructor with a default is better.
 _PATCHED: Final[dict[str, set[str]]] = {
     "Which packages are installed is the environment's business: it is replaced where it is read.": {
         "unit/app/test_app_failures.py: plugins.entry_points",
@@ -75,7 +75,7 @@ def test_patches_of_taskmq_modules_are_listed() -> None:
 
 
 def _patched(tree: ast.Module) -> Iterator[str]:
-    # The type of a thing that a test has got from an app is one of ours, too.
+    # The type of an object that a test got from an app counts as ours, too.
     ours = _names_of_ours(tree) | {"type"}
     for node in nodes(tree):
         match node:

@@ -1,4 +1,4 @@
-"""What may happen in named places only."""
+"""Actions that only listed modules may take."""
 
 import ast
 import re
@@ -33,7 +33,7 @@ _SETTLES: dict[str, str] = {
     "taskmq/worker/run/thread_runs.py": "a run of a thread that needs nothing is settled without a coroutine",
     "taskmq/workflow/letters.py": "letters of steps that run again",
 }
-# A task that nobody owns is lost when it fails: each of these awaits or cancels what it starts.
+# A task without an owner is lost when it fails: each of these awaits or cancels the tasks that it starts.
 _STARTS_TASKS: set[str] = {
     "brokers/taskmq_local/broker/broker.py",
     "brokers/taskmq_local/database/maintenance.py",
@@ -86,20 +86,20 @@ _STARTS_TASKS: set[str] = {
     "taskmq/worker/run/task_pool.py",
     "taskmq/workflow/handle.py",
 }
-# The plan of a task is its app's: two workers of one process share it.
+# The plan of a task belongs to its app: two workers of one process share it.
 _WRITES_PLANS: dict[str, str] = {
     "taskmq/tasks/task.py": "its own, at its definition",
     "taskmq/testing/virtual_run.py": "that of a copy",
     "taskmq/worker/guards/workflow.py": "that of a copy",
 }
-# Names of headers and keys are part of what is stored and on the wire.
+# Names of headers and keys are part of stored data and of the wire format.
 _NAMES_HEADERS: set[str] = {
     # In SQL, which moves messages by itself.
     "brokers/taskmq_local/database/tables.py",
     "taskmq/model/headers.py",
 }
 _NAMES_KEYS: set[str] = {"taskmq/model/keys.py"}
-# Only these modules make messages: every job that is sent passes the middleware, its task's defaults, the tenant and
+# Only these modules create messages: every sent job passes the middleware, its task's defaults, the tenant and
 # `unique`.
 _MAKES_MESSAGES: dict[str, str] = {
     "taskmq/client/delayed.py": "what waited in the state, as it was",
@@ -144,11 +144,11 @@ def test_the_names_of_keys_are_written_in_one_module() -> None:
 
 
 def _kinds_of_keys() -> Iterator[str]:
-    """What the keys of one kind begin with: `once:`."""
+    """Return the prefix of the keys of one kind: `once:`."""
     (keys,) = [module for module in modules() if module.where in _NAMES_KEYS]
     for node in nodes(keys.tree):
         match node:
-            # What all derived ids begin with is what the command begins its lines with, too.
+            # The prefix of all derived ids also starts the command's output lines.
             case ast.Constant(value=str(text)) if re.fullmatch("[a-z]+:", text) and text != "taskmq:":
                 yield text
             case _:
@@ -208,27 +208,27 @@ def _calls(module: Module, names: set[str]) -> bool:
 
 
 def test_a_protocol_outside_the_contracts_has_two_implementations() -> None:
-    """Or is named here, with who implements it: users, or an adapter."""
+    """Exceptions are listed here with their implementers: users, or an adapter."""
     lonely = {name for name, count in _implementations().items() if count < 2}
 
     assert lonely == _ONE_IMPLEMENTATION
 
 
 _ONE_IMPLEMENTATION: set[str] = {
-    # app.jobs, whose three modules stand above the handles that ask it
+    # app.jobs, whose three modules are above the handles that call it
     "taskmq.client.job_service.JobService",
     "taskmq.client.job_service.Submitter",
-    # tasks, which make steps of workflows and stand above them
+    # tasks, which become steps of workflows and are above them
     "taskmq.workflow.step_call.StepTask",
-    # the worker, which keeps the logs of runs and stands above the executors
+    # the worker, which stores the logs of runs and is above the executors
     "taskmq.executors.process.ProcessLines",
-    # the worker, which starts the service and stands above it
+    # the worker, which starts the service and is above it
     "taskmq.worker.services.commands.CommandTarget",
 }
 
 
 def _implementations() -> dict[str, int]:
-    """For each Protocol of the core outside the contracts: how many classes have all its methods."""
+    """Return the number of classes with all methods of each core Protocol outside the contracts."""
     counts: dict[str, int] = {}
     members: dict[str, set[str]] = defaultdict(set)
     for module in modules():

@@ -1,4 +1,4 @@
-"""What users import is there, documented, typed and said in one place only."""
+"""Public names exist, and are documented, typed and defined in one module only."""
 
 import ast
 import importlib
@@ -50,7 +50,7 @@ _CORE = [name for name in _ALL_MODULES if name.startswith("taskmq.")]
 
 
 def _imports_for_checkers() -> dict[str, str]:
-    """The names under `if TYPE_CHECKING` in `taskmq/__init__.py`, with their modules."""
+    """Return the names under `if TYPE_CHECKING` in `taskmq/__init__.py`, with their modules."""
     found: dict[str, str] = {}
     for node in ast.parse(_INIT.read_text()).body:
         if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
@@ -64,7 +64,7 @@ def _imports_for_checkers() -> dict[str, str]:
 
 
 def _string_below(module: str, name: str) -> str | None:
-    """The text that documents an assignment: a string on the line after it."""
+    """Return the string on the line after an assignment, which documents it."""
     tree = ast.parse(inspect.getsource(importlib.import_module(module)))
     for assignment, after in zip(tree.body, tree.body[1:], strict=False):
         match assignment, after:
@@ -141,7 +141,7 @@ def test_a_public_name_is_in_the_all_of_one_module_only() -> None:
 
 
 def _exported(module: ModuleType) -> list[str]:
-    """Its `__all__`; a package that only groups its modules has a docstring and no more."""
+    """Return its `__all__`; a package that only groups its modules has just a docstring."""
     only_groups = hasattr(module, "__path__") and len(ast.parse(inspect.getsource(module)).body) == 1
     exported: list[str] = [] if only_groups else module.__all__
     return exported

@@ -1,4 +1,4 @@
-"""How large a module and a package may be, and what they may be called."""
+"""Size limits of modules and packages, and their names."""
 
 from collections import Counter
 
@@ -10,12 +10,12 @@ from tests.house.tree import ROOT, modules
 _LONGEST_MODULE = 600
 _LOOSE_MODULES = 7
 _MODULES_IN_A_PACKAGE = 14
-# One for each version of the tables, and more to come.
+# One for each version of the tables, and more in future.
 _GROWING = "taskmq_sql.migrations.versions"
 _SHORTEST_MODULE = 40
 
 _SHORT = {
-    # Entrances that load before anything else.
+    # Entry points that load before anything else.
     "taskmq/__main__.py",
     "taskmq/version.py",
     # One contract, or one store, a module.
@@ -43,19 +43,19 @@ _SHORT = {
     "taskmq/contracts/stores/crash_counts.py",
     "taskmq/contracts/system_clock.py",
     "taskmq/model/clock.py",
-    # Pure, and tested on their own.
+    # Pure, and tested separately.
     "brokers/taskmq_local/rules/topics.py",
     "brokers/taskmq_rabbitmq/connect/backoff.py",
     "taskmq/worker/long_runs/delivery_ages.py",
-    # A rule that all who acquire a lease by its key follow.
+    # A rule for all who acquire a lease by its key.
     "taskmq/durable/lease_terms.py",
-    # What stands between a contract of the core's lower rows and the worker.
+    # A layer between a contract of the core's lower rows and the worker.
     "taskmq/worker/run_logs/sink.py",
-    # Names and constants that several modules share.
+    # Names and constants shared by several modules.
     "brokers/taskmq_rabbitmq/connect/client_properties.py",
-    # How all stores come by their Lua.
+    # The source of the Lua code of all stores.
     "contrib/taskmq_redis/scripts/script.py",
-    # A class of pika's that is replaced.
+    # A replaced class of pika.
     "brokers/taskmq_rabbitmq/amqp/heartbeats.py",
 }
 _NO_GERUND = {"finding", "pending"}

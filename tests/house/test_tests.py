@@ -1,4 +1,4 @@
-"""What keeps the gate from lying, and its failures readable: each test is run, and its name fits a line."""
+"""Rules that keep the gate honest and its failures readable: each test is run, and its name fits a line."""
 
 import ast
 from collections.abc import Iterable
@@ -89,7 +89,7 @@ _RUN_BY_HAND: Final[dict[str, dict[str, set[str]]]] = {
 
 
 def test_a_test_that_only_runs_a_coroutine_is_async() -> None:
-    """pytest runs `async def test_...`; `tests.coroutines.run_by` is for those that are given what they work with."""
+    """pytest runs `async def test_...`; `tests.coroutines.run_by` is for tests that receive objects."""
     found = {
         f"{path.relative_to(ROOT / 'tests')}: {node.name}"
         for path in sorted((ROOT / "tests").rglob("test_*.py"))
@@ -124,7 +124,7 @@ def _names(nodes: Iterable[ast.AST]) -> set[str]:
 
 
 def _bound(test: ast.FunctionDef) -> set[str]:
-    """What the test makes before the coroutine."""
+    """Return the names that the test binds before the coroutine."""
     functions = {each.name for each in test.body if isinstance(each, ast.FunctionDef | ast.ClassDef)}
     return functions | {
         each.id

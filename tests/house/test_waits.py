@@ -1,4 +1,4 @@
-"""No test waits for a time that could wait for an event, and none bounds how long something may take."""
+"""No test waits for a time instead of an event, and none limits the duration of anything."""
 
 import ast
 import functools
@@ -9,12 +9,12 @@ from typing import Final
 from tests.house.tree import ROOT, nodes, parsed
 
 _TESTS: Final = ROOT / "tests"
-# Campaigns measure; they are no part of the gate.
+# Campaigns measure; they are not part of the gate.
 _CAMPAIGNS: Final = _TESTS / "faults"
 _CLOCKS: Final = {"monotonic", "perf_counter", "time", "monotonic_ns", "perf_counter_ns", "time_ns"}
 _SLEEPS: Final = {"asyncio.sleep", "time.sleep"}
 _POLLING: Final = "tests/servers/waiting.py"
-# A loop whose time does not pass by itself: sleeping on it takes none.
+# A loop with virtual time: sleeping on it takes none.
 _VIRTUAL: Final = "tests.virtual_time"
 _REAL: Final = "pytest.mark.real_time"
 # Reason -> file -> functions.
@@ -135,7 +135,7 @@ _SLEEPING: Final[dict[str, dict[str, set[str]]]] = {
 
 
 def test_real_sleeps_are_listed_with_their_reason() -> None:
-    """To wait for something there are `eventually` and `until`; what sleeps for long enough is too fast some day."""
+    """Use `eventually` and `until` to wait; a long enough sleep is too short some day."""
     found = {
         f"{path.relative_to(_TESTS)}: {where}"
         for path in sorted(_TESTS.rglob("*.py"))
@@ -148,14 +148,14 @@ def test_real_sleeps_are_listed_with_their_reason() -> None:
 
 
 def _sleeping(path: Path) -> Iterator[str]:
-    """The outermost definitions in which something sleeps for more than a turn of the loop."""
+    """Return the outermost definitions with a sleep of more than one loop iteration."""
     is_virtual = _VIRTUAL in _reached(_name(path)) or _is_in_virtual_time(path)
     marks = any(isinstance(node, ast.Assign) and _REAL in ast.unparse(node) for node in parsed(path).body)
     for node in parsed(path).body:
         if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
             continue
         for part in node.body if isinstance(node, ast.ClassDef) else [node]:
-            # On a loop of its own time passes, and for a test that is marked so.
+            # Time passes on a separate loop, and in a marked test.
             nodes = [*ast.walk(part)]
             is_marked = _is_marked(part) or (
                 marks and isinstance(part, ast.AsyncFunctionDef) and "test_" in part.name
@@ -166,7 +166,7 @@ def _sleeping(path: Path) -> Iterator[str]:
 
 
 def _is_in_virtual_time(path: Path) -> bool:
-    """Whether a test of this module is a coroutine that nothing but pytest runs, and that is not marked."""
+    """Whether a test of this module is an unmarked coroutine that only pytest runs."""
     if any(isinstance(node, ast.Assign) and _REAL in ast.unparse(node) for node in parsed(path).body):
         return False
     return any(
@@ -205,7 +205,7 @@ def _name(path: Path) -> str:
 
 @functools.cache
 def _imports() -> dict[str, set[str]]:
-    """For each module of the tests, those of the tests that it imports."""
+    """Return the imported test modules of each module of the tests."""
     paths = {_name(path): path for path in _TESTS.rglob("*.py")}
     return {
         name: {
@@ -229,7 +229,7 @@ def _reached(start: str) -> set[str]:
 
 
 def test_no_test_requires_a_speed() -> None:
-    """A busy machine is slow; what has to end before something else is shown by what comes first."""
+    """A busy machine is slow; tests show an order by the first event, not by times."""
     found = [
         f"{path.relative_to(ROOT)}:{line}"
         for path in sorted(_TESTS.rglob("*.py"))
@@ -250,7 +250,7 @@ def _bounds(definition: ast.stmt) -> Iterator[int]:
 
 
 def _bounds_a_time(test: ast.expr, taken: set[str]) -> bool:
-    """Whether a difference of two readings of a clock has to be less than something."""
+    """Whether a difference of two readings of a clock is compared with a bound."""
     for node in ast.walk(test):
         if isinstance(node, ast.Compare):
             sides = [node.left, *node.comparators]
@@ -262,7 +262,7 @@ def _bounds_a_time(test: ast.expr, taken: set[str]) -> bool:
 
 
 def _times_taken(nodes: Iterable[ast.AST]) -> set[str]:
-    """Names that such a difference is given, or is put into."""
+    """Return the names that such a difference is assigned to."""
     names: set[str] = set()
     for node in nodes:
         match node:

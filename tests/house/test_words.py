@@ -1,4 +1,4 @@
-"""One word per thing: what may not be called the same, which words are no longer used, and what prose leaves out."""
+"""One word per thing: duplicate names, replaced words, and words without a subject."""
 
 import ast
 import io
@@ -9,13 +9,13 @@ from collections.abc import Callable, Iterator
 
 from tests.house.tree import FOLDERS, ROOT, Module, classes, modules, nodes
 
-# Names of earlier builders; docs/glossary.md has the words that took their place.
+# Names of earlier builders; docs/glossary.md has their replacements.
 _BANNED = {
     "bell", "board", "crew", "culprit", "desk", "ears", "errand", "fates", "guilty", "handover", "happening",
     "letterhead", "nudge", "papers", "plug", "pulse", "rehearsal", "seat", "seclusion", "shelf", "shelve", "standing",
     "tally", "understudy",
 }  # fmt: skip
-# Who is meant? A sentence with one of these has no subject that a reader can look up.
+# A sentence with one of these has no subject that a reader can look up.
 _INDEFINITE = re.compile(r"\b(nobody|somebody|whoever|anybody)('s)?\b", re.IGNORECASE).search
 # A program reports, notifies, sends, or is called with something; "to tell apart" is plain English.
 _TOLD = re.compile(
@@ -82,7 +82,7 @@ def test_programs_are_not_told_and_tell_of_nothing() -> None:
 
 
 def _said(finds: Callable[[str], re.Match[str] | None]) -> set[str]:
-    """Where prose of the modules and of the pages has what the pattern finds."""
+    """Return the matches of the pattern in the prose of modules and pages."""
     found = {
         f"{module.where}:{number}"
         for module in modules()
@@ -100,7 +100,7 @@ def _said(finds: Callable[[str], re.Match[str] | None]) -> set[str]:
 
 
 def _prose(module: Module) -> Iterator[tuple[int, str]]:
-    """Comments, docstrings and texts by their lines; not the texts of a suite, which are data of tests."""
+    """Return comments, docstrings and texts by their lines; not the texts of a suite, which are data of tests."""
     for token in tokenize.generate_tokens(io.StringIO(module.source).readline):
         if token.type == tokenize.COMMENT:
             yield token.start[0], token.string
@@ -115,13 +115,13 @@ def _prose(module: Module) -> Iterator[tuple[int, str]]:
 
 
 def test_the_docstring_of_a_public_name_says_more_than_the_name() -> None:
-    """It says what is done, returned or guaranteed, or where that is said; a private one may be short."""
+    """It describes the effect, the result or the guarantee, or refers to that text; a private one may be short."""
     found = {
         f"{module.where}:{node.lineno}: {text}"
         for module in modules()
         for node in _public(module.tree, _exported(module))
         if len((text := (ast.get_docstring(node) or "").partition("\n\n")[0]).split()) in {1, 2, 3}
-        # Where that is said: `See ...`, or the name of a contract.
+        # A reference: `See ...`, or the name of a contract.
         if not re.search(r"^See `|`\w+(\.\w+)+`| itself\.$", text)
     }
 
@@ -138,7 +138,7 @@ def _exported(module: Module) -> set[str] | None:
 def _public(
     owner: ast.Module | ast.ClassDef, exported: set[str] | None
 ) -> Iterator[ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef]:
-    """Classes, functions and methods that may be used from outside; None: all without an underscore."""
+    """Return the public classes, functions and methods; None: all without an underscore."""
     for node in owner.body:
         if not isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
             continue
@@ -149,7 +149,7 @@ def _public(
 
 
 def test_no_comment_is_a_banner() -> None:
-    """A line of dashes marks a class that wants to be two, or nothing."""
+    """A line of dashes marks a class that should be two, or nothing."""
     banner = re.compile(r"\s*#.*[-=~*#]{4,}\s*$")
     sources = [path for folder in (*FOLDERS, "tests", "benchmarks") for path in sorted((ROOT / folder).rglob("*.py"))]
     found = {

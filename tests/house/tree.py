@@ -1,4 +1,4 @@
-"""The source tree as the rules of the house see it: modules, their packages, and who imports whom."""
+"""The source tree for the house rules: modules, their packages, and imports."""
 
 import ast
 import functools
@@ -8,7 +8,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 FOLDERS = ("taskmq", "brokers", "contrib")
-# Suites that are shipped: they are tests of adapters, not parts of a running program.
+# Shipped suites: they are tests of adapters, not parts of a running program.
 SUITES = ("taskmq.testing.broker_suite", "taskmq.testing.job_store_suite", "taskmq.testing.state_suite")
 
 
@@ -41,7 +41,7 @@ class Module:
 
 @functools.cache
 def modules() -> tuple[Module, ...]:
-    """Every module of taskmq and of its adapters, in the order of their paths."""
+    """Return every module of taskmq and of its adapters, in the order of their paths."""
     return tuple(_read(path) for folder in FOLDERS for path in sorted((ROOT / folder).rglob("*.py")))
 
 
@@ -56,13 +56,13 @@ def _read(path: Path) -> Module:
 
 @functools.cache
 def parsed(path: Path) -> ast.Module:
-    """The source file as a tree: one for all rules, which change nothing in it."""
+    """Parse the source file; all rules share the tree, and none changes it."""
     return ast.parse(path.read_text())
 
 
 @functools.cache
 def nodes(tree: ast.Module) -> tuple[ast.AST, ...]:
-    """All nodes of a file's tree, as `ast.walk` gives them, which every rule would have to do again."""
+    """Return all nodes of a file's tree, like `ast.walk`, cached for all rules."""
     return tuple(ast.walk(tree))
 
 
@@ -73,9 +73,9 @@ def _by_name() -> dict[str, Module]:
 
 @functools.cache
 def imports() -> dict[str, frozenset[str]]:
-    """For each module that is no package, those it imports anywhere: inside functions and for types, too.
+    """Return the imports of each module that is not a package, including those in functions and for types.
 
-    A name that a package re-exports counts as the module which defines it.
+    A name that a package re-exports counts as the module that defines it.
     """
     return {
         module.name: frozenset(_imported(module)) - {module.name} for module in modules() if not module.is_package
@@ -106,5 +106,5 @@ def _home(source: str, name: str) -> str | None:
 
 
 def classes(module: Module) -> Iterator[ast.ClassDef]:
-    """All classes of a module, nested ones included."""
+    """Return all classes of a module, nested ones included."""
     yield from (node for node in nodes(module.tree) if isinstance(node, ast.ClassDef))

@@ -1,4 +1,4 @@
-"""A proxy that loses or changes single AMQP frames on their way from the broker."""
+"""A proxy that drops or changes single AMQP frames from the broker."""
 
 import asyncio
 import contextlib
@@ -25,11 +25,11 @@ class FrameProxy:
     """Forwards to a broker from the loop that it was started on; an async context manager.
 
     Attributes:
-        lost: methods of the broker that are not handed on, nor are their contents.
-        swallowed: how many these were.
-        held: methods of the broker that are handed on when they are let go.
-        seen: the broker's methods, those among them.
-        last: the channel that each of them was seen on last.
+        lost: methods of the broker that are dropped with their contents.
+        swallowed: number of dropped methods.
+        held: methods of the broker that are held until their release.
+        seen: the broker's methods, including those.
+        last: the channel of the last method of each kind.
         muted: a method that this channel of the broker loses, until it is closed.
         is_vague: the broker's refusals of channels lose their text.
     """
@@ -65,7 +65,7 @@ class FrameProxy:
         await asyncio.gather(*self._links, return_exceptions=True)
 
     def let_go(self) -> None:
-        """Hand on what is held."""
+        """Forward the held frames."""
         late, self._late = self._late, []
         for writer, frame in late:
             writer.write(frame)
@@ -76,7 +76,7 @@ class FrameProxy:
 
     @property
     def waiting(self) -> int:
-        """How many are held."""
+        """Return the number of held frames."""
         return len(self._late)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -103,13 +103,13 @@ class FrameProxy:
 
 
 class _Stream:
-    """What of one connection's bytes goes on."""
+    """The forwarded bytes of one connection."""
 
     def __init__(self, proxy: FrameProxy, writer: asyncio.StreamWriter) -> None:
         self._proxy = proxy
         self._writer = writer
         self._pending = b""
-        # Channels whose content is lost, and how much of it is still to come; None before its header.
+        # Channels with dropped content, and the size of its rest; None before its header.
         self._losing: dict[int, int | None] = {}
 
     def feed(self, chunk: bytes) -> bytes:

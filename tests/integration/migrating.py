@@ -1,6 +1,6 @@
 """A process that migrates an ordered queue of one shard: `URL QUEUE KIND [WORDS]`.
 
-It tells what it has done step by step, and is killed after the first step whose account has these words in it.
+It prints each completed step, and is killed after the first step whose line contains these words.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ async def migrate(
     die_at: str | None = None,
     steps: list[str] | None = None,
 ) -> int:
-    """Migrate `queue`, if not told otherwise at a node that counts every 200 ms; how many queues were made anew."""
+    """Migrate `queue`, by default at a node that counts every 200 ms; return the number of recreated queues."""
 
     def report(text: str) -> None:
         print(text, flush=True)

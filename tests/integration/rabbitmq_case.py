@@ -1,4 +1,4 @@
-"""What the tests of `taskmq_rabbitmq` start from: a vhost of their own, behind a proxy where wanted."""
+"""Base classes for the tests of `taskmq_rabbitmq`: each has a vhost, behind a proxy on request."""
 
 import asyncio
 import os
@@ -20,7 +20,7 @@ CUT_OFF = "cut off"
 
 
 class RabbitMQCase(BrokerCase):
-    """A broker whose name is `CUT_OFF` connects through `proxy`."""
+    """A broker with the name `CUT_OFF` connects through `proxy`."""
 
     can_lose = True
     options = ""
@@ -49,7 +49,7 @@ class RabbitMQCase(BrokerCase):
         self.proxy.cut()
 
     async def until(self, holds: Callable[[], bool]) -> None:
-        """Return once it holds."""
+        """Wait until the condition holds."""
 
         async def look() -> bool:
             return holds()
@@ -57,13 +57,13 @@ class RabbitMQCase(BrokerCase):
         await eventually(look, True, within=20)
 
     async def http(self, method: str, path: str, body: object = None) -> Any:
-        """The management API's answer; {vhost} in the path is the test's own."""
+        """Call the management API; {vhost} in the path is the test's."""
         path = f"/api/{path.replace('{vhost}', quote(self.vhost, safe=''))}"
         return await asyncio.to_thread(self.server.http, method, path, body)
 
     @asynccontextmanager
     async def alarm(self, resource: Literal["memory", "disk"]) -> AsyncIterator[None]:
-        """The node is short of it while this is entered; then it is as before, whatever happens meanwhile."""
+        """Raise an alarm of the node inside the block; it always ends with the block."""
         alarm = self.server.alarm(resource)
         await asyncio.to_thread(alarm.__enter__)
         try:
@@ -76,7 +76,7 @@ class RabbitMQCase(BrokerCase):
 
 
 class UsedVhostCase(RabbitMQCase):
-    """What every app declares may be there already: for those that neither look at that nor change it."""
+    """Shared objects of all apps may exist: for tests that neither read nor change them."""
 
     @pytest.fixture(autouse=True)
     def _server(self, used_amqp_url: str, rabbitmq_server: RabbitMQ) -> Iterator[None]:
@@ -88,7 +88,7 @@ class UsedVhostCase(RabbitMQCase):
 
 
 class SharedVhostCase(RabbitMQCase):
-    """All tests have one vhost, which costs far less: for those that look at nothing but queues of their own."""
+    """All tests share one vhost, which is much cheaper: for tests that only use their own queues."""
 
     @pytest.fixture(autouse=True)
     def _server(self, shared_amqp_url: str, rabbitmq_server: RabbitMQ) -> Iterator[None]:
@@ -100,10 +100,10 @@ class SharedVhostCase(RabbitMQCase):
 
 
 class OwnNodeCase(RabbitMQCase):
-    """Each test has a node of its own, which it may stop, kill and configure.
+    """Each test has its own node, which it may stop, kill and configure.
 
     Attributes:
-        version: as for `RabbitMQ`; None: the one of the whole session.
+        version: as for `RabbitMQ`; None: that of the whole session.
         config: lines for rabbitmq.conf.
         advanced_config: the text of advanced.config.
     """
@@ -126,7 +126,7 @@ class TunedNodeCase(RabbitMQCase):
     """The session's node has other settings while a test runs.
 
     Attributes:
-        version: of a node of the test's own, where the session's is one that the test is not about.
+        version: of a separate node, if the session's version does not suit the test.
         settings: see `RabbitMQ.settings`.
     """
 
@@ -154,7 +154,7 @@ class _Call(Protocol):
 
 
 async def refusal(reason: str, call: _Call) -> BrokerUnavailable:
-    """The error of a call that fails, once it names the reason: a busy machine may take seconds to learn it."""
+    """Return the error of a failing call once it names the reason, which may take seconds on a busy machine."""
     said: list[str] = []
     for timeout in (1.0, 4.0, 16.0):
         with pytest.raises(BrokerUnavailable) as caught:

@@ -1,4 +1,4 @@
-"""RabbitMQ with nothing of ours between: what the defences of `taskmq_rabbitmq` are shown against."""
+"""RabbitMQ without taskmq code: the behaviour that `taskmq_rabbitmq` protects against."""
 
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -39,7 +39,7 @@ class Raw:
         self._connection.close()
 
     def reopen(self) -> None:
-        """Take another channel for the one that the broker has closed."""
+        """Replace the channel that the broker has closed."""
         self._open()
 
     def _open(self) -> None:
@@ -59,7 +59,7 @@ class Raw:
                     self.channel.queue_bind(target, source, key)
 
     def refusal(self, queue: str, arguments: Mapping[str, Any], **options: Any) -> int:
-        """The code with which the broker refuses the declaration; 0: it does not."""
+        """Return the code with which the broker refuses the declaration; 0: it does not."""
         try:
             self.channel.queue_declare(queue, arguments=dict(arguments), **{"durable": True, **options})
         except ChannelClosedByBroker as error:
@@ -70,7 +70,7 @@ class Raw:
         return 0
 
     def quorum(self, name: str, **arguments: Any) -> str:
-        """A quorum queue of this name; underscores in arguments are dashes."""
+        """Declare a quorum queue of this name; underscores in arguments are dashes."""
         known = {f"x-{key.replace('_', '-')}": value for key, value in arguments.items()}
         self.channel.queue_declare(name, durable=True, arguments={"x-queue-type": "quorum", **known})
         return name
@@ -92,7 +92,7 @@ class Raw:
         headers: Mapping[str, Any] | None = None,
         **rest: Any,
     ) -> None:
-        """Publish to wait so many times 125 ms on `short_ladder(name)`."""
+        """Publish with a delay of that many times 125 ms on `short_ladder(name)`."""
         ways = {delay.WAYS: delay.ways(units * delay.UNIT_MS)}
         self.publish(delay.ENTER.replace(OURS, name), queue, body, headers={**(headers or {}), **ways}, **rest)
 
@@ -100,17 +100,17 @@ class Raw:
         return int(self.channel.queue_declare(queue, passive=True).method.message_count)
 
     def get(self, queue: str) -> Message | None:
-        """The first message, unsettled."""
+        """Return the first message, unsettled."""
         method, properties, body = self.channel.basic_get(queue)
         if method is None:
             return None
         return Message(body, properties, method.redelivered, method.delivery_tag, time.time())
 
     def take(self, queue: str, *, within: float = 10) -> Message:
-        """The first message, acknowledged, as soon as it is there.
+        """Wait for the first message and acknowledge it.
 
         Raises:
-            AssertionError: it did not come.
+            AssertionError: it did not arrive.
         """
         end = time.monotonic() + within
         while (message := self.get(queue)) is None:
@@ -120,7 +120,7 @@ class Raw:
         return message
 
     def give_back(self, queue: str) -> bool:
-        """Take the first message and give it back; whether there was one."""
+        """Requeue the first message; return whether there was one."""
         message = self.get(queue)
         if message is not None:
             self.channel.basic_nack(message.tag, requeue=True)
@@ -133,7 +133,7 @@ class Raw:
             self._connection.sleep(0.02)
 
     def sleep(self, seconds: float) -> None:
-        """For what is to be seen not to happen."""
+        """Sleep to show that nothing happens."""
         self._connection.sleep(seconds)
 
 
@@ -148,7 +148,7 @@ def stays(raw: Raw, condition: Callable[[], bool], *, seconds: float) -> bool:
 
 
 def short_ladder(name: str, *, levels: int = 5, has_alternate: bool = True) -> list[Entity]:
-    """Our ladder's lowest levels under another name; what leaves it goes to the exchange `NAME.deliver`."""
+    """Declare the lowest levels of the ladder under another name; the exchange `NAME.deliver` gets due messages."""
     above = tuple(delay.level_name(level) for level in range(levels, delay.LEVELS))
     entities: list[Entity] = [*shared()] if has_alternate else []
     for entity in ladder():
@@ -174,7 +174,7 @@ def _renamed(entity: Entity, name: str, *, has_alternate: bool) -> Entity:
 
 
 def level(name: str, number: int) -> str:
-    """The exchange and queue of a level of `short_ladder(name)`."""
+    """Return the exchange and queue of a level of `short_ladder(name)`."""
     return delay.level_name(number).replace(OURS, name)
 
 

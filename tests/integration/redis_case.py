@@ -1,4 +1,4 @@
-"""What the tests of the Redis state share."""
+"""Helpers shared by the tests of the Redis state."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Coroutine
@@ -28,7 +28,7 @@ DUE = 1_700_000_000_000
 
 
 def run(main: Callable[[], Coroutine[Any, Any, None]], *, within: float = 50) -> None:
-    """Run a test's coroutine; no task may be left, and nothing may have gone to the loop's exception handler."""
+    """Run a test's coroutine; no task may be left, and the loop's exception handler must not have been called."""
     complaints: list[str] = []
 
     async def bounded() -> None:
@@ -83,7 +83,7 @@ def change_of(name: str) -> RecordChange:
 
 
 def calls_of(state: RedisState) -> dict[str, Callable[[], Coroutine[Any, Any, object]]]:
-    """Everything that can be asked of a state, by name."""
+    """Return every call of a state, by name."""
     return {
         "put": lambda: state.results.put(record(), ttl=60),
         "get": lambda: state.results.get("job"),
@@ -149,7 +149,7 @@ def calls_of(state: RedisState) -> dict[str, Callable[[], Coroutine[Any, Any, ob
 
 
 async def answers(state: State, *, within: float = PATIENCE) -> None:
-    """Return once the state answers again."""
+    """Wait until the state answers again."""
 
     async def answers_now() -> bool:
         try:

@@ -1,7 +1,7 @@
-"""Schedulers on a database and a broker in memory that die where a test says so, and a worker that a test plays.
+"""Schedulers on a database and a broker in memory that die on request of a test, and a worker that a test controls.
 
-One that dies here reaches neither store nor broker any more from that step on, and the broker takes back what it has
-in hand: as after SIGKILL. Its leases are ended by hand, so that nobody waits for them.
+A dead one reaches neither store nor broker from that step on, and the broker requeues its unacked messages: as after
+SIGKILL. The test ends its leases, so that no test waits for them.
 """
 
 import asyncio
@@ -39,7 +39,7 @@ JOBS: Final = 5
 
 @dataclass
 class Database:
-    """Where jobs are kept, and how a test looks at it from outside."""
+    """A database of jobs, and a test's access to it."""
 
     url: str
     sql: Callable[[str], str]
@@ -54,7 +54,7 @@ class Database:
         return open_job_store(self.url, BrokerOptions(name="deaths"))
 
     async def upgrade(self) -> None:
-        """Make the tables."""
+        """Create the tables."""
         store = self.open()
         assert isinstance(store, Upgradable)
         await store.upgrade()
@@ -80,7 +80,7 @@ def file_database(path: Path) -> Database:
 
 
 class Life:
-    """How long a scheduler lives: it gets to a step, and no further."""
+    """The lifetime of a scheduler: it reaches a step, and no further."""
 
     def __init__(self, step: str) -> None:
         self.step = step
@@ -95,14 +95,14 @@ class Life:
             raise StoreUnavailable("the dead reach nothing")
 
     async def confirm(self) -> None:
-        """What a publish waits for of which no confirm comes."""
+        """Wait for a confirm that never comes."""
         self.is_there.set()
         await self.is_over.wait()
         raise asyncio.CancelledError
 
 
 class MortalStore:
-    """A store, or a part of one, whose calls pass by a `Life`."""
+    """A store, or a component of one, whose calls pass through a `Life`."""
 
     def __init__(self, inner: Any, life: Life) -> None:
         self._inner = inner
@@ -125,7 +125,7 @@ class MortalStore:
 
 
 class MortalBroker(FlakyBroker):
-    """A broker of whose confirms a scheduler hears nothing any more at its last step."""
+    """A broker whose confirms no longer reach the scheduler after its last step."""
 
     def __init__(self, inner: Broker, life: Life) -> None:
         super().__init__(inner)
@@ -138,7 +138,7 @@ class MortalBroker(FlakyBroker):
 
 @dataclass
 class Stage:
-    """A broker, a store, and a worker that takes invitations and reports successes when it is told to."""
+    """A broker, a store, and a worker that consumes invitations and reports successes on request."""
 
     name: str
     database: Database
@@ -151,14 +151,14 @@ class Stage:
         return Process(self, Life(step))
 
     async def move_to(self, database: Database) -> None:
-        """From now on the store is this one."""
+        """Use this store from now on."""
         await self.store.aclose()
         self.database, self.store = database, database.open()
-        # Whoever held its partitions when it was copied is not there.
+        # The holders of its partitions at the time of the copy are gone.
         database.sql(database.expire)
 
     async def consume(self) -> None:
-        """Take what comes into the queue of invitations from now on."""
+        """Consume new messages in the queue of invitations from now on."""
 
         def take(delivery: Delivery) -> None:
             self.invitations.append(decode_envelope(delivery.body))
@@ -168,7 +168,7 @@ class Stage:
         await self.broker.consume([Subscription(jobs_queue("work"), 1000)], take)
 
     async def submit(self, count: int = JOBS) -> list[str]:
-        """Jobs, by their ids."""
+        """Submit jobs; return their ids."""
         clock = SystemClock()
         ids = [new_job_id(clock.now_ms(), uuid4().bytes) for _ in range(count)]
         bodies = [encode_envelope(Envelope(id=job_id, task="t")) for job_id in ids]
@@ -179,7 +179,7 @@ class Stage:
         return ids
 
     async def finish(self, *, but: Container[str] = ()) -> None:
-        """Report everything in hand but these, each invitation with its token, and acknowledge it."""
+        """Report all held invitations but these, each with its token, and acknowledge them."""
         names = {id(each): decode_envelope(each.body).id for each in self.deliveries}
         taken = [each for each in self.deliveries if names[id(each)] not in but]
         self.deliveries = [each for each in self.deliveries if names[id(each)] in but]
@@ -201,7 +201,7 @@ class Stage:
         return [job for job in found if job is not None]
 
     async def until_ended(self, ids: list[str]) -> list[JobRecord]:
-        """All of them, once each has ended; until then the worker goes on."""
+        """Keep the worker going until each job has ended; return all of them."""
 
         async def have_ended() -> bool:
             await self.finish()
@@ -215,7 +215,7 @@ class Stage:
 
 
 class Process:
-    """A scheduler with connections of its own."""
+    """A scheduler with its own connections."""
 
     def __init__(self, stage: Stage, life: Life) -> None:
         self.life = life
@@ -235,11 +235,11 @@ class Process:
         self.task = asyncio.create_task(self.scheduler.run())
 
     async def die(self) -> None:
-        """Once it is at its last step: nothing that it would do in the end is done."""
+        """Die at its last step: nothing of its shutdown takes effect."""
         async with asyncio.timeout(PATIENCE):
             await self.life.is_there.wait()
         self.life.is_over.set()
-        # First the broker: what it has in hand goes back, and nothing is settled any more.
+        # First the broker: its unacked messages are requeued, and nothing is settled any more.
         await self._broker.aclose()
         self.task.cancel()
         await asyncio.wait({self.task})

@@ -1,4 +1,4 @@
-"""Jobs over connections of aio-pika's: the same messages, errors of ours, and faults below them."""
+"""Jobs over connections of aio-pika: the same messages, taskmq errors, and faults of the network."""
 
 import asyncio
 import contextlib
@@ -87,7 +87,7 @@ _TIMES = {"enqueued", "eta"}
 
 
 def _taken_from_anywhere(raw: Raw) -> dict[str, Any]:
-    """All that there is of the only message: what tells times is 0, and each of the two is a list of ways."""
+    """Consume the only message and return all its fields: times are 0, and each of the two is a list of ways."""
     for queue in _QUEUES:
         try:
             message = raw.take(queue) if raw.ready(queue) else None
@@ -135,7 +135,7 @@ async def test_an_invalid_job_is_refused_before_and_the_channel_continues(amqp_u
             await send(channel, app.tasks["add"], "one", wrong=1)
         with pytest.raises(InvalidOption, match="publisher_confirms=True"):
             await send(plain, app.tasks["add"], 1)
-        # The exchanges come with the first queue.
+        # The exchanges are declared with the first queue.
         await _declare(app, "kept")
         for each in (channel, raising):
             with pytest.raises(Unroutable, match="taskmq topology apply"):
@@ -218,7 +218,7 @@ async def test_a_missing_confirm_leaves_the_job_unknown(amqp_url: str, rabbitmq_
         url = urlsplit(amqp_url)._replace(netloc=f"guest:guest@127.0.0.1:{proxy.port}").geturl()
         hasty = _app(amqp_url, send_timeout=1.0)
         async with _app(amqp_url) as patient, _connected(url) as connection:
-            # What is declared may take longer on a busy machine than the send is given.
+            # A declaration may take longer on a busy machine than the send timeout.
             await _declare(patient)
             channel = await connection.channel()
             proxy.hold_answers(True)
@@ -296,13 +296,13 @@ async def test_no_confirmed_job_is_lost_through_cuts_freezes_and_restarts(
 
     assert set(confirmed) == {f"job-{number}" for number in range(sent)}
     assert set(come) == set(confirmed)
-    # A job is there as often as it was confirmed, and at most once more for each time that this was unknown.
+    # A job exists once per confirm, and at most once more per unknown result.
     assert all(confirmed[job] <= come[job] <= confirmed[job] + unknown[job] for job in come)
     assert sum(unknown.values()) <= 12
 
 
 class _Sender:
-    """Sends again, over a new channel where the last one is lost, until it is confirmed."""
+    """Sends again, over a new channel if the last one is lost, until it is confirmed."""
 
     def __init__(self, url: str, app: TaskMQ, *, robust: bool) -> None:
         self._url = url

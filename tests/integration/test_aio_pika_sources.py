@@ -1,4 +1,4 @@
-"""Messages of other systems' queues become jobs, whatever becomes of the broker that they are on."""
+"""Messages in foreign queues become jobs, whatever happens to their broker."""
 
 import contextlib
 import json
@@ -51,7 +51,7 @@ async def bill(came: MessageArrived) -> None:
 
 
 class _Listener:
-    """Listens as a beat does, and keeps what comes."""
+    """Listens like a beat, and keeps the messages."""
 
     def __init__(self, url: str, name: str = "orders", *, exchange: str = "", prefetch: int = 10) -> None:
         keys = ("orders.#",) if exchange else ()
@@ -127,7 +127,7 @@ async def test_unacked_messages_are_redelivered_after_a_cut(amqp_url: str, rabbi
             proxy.cut()
             await listener.until(lambda: len(listener.come) == 2, "the message again")
             late, held = listener.come
-            # Nothing but its own channel would know it.
+            # Only its own channel would know it.
             late.ack()
             assert held.redelivered
             held.ack()
@@ -212,7 +212,7 @@ def test_an_invalid_url_is_refused_at_once() -> None:
 
 
 class _Place:
-    """A folder with an app, its beats and workers, and what its tasks have written down."""
+    """A folder with an app, its beats and workers, and the records of its tasks."""
 
     def __init__(self, folder: Path, stack: ExitStack, **environment: str) -> None:
         self.folder = folder
@@ -284,7 +284,7 @@ def test_nothing_is_lost_through_cuts_freezes_restarts_and_a_killed_beat(
 
     runs = Counter(place.runs())
     assert set(runs) == {*expected, "bill bill.new"}
-    # What has an id is known again. What has none runs again if a beat had it in hand when something was lost.
+    # A message with an id is recognised. One without runs again if a beat held it during a loss.
     assert {line: count for line, count in runs.items() if count > 1 and not line.endswith("None")} == {}
     assert sum(count - 1 for count in runs.values()) <= 20 * 2 * len(faults)
 

@@ -1,4 +1,4 @@
-"""Receivers of one tenant that never answer do not hold up the alerts of another one."""
+"""Receivers of one tenant that never answer do not delay the alerts of another one."""
 
 import asyncio
 from pathlib import Path

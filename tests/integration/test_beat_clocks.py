@@ -1,4 +1,4 @@
-"""Replicas of beat on hosts whose clocks are wrong, with a real Redis, whose clock counts."""
+"""Replicas of beat on hosts with wrong clocks and a real Redis, whose clock is used."""
 
 import asyncio
 import contextlib
@@ -26,7 +26,7 @@ PATIENCE = 30.0
 
 
 class _WrongClock(SystemClock):
-    """The host's clock, as somebody has set it."""
+    """The host's clock, set wrongly."""
 
     def __init__(self, ahead: int) -> None:
         self.ahead = ahead
@@ -58,7 +58,7 @@ def test_replicas_with_wrong_clocks_emit_every_instant_once_and_on_time(
             for clock, by in zip(clocks, jumps, strict=True):
                 clock.jump(by)
             ended = await emitted.after(began, 4)
-            # What would come a second time, or too early, comes by then.
+            # Duplicates and early ones arrive by then.
             await emitted.after(ended, 1)
         for beat in beats:
             beat.stop()
@@ -72,7 +72,7 @@ def test_replicas_with_wrong_clocks_emit_every_instant_once_and_on_time(
 
     assert set(emitted.values()) == {1}
     assert set(range(-(-began // SECOND) * SECOND, ended, SECOND)) <= set(emitted)
-    # Nothing of the future or the past of a wrong clock.
+    # Nothing from the future or the past of a wrong clock.
     assert all(began - 3_000 < instant <= time.time_ns() // MILLISECOND + 1_000 for instant in emitted)
 
 
@@ -87,7 +87,7 @@ def _app(name: str, state: str, clock: SystemClock) -> TaskMQ:
 
 
 class _Emitted:
-    """How often each instant has come, in milliseconds."""
+    """The number of emissions of each instant, in milliseconds."""
 
     def __init__(self) -> None:
         self.counts = Counter[int]()
@@ -99,7 +99,7 @@ class _Emitted:
         self._changed.set()
 
     async def after(self, instant: int, number: int) -> int:
-        """Return the last instant, once so many have come that are later than one."""
+        """Wait until that many instants after one were emitted; return the last."""
         async with asyncio.timeout(PATIENCE):
             while sum(each > instant for each in self.counts) < number:
                 self._changed.clear()

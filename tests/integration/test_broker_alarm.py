@@ -1,4 +1,4 @@
-"""An alarm of RabbitMQ as schedulers see it, which have nothing else to send: an alert begins and ends with it."""
+"""An alarm of RabbitMQ as idle schedulers see it: an alert begins and ends with it."""
 
 from pathlib import Path
 

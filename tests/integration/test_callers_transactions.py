@@ -161,7 +161,7 @@ async def test_a_unique_call_names_the_one_of_the_same_transaction(store: tuple[
 
 @asynccontextmanager
 async def _foreign(kind: str, url: str) -> AsyncGenerator[Any]:
-    """Connections of other drivers and programs, each to the store's database."""
+    """Return connections of other drivers and programs, each to the store's database."""
     with_psycopg = url.replace("postgresql://", "postgresql+psycopg://")
     match kind:
         case "psycopg.Connection":

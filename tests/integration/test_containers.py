@@ -1,4 +1,4 @@
-"""Servers in containers, for users and as the tests' own fallback, on a real engine and images of this machine."""
+"""Servers in containers, for users and as a fallback of the tests, on a real engine and images of this machine."""
 
 import subprocess
 import sys

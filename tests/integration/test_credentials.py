@@ -25,14 +25,14 @@ from tests.servers.ports import PortLease
 from tests.servers.tokens import TokenServer
 
 USER = "marked"
-# In two halves, so that this file, which tracebacks quote, does not hold it.
+# In two halves, so that this file, which tracebacks quote, does not contain it.
 PASSWORD = "Q7x-s3cr3t" + "-Q7x"
 EVERYTHING = {"configure": ".*", "write": ".*", "read": ".*"}
 
 
 @dataclass(frozen=True)
 class Marked:
-    """A virtual host, and a user whose password must not be seen."""
+    """A virtual host, and a user with a secret password."""
 
     url: str
     vhost: str
@@ -52,7 +52,7 @@ def marked(rabbitmq_server: RabbitMQ, amqp_url: str) -> Iterator[Marked]:
 
 @pytest.fixture(autouse=True)
 def _everything_is_logged(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
-    """pika's own log as well, which taskmq keeps quiet unless somebody has chosen its level."""
+    """Enable every log, including pika's, which taskmq silences by default."""
     caplog.set_level(logging.DEBUG)
     pika = logging.getLogger("pika")
     before = pika.level
@@ -117,7 +117,7 @@ def test_no_command_prints_or_logs_the_password(
 
         assert PASSWORD not in result.out + result.err, command
     assert PASSWORD not in caplog.text
-    # What was looked at is the real thing: commands got through, and pika has logged.
+    # The check is real: commands succeeded, and pika has logged.
     assert any(record.name.startswith("pika") for record in caplog.records)
 
 
@@ -179,7 +179,7 @@ def test_a_url_on_the_command_line_is_not_passed_to_children_there(marked: Marke
 
 
 def _shown(pid: int) -> str:
-    """What others see of a process without being its owner."""
+    """Return the facts about a process visible to other users."""
     texts: list[str] = []
     for name in ("cmdline", "comm", "status"):
         with contextlib.suppress(OSError):
@@ -241,7 +241,7 @@ def test_a_url_with_a_mistake_is_not_quoted(
 
 
 def _broken(marked: Marked, dead_port: int, authority: Authority, tokens: TokenServer) -> list[str]:
-    """URLs whose connection fails, each in its own way."""
+    """Return URLs whose connection fails, each in a different way."""
     login = f"{USER}:{PASSWORD}"
     return [
         f"amqp://{login}@127.0.0.1:{dead_port}/",

@@ -1,4 +1,4 @@
-"""Ids that follow from schedules, events and bulks are nobody's to give: over HTTP, in both stores."""
+"""Callers cannot use ids derived from schedules, events and bulks: over HTTP, in both stores."""
 
 import asyncio
 import time
@@ -63,7 +63,7 @@ def test_a_submitter_cannot_take_the_occurrence_of_a_schedule(tmp_path: Path, st
         mail = {"job_type": "data_processing", "schedule_time": "2099-01-31T09:00:00Z"}
         taken = site("POST", "/jobs", [{**mail, "job_id": each} for each in ids], by="importer").json()
         assert (taken["submitted"], taken["refused"]) == (0, 60)
-        # What is left of them without their mark is free to be chosen, and nobody's occurrence.
+        # Without their mark they are free to be chosen, and belong to no occurrence.
         plain = [{**mail, "job_id": each.rpartition(":")[2]} for each in ids]
         assert site("POST", "/jobs", plain, by="importer").json()["refused"] == 0
 

@@ -1,4 +1,4 @@
-"""Processes that hash differently and fill their dictionaries differently say the same: it is one job, one key."""
+"""Processes with different hash seeds and dictionary orders encode the same: one job, one key."""
 
 import os
 import subprocess

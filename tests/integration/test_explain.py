@@ -1,4 +1,4 @@
-"""Why a job waits, on a real RabbitMQ with a real Redis: no worker, a paused queue, a broker and a state away."""
+"""Reasons of a waiting job, on a real RabbitMQ with a real Redis: no worker, a paused queue, outages."""
 
 import asyncio
 from collections.abc import Awaitable, Callable

@@ -1,4 +1,4 @@
-"""Workflows while Redis is paused, killed, full and failed over: they end as they should; emptied, they are lost."""
+"""Workflows while Redis is paused, killed, full and failed over: they end correctly; emptied, they are lost."""
 
 import asyncio
 import contextlib
@@ -22,13 +22,13 @@ PATIENCE = 60.0
 
 @pytest.fixture
 def redis() -> Iterator[Redis]:
-    """A server of the test's own."""
+    """Start a server for the test."""
     with Redis() as server:
         yield server
 
 
 class Passages(list[tuple[str, object]]):
-    """Of which step the gate of workflows was asked or told, and what came of it."""
+    """Records the calls of the workflows' gate: step and result."""
 
     async def seen(self, asked: str, answer: object, *, times: int = 1) -> None:
         async def count() -> bool:
@@ -66,7 +66,7 @@ def passages(monkeypatch: pytest.MonkeyPatch) -> Passages:
 
 
 class Mill:
-    """Four steps: one that waits to be let go, then three beside each other, then their sum."""
+    """Four steps: one that waits at a gate, then three parallel ones, then their sum."""
 
     def __init__(self, url: str) -> None:
         options = "&timeout=2" if "?" in url else "?timeout=2"
@@ -241,7 +241,7 @@ def test_a_workflow_lost_by_redis_ends_as_dead_letters_without_endless_waits(
             await eventually(awaited, True, within=PATIENCE)
             redis.flush()
             mill.open.set()
-            # Its end does not count; its message comes again, and nothing knows of it.
+            # Its end does not count; its message is redelivered, and it is unknown to the state.
             await passages.seen("release", False)
             await passages.seen("acquire", Dead)
             with pytest.raises(FlowNotFound):

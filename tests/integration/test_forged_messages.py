@@ -1,4 +1,4 @@
-"""Messages that an attacker writes into a work queue: none runs code of its own, and the worker goes on."""
+"""Messages that an attacker writes into a work queue: none runs code, and the worker continues."""
 
 import asyncio
 import json
@@ -33,7 +33,7 @@ _TASKS: Final = ["os.system", "builtins.eval", "subprocess.run", "__main__.main"
 
 
 class _Touch:
-    """An object that makes a file where it is unpickled."""
+    """An object that creates a file when it is unpickled."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -43,7 +43,7 @@ class _Touch:
 
 
 def _forged(mark: Path) -> list[tuple[str, bytes, dict[str, Any]]]:
-    """Content type, body and headers of each message."""
+    """Return content type, body and headers of each message."""
     command = f"touch {mark}"
     pickled = pickle.dumps(_Touch(mark))
     yaml = f"!!python/object/apply:os.system ['{command}']".encode()

@@ -1,4 +1,4 @@
-"""Reports that a client makes up who may publish at the broker, and has read nothing there."""
+"""Reports forged by a client that may publish at the broker and cannot read there."""
 
 import asyncio
 import json
@@ -29,7 +29,7 @@ _FORGED: Final = b64encode(b'"FORGED"').decode()
 
 @dataclass
 class _Shop:
-    """An app whose jobs wait, run and are done on a broker and a store, and what its tasks have done."""
+    """An app with waiting, running and ended jobs on a broker and a store, and a record of its tasks."""
 
     app: TaskMQ
     scheduler: Scheduler
@@ -42,7 +42,7 @@ class _Shop:
         return reports.get("invented", 0) + reports.get("superseded", 0)
 
     async def forge(self, *jobs: Job[Any]) -> int:
-        """Publish every end of these jobs with tokens that no invitation had; how many they are."""
+        """Publish every end of these jobs with invented tokens; return their number."""
         partitions = range(self.app.sessions.store().dispatching.partitions)
         ids = [job.id for job in jobs]
 

@@ -1,4 +1,4 @@
-"""The health of each part as the API shows it, over a real RabbitMQ, Redis and PostgreSQL that hang and go away."""
+"""The health of each component in the API, over a real RabbitMQ, Redis and PostgreSQL that hang and stop."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping
@@ -61,7 +61,7 @@ def ways(amqp_url: str, redis_url: str, job_store_url: str) -> Iterator[_Ways]:
 
 @asynccontextmanager
 async def _served(ways: _Ways) -> AsyncGenerator[_Health]:
-    """Serve the app; the parts by name, as somebody sees them who is not signed in."""
+    """Serve the app; return the components by name, as an anonymous caller sees them."""
     served = build(ways.app())
     async with AsyncExitStack() as stack:
         await stack.enter_async_context(served.lifespan())

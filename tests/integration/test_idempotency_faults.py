@@ -1,4 +1,4 @@
-"""Idempotency keys while Redis is paused, killed and emptied: no job runs that may be a second, and none is lost."""
+"""Idempotency keys while Redis is paused, killed and emptied: no possible duplicate runs, and no job is lost."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
@@ -26,13 +26,13 @@ PATIENCE = 40.0
 
 @pytest.fixture
 def redis() -> Iterator[Redis]:
-    """A server of the test's own."""
+    """Start a server for the test."""
     with Redis() as server:
         yield server
 
 
 class Passages(list[tuple[str, str, object]]):
-    """What the gate of the keys was asked, for which job, and what came of it."""
+    """Records the calls of the keys' gate: job and result."""
 
     async def seen(self, asked: str, job: Job[Any], answer: object, *, times: int = 1) -> None:
         async def count() -> bool:
@@ -70,7 +70,7 @@ def passages(monkeypatch: pytest.MonkeyPatch) -> Passages:
 
 
 class Till:
-    """A task with a key, whose runs wait until they are let go."""
+    """A task with a key, whose runs wait at a gate."""
 
     def __init__(self, url: str) -> None:
         self.app = TaskMQ(new_url(), state=f"{url}?timeout=0.5")
@@ -177,7 +177,7 @@ def test_a_key_is_held_again_after_redis_was_emptied(redis: Redis, passages: Pas
 
 def test_two_workers_with_one_key_after_redis_was_emptied_have_one_result(redis: Redis, passages: Passages) -> None:
     async def test(till: Till) -> None:
-        # Another broker, and the same state: as if the second job had come to another worker.
+        # Another broker with the same state: as if another worker had received the second job.
         other = Till(redis.url)
         async with working(till, lease=60), working(other, lease=60):
             first = await till.pay.asend("1")
@@ -191,7 +191,7 @@ def test_two_workers_with_one_key_after_redis_was_emptied_have_one_result(redis:
             assert await first.astate() == JobState.QUEUED
             other.open.set()
             answers = {await result(first), await result(second)}
-        # Who has the larger token counts.
+        # The run with the larger token counts.
         assert other.runs[0][1] > till.runs[0][1]
         assert answers == {f"paid by {second.id}"}
         assert len(till.runs) == len(other.runs) == 1

@@ -1,6 +1,6 @@
-"""What `tests/unit/server/test_isolation.py` shows, in PostgreSQL: nothing crosses between tenants.
+"""The isolation of `tests/unit/server/test_isolation.py` on PostgreSQL: nothing crosses between tenants.
 
-`TASKMQ_TEST_ISOLATION_EXAMPLES` says how many pairs of histories the campaign tries, 500 by default.
+`TASKMQ_TEST_ISOLATION_EXAMPLES` is the number of pairs of histories in the campaign, 500 by default.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""Ended jobs go into files, are read there, and are forgotten: by day, by kind, of a tenant or a person."""
+"""Ended jobs are archived in files, read there, and deleted: by day, by kind, of a tenant or a person."""
 
 import asyncio
 import contextlib
@@ -52,7 +52,7 @@ async def _ended(driver: JobDriver, count: int, **fields: Any) -> list[str]:
 
 
 async def _age(url: str, ids: list[str], days: int) -> None:
-    """Let the jobs have ended so many days ago."""
+    """Move the ends of the jobs that many days into the past."""
     connection: Any = await asyncpg.connect(url)
     now = await connection.fetchval("select taskmq.now_ms()")
     for statements in partition_statements(now - days * DAY).values():
@@ -127,14 +127,14 @@ def test_a_stopped_archive_is_started_again(tmp_path: Path) -> None:
 
         with pytest.raises(StoreUnavailable):
             await archive_days(stopping, folder, keep_days=-1)
-        # Hour after hour they would fill the disk.
+        # Written every hour they would fill the disk.
         assert list(folder.iterdir()) == []
         (day, *_) = await stopping.ended_days()
         killed = folder / f"jobs-{date.fromordinal(_EPOCH + day)}.ndjson.0a1b2c3d.part"
         killed.write_bytes(b"of one who was killed")
         written = await archive_days(app.sessions.store(), folder, keep_days=-1)
 
-        # Midnight may have been between them.
+        # Midnight may have passed between them.
         assert sum(one.jobs for one in written) == 3
         assert {one.suffix for one in folder.iterdir()} == {".gz"}
 
@@ -196,7 +196,9 @@ def test_days_of_a_file_are_found_and_read_by_their_index(tmp_path: Path) -> Non
 
 
 async def _submitted_before(url: str, ids: list[str], days: int) -> list[str]:
-    """Let the jobs have been submitted so many days earlier, which their ids say: the ids that they have then."""
+    """Move the submissions of the jobs that many days into the past, including the time in their ids; return the new
+    ids.
+    """
     earlier = [str(uuid.UUID(int=uuid.UUID(job_id).int - (days * DAY << 80))) for job_id in ids]
     connection: Any = await asyncpg.connect(url)
     statement = "update taskmq.job_history set id = $2 where id = $1"
@@ -206,7 +208,7 @@ async def _submitted_before(url: str, ids: list[str], days: int) -> list[str]:
 
 
 async def _turn(store: JobStore, archive: Path | None, keep: Sequence[KeepRule] = ()) -> None:
-    """What a scheduler does once an hour."""
+    """Run the hourly upkeep of a scheduler."""
     await Duties(store, me="scheduler", archive=archive, keep=keep)._look()  # pyright: ignore[reportPrivateUsage]
     lease = await store.dispatching.leases.find("duties")
     assert lease is not None
@@ -276,7 +278,7 @@ def test_a_scheduler_deletes_nothing_that_it_cannot_archive(
         await _turn(store, tmp_path / "full")
         assert await store.count_jobs() == 3
         assert "stay in the store until they are" in caplog.text
-        # Without an archive they are forgotten as ever.
+        # Without an archive they are deleted as usual.
         await _turn(store, None)
         assert await store.count_jobs() == 0
 

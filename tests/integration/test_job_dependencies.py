@@ -1,4 +1,4 @@
-"""A job that ends in the moment in which another one is submitted that waits for it: both orders, lock by lock."""
+"""A job that ends while a dependent job is submitted: both orders, lock by lock."""
 
 import asyncio
 import os
@@ -93,7 +93,7 @@ def test_a_cancellation_during_a_submission_waits_for_it_without_a_deadlock(job_
     async def test(driver: JobDriver, connection: Any, probe: Any) -> None:
         first = await driver.submit(queue="first")
         child = await driver.new(detail=after(first))
-        # If the two waited for each other, the server would give up this connection, at once.
+        # In a deadlock, the server would give up this connection at once.
         await connection.execute("set deadlock_timeout = '10ms'")
         await connection.execute("begin")
         await find_upstream(connection, [first.id])
@@ -134,7 +134,7 @@ def test_many_dependents_are_released_in_short_transactions_beside_others(job_st
         done = {"queues": await connection.fetchval("select count(*) from taskmq.ready")}
         rounds = 0
         while True:
-            # One that is stopped in the middle has done nothing.
+            # An interrupted call has no effect.
             if rounds % 3 == 1:
                 stopped = asyncio.create_task(driver.schedulers.release_dependents())
                 await asyncio.sleep(0)

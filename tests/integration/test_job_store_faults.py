@@ -1,4 +1,4 @@
-"""The job store's database at fault: cut off in the middle of a submit, restarted, full, locked."""
+"""Faults of the job store's database: cut off in the middle of a submit, restarted, full, locked."""
 
 import asyncio
 import itertools
@@ -44,7 +44,7 @@ class Server:
         self.url = urlsplit(url)._replace(netloc=f"postgres@127.0.0.1:{proxy.port}").geturl()
 
     def count(self) -> int:
-        """How many jobs there are."""
+        """Return the number of jobs."""
         return int(self.sql("select count(*) from taskmq.job"))
 
 
@@ -82,7 +82,7 @@ async def _opened(url: str) -> AsyncGenerator[JobStore, None]:
 
 
 async def _until_one_session(url: str, state: str) -> None:
-    """Return once one session of the database is in that state, in which the server leaves it for 5 s only."""
+    """Wait until one session of the database is in that state, in which the server leaves it for only 5 s."""
     query = f"select count(*) from pg_stat_activity where datname = current_database() and {state}"
     connection: Any = await cast("Any", asyncpg).connect(url)
 
@@ -98,7 +98,7 @@ async def _until_one_session(url: str, state: str) -> None:
 async def test_a_submission_with_a_lost_answer_is_unknown_and_one_job_when_repeated(server: Server) -> None:
     app = _app(server.url)
     async with app:
-        # All connections are there, and names are known: from now on one statement goes to the server.
+        # All connections are open, and names are known: from now on one statement goes to the server.
         for number in range(2):
             await app.jobs.asubmit("report", "2026-12", job_id=f"earlier-{number}")
         server.proxy.hold_answers(True)
@@ -187,7 +187,7 @@ def test_a_server_that_restarts_under_load_keeps_its_confirmed_writes() -> None:
 
 
 async def test_a_full_database_refuses_whole_submissions_and_continues_later(server: Server) -> None:
-    # As PostgreSQL says it where a table cannot grow: from the sixth row on there is no room.
+    # PostgreSQL's error for a table that cannot grow: from the sixth row on there is no room.
     server.sql(
         "create function no_room() returns trigger language plpgsql as $$ begin "
         "if (select count(*) from taskmq.job) >= 5 then raise disk_full; end if; return new; end $$"
@@ -217,7 +217,7 @@ async def test_a_full_disk_refuses_whole_submissions_and_continues_later(tmp_pat
         assert caught.value.is_certain
         assert await store.count_jobs() == 1
 
-        # There is room again: a connection that has met its limit is opened anew.
+        # There is room again: a connection that has met its limit is replaced.
         answers = await store.submit(large)
 
         assert {answer.is_new for answer in answers} == {True}
@@ -252,7 +252,7 @@ async def test_a_scheduler_frozen_in_a_transaction_does_not_block_its_partition(
         frozen, leases = one.dispatching, other.dispatching.leases
         epoch = await frozen.leases.acquire("partition:0", owner="frozen", seconds=1)
         assert isinstance(epoch, int)
-        # Its statement is prepared from now on: the lock holds up what it does.
+        # Its statement is prepared from now on: the lock delays its execution.
         await frozen.take_over(0, epoch)
         async with _locked(job_store_url, "taskmq.dispatch_batch"):
             taking_over = asyncio.create_task(frozen.take_over(0, epoch))
@@ -285,7 +285,7 @@ def _calls(store: JobStore, job: NewJob) -> list[Awaitable[object]]:
 async def _locked(
     url: str, tables: str = "taskmq.job, taskmq.dispatch_batch, taskmq.lease"
 ) -> AsyncGenerator[None, None]:
-    """Somebody has all of the tables to himself."""
+    """Lock all of the tables."""
     connection: Any = await cast("Any", asyncpg).connect(url)
     transaction = connection.transaction()
     await transaction.start()
@@ -336,7 +336,7 @@ async def test_a_file_that_is_locked_for_too_long_changes_nothing(tmp_path: Path
         with pytest.raises(StoreUnavailable, match="locked the file") as caught:
             await store.submit([_job()])
         assert caught.value.is_certain
-        # Who reads is not held up.
+        # Readers are not delayed.
         assert await store.count_jobs() == 1
         other.execute("ROLLBACK")
     await store.submit([_job()])
@@ -361,7 +361,7 @@ async def test_a_missing_permission_on_the_server_is_reported_like_any_other_out
 def test_a_report_for_a_day_without_a_partition_waits_until_it_exists(
     postgres_server: PostgreSQL, job_store_url: str
 ) -> None:
-    """A user who may not make tables, and a day for which there is none: the report is refused, not at fault."""
+    """A user without permission to create tables, and a day without one: the report is refused, and not an outage."""
     user = f"writer_{uuid4().hex}"
 
     def sql(statement: str) -> None:

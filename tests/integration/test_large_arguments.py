@@ -1,4 +1,4 @@
-"""Large arguments through a real broker and a job store: both carry references only."""
+"""Large arguments through a real broker and a job store: both contain only references."""
 
 import asyncio
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Places for large results, files and buckets: one contract, and a bucket that is away."""
+"""Stores for large results, files and buckets: one contract, and an unavailable bucket."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
@@ -44,7 +44,7 @@ def bucket_at(server: S3) -> str:
 
 @pytest.fixture(params=["file", "s3", "s3 without a prefix"])
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """A URL."""
+    """Return a URL."""
     if request.param == "file":
         return f"file://{tmp_path}/results"
     url = bucket_at(request.getfixturevalue("server"))
@@ -135,7 +135,7 @@ def test_an_unavailable_bucket_is_an_unavailable_state_and_accepts_values_later(
             with pytest.raises(StateUnavailable, match=r"cannot be read"):
                 await blobs.get(name)
             server.restart()
-            # It has forgotten the bucket.
+            # It has lost the bucket.
             with pytest.raises(StateUnavailable, match=r"cannot be kept"):
                 await blobs.put("job", b"123", ttl=60)
 
@@ -152,7 +152,7 @@ def test_large_results_go_through_a_bucket(server: S3) -> None:
 
     async def test() -> None:
         async with app:
-            # The second one is a duplicate: what the key refers to answers it.
+            # The second one is a duplicate: the file of the key answers it.
             for _ in range(2):
                 job = await big.asend(100_000)
                 await Worker(app, WorkerConfig(burst=True)).run()

@@ -1,4 +1,4 @@
-"""Limits and locks while Redis is paused, killed, emptied, evicting, full and failed over: the page is right."""
+"""Limits and locks while Redis is paused, killed, emptied, evicting, full and failed over: the page is correct."""
 
 import asyncio
 import contextlib
@@ -29,20 +29,20 @@ HOLDS = "taskmq:{limits}:places:pack:holds"
 
 @pytest.fixture
 def redis() -> Iterator[Redis]:
-    """A server of the test's own."""
+    """Start a server for the test."""
     with Redis() as server:
         yield server
 
 
 @pytest.fixture
 def forgetful() -> Iterator[Redis]:
-    """One that keeps nothing on disk."""
+    """Start a server without persistence."""
     with Redis(appendonly=False) as server:
         yield server
 
 
 class Passages(list[tuple[str, object]]):
-    """Which job asked the gate of the limits, and what came of it."""
+    """Records the calls of the limits' gate: job and result."""
 
     async def seen(self, job: Job[None], answer: object, *, times: int = 1) -> None:
         async def count() -> bool:
@@ -76,7 +76,7 @@ def passages(monkeypatch: pytest.MonkeyPatch) -> Passages:
 
 
 class Shop:
-    """Tasks with limits; those with places wait until they are let go."""
+    """Tasks with limits; those with permits wait at a gate."""
 
     def __init__(self, url: str) -> None:
         options = "&timeout=0.5" if "?" in url else "?timeout=0.5"
@@ -136,7 +136,7 @@ async def working(shop: Shop, *, lease: float = LEASE) -> AsyncGenerator[Worker,
 
 
 async def back(redis: Redis, shop: Shop) -> None:
-    """Start a server again that was killed, and return once it is reached."""
+    """Restart a killed server, and wait until it answers."""
     redis.restart()
     state = shop.app.sessions.current().state
     assert state is not None
@@ -191,7 +191,7 @@ def test_no_permit_is_taken_while_redis_is_paused_and_then_it_is(redis: Redis, p
                 assert shop.began == ["first"]
             finally:
                 redis.resume()
-            # The places that calls without an answer may have taken come free.
+            # Permits possibly acquired by unanswered calls are free again.
             await shop.begun("second")
             third = await shop.pack.asend("third")
             await passages.seen(third, Snoozed)
@@ -229,7 +229,7 @@ def test_a_permit_that_could_not_be_released_is_released_later(redis: Redis, pas
             redis.kill()
             third = await shop.pack.asend("c")
             await passages.seen(third, StateUnavailable)
-            # Ends while nobody can be told.
+            # It ends while the state is down.
             shop.open.set()
 
             async def inside() -> int:
@@ -321,7 +321,7 @@ def test_permits_are_kept_and_released_on_a_full_redis(redis: Redis, passages: P
             call = await shop.call.asend()
             await passages.seen(call, StateUnavailable)
             assert shop.starts == []
-            # Longer than the lease, and the places are held.
+            # Longer than the lease, and the permits are held.
             before = float(str(redis.command("ZSCORE", HOLDS, _hold(redis))))
 
             async def renewals() -> bool:
@@ -389,7 +389,7 @@ def test_optional_limits_pass_all_jobs_while_redis_is_down_and_apply_again_after
             while (asked.id, Snoozed) not in passages:
                 asked = await shop.ring.asend()
                 await passages.asked(asked)
-            # Its place is renewed, or taken again.
+            # Its permit is renewed, or acquired again.
             await holds(redis, 1, key="taskmq:{limits}:places:wrap:holds")
             last = await shop.wrap.asend("d")
             await passages.seen(last, Snoozed)
@@ -434,9 +434,9 @@ def test_a_rate_is_not_exceeded_over_a_fault_of_redis_and_every_job_runs(
                 return len(shop.starts)
 
             await eventually(all_of_them, 31, within=PATIENCE)
-            # Of the others, the results were in what was lost.
+            # The results of the others were among the lost data.
             await done(late)
-        # Emptied it starts anew, once. A start that was granted waits in its slot for a moment, so some come closer.
+        # Emptied it starts anew, once. A granted start waits in its slot for a moment, so some are closer together.
         spare = 2 + (rate * burst_time + 1) * (fault == "emptied")
         starts = sorted(shop.starts)
         for first in range(len(starts)):
@@ -526,7 +526,7 @@ def test_a_lock_is_lost_after_a_long_redis_outage_and_waiters_are_told(redis: Re
         with pytest.raises(LockLost):
             await hold()
         assert time.monotonic() - began > LEASE
-        # What was asked for while nobody answered may have been granted: that is over with its lease.
+        # Requests during the outage may have been granted: that ends with its lease.
         assert await _with_another_task(shop, timeout=PATIENCE)
 
     play(redis.url, test)
@@ -545,7 +545,7 @@ def test_a_lock_is_kept_and_released_while_redis_is_full(redis: Redis) -> None:
 
             await eventually(renewals, True, within=PATIENCE)
             lock.check()
-            # It is refused to no more than those who would add to it.
+            # Only writes that add data are refused.
             with pytest.raises(LockTimeout):
                 await _with_another_task(shop, timeout=0)
         assert redis.command("HGET", "taskmq:{lock:account:7}:lease", "until") == "0"

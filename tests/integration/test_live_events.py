@@ -1,4 +1,4 @@
-"""Streams of events whose broker is lost and comes back."""
+"""Streams of events with a lost and restored broker."""
 
 import asyncio
 from urllib.parse import urlsplit

@@ -22,7 +22,7 @@ from tests.unit.local.stage import Actor
 
 pytestmark = pytest.mark.real_time
 
-# What is promised; the measured times are printed, see `pytest -rP`.
+# The promised times; the measured ones are printed, see `pytest -rP`.
 _DEAD_OWNER_FOUND_WITHIN = 5.0
 _WAKE_UP_WITHIN_MS = 200
 
@@ -93,7 +93,7 @@ async def test_a_stopped_process_keeps_its_messages_and_can_settle_them_later(ur
     await until(lambda: len(inbox) == 1)
 
     holder.pause()
-    # As long as a dead one is given at the most: three looks at least.
+    # The maximum lease of a dead consumer: at least three polls.
     await asyncio.sleep(3.5)
     assert inbox.texts == ["3"]
 
@@ -210,7 +210,7 @@ def test_nothing_is_lost_while_processes_send_and_are_killed_at_random(url: str,
         eating = [stage.enter_context(Actor("consume", url, 50)) for _ in range(2)]
         for _ in range(12):
             victim, of = chance.randrange(2), chance.choice([running, eating])
-            # However busy the machine is, it is killed at work.
+            # It is killed at work, however busy the machine is.
             await asyncio.to_thread(of[victim].has_said, chance.randrange(200, 600), within=60)
             of[victim].kill()
             if of is running:
@@ -242,9 +242,9 @@ def test_nothing_is_lost_while_processes_send_and_are_killed_at_random(url: str,
         )
         assert len(confirmed) > 1_000
         assert set(confirmed) <= set(came)
-        # A producer that was killed may have been unable to say so of a window's worth at most.
+        # A killed producer may have been unable to report at most one window.
         assert len(came) <= len(confirmed) + 50 * len(producers)
-        # Twice came what a killed consumer had in hand: acknowledged, but not yet committed.
+        # Only unacked messages of a killed consumer came twice: acknowledged, but not yet committed.
         assert doubled <= 50 * 2 * killed
         assert await broker.purge("q") == 0
         await broker.aclose()

@@ -1,4 +1,4 @@
-"""Two nodes with real workers, a real scheduler, RabbitMQ and a file: jobs run where they are placed."""
+"""Two nodes with real workers, a real scheduler, RabbitMQ and a file: jobs run on their assigned node."""
 
 import asyncio
 import contextlib
@@ -22,7 +22,7 @@ _Ran = dict[int, str]
 
 
 def _app(url: str, path: Path, node: str, ran: _Ran) -> TaskMQ:
-    """An app whose task says on which node it has run."""
+    """Build an app whose task returns its node."""
     app = TaskMQ(url, store=f"sqlite:///{path}", name="nodes", queues=[WorkQueue("train", placed=True)])
 
     @app.task(name="train", queue="train", retry=None)
@@ -34,7 +34,7 @@ def _app(url: str, path: Path, node: str, ran: _Ran) -> TaskMQ:
 
 @asynccontextmanager
 async def _running(*runs: tuple[Callable[[], None], Coroutine[Any, Any, None]]) -> AsyncIterator[None]:
-    """Run these meanwhile; each is stopped by its first part."""
+    """Run these services during the block; each is stopped by its first element."""
     tasks = [asyncio.create_task(run) for _, run in runs]
     try:
         yield

@@ -1,4 +1,4 @@
-"""Jobs of the store whose runs a Redis that is away, and workers that stop, have interrupted."""
+"""Stored jobs whose runs were interrupted by a Redis outage or a stopping worker."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Iterator
@@ -24,13 +24,13 @@ _PATIENCE = 30.0
 
 @pytest.fixture
 def redis() -> Iterator[Redis]:
-    """A server of the test's own."""
+    """Start a server for the test."""
     with Redis() as server:
         yield server
 
 
 class _Site:
-    """An app with a task that saves where it is, and what its runs have seen."""
+    """An app with a task that saves its position, and a record of its runs."""
 
     def __init__(self, folder: Path, state: str | None) -> None:
         self.memory = uuid4().hex
@@ -42,7 +42,7 @@ class _Site:
         self.app = self._new_app()
 
     def _new_app(self) -> TaskMQ:
-        """Each process has one of its own."""
+        """Each process has its own."""
         app = TaskMQ(
             f"memory://{self.memory}",
             state=self._state,

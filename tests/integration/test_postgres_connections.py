@@ -1,4 +1,4 @@
-"""What a connection to PostgreSQL asks the server before the first statement of ours."""
+"""Queries of a PostgreSQL connection before the first statement of taskmq."""
 
 import asyncio
 from collections.abc import AsyncGenerator
@@ -30,7 +30,7 @@ async def _connections(url: str) -> AsyncGenerator[Connections, None]:
 
 
 async def _asked(url: str, query: str, *arguments: object) -> tuple[object, list[str]]:
-    """What a new connection answers, and the statements that it sent for that."""
+    """Return the answer of a new connection, and the statements that it sent for that."""
     sent: list[str] = []
 
     async def ask(connection: Any) -> object:

@@ -1,4 +1,4 @@
-"""Lists of ended jobs over many days: the newest are read first, and pages are what they were with all of them."""
+"""Lists of ended jobs over many days: the newest are read first, and pages equal those of a full read."""
 
 import itertools
 import json
@@ -37,7 +37,7 @@ _UNUSUAL: Final = " WHERE (state <> 5)"
 
 
 async def _fill(connection: Any) -> int:
-    """Ended jobs of many days, one of each submitted days before its end; now, in ms."""
+    """Add ended jobs of many days, one of each submitted days before its end; return the present time in ms."""
     now = int(await connection.fetchval("select taskmq.now_ms()"))
     for name in _TENANTS:
         await connection.execute("insert into taskmq.tenant (name) values ($1)", name)
@@ -65,13 +65,13 @@ async def _fill(connection: Any) -> int:
 
 
 async def _fill_at_random(connection: Any, dice: random.Random, *, now: int) -> None:
-    """More jobs, live and ended, of both tenants and of three tasks."""
+    """Add more jobs, live and ended, of both tenants and of three tasks."""
     await connection.execute("insert into taskmq.task (name) values ('b'), ('ab')")
     rows: dict[str, list[tuple[object, ...]]] = {"job": [], "job_history": []}
     for number in range(_SOME):
         ended = now - int(dice.random() ** 2 * (_DAYS - 1) * DAY)
         submitted = ended - dice.choice((0, 1_000, dice.randrange(3 * DAY)))
-        # Many in one millisecond: their ids differ behind it.
+        # Many in one millisecond: the rest of their ids differs.
         job_id = f"{first_id(submitted)[:-12]}{number:012x}"
         common = (job_id, submitted, dice.choice((1, 1, 1, 2)), dice.choice((1, 2, 3)), dice.randrange(3))
         if dice.random() < 0.2:
@@ -205,7 +205,7 @@ async def test_a_page_filled_by_the_newest_days_is_read_from_their_indexes_alone
         scan = scans(JobFilter(queues=("q",)), Known(queues=[1]))[-1]
         glance = scan.windows(now, floor=None)[0].glance(51, after=None)
         assert min(await _days_of(connection, glance)) >= now // DAY - 2
-        # Of what is rare in a day, and of what says when it was submitted, all is asked for at once.
+        # Rare values within a day, and conditions on the submission, are queried all at once.
         for which, known in (
             (JobFilter(tenant="acme", states=frozenset({JobState.FAILED})), Known(tenant=1)),
             (JobFilter(submitted_from=now - DAY), Known()),
@@ -240,7 +240,7 @@ async def test_every_list_walks_down_its_own_index_by_one_cached_plan(job_store_
         if rows != "none":
             await _fill(connection)
         if rows == "alike":
-            # By their statistics a condition on any of these leaves nothing out.
+            # By their statistics a condition on any of these excludes nothing.
             await connection.execute("update taskmq.job_history set tenant = 1, state = 6; analyze")
         await connection.execute(";".join(WALKS))
         for which, known, index in cases:
@@ -255,7 +255,7 @@ async def test_every_list_walks_down_its_own_index_by_one_cached_plan(job_store_
                     nodes = await _nodes(connection, statement)
                     kinds = {node["Node Type"] for node in nodes}
                     assert kinds.isdisjoint({"Seq Scan", "Bitmap Heap Scan", "Incremental Sort"}), (statement, kinds)
-                    # Of ids that are given, what was found is sorted.
+                    # Results of given ids are sorted.
                     assert known.ids is not None or "Sort" not in kinds, statement
                     taken = {node["Index Name"] for node in nodes if "Index Name" in node}
                     found = await connection.fetch(_INDEXES, sorted(taken))
@@ -344,7 +344,7 @@ async def test_a_list_stops_after_twenty_thousand_rows_and_continues_from_there(
 
 
 async def _days(connection: Any, scan: Scan) -> set[int]:
-    """The days that the plan of a page walks down; each by an index."""
+    """Return the days that the plan of a page walks down; each by an index."""
     return await _days_of(connection, scan.rows(51, after=None, until=None))
 
 
@@ -359,7 +359,7 @@ async def _days_of(connection: Any, statement: Statement) -> set[int]:
 
 
 async def _nodes(connection: Any, statement: Statement, *, options: str = "") -> list[dict[str, Any]]:
-    """Those of the plan that is kept for the statement, without the days that these values leave out."""
+    """Return the nodes of the statement's cached plan, without the days excluded by these values."""
     text, values = statement
     await connection.execute(f"prepare kept as {text}")
     called = f"execute kept ({', '.join(map(_literal, values))})" if values else "execute kept"

@@ -1,4 +1,4 @@
-"""The plans of the hot statements, which connections keep: by keys, from an empty table as from one that is full."""
+"""Plans of the hot statements, which connections cache: by keys, from an empty table as well as from a full one."""
 
 import json
 import re
@@ -63,7 +63,7 @@ _DAY: Final = re.compile(r"(job_history|event|attempt)_\d+")
 _ROUNDS: Final = 40
 _AT_A_TIME: Final = 10
 _UPDATES: Final = "select n_tup_upd, n_tup_hot_upd from pg_stat_user_tables where relid = 'taskmq.job'::regclass"
-# Whoever asks for the front of each lane asks the index in its order.
+# A query for the front of each lane reads the index in order.
 _BY_ORDER: Final = {("LANES", "ready")}
 _FILL: Final = """
 insert into taskmq.job (id, due, tenant, queue, task, priority, state, body)
@@ -122,7 +122,7 @@ async def test_every_cached_plan_finds_its_rows_by_their_keys(job_store_url: str
             (plan,) = json.loads(await connection.fetchval(f"explain (format json) execute s_{name}{nulls}"))
             if found := [node for node in _nodes(plan["Plan"]) if not _is_good(name, node)]:
                 bad[name] = [(node["Node Type"], node.get("Relation Name")) for node in found]
-    # Those that a call makes for its own values, in a millisecond; PostgreSQL counts them since its version 14.
+    # The plans that a call makes for its own values, in a millisecond; PostgreSQL counts them since version 14.
     counts = connection.get_server_version() >= (14,)
     custom = await connection.fetchval("select sum(custom_plans) from pg_prepared_statements") if counts else 0
     await connection.close()
@@ -164,7 +164,7 @@ async def test_changes_of_a_live_job_are_made_in_place_and_touch_no_index(job_st
         jobs = (await driver.dispatch()).jobs
         await store.dispatching.apply([report(job, "started", worker="w") for job in jobs])
         await store.dispatching.apply([report(job, "succeeded", worker="w", result=b"7") for job in jobs])
-    # A server counts what a connection has done once that is closed.
+    # A server counts the work of a connection once that is closed.
     await store.aclose()
     connection: Any = await asyncpg.connect(job_store_url)
 

@@ -1,4 +1,4 @@
-"""Jobs that are submitted again in the moment in which they are erased, lock by lock."""
+"""Jobs resubmitted while they are erased, lock by lock."""
 
 import asyncio
 from collections.abc import Callable, Coroutine

@@ -1,4 +1,4 @@
-"""What a person with `psql` finds in a job store under the names that other systems have for it."""
+"""The views of a job store under the names of other systems, as a person with `psql` sees them."""
 
 import asyncio
 from collections.abc import Callable, Coroutine

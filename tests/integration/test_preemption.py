@@ -1,4 +1,4 @@
-"""Runs that give way, from the submission of an urgent job to the end of the one that made room for it."""
+"""Preempted runs, from the submission of an urgent job to the end of the preempted one."""
 
 import asyncio
 import contextlib
@@ -26,7 +26,7 @@ _REASON = "preempted by pool acme"
 
 @dataclass
 class _Seen:
-    """What runs have seen: how each began, and why it was to give way."""
+    """A record of runs: the start of each, and the reason of its preemption."""
 
     begun: list[tuple[str, int, object]] = field(default_factory=list[tuple[str, int, object]])
     reasons: list[str | None] = field(default_factory=list[str | None])
@@ -77,7 +77,7 @@ async def _running(scheduler: Scheduler, worker: Worker) -> AsyncIterator[None]:
         return scheduler.not_ready() is None
 
     try:
-        # So that it hears of the worker's slots at once, and not by the worker's next beat.
+        # So that it hears of the worker's slots at once, and not with the worker's next heartbeat.
         await until(is_ready)
         tasks.append(asyncio.create_task(worker.run()))
         yield
@@ -108,7 +108,7 @@ async def _expect_to_give_way(url: str, state: str, store: str) -> None:
             return set(await states(*(job.id for job in long))) == {JobState.RUNNING}
 
         await until(run)
-        # At once: of two that came one after the other, the second could have the room that the first had got.
+        # Together: the second of two consecutive ones could take the room reserved for the first.
         urgent = await app.jobs.asubmit_many(app.tasks["urgent"].options(tenant="acme"), [(), ()])
 
         async def have_ended() -> bool:

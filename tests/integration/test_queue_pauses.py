@@ -1,4 +1,4 @@
-"""A paused queue, on a real RabbitMQ with a real Redis, and a worker in a process of its own."""
+"""A paused queue, on a real RabbitMQ with a real Redis, and a worker in a separate process."""
 
 import json
 from pathlib import Path
@@ -37,8 +37,8 @@ def test_a_pause_survives_restarts_and_requeues_prefetched_jobs(
         taskmq("send", "shop.double", "--args", "[1]")
         eventually(lambda: waiting() == 0, "both are in the worker's hands")
 
-        # A quorum queue drops the consumer by which `waiting` looked some time after that has closed.
-        # Each look of `show` is such a consumer, too: what was seen is judged, and no other look.
+        # A quorum queue drops the consumer of `waiting` some time after that has closed. Each poll of `show` is such
+        # a consumer, too: assertions use the earlier output, not another poll.
         shown = eventually(
             lambda: found if (found := show())["consumers"] == 1 else None, "the worker alone consumes"
         )

@@ -1,4 +1,4 @@
-"""Users who may not: refused connections, refused requests, and refused messages among allowed ones."""
+"""Users without permission: refused connections, refused requests, and refused messages among allowed ones."""
 
 import asyncio
 import functools
@@ -31,7 +31,7 @@ SOON = 5.0
 
 
 class AccessCase(UsedVhostCase):
-    """A broker whose name is "limited" connects as a user with few permissions."""
+    """A broker with the name "limited" connects as a user with few permissions."""
 
     frames: FrameProxy
 

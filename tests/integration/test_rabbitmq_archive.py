@@ -31,7 +31,7 @@ class TestArchive(RabbitMQCase):
 
         await self._expect_archived(reader, "a", "b", "c")
         await self.expect_only(broker, dead, "a", "b", "c")
-        # "the last one" of what looked is a letter too.
+        # "the last one" before the read is a letter too.
         await self._expect_archived(reader, "a", "b", "c", "the last one")
 
     @case

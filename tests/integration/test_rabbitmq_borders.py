@@ -1,4 +1,4 @@
-"""Whatever code of the app raises at a border, RabbitMQ gets each message's acknowledgement, and its dead letter."""
+"""RabbitMQ gets each message's acknowledgement and its dead letter, whatever code of the app raises at a border."""
 
 from pathlib import Path
 
@@ -11,7 +11,7 @@ from tests.unit.worker.foreign_code import EXECUTORS
 pytestmark = [pytest.mark.rabbitmq, pytest.mark.real_time]
 
 
-# The gate has each executor in one of the lanes.
+# The gate runs each executor in one of the lanes.
 _IN_THE_GATE = {("async", True), ("thread", False), ("process", True)}
 
 

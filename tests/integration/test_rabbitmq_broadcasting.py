@@ -1,4 +1,4 @@
-"""Announcements and listeners at RabbitMQ when something is in their way."""
+"""Announcements and listeners at RabbitMQ under faults."""
 
 import asyncio
 import logging
@@ -22,7 +22,7 @@ PASSWORD = "S3CRET"
 
 
 async def heard_again(announcer: RabbitMQBroker, heard: BroadcastsHeard, topic: str, *, within: float) -> None:
-    """Return once something that is announced from now on is heard."""
+    """Wait until a new announcement is heard."""
 
     async def is_heard() -> bool:
         announcer.announce(topic, b"")
@@ -138,7 +138,7 @@ class TestNothingDeclared(RabbitMQCase):
         declaring = open_broker(self.process_url.partition("?")[0], BrokerOptions())
         await declaring.declare([WorkQueue("q")])
         await declaring.aclose()
-        # As an older version has left it.
+        # As left by an older version.
         await self.http("DELETE", "exchanges/{vhost}/taskmq.events")
         broker = self.broker()
         messages = _Messages()
@@ -161,7 +161,7 @@ class TestNothingDeclared(RabbitMQCase):
 
 class TestDenied(UsedVhostCase):
     async def user(self, configure: str, write: str, read: str) -> RabbitMQBroker:
-        """A broker whose user has these rights."""
+        """Open a broker with these permissions."""
         name = f"user-{self.vhost}"
         await self.http("PUT", f"users/{quote(name, safe='')}", {"password": PASSWORD, "tags": ""})
         rights = {"configure": configure, "write": write, "read": read}
@@ -174,7 +174,7 @@ class TestDenied(UsedVhostCase):
         return broker
 
     async def prepare(self) -> RabbitMQBroker:
-        """Somebody who may everything, once there are queue and exchange."""
+        """Open a broker with all permissions, once queue and exchange exist."""
         able = self.broker()
         await able.declare([WorkQueue("q")])
         await able.listen(["none"], BroadcastsHeard(self.patience))
@@ -264,7 +264,7 @@ class TestAlarms(UsedVhostCase):
         await self.send(broker, "q", "before")
 
         async with self.alarm("disk"):
-            # Only one who publishes is told that nothing is taken.
+            # Only a publisher is told that the broker accepts nothing.
             with pytest.raises(SendError, match="takes no messages"):
                 await broker.publish(message("q", "blocked"), timeout=3)
 

@@ -1,4 +1,4 @@
-"""What the contract promises about settling, order, delays and limits holds for classic queues as well."""
+"""The contract about settling, order, delays and limits holds for classic queues as well."""
 
 from typing import Any
 

@@ -44,13 +44,13 @@ class TestCluster(BrokerCase):
         return broker
 
     def leader(self) -> RabbitMQ:
-        """The node that leads the queue now."""
+        """Return the node that leads the queue now."""
 
         def found() -> RabbitMQ | None:
             queue = cast("dict[str, str]", self.cluster.nodes[0].http("GET", f"/api/queues/{self.vhost}/{_QUEUE}"))
             return next((node for node in self.cluster.nodes if node.node_name == queue.get("leader")), None)
 
-        # The management API hears of it a moment later.
+        # The management API learns of it a moment later.
         node = eventually(found, "a leader", within=timedelta(seconds=60))
         assert node is not None
         return node
@@ -75,7 +75,7 @@ class TestCluster(BrokerCase):
         published = {"delayed", *(f"{when} {number}" for when in ("before", "after") for number in range(50))}
         missing = set(published)
         while missing:
-            # What was unconfirmed when the node died may be there twice.
+            # Messages unconfirmed when the node died may exist twice.
             (came,) = bodies(await inbox.take_and_ack(1))
             assert came in published
             missing.discard(came)

@@ -1,4 +1,4 @@
-"""What an operator sees in RabbitMQ's console who knows nothing of taskmq: asked for as the console asks."""
+"""The view of an operator in RabbitMQ's console, with the requests of the console."""
 
 import asyncio
 from typing import Any
@@ -33,7 +33,7 @@ class TestConsole(RabbitMQCase):
         return app
 
     async def look(self, queue: str) -> list[dict[str, Any]]:
-        """Return the properties of what waits, as the console's button *Get messages* shows them."""
+        """Return the properties of waiting messages, as shown by the console's button *Get messages*."""
         body = {"count": 10, "ackmode": "ack_requeue_true", "encoding": "auto"}
         found = await self.http("POST", f"queues/{{vhost}}/{quote(queue, safe='')}/get", body)
         return [message["properties"] for message in found]

@@ -65,7 +65,7 @@ class TimeoutCase(RabbitMQCase):
 class TestClosedChannel(TimeoutCase, TunedNodeCase):
     """Up to 4.2 the broker closes the channel."""
 
-    # Each channel looks for it once per tick, which is a minute otherwise.
+    # Each channel checks it once per tick, which is a minute by default.
     settings: ClassVar = {"consumer_timeout": 2000, "channel_tick_interval": 1000}
 
     @case
@@ -102,7 +102,7 @@ class TestClosedChannel(TimeoutCase, TunedNodeCase):
 @pytest.mark.slow
 @pytest.mark.matrix
 class TestCancelledConsumer(TimeoutCase, OwnNodeCase):
-    """From 4.3 on the broker cancels the consumer, which may say how long it takes."""
+    """From 4.3 on the broker cancels the consumer, which may state its own timeout."""
 
     version = "4.3"
     config: ClassVar = {"consumer_timeout": "2000"}

@@ -1,4 +1,4 @@
-"""Delays on a real node: delays that are longer than the ladder, clocks that differ."""
+"""Delays on a real node: longer than the ladder, and with clocks that differ."""
 
 import asyncio
 import time
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.rabbitmq
 
 
 class ShiftedClock(SystemClock):
-    """The clock of a machine that is wrong by so many milliseconds."""
+    """The clock of a machine that is wrong by that many milliseconds."""
 
     def __init__(self, by: int) -> None:
         self._by = by
@@ -53,7 +53,7 @@ class TestLongDelays(RabbitMQCase):
         async def test() -> None:
             async with self.worker() as (app, started):
                 eta = now() + 1_500
-                # As what has waited for the longest delay there is, and has more before it.
+                # Like a message after the longest delay, with more to come.
                 await self.put(app, eta)
                 assert await started.get() >= eta
                 assert now() <= eta + 6_000
@@ -66,7 +66,7 @@ class TestLongDelays(RabbitMQCase):
         async def test() -> None:
             clock = ShiftedClock(-behind)
             async with self.worker(clock) as (app, started):
-                # By the sender's clock; the broker counts the time from the sending.
+                # By the sender's clock; the broker counts from the time of sending.
                 eta = now() + 1_000
                 await self.put(app, eta, due=eta)
                 assert await started.get() >= eta
@@ -75,7 +75,7 @@ class TestLongDelays(RabbitMQCase):
 
     @asynccontextmanager
     async def worker(self, clock: SystemClock | None = None) -> AsyncIterator[tuple[TaskMQ, "asyncio.Queue[int]"]]:
-        """A worker whose task says at what time, by the worker's clock, it has started."""
+        """Run a worker whose task returns its start time by the worker's clock."""
         clock = clock or SystemClock()
         app = TaskMQ(self.process_url or "", name="test", clock=clock)
         started: asyncio.Queue[int] = asyncio.Queue()
@@ -94,7 +94,7 @@ class TestLongDelays(RabbitMQCase):
             await running
 
     async def put(self, app: TaskMQ, eta: int, *, due: int | None = None) -> None:
-        """Send as another process does, whose clock is right."""
+        """Send like another process with a correct clock."""
         envelope = Envelope(id="job-1", task="timed", eta=eta, args=msgspec.Raw(b"[]"))
         sender: RabbitMQBroker = self.broker()
         await sender.publish(

@@ -1,7 +1,7 @@
-"""The ways in which delay ladders of others lose or hold up messages, with our defence and without it.
+"""Faults of other delay ladders that lose or delay messages, with the protection of taskmq and without it.
 
-Each trap is shown at the broker itself, on a ladder of the same shape under another name that lacks the defence, or
-by a publish that lacks it. Where the versions differ, each says what it does.
+Each fault is shown at the broker itself, on an unprotected ladder of the same shape under another name, or by an
+unprotected publish. Where versions differ, each test says how.
 """
 
 import contextlib
@@ -45,7 +45,7 @@ def version(rabbitmq_server: RabbitMQ) -> tuple[int, int]:
     return int(major), int(minor)
 
 
-# Letters that nobody takes
+# Unroutable letters
 
 
 @pytest.mark.parametrize(("lost", "is_stopped"), [(IN_FLIGHT - 1, False), (IN_FLIGHT, True)])
@@ -80,7 +80,7 @@ def test_with_it_40_letters_for_a_missing_queue_are_diverted_and_the_others_cont
     raw.wait_until(lambda: raw.ready(UNROUTABLE) == IN_FLIGHT + 8, "the letters are put aside")
 
 
-# What the broker writes on a message
+# Headers of the broker
 
 
 def test_a_retry_that_copies_the_received_headers_is_lost_on_the_ladder_before_4_0(
@@ -96,7 +96,7 @@ def test_a_retry_that_copies_the_received_headers_is_lost_on_the_ladder_before_4
     raw.publish_delayed(NAME, 3, "here", b"retry", headers=received.properties.headers)
 
     if version < (4, 0):
-        # Judged to go round in circles; kept for ever by the level, in one of its 32 places.
+        # Considered a loop; kept forever by the level, in one of its 32 entries.
         assert stays(raw, lambda: raw.ready("here") == 0, seconds=2)
         assert raw.ready(UNROUTABLE) == raw.ready(level(NAME, 0)) == raw.ready(level(NAME, 1)) == 0
     else:
@@ -111,12 +111,12 @@ class TestCopies(RabbitMQCase):
         inbox, _ = await self.consume(broker, queue)
         headers: dict[str, Any] = {"note": "mine"}
         for number in range(3):
-            # Due long after it is sent, also on a machine that is held up: else it goes straight to its queue.
+            # Due long after it is sent, even on a blocked machine: otherwise it goes directly to its queue.
             due = int(time.time() * 1000) + 2_000
             await broker.publish(message(queue, str(number), due=due, headers=headers), timeout=10)
             (delivery,) = await inbox.take_and_ack(1)
             assert delivery.body == b"%d" % number
-            # All that there is goes into the next copy.
+            # All headers are copied into the next message.
             headers = dict(delivery.headers)
             assert headers.keys() == {"note", "x-taskmq-eta"}
 
@@ -126,7 +126,7 @@ class TestCopies(RabbitMQCase):
         queue, copied = await self.queue(broker), await self.queue(broker)
         for name in ("CC", "BCC"):
             due = int(time.time() * 1000) + 200
-            # The broker takes lists of keys only, which no header of ours can be.
+            # The broker accepts only lists of keys, which no taskmq header can be.
             with raises(PublishRejected) as caught:
                 await broker.publish(message(queue, "later", due=due, headers={name: copied}), timeout=10)
             assert "unacceptable_type_in_header" in str(caught[0])
@@ -265,7 +265,7 @@ class TestVersion1(RabbitMQCase):
 def test_mandatory_proves_no_more_than_the_first_level(raw: Raw) -> None:
     raw.declare(*short_ladder(NAME, levels=2))
 
-    # No error, although the queue has never been there; ours makes sure of it first: `Unroutable`.
+    # No error, although the queue has never existed; taskmq checks it first: `Unroutable`.
     raw.publish_delayed(NAME, 3, "never.was")
 
     raw.wait_until(lambda: raw.ready(UNROUTABLE) == 1, "it is put aside")
@@ -301,7 +301,7 @@ class TestPolicies(RabbitMQCase):
 
         inbox, _ = await self.consume(broker, queue)
         await inbox.take_and_ack(1)
-        # So a worker looks at the time by itself: tests/integration/test_rabbitmq_delays.py.
+        # So a worker checks the time itself: tests/integration/test_rabbitmq_delays.py.
         assert time.time() * 1000 < due
 
     @case
@@ -319,12 +319,12 @@ class TestPolicies(RabbitMQCase):
             first = delay.level_name(0)
             raw.publish_delayed(OURS, 1, "full", b"kept")
             await self.until_counted(first, 1)
-            # It is tried again every three minutes, until there is room.
+            # It is retried every three minutes, until there is room.
             await self.policy({"overflow": "drop-head"}, pattern=r"taskmq\.delay\..*")
             await self.until_effective(first, "overflow")
             raw.publish_delayed(OURS, 1, "full", b"lost")
 
-            # Both are gone: what waited for its confirm as well.
+            # Both are gone, even the one that waited for its confirm.
             await self.until_counted(first, 0)
             for _ in range(in_the_way):
                 assert raw.take("full").body == b"in the way"
@@ -380,10 +380,10 @@ def test_without_a_limit_a_returned_message_loses_its_position_or_is_lost(raw: R
         # No limit: each goes to the end, 25 times.
         expected = [b"1", b"2", b"0"]
     elif version < (4, 3):
-        # A limit of 20 that nobody asked for: the first is gone.
+        # An unrequested limit of 20: the first is gone.
         expected = [b"1", b"2"]
     else:
-        # The same limit, but what is given back with basic.nack does not count.
+        # The same limit, but messages returned with basic.nack do not count.
         expected = [b"0", b"1", b"2"]
     assert [raw.take("letters").body for _ in expected] == expected
     assert raw.get("letters") is None

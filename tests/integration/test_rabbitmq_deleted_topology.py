@@ -1,4 +1,4 @@
-"""Each queue, exchange and binding that taskmq declares, deleted by hand under a running producer and worker.
+"""Each queue, exchange and binding that taskmq declares, deleted manually under a running producer and worker.
 
 The rows of the table "Queues and exchanges that were deleted" in docs/topology.md.
 """
@@ -41,7 +41,7 @@ pytestmark = pytest.mark.rabbitmq
 
 QUICKLY = 0.2
 WORK = WorkQueue("orders")
-# One of each kind; the levels differ by their number alone, and delays of up to a second pass the first three.
+# One of each kind; the levels differ only by number, and delays of up to a second pass the first three.
 LEVELS = {"l00", "l02", "l04", "l27"}
 
 
@@ -64,13 +64,15 @@ def _name(entity: Entity) -> str:
 
 
 def _mark_of(entity: Entity) -> pytest.MarkDecorator | tuple[()]:
-    """The gate has one level of the ladder, and no bindings: each goes with its queue or exchange, and comes back."""
+    """Mark the cases for the gate: one level of the ladder, and no bindings, which are deleted with their queue or
+    exchange.
+    """
     is_alike = isinstance(entity, Binding) or _levels(entity) - {"l02"}
     return pytest.mark.campaign if is_alike else ()
 
 
 class DeletedCase(RabbitMQCase):
-    """A consumer that looks at the broker often, and a producer of another broker object."""
+    """A consumer that polls the broker often, and a producer of another broker object."""
 
     watch_seconds = QUICKLY
 
@@ -100,7 +102,7 @@ class DeletedCase(RabbitMQCase):
         return any(each["name"] == entity.name for each in found)
 
     async def back(self, entity: Entity) -> None:
-        """Return once it is there again, and the bindings that went with it: they come after it."""
+        """Wait until it exists again with its bindings, which follow it."""
         bound = [
             each
             for each in DECLARED
@@ -112,7 +114,7 @@ class DeletedCase(RabbitMQCase):
             await eventually(partial(self.is_there, each), True, within=20)
 
     async def start(self) -> tuple[RabbitMQBroker, Inbox]:
-        """A producer, and what a consumer of its queue gets; all its queues have been used."""
+        """Start a producer and a consumer of its queue; all its queues have been used."""
         producer, worker = self.broker(), self.broker()
         await producer.declare([WORK])
         await worker.declare([WORK])
@@ -123,7 +125,7 @@ class DeletedCase(RabbitMQCase):
         return producer, inbox
 
     async def expect_work(self, producer: RabbitMQBroker, inbox: Inbox) -> None:
-        """Jobs come, now and after delays that pass the first levels."""
+        """Assert that jobs arrive, now and after delays that pass the first levels."""
         now = int(time.time() * 1000)
         for body, due in (("at once", None), ("soon", now + 300), ("later", now + 800)):
             await producer.publish(message("orders", body, due=due), timeout=10)
@@ -147,7 +149,7 @@ class TestDeleted(DeletedCase):
 
         await self.back(entity)
         await self.expect_work(producer, inbox)
-        # A process that comes anew finds everything.
+        # A new process finds everything.
         fresh = self.broker()
         await fresh.declare([WORK, WorkQueue("others")])
         await self.expect_work_of(fresh)
@@ -159,7 +161,7 @@ class TestDeleted(DeletedCase):
 
 
 class TestWithoutWatch(DeletedCase):
-    """Before anybody has looked: what the next use finds."""
+    """Before any poll: repairs at the next use."""
 
     watch_seconds = 3600.0
 
@@ -173,7 +175,7 @@ class TestWithoutWatch(DeletedCase):
         kind, _, name = what.partition(" ")
         await self.delete(self.level(kind, name))
 
-        # Two times 125 ms: it waits on the level l01 alone.
+        # Two times 125 ms: it waits only on level l01.
         await producer.publish(message("orders", "delayed", due=int(time.time() * 1000) + 250), timeout=10)
 
         await inbox.take_and_ack(1)
@@ -190,7 +192,7 @@ class TestWithoutWatch(DeletedCase):
 
         await producer.declare([WorkQueue("others")])
         if kind == "queue":
-            # It refers to no level: a new process looks at all of them.
+            # It refers to no level: a new process checks all of them.
             await self.broker().declare([WORK])
 
         assert await self.is_there(entity)

@@ -1,4 +1,4 @@
-"""Jobs of the store that run for longer than RabbitMQ leaves a delivery with its worker; no state is needed."""
+"""Stored jobs that run for longer than RabbitMQ's consumer timeout; no state is needed."""
 
 import asyncio
 import os
@@ -29,9 +29,9 @@ ALLOWED = 4
 class TestDetached(TunedNodeCase):
     deadline = 100
     patience = 30
-    # 4.3 is told by each consumer that it takes very long.
+    # On 4.3 each consumer states a very long timeout itself.
     version = None if os.environ.get("TASKMQ_TEST_RABBITMQ", "3.10") < "4.3" else "3.10"
-    # Each channel looks for it once per tick, which is a minute otherwise.
+    # Each channel checks it once per tick, which is a minute by default.
     settings: ClassVar = {"consumer_timeout": ALLOWED * 1000, "channel_tick_interval": 1000}
     options = f"?consumer_timeout={ALLOWED}"
 
@@ -41,7 +41,7 @@ class TestDetached(TunedNodeCase):
 
     @asynccontextmanager
     async def scheduling(self, store: StagedStore) -> AsyncIterator[TaskMQ]:
-        """An app whose jobs a scheduler of its own dispatches."""
+        """Build an app whose jobs are dispatched by its own scheduler."""
         assert self.process_url is not None
         app = TaskMQ(self.process_url, name="shop")
         app.task(name="long", queue="work")(_nothing)
@@ -57,7 +57,7 @@ class TestDetached(TunedNodeCase):
             await running
 
     async def worker(self, app: TaskMQ, name: str) -> None:
-        """One that runs until the end of the test."""
+        """Run a worker until the end of the test."""
         worker = Worker(app, WorkerConfig(name=name, grace=30))
         running = asyncio.create_task(worker.run())
 
@@ -69,7 +69,7 @@ class TestDetached(TunedNodeCase):
         await asyncio.wait_for(worker.is_ready.wait(), self.patience)
 
     async def time_is_over(self) -> None:
-        """Return once the node has taken back a delivery that was given out when this was called."""
+        """Wait until the node has requeued a delivery made at the time of this call."""
         broker, other = self.broker(), self.broker()
         queue = await self.queue(other)
         inbox, consumer = await self.consume(broker, queue, prefetch=1)

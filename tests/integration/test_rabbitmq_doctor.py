@@ -1,4 +1,4 @@
-"""What the doctor finds at real nodes that have what is wrong with them."""
+"""The doctor's findings at real nodes with problems."""
 
 import asyncio
 import os
@@ -40,7 +40,7 @@ class Fast(SystemClock):
 
 
 class Ward:
-    """A virtual host to be looked at."""
+    """A virtual host under examination."""
 
     def __init__(self, server: RabbitMQ, url: str) -> None:
         self.server = server
@@ -87,7 +87,7 @@ class Ward:
         return asyncio.run(main())
 
     def user(self, **permissions: str) -> str:
-        """Login of a user with these permissions and the tag `management`."""
+        """Create a user with these permissions and the tag `management`; return the login."""
         name = f"user-{secrets.token_hex(4)}"
         self.server.http("PUT", f"/api/users/{name}", {"password": "secret", "tags": "management"})
         allowed = {"configure": "^$", "write": "^$", "read": "^$", **permissions}
@@ -95,7 +95,7 @@ class Ward:
         return f"{name}:secret"
 
     def user_as(self, role: Role) -> str:
-        """Login of a user who is allowed what `taskmq topology permissions` prints."""
+        """Create a user with the permissions that `taskmq topology permissions` prints; return the login."""
 
         async def main() -> Mapping[str, Any]:
             broker = self.broker()
@@ -113,7 +113,7 @@ class Ward:
         self.server.http("PUT", f"/api/{kind}/{self.vhost}/harmful", body)
 
     def findings_with(self, *words: str) -> list[Finding]:
-        """The findings once these words are among them: the HTTP API is a little late."""
+        """Return the findings once these words are among them: the HTTP API is a little late."""
 
         def told() -> list[Finding]:
             findings = self.findings()
@@ -130,7 +130,7 @@ class Ward:
 
 @pytest.fixture(scope="module")
 def clinic() -> Iterator[RabbitMQ]:
-    """A node whose counts are up to date after half a second instead of five."""
+    """Start a node whose counts are current after half a second instead of five."""
     config = {"collect_statistics_interval": "500"}
     with RabbitMQ(os.environ.get("TASKMQ_TEST_RABBITMQ"), config=config) as server:
         yield server
@@ -152,7 +152,7 @@ def _problems(findings: list[Finding]) -> list[tuple[str, str]]:
 
 
 def _text(findings: list[Finding], level: str, words: str) -> Finding:
-    """The only finding of this level with these words."""
+    """Return the only finding of this level with these words."""
     found = [finding for finding in findings if finding[0] == level and words in finding[2]]
     assert len(found) == 1, findings
     assert found[0][3] or level == "ok"
@@ -196,7 +196,7 @@ def test_missing_queues_of_the_app_are_a_warning(ward: Ward) -> None:
     _, _, text, remedy = _text(findings, "warning", "missing: ")
     assert "exchange taskmq, " in text
     assert "taskmq topology apply" in remedy
-    # Nobody has begun here.
+    # The queue is unused.
     assert _problems(findings) == []
 
 
@@ -207,7 +207,7 @@ def test_only_the_initial_parts_of_a_new_queue_are_required(ward: Ward) -> None:
 
     _, _, text, _ = _text(findings, "warning", "missing: ")
     assert "queue others" in text
-    # Those that nobody needs yet are not missing.
+    # Optional queues are not missing.
     assert "others.dlq" not in text
     assert "others.p." not in text
 
@@ -407,7 +407,7 @@ def test_tasks_that_outlast_the_consumer_timeout_of_a_policy_are_a_problem(own_r
     assert "consumer-timeout" in remedy
 
 
-# What concerns the whole node
+# Problems of the whole node
 
 
 def test_the_file_handles_that_a_node_reserves_for_quorum_queues_are_counted(ward: Ward) -> None:
@@ -417,7 +417,7 @@ def test_the_file_handles_that_a_node_reserves_for_quorum_queues_are_counted(war
 
     def counted() -> tuple[int, int]:
         broker_counts = dict(_NUMBERS.findall(ward.server.ctl("eval", "file_handle_cache:info().")))
-        # Beside what is reserved, some files are open.
+        # Some files are open beside the reserved ones.
         return int(broker_counts["total_limit"]), int(broker_counts["total_used"])
 
     def looked() -> tuple[int, int]:
@@ -428,7 +428,7 @@ def test_the_file_handles_that_a_node_reserves_for_quorum_queues_are_counted(war
         (limit, used), (found_limit, found) = counted(), looked()
         return abs(found_limit - limit) <= 1 and 0 <= used - found < 20
 
-    # What the HTTP API knows of a queue comes with its first count.
+    # The HTTP API knows a queue from its first count on.
     eventually(agrees, "the same count as the node's own", within=_PATIENCE)
 
 
@@ -443,7 +443,7 @@ def test_alarms_are_problems_and_do_not_stop_the_doctor(ward: Ward) -> None:
 
 def test_stuck_delays_are_a_problem_at_the_second_poll(ward: Ward) -> None:
     ward.declare()
-    # A limit that the app does not know of: what leaves the ladder for the full queue is refused and kept.
+    # A limit unknown to the app: messages that leave the ladder for the full queue are refused and kept.
     ward.policy("^images$", max_length=1)
 
     async def fill() -> None:
@@ -472,7 +472,7 @@ def test_stuck_delays_are_a_problem_at_the_second_poll(ward: Ward) -> None:
 
 @pytest.mark.nightly("tests/unit/rabbitmq/admin/test_diagnosis.py")
 def test_disabled_features_are_a_problem() -> None:
-    # Where they cannot be switched off any more, that is not asked.
+    # Versions without the switch are not asked.
     with RabbitMQ(advanced_config="[{rabbit, [{forced_feature_flags_on_init, []}]}].") as server:
         findings = Ward(server, server.create_vhost()).findings({})
 

@@ -1,4 +1,4 @@
-"""What RabbitMQ itself does, by version, where our decisions rest on it; nothing of ours is tested here."""
+"""RabbitMQ's own behaviour, by version, on which our decisions rest; no taskmq code is tested here."""
 
 import json
 from collections.abc import Iterator
@@ -79,7 +79,7 @@ def test_quorum_queues_support_priorities_in_three_ways(raw: Raw, version: tuple
     if version < (4, 0):
         assert came == [b"normal"] * 6 + [b"9"] * 3 + [b"20"] * 3
     elif version < (4, 3):
-        # Two classes, two high ones to one normal one, each in its order.
+        # Two classes, two high ones to one normal one, each in order.
         assert [body for body in came if body != b"normal"] == [b"9"] * 3 + [b"20"] * 3
         assert came[:6].count(b"normal") == 2
     else:

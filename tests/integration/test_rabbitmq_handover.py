@@ -1,4 +1,4 @@
-"""Tasks that run for longer than RabbitMQ leaves a delivery with its worker: they are handed over to the state."""
+"""Tasks that run for longer than RabbitMQ's consumer timeout: they are handed over to the state."""
 
 import asyncio
 import os
@@ -48,20 +48,20 @@ asyncio.run(Worker(app, WorkerConfig(name="doomed", lease={LEASE_SECONDS})).run(
 
 @pytest.fixture(scope="module")
 def rabbitmq_server(request: pytest.FixtureRequest) -> Iterator[RabbitMQ]:
-    """A node that takes back within seconds what is unsettled; none of these tests stops it."""
+    """Start a node that requeues unsettled deliveries within seconds; none of these tests stops it."""
     with ExitStack() as stack:
         if os.environ.get("TASKMQ_TEST_RABBITMQ", "3.10") < "4.3":
             server = request.getfixturevalue("rabbitmq_server")
         else:
-            # There each consumer says itself that it takes very long.
+            # There each consumer states a very long timeout itself.
             server = stack.enter_context(RabbitMQ("3.10"))
-        # Each channel looks for it once per tick, which is a minute otherwise.
+        # Each channel checks it once per tick, which is a minute by default.
         stack.enter_context(server.settings({"consumer_timeout": ALLOWED * 1000, "channel_tick_interval": 1000}))
         yield server
 
 
 class HandoverCase(RabbitMQCase):
-    """Workers that have been told how soon their node takes back what is unsettled."""
+    """Workers that know the short consumer timeout of their node."""
 
     deadline = 100
     patience = 30
@@ -77,14 +77,14 @@ class HandoverCase(RabbitMQCase):
         self.log = caplog
 
     def app(self, work: Callable[[str], Awaitable[None]], *, delay: Literal["broker", "state"] = "broker") -> TaskMQ:
-        """With a task `long` that does `work`."""
+        """Build an app with a task `long` that does `work`."""
         assert self.process_url is not None
         app = TaskMQ(self.process_url, state=self.redis.url, delay=delay)
         app.task(name="long", result=False)(work)
         return app
 
     async def worker(self, app: TaskMQ, name: str, *, concurrency: int = 4, grace: float = 30) -> Worker:
-        """One that runs in this process, until `stop`."""
+        """Run a worker in this process until `stop`."""
         config = WorkerConfig(
             name=name, concurrency=concurrency, prefetch=concurrency * 2, lease=LEASE_SECONDS, grace=grace
         )
@@ -99,13 +99,13 @@ class HandoverCase(RabbitMQCase):
         await running
 
     async def leases(self) -> int:
-        """How many jobs have been handed over so far."""
+        """Return the number of jobs handed over so far."""
         keys = await asyncio.to_thread(self.redis.command, "KEYS", "*handover:*")
         assert isinstance(keys, list)
         return len(keys)
 
     async def until_they_are(self, runs: list[str], expected: list[str]) -> None:
-        """Return once these have begun, in whatever order."""
+        """Wait until these have started, in any order."""
 
         async def begun() -> list[str]:
             return sorted(runs)
@@ -113,7 +113,7 @@ class HandoverCase(RabbitMQCase):
         await eventually(begun, expected, within=self.patience)
 
     async def unfinished(self) -> int:
-        """Messages of all queues and delays, in hands or not; as it was some seconds ago."""
+        """Return the number of messages in all queues and delays, unacked or not, as of some seconds ago."""
         table = await asyncio.to_thread(self.server.ctl, "-q", "list_queues", "-p", self.vhost, "name", "messages")
         return sum(int(line.split("\t")[1]) for line in table.splitlines()[1:])
 
@@ -255,7 +255,7 @@ class TestHandover(HandoverCase):
         await eventually(self.leases, 1, within=self.patience)
         await asyncio.to_thread(self.redis.kill)
         await self.worker(app("b"), "b")
-        # It takes no keeper any more, and goes on with its job.
+        # It accepts no more keepers, and continues its job.
         leaving.drain()
         await asyncio.sleep(LEASE_SECONDS * 3)
         assert began == ["a"]
@@ -263,7 +263,7 @@ class TestHandover(HandoverCase):
         is_over.set()
 
         await eventually(self.unfinished, 0, within=self.patience)
-        # Its lease had ended, so whoever was first at the state has the job.
+        # Its lease had ended, so the first one at the state has the job.
         assert began in (["a"], ["a", "b"])
 
     @pytest.mark.nightly("tests/faults/test_worker_kills.py::test_a_task_of_a_killed_worker_soon_runs_elsewhere")
@@ -293,7 +293,7 @@ class TestHandover(HandoverCase):
 
     @contextmanager
     def project(self) -> "Generator[tuple[Path, subprocess.Popen[bytes]]]":
-        """A worker in a process of its own, and its folder."""
+        """Start a worker process in a folder."""
         (self.folder / "jobs.py").write_text(JOBS)
         environment = {**os.environ, "JOBS_URL": f"{self.process_url}", "JOBS_STATE": self.redis.url}
         command = [sys.executable, "-c", WORKER]

@@ -1,4 +1,4 @@
-"""A loop that user code holds up: what the broker has said meanwhile is read before anything is judged."""
+"""A loop blocked by user code: data of the broker is read before any timeout is judged."""
 
 import asyncio
 import logging
@@ -16,7 +16,7 @@ from taskmq_rabbitmq import RabbitMQBroker, open_broker
 
 pytestmark = pytest.mark.rabbitmq
 
-# RabbitMQ closes a connection after two heartbeats of silence at the earliest; ours comes every eighth of one.
+# RabbitMQ closes a connection after two heartbeats of silence at the earliest; ours are sent every eighth of one.
 HEARTBEAT = int(os.environ.get("TASKMQ_TEST_HEARTBEAT", "2"))
 LONGEST = 1.875 * HEARTBEAT - 0.2
 QUEUE = "work"

@@ -1,4 +1,4 @@
-"""A virtual host for each tenant, as `taskmq topology isolate` makes it: what its users reach, and what not."""
+"""A virtual host for each tenant, created by `taskmq topology isolate`: what its users can and cannot access."""
 
 import asyncio
 import json
@@ -31,7 +31,7 @@ app = TaskMQ(name="shop", queues=[WorkQueue("orders")])
 
 @dataclass
 class Instance:
-    """A node, a folder with an app, and tenants that are gone when the test is over."""
+    """A node, a folder with an app, and tenants that are deleted after the test."""
 
     folder: Path
     server: RabbitMQ
@@ -68,7 +68,7 @@ def instance(tmp_path: Path, rabbitmq_server: RabbitMQ) -> Iterator[Instance]:
 
 
 def refused(url: str, vhost: str | None = None) -> bool:
-    """Whether the login does not get into the virtual host."""
+    """Whether the virtual host refuses the login."""
     there = urlsplit(url) if vhost is None else urlsplit(url)._replace(path=f"/{quote(vhost, safe='')}")
     try:
         pika.BlockingConnection(pika.URLParameters(there._replace(query="").geturl())).close()
@@ -121,7 +121,7 @@ def test_users_of_a_tenant_reach_nothing_of_others(instance: Instance) -> None:
         assert refused(urls[role], "south")
         assert refused(urls[role], "/")
         assert refused(others[role], "north")
-        # Nor what belongs to other roles in their own.
+        # Nor objects of other roles in their own.
         for exchange in ("", "taskmq.jobs", "taskmq.unroutable", delay.DELIVER, "amq.topic"):
             assert is_refused(urls[role], exchange, PARKING), (role, exchange)
     assert instance.names("queues/south") == instance.names("queues/north")

@@ -1,4 +1,4 @@
-"""Letters that RabbitMQ made itself, and queues of letters that are too long to hold."""
+"""Letters created by RabbitMQ itself, and letter queues too long for memory."""
 
 import asyncio
 import itertools
@@ -33,7 +33,7 @@ def url(amqp_url: str, request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def channel(amqp_url: str) -> Iterator[Any]:
-    """What a stranger uses."""
+    """Open a channel of a foreign client."""
     with pika.BlockingConnection(pika.URLParameters(amqp_url)) as connection:
         yield connection.channel()
 
@@ -56,7 +56,7 @@ def _message(queue: str, name: str, *, due: int | None = None) -> Outgoing:
 
 
 def _declare(url: str, *queues: str) -> None:
-    """All that the queues are, as `taskmq topology apply` does it: what RabbitMQ gives up itself makes no queue."""
+    """Declare all parts of the queues like `topology apply`: RabbitMQ's own dead lettering creates no queue."""
 
     async def apply(broker: Broker) -> None:
         assert isinstance(broker, Plannable)
@@ -174,7 +174,7 @@ def test_a_letter_with_unreadable_headers_is_inspected_and_deleted(amqp_url: str
     _declare(amqp_url, "images")
 
     class Late(datetime):
-        """An instant that AMQP carries and Python's dates do not; pika writes it by its time tuple."""
+        """An instant that AMQP carries and Python's dates do not; pika encodes it by its time tuple."""
 
         def utctimetuple(self) -> Any:
             return (9999, 12, 31, 10**9, 0, 0, 0, 1, 0)

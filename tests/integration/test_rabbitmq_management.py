@@ -95,7 +95,7 @@ def test_a_node_without_the_plugin_is_unavailable_with_a_remedy() -> None:
 
 
 def _guessed(amqp_url: str, server: RabbitMQ, cluster: str) -> Management:
-    """As it is found where the URL does not say where it is."""
+    """Return the API found without an address in the URL."""
 
     async def cluster_name() -> str:
         return cluster

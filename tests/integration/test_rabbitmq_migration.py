@@ -1,4 +1,4 @@
-"""Queues made anew with other properties while producers go on: nothing that was confirmed is lost."""
+"""Queues recreated with other properties while producers continue: no confirmed message is lost."""
 
 import asyncio
 import os
@@ -32,7 +32,7 @@ from tests.servers.waiting import until
 pytestmark = [pytest.mark.rabbitmq, pytest.mark.timeout(300)]
 
 _ROOT = Path(__file__).parents[2]
-# Set, all changes and all ways to be killed are tried, with so many messages; else those that cover the others.
+# If set, all changes and all kills are tried, with that many messages; otherwise a covering selection.
 _CAMPAIGN = os.environ.get("TASKMQ_TEST_MIGRATION_TASKS")
 _TASKS = int(_CAMPAIGN or 300)
 _PATIENCE = 30.0
@@ -40,7 +40,7 @@ _PATIENCE = 30.0
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[RabbitMQ]:
-    """A node that counts what is in its queues five times a second, and lists its connections anew every second."""
+    """Start a node that counts its messages five times a second, and lists its connections every second."""
     every_second = "[{global, [{60, 1}]}, {basic, [{60, 1}]}, {detailed, [{60, 1}]}]"
     with RabbitMQ(
         os.environ.get("TASKMQ_TEST_RABBITMQ"),
@@ -62,7 +62,7 @@ def url(server: RabbitMQ) -> Iterator[str]:
 
 
 class Producer:
-    """Sends to a queue again and again, now and a little later, and remembers what was confirmed."""
+    """Sends to a queue repeatedly, now and a little later, and remembers the confirmed messages."""
 
     def __init__(self, url: str, queue: WorkQueue) -> None:
         self.confirmed: set[str] = set()
@@ -101,7 +101,7 @@ class Producer:
 
 
 def classes(queue: WorkQueue) -> list[str]:
-    """Where its jobs wait, but for those of the store: these never come delayed."""
+    """Return the physical queues of its jobs, except that of the store, which gets no delayed ones."""
     return [name for name in queue.physical if not is_jobs_queue(name)]
 
 
@@ -124,7 +124,7 @@ async def fill(url: str, queue: WorkQueue, count: int) -> list[str]:
 
 
 async def drain(url: str, queue: WorkQueue, expected: set[str]) -> list[str]:
-    """The ids of all messages of the queue, in order of arrival, once the expected ones have come."""
+    """Return the ids of all messages of the queue, in order of arrival, once the expected ones have arrived."""
     broker = open_broker(url, BrokerOptions(name="test"))
     seen: list[str] = []
     complete = asyncio.Event()
@@ -189,13 +189,13 @@ def test_a_queue_is_recreated_under_a_producer_and_keeps_everything(
 
     names, producer, seen, count = asyncio.run(main())
 
-    # The queue and its low class: nobody has sent anything of the high one.
+    # The queue and its low class: no message of the high one was sent.
     assert count == 2
-    # RabbitMQ sometimes ends a connection (541) when a queue that it publishes to is deleted; what was on its way is
-    # published again then, and may be refused.
+    # RabbitMQ sometimes closes a connection (541) when a queue that it publishes to is deleted; messages in transit
+    # are published again then, and may be refused.
     assert set(producer.refused) <= {"PublishRejected", "PublishUnknown", "Unroutable"}
     assert producer.refused["PublishRejected"]
-    # Without a crash nothing comes twice but what is on its way by two bindings for a moment.
+    # Without a crash, only messages briefly routed by two bindings are duplicated.
     assert [name for name in dict.fromkeys(seen) if name.startswith("old-")] == names
     assert arguments_of(server, url)["q"]["x-queue-type"] == new.kind
     assert nothing_is_left(server, url)
@@ -267,7 +267,7 @@ def test_a_queue_with_a_worker_is_not_touched(server: RabbitMQ, url: str) -> Non
 async def test_a_publisher_that_is_let_in_together_with_the_migration_is_disconnected(
     server: RabbitMQ, url: str
 ) -> None:
-    """RabbitMQ counts a connection a moment after it has let it in: of two that come at once both are let in."""
+    """RabbitMQ counts a connection a moment after accepting it: two simultaneous ones are both accepted."""
     endpoint, loop = parse_url(url), asyncio.get_running_loop()
     login, management = CredentialSource(endpoint, loop=loop), Management(endpoint)
     limit = f"vhost-limits/{management.vhost}/max-connections"
@@ -296,7 +296,7 @@ async def test_a_publisher_that_is_let_in_together_with_the_migration_is_disconn
             assert not publisher.is_open
             with pytest.raises(BrokerUnavailable):
                 await publisher.opened(1)
-            # On a busy machine the publisher comes back once more before the limit is 0 again.
+            # On a busy machine the publisher returns once more before the limit is 0 again.
             let_in = publisher.generation
         await publisher.opened(_PATIENCE)
     finally:
@@ -313,7 +313,7 @@ def test_unacked_messages_of_a_vanished_worker_are_waited_for(server: RabbitMQ, 
         held: list[Delivery] = []
         consumer = await broker.consume([Subscription("q", 5)], held.append)
         await until(lambda: len(held) == 5)
-        # It takes no more, and still works on what it has.
+        # It accepts no more, and still works on its messages.
         await consumer.stop()
         migration = asyncio.create_task(migrate(url, WorkQueue("q")))
         await asyncio.sleep(0.3)
@@ -330,7 +330,7 @@ def test_unacked_messages_of_a_vanished_worker_are_waited_for(server: RabbitMQ, 
 )
 @pytest.mark.slow
 def test_late_counts_are_waited_for_and_no_message_is_moved_twice(rabbitmq_server: RabbitMQ) -> None:
-    """A node that counts every five seconds, as they do: what is in consumers' hands is known late."""
+    """A node that counts every five seconds, the default: unacked messages are known late."""
     amqp = rabbitmq_server.create_vhost()
     at = urlsplit(rabbitmq_server.management_url)
     url, new = f"{amqp}?management=http://{at.hostname}:{at.port}", WorkQueue("q", ordered=1, max_length=1000)

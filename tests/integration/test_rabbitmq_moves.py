@@ -1,4 +1,4 @@
-"""What waits in a queue of RabbitMQ is moved to another one, and none is lost."""
+"""Messages in a RabbitMQ queue are moved to another one, and none is lost."""
 
 from uuid import uuid4
 

@@ -1,4 +1,4 @@
-"""What docs/console.md says of taps, of the firehose, and of RabbitMQ's shovels and federation, on a real node."""
+"""The claims of docs/console.md about taps, the firehose, and RabbitMQ's shovels and federation, on a real node."""
 
 import asyncio
 import os
@@ -28,7 +28,7 @@ def node() -> Iterator[RabbitMQ]:
 
 
 class Place:
-    """A virtual host with an app and what has run there."""
+    """A virtual host with an app and a record of its runs."""
 
     def __init__(self, node: RabbitMQ) -> None:
         self.node = node
@@ -92,7 +92,7 @@ async def test_a_tap_under_the_name_of_a_queue_hides_its_deletion(here: Place) -
             found = await findings_of(app)
             raw.channel.queue_delete("orders")
 
-            # A confirm, and no return: RabbitMQ has routed it, to the tap alone.
+            # A confirm, and no return: RabbitMQ has routed it only to the tap.
             await app.tasks["charge"].asend("lost")
 
             assert raw.ready("tap") == 2
@@ -114,7 +114,7 @@ async def test_the_firehose_shows_each_job_and_hides_no_deleted_queue(here: Plac
             assert not any("seen" in finding for finding in await findings_of(app))
             raw.channel.queue_delete("orders")
 
-            # It comes back, so the queue is declared again for it.
+            # It is returned, so the queue is declared again for it.
             await app.tasks["charge"].asend("two")
 
             assert raw.ready("orders") == 1
@@ -171,7 +171,7 @@ async def test_a_federated_queue_gives_a_job_to_one_of_two_clusters(here: Place,
         for number in range(5):
             await sender.tasks["charge"].asend(f"job {number}")
 
-        # No worker is here, so they go to where one is.
+        # There is no worker here, so they go to a queue with one.
         working = asyncio.create_task(Worker(receiver, WorkerConfig()).run())
         await until(lambda: len(there.ran) == 5)
         working.cancel()

@@ -1,4 +1,4 @@
-"""OAuth 2: tokens of a few seconds on a real node that believes them."""
+"""OAuth 2: tokens of a few seconds on a real node that accepts them."""
 
 import asyncio
 import itertools
@@ -45,7 +45,7 @@ def _no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class TokenFile:
-    """A token's file, as whoever renews it sees it."""
+    """A token's file, as its renewing program sees it."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -102,7 +102,7 @@ async def _work(broker: RabbitMQBroker, *, lifetimes: int) -> None:
 
 
 async def _again_and_again(renew: Callable[[], None]) -> None:
-    """As whoever renews it does, on a clock of its own."""
+    """Renew the token like an external program, on its own clock."""
     while True:
         await asyncio.sleep(SECONDS / 4)
         renew()
@@ -166,7 +166,7 @@ async def test_an_unrenewed_token_is_refused_and_its_successor_is_used(node: Rab
 
 
 async def _first_refusal(broker: RabbitMQBroker) -> AccessDenied:
-    """3.10 refuses what is new to a connection whose token has expired, later versions close the connection."""
+    """3.10 refuses new operations of a connection with an expired token, later versions close the connection."""
     refused: list[AccessDenied] = []
     numbers = itertools.count()
 
@@ -227,7 +227,7 @@ async def test_a_login_of_an_internal_user_still_works(node: RabbitMQ) -> None:
 
 
 class _Listener:
-    """Listens to another system's queue as a beat does, and keeps what comes."""
+    """Listens to a foreign queue like a beat, and keeps its messages."""
 
     def __init__(self, node: RabbitMQ, login: str, query: str) -> None:
         url = f"amqp://{login}127.0.0.1:{node.port}/?{query}"
@@ -250,7 +250,7 @@ class _Listener:
         return True
 
     async def follow(self, raw: Raw, *, lifetimes: int) -> None:
-        """Take what is published through `lifetimes` lives of a token."""
+        """Consume published messages through `lifetimes` lives of a token."""
         sent, end = 0, time.monotonic() + lifetimes * SECONDS
         while time.monotonic() < end:
             await self.look()
@@ -262,7 +262,7 @@ class _Listener:
 
 @pytest.fixture
 def orders(node: RabbitMQ) -> Iterator[Raw]:
-    """A connection of the node's own user, and an empty queue."""
+    """Open a connection of the node's own user, and an empty queue."""
     with Raw(node.url) as raw:
         raw.quorum("orders")
         yield raw

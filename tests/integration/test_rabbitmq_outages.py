@@ -1,4 +1,4 @@
-"""Outages: connections that die without a word, nodes that stop, are killed, or never answer, and alarms."""
+"""Outages: silently dead connections, nodes that stop, are killed, or never answer, and alarms."""
 
 import asyncio
 import contextlib
@@ -156,7 +156,7 @@ class TestReconnecting(RabbitMQCase):
 
     @pytest.fixture(autouse=True)
     def _quiet(self, caplog: pytest.LogCaptureFixture) -> None:
-        # What is logged is kept, and would be counted.
+        # Log records are retained, and would be counted.
         caplog.set_level(logging.ERROR, logger="taskmq_rabbitmq")
 
     @pytest.mark.timeout(30 + 5 * RECONNECTS)
@@ -183,7 +183,7 @@ class TestReconnecting(RabbitMQCase):
         # Each of the reconnects since then would leave at least its connection, with some 300 objects.
         assert after[2] <= before[2] + 20 * len(brokers) * (RECONNECTS - 3)
         assert all(generation(broker) >= RECONNECTS for broker in brokers)
-        # Two connections for each broker, and the other one's; the dead ones are gone from the node as well.
+        # Two connections for each broker, and the other one's; the node has dropped the dead ones as well.
         await eventually(self.count_connections, 2 * len(brokers) + 1, within=20)
         assert len(await self.http("GET", "vhosts/{vhost}/channels")) <= 2 * len(brokers) + 1
 
@@ -211,8 +211,8 @@ class TestReconnecting(RabbitMQCase):
         await eventually(connected, (2 * len(brokers), 2 * len(brokers)), within=20)
 
     def footprint(self) -> tuple[int, int, int]:
-        """Descriptors, tasks and objects of this process."""
-        # Cancelled timers stay in the loop until their time has come, now ten of them and now sixty.
+        """Return the descriptors, tasks and objects of this process."""
+        # Cancelled timers stay in the loop until their time, once ten of them and once sixty.
         loop: Any = asyncio.get_running_loop()
         loop._scheduled[:] = [timer for timer in loop._scheduled if not timer.cancelled()]
         heapq.heapify(loop._scheduled)
@@ -246,7 +246,7 @@ class TestStopped(OwnNodeCase):
         assert sorted(bodies(await inbox.take_and_ack(len(queues)))) == sorted(queues)
 
     def wait_for_port(self) -> float:
-        """When the port accepts."""
+        """Wait until the port accepts; return the time."""
 
         def accepts() -> float:
             with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self.server.port), timeout=1):
@@ -288,7 +288,7 @@ class TestAlarms(RabbitMQCase):
             await broker.aclose()
 
     async def expect_blocked(self, broker: RabbitMQBroker, queue: str, resource: str) -> None:
-        """The first message after an alarm is what the broker notices the publisher by; the others stay here."""
+        """Assert that publishing is blocked: the broker notices the publisher by its first message after an alarm."""
         first = broker.publish(message(queue, "first"), timeout=1)
         await asyncio.wait({first})
         assert isinstance(first.exception(), PublishUnknown)
@@ -317,26 +317,26 @@ class TestPressure(RabbitMQCase):
         await asyncio.wait(futures)
 
         kinds = [type(future.exception()) for future in futures]
-        # What fits into the window of 32 MiB has left this process, perhaps.
+        # Messages within the window of 32 MiB have possibly left this process.
         assert kinds == [PublishUnknown] * 32 + [BrokerBlocked] * 16
         self.proxy.stall(False)
         await asyncio.gather(*patient)
 
 
 def generation(broker: RabbitMQBroker) -> int:
-    """How often its consuming connection was opened."""
+    """Return how often its consuming connection was opened."""
     found = re.findall(r"<Connection consume .*? generation=(\d+)>", repr(broker))
     return int(found[0])
 
 
 @contextlib.contextmanager
 def black_hole() -> Iterator[int]:
-    """A port where the first packet of a connection is never answered."""
+    """Open a port where the first packet of a connection is never answered."""
     with contextlib.ExitStack() as sockets:
         listener = sockets.enter_context(socket.socket())
         listener.bind(("127.0.0.1", 0))
         listener.listen(0)
-        # Nobody accepts, so that the line of those who wait is full soon.
+        # No connection is accepted, so that the backlog is full soon.
         for _ in range(8):
             client = sockets.enter_context(socket.socket())
             client.setblocking(False)

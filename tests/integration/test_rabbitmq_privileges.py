@@ -1,4 +1,4 @@
-"""Users with the permissions that `taskmq topology permissions` prints, and no more: all of a task's life."""
+"""Users with exactly the permissions that `taskmq topology permissions` prints: the complete life of a task."""
 
 import shlex
 from collections.abc import Iterator
@@ -92,7 +92,7 @@ class Shop:
 
 @pytest.fixture(scope="module")
 def shop(tmp_path_factory: pytest.TempPathFactory, rabbitmq_server: RabbitMQ) -> Iterator[Shop]:
-    """With three users, each of whom is allowed what the command prints for its role."""
+    """Create three users, each with the permissions that the command prints for its role."""
     folder, url = tmp_path_factory.mktemp("shop"), rabbitmq_server.create_vhost()
     (folder / "shop.py").write_text(SHOP)
     shop = Shop(folder, rabbitmq_server, urlsplit(url).path.removeprefix("/"))

@@ -1,4 +1,4 @@
-"""What RabbitMQ makes of a publish: confirmed, returned, refused, never answered."""
+"""Results of a RabbitMQ publish: confirmed, returned, refused, never answered."""
 
 import asyncio
 import os
@@ -160,7 +160,7 @@ class TestPublishing(UsedVhostCase):
         sent = [message(queue, "one"), message(queue, "two", due=due), message(queue, "three")]
         await self.publish(broker, *sent)
 
-        # The broker closed the channel over it, so that what was on its way went out again.
+        # The broker closed the channel over it, so messages in transit were sent again.
         inbox, _ = await self.consume(broker, queue)
         missing = {"one", "two", "three"}
         while missing:
@@ -339,7 +339,7 @@ class TestDeadlines(UsedVhostCase):
         kinds = [type(future.exception()) for future in futures]
         assert kinds == [PublishUnknown] * 1000 + [BrokerBlocked] * 500
 
-        # They are in the broker's hands all the same, and the window is free again once it has said so.
+        # They are at the broker all the same, and its confirm frees the window.
         self.proxy.stall(False)
         await self.send(broker, queue, "last")
         await self.expect_ready(broker, queue, 1002)

@@ -1,4 +1,4 @@
-"""Messages like most, alone and many at once: written in the short way, confirmed by the range."""
+"""Typical messages, alone and many at once: written on the fast path, confirmed by range."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""Kinds of queues at a real node: native priorities, limits and the delays through them, what may not change."""
+"""Kinds of queues at a real node: native priorities, limits and delays through them, unchangeable properties."""
 
 import asyncio
 import time
@@ -215,12 +215,12 @@ class TestLimits(RabbitMQCase):
                 await self.send(broker, queue, str(number))
 
     async def _send_letters(self, queue: str) -> None:
-        """More delayed messages on one level than may be in flight from it, and wait until they are due."""
+        """Send more delayed messages than a level may have in flight, and wait until they are due."""
         await self._send_late(queue, *(f"letter {n}" for n in range(_LETTERS)))
         await asyncio.sleep(_LATE_MS / 1000 + 0.5)
 
     async def _comes_in_time(self, queue: str) -> bool:
-        """Whether a message of another queue, on the same level, comes within some seconds of its time."""
+        """Whether a message of another queue, on the same level, arrives within some seconds of its time."""
         inbox, _ = await self.consume(self.broker(), queue)
         await self._send_late(queue, "in time")
         inbox._patience = 5
@@ -231,7 +231,7 @@ class TestLimits(RabbitMQCase):
         return True
 
     async def _send_late(self, queue: str, *texts: str) -> None:
-        # With a clock that stands still all delays are the same, however slow this machine is.
+        # With a stopped clock all delays are equal, however slow this machine is.
         assert self.process_url is not None
         clock = FakeClock()
         sender = open_broker(self.process_url, BrokerOptions(name="late", clock=clock))

@@ -1,4 +1,4 @@
-"""Queues of priority classes and of dead letters, which are declared when a message first needs them."""
+"""Queues of priority classes and of dead letters, declared when a message first needs them."""
 
 import asyncio
 import logging
@@ -35,7 +35,7 @@ NEVER = 3600.0
 
 
 class OnDemandCase(RabbitMQCase):
-    """A worker that looks for new queues as seldom as `watch_seconds` says."""
+    """A worker that polls for new queues every `watch_seconds`."""
 
     watch_seconds = NEVER
 
@@ -53,7 +53,7 @@ class OnDemandCase(RabbitMQCase):
         return f"http://{api.hostname}:{api.port}"
 
     def without_rights(self) -> RabbitMQBroker:
-        """One that may not declare anything."""
+        """Open a broker without permission to declare."""
         url = f"{self.process_url}?declare=off&management={self.management}"
         broker = RabbitMQBroker(parse_url(url), BrokerOptions())
         self.opened.push_async_callback(broker.aclose)
@@ -64,7 +64,7 @@ class OnDemandCase(RabbitMQCase):
         return {each["name"] for each in found if not each["name"].startswith("taskmq.")}
 
     async def worker(self, queue: WorkQueue = ORDERS, *, name: str = "", listens: bool = True) -> Inbox:
-        """What the consumer of all physical queues gets."""
+        """Start a consumer of all physical queues; return its messages."""
         broker = self.broker(name)
         await broker.declare([queue])
         inbox, consumer = await self.consume(broker, *queue.physical)
@@ -105,7 +105,7 @@ class TestDeclaring(OnDemandCase):
         for queue in (*CLASSES, JOBS, DEAD):
             await self.send(producer, queue, "one")
 
-        # It is refused where anything is different.
+        # It is refused if anything is different.
         comparison = await producer.topology([ORDERS]).compare()
 
         assert {entry.status for entry in comparison.entries if "orders" in entry.name} == {"same"}
@@ -121,7 +121,7 @@ class TestConsuming(OnDemandCase):
             await self.send(producer, queue, queue)
             (came,) = await inbox.take_and_ack(1)
 
-            # It was told: it never looks.
+            # It was notified: it never polls.
             assert (came.queue, came.body.decode()) == (queue, queue)
 
     @case
@@ -141,7 +141,7 @@ class TestConsuming(OnDemandCase):
         texts = [str(number) for number in range(1500)]
 
         first = [producer.publish(message(CLASSES[0], text), timeout=20) for text in texts[:500]]
-        # Those that follow come while the queue is being declared.
+        # Later ones arrive while the queue is being declared.
         await producer.stats(["orders"])
         rest = [producer.publish(message(CLASSES[0], text), timeout=20) for text in texts[500:]]
         for future in (*first, *rest):
@@ -302,7 +302,7 @@ class TestWithoutPermissions(OnDemandCase):
 
         came = await inbox.take_and_ack(2)
         assert [delivery.queue for delivery in came] == ["orders", "orders"]
-        # Of delayed ones that are due at one instant, either may be the first.
+        # Of delayed ones due at one instant, either may be the first.
         assert (bodies(came) if delay is None else sorted(bodies(came))) == ["one", "two"]
         assert len(lines) == 1
         assert "'orders.p.high' does not exist" in lines[0]

@@ -25,7 +25,7 @@ FILES = Path("/proc/self/fd")
 
 
 class Acking:
-    """A receiver that acknowledges everything and counts what came."""
+    """A receiver that acknowledges and counts all messages."""
 
     def __init__(self) -> None:
         self.seen: Counter[str] = Counter()
@@ -150,7 +150,7 @@ class TestCuts(RabbitMQCase):
         assert not consumer.healthy
 
     async def cut_again_and_again(self, confirmed: Callable[[], int]) -> None:
-        """Cut often, and never twice without a confirm in between: a slow machine is to come to an end as well."""
+        """Cut often, and never twice without a confirm in between, so that a slow machine makes progress as well."""
         cut_at = 0
 
         async def is_further() -> bool:
@@ -183,7 +183,7 @@ class TestDeletedQueues(RabbitMQCase):
         await self.send(broker, queue, "one")
         assert bodies(await inbox.take_and_ack(1)) == ["one"]
 
-        # The other queue's consumer was not touched.
+        # The other queue's consumer was not affected.
         held.ack()
         assert broker.stale_settles == 0
         assert consumer.healthy
@@ -280,7 +280,7 @@ class TestDeletedQueues(RabbitMQCase):
 @pytest.mark.timeout(150)
 class TestKilled(OwnNodeCase):
     deadline = 140
-    # What a queue hands on to another that has not started yet is handed on again after this time; by default 3 min.
+    # A message forwarded to a queue that has not started yet is forwarded again after this time; by default 3 min.
     advanced_config = "[{rabbit, [{dead_letter_worker_publisher_confirm_timeout, 5000}]}]."
 
     @pytest.mark.nightly(

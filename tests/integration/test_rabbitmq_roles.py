@@ -1,6 +1,6 @@
-"""Users with the rights that `taskmq topology permissions` prints: what they can do, and what they never reach.
+"""Users with the permissions that `taskmq topology permissions` prints: what they can do, and what they never reach.
 
-What an attacker does with such a login is done by pika alone.
+The attacker's use of such a login is written with pika alone.
 """
 
 import asyncio
@@ -99,7 +99,7 @@ class RolesCase(UsedVhostCase):
         return broker
 
     async def listen(self) -> str:
-        """Hear commands from now on, in a queue whose name is returned; what is heard is in `heard`."""
+        """Listen for commands from now on, in a queue whose name is returned; messages are in `heard`."""
         self.heard: list[str] = []
         await self.broker().listen(["worker.command.*"], lambda topic, _: self.heard.append(topic))
         found = await self.http("GET", "queues/{vhost}")
@@ -117,12 +117,12 @@ class RolesCase(UsedVhostCase):
         assert set(self.heard) == {"worker.command.last"}
 
     async def depths(self, names: list[str]) -> dict[str, int]:
-        """How many messages are ready in each, as the broker counts them now."""
+        """Return the broker's current count of ready messages in each."""
         return {each.queue: each.ready for each in await self.broker("counts").stats(names)}
 
 
 def refusal_code(url: str, attempt: Attempt) -> int:
-    """The code with which the broker closes the channel over the attempt; 0: it does not."""
+    """Return the code with which the broker closes the channel over the attempt; 0: it does not."""
     with Raw(url) as raw:
         try:
             attempt(raw)
@@ -193,7 +193,7 @@ class TestReach(RolesCase):
                 more = [*ways, *victims] if header == "CC" else ways
                 headers = {"CC": more, **({} if header == "CC" else {header: victims})}
                 raw.publish("taskmq.delay.v2.enter", "orders", b"later", headers=headers)
-                # It expires at once, and so is a dead letter of its queue.
+                # It expires at once, and so becomes a dead letter of its queue.
                 raw.publish("taskmq", "orders.p.low", b"dead", headers={header: victims}, expiration="1")
 
         await asyncio.to_thread(attack)
@@ -224,7 +224,7 @@ class TestReach(RolesCase):
         self.run(partial(self._expect_no_own_queue, role))
 
     async def _expect_no_own_queue(self, role: Role) -> None:
-        # The worker and the server have queues of such a name, in which they hear commands.
+        # The worker and the server receive commands in queues of such a name.
         for name in ("mine", "", "taskmq.listener.mine"):
             for exchange in ("", "taskmq.jobs", "amq.direct"):
                 for kind in ({"durable": True}, {"exclusive": True}):
@@ -242,7 +242,7 @@ class TestReach(RolesCase):
 
     @case
     async def test_a_replayed_letter_goes_only_to_job_queues(self) -> None:
-        """What a letter says of its origin is its sender's to write."""
+        """The sender of a letter controls its statement of origin."""
         for victim in (REPORTS, PARKING, "taskmq.listener.x", "amq.gen-x"):
             forged = {"x-taskmq-origin": victim, "CC": delay.ways(125)}
             with Raw(self.url("producer")) as raw:
@@ -257,7 +257,7 @@ class TestReach(RolesCase):
 
 
 class TestWork(RolesCase):
-    """All of the work of each role, without any other right."""
+    """The complete work of each role, without any other permission."""
 
     def app(self, role: Role, folder: Path, *, store: bool = False) -> TaskMQ:
         url = f"{self.url(role)}?declare=off"
@@ -368,7 +368,7 @@ class TestWork(RolesCase):
 
     @case
     async def test_an_operator_moves_an_old_topology_to_the_exchanges(self) -> None:
-        """Queues of a version that published to the default exchange: all that is there stays."""
+        """Queues of a version that published to the default exchange: all their messages stay."""
         for name in ("taskmq", "taskmq.jobs", "taskmq.reports"):
             await self.http("DELETE", f"exchanges/{{vhost}}/{name}")
         await self.http("DELETE", "bindings/{vhost}/e/taskmq.dlx/q/taskmq.parking/taskmq.parking")
@@ -387,7 +387,7 @@ class TestWork(RolesCase):
 
 
 class TestNodes(RolesCase):
-    """An app with a placed queue: its workers run on host nodes, whose queues an operator has made."""
+    """An app with a placed queue: its workers run on host nodes, whose queues an operator has declared."""
 
     queues = (WorkQueue("train", placed=True),)
 

@@ -61,7 +61,7 @@ def _node(folder: Path, *, asks_clients: bool) -> Iterator[TlsNode]:
         config = {
             **tls_listener(lease.ports[0], authority, certificate, asks_clients=asks_clients),
             "listeners.ssl.2": f"::1:{lease.ports[0]}",
-            # Whoever shows a certificate has it looked at.
+            # A presented certificate is verified.
             "ssl_options.verify": "verify_peer",
             "ssl_cert_login_from": "common_name",
             "auth_mechanisms.1": "PLAIN",
@@ -84,18 +84,18 @@ def _node(folder: Path, *, asks_clients: bool) -> Iterator[TlsNode]:
 
 @pytest.fixture(scope="module")
 def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TlsNode]:
-    """It looks at the certificates of clients that show one."""
+    """Start a node that verifies presented client certificates."""
     yield from _node(tmp_path_factory.mktemp("tls"), asks_clients=False)
 
 
 @pytest.fixture(scope="module")
 def strict_node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TlsNode]:
-    """It refuses clients without a certificate."""
+    """Start a node that refuses clients without a certificate."""
     yield from _node(tmp_path_factory.mktemp("strict-tls"), asks_clients=True)
 
 
 def _connect(url: str, *, timeout: float = 20, look: Callable[[], str] = str) -> str:
-    """What `look` finds while there is a connection."""
+    """Return the result of `look` while there is a connection."""
 
     async def main() -> str:
         broker = open_broker(url, BrokerOptions(name="tls"))
@@ -113,7 +113,7 @@ def _expect_connection(url: str) -> None:
 
 
 def _refusal(url: str) -> BrokerUnavailable:
-    """Why there is no connection."""
+    """Return the reason of a failed connection."""
     with pytest.raises(BrokerUnavailable) as caught:
         _connect(url, timeout=20)
     return caught.value
@@ -235,7 +235,7 @@ def test_an_expired_certificate_is_reported_at_once_and_its_successor_is_used(st
 
 
 def _install(server: RabbitMQ, new: Certificate, old: Certificate) -> None:
-    """Put a certificate in another's place on a running node."""
+    """Replace a certificate on a running node."""
     shutil.copy(new.chain, old.chain)
     shutil.copy(new.key, old.key)
     server.evaluate("ssl:clear_pem_cache().")
@@ -247,7 +247,7 @@ def vhost(node: TlsNode) -> str:
 
 
 class OverTls(RabbitMQCase):
-    """A broker whose name is "cut off" connects through the proxy, which sees TLS."""
+    """A broker with the name "cut off" connects through the proxy, which sees TLS."""
 
     @pytest.fixture(autouse=True)
     def _server(self, node: TlsNode, vhost: str) -> Iterator[None]:

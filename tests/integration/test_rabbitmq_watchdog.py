@@ -1,4 +1,4 @@
-"""Consumers and publishing channels that are lost without a word, and how they are found."""
+"""Silently lost consumers and publishing channels, and their detection."""
 
 import asyncio
 from collections.abc import Callable, Coroutine
@@ -90,7 +90,7 @@ class TestChannelsWithoutConfirms(FrameCase):
         await self.expect_ready(broker, queue, 33)
 
     async def mute(self, broker: RabbitMQBroker, queue: str) -> None:
-        """Let the channel that `broker` publishes on have no confirms any more."""
+        """Suppress all further confirms on the channel that `broker` publishes on."""
         await self.send(broker, queue, "before")
         self.frames.muted = {(BASIC_ACK, self.frames.last[BASIC_ACK])}
 
@@ -136,13 +136,13 @@ class TestWatchdog(FrameCase):
     async def test_lost_deliveries_are_redelivered(self) -> None:
         inbox, consumer, _ = await self.consume_what_loses_deliveries()
 
-        # A quorum queue may return them in another order where the broker thinks two of them were out.
+        # A quorum queue may return them in another order if the broker considered two of them delivered.
         assert sorted(bodies(await inbox.take_and_ack(7))) == [str(number) for number in range(7)]
         assert consumer.replacements >= 1
 
     @case
     async def test_a_queue_declared_anew_at_once_stalls_without_the_watchdog(self) -> None:
-        """3.10: a quorum queue that is declared again within some 10 ms of its deletion keeps the dead consumer."""
+        """3.10: a quorum queue declared again within some 10 ms of its deletion keeps the dead consumer."""
         if not self.server.version.startswith("3.10."):
             pytest.skip("later versions cancel the consumer")
         self.watch_seconds = NEVER
@@ -159,7 +159,7 @@ class TestWatchdog(FrameCase):
 
     @case
     async def test_an_unanswered_start_is_tried_on_another_channel(self) -> None:
-        """As by a quorum queue that had no majority, and has it again."""
+        """As by a quorum queue that lost its majority and regained it."""
         queue = await self.queue(self.broker())
         inbox = self.inbox()
         self.frames.held = {BASIC_CONSUME_OK}
@@ -222,7 +222,8 @@ class TestWatchdog(FrameCase):
         renewing.cancel()
         await asyncio.wait({renewing})
 
-        # What RabbitMQ had meant for a consumer that left just then comes as redelivered, but was never here.
+        # A message that RabbitMQ had assigned to a consumer that left just then is redelivered, but never arrived
+        # before.
         assert sorted(map(int, bodies(deliveries))) == list(range(300))
         assert not inbox.untaken
         assert broker.stale_settles == 0
@@ -245,7 +246,7 @@ class TestWatchdog(FrameCase):
         inbox, consumer = await self.consume_watched(broker, queue, prefetch=2)
         self.frames.lost = {BASIC_DELIVER}
         await self.send(sender, queue, *map(str, range(7)))
-        # With one of the two in hand it would go on, and get the other when it is renewed.
+        # With one of the two unacked it would continue, and get the other when it is renewed.
         await eventually(self.lost, 2, within=self.patience)
         self.frames.lost = set()
         return inbox, consumer, queue
@@ -259,7 +260,7 @@ class TestWatchdog(FrameCase):
         return inbox, consumer, queue
 
     async def stalls_within(self, *, attempts: int) -> bool:
-        """Whether a healthy consumer is handed nothing; the broker notices the deletion where it has the time to."""
+        """Whether a healthy consumer gets nothing; the broker notices the deletion if it has the time to."""
         for _ in range(attempts):
             inbox, consumer, queue = await self.consume_what_is_declared_anew_at_once()
             await self.send(self.broker(), queue, *"abc")
@@ -282,7 +283,7 @@ class TestWatchdog(FrameCase):
         return self.frames.waiting
 
     async def stays_ready(self, queue: str, count: int) -> bool:
-        """Whether so many messages are ready in the end, after more than enough time for a watchdog."""
+        """Whether that many messages are ready in the end, after more than enough time for a watchdog."""
         await self.expect_ready(self.broker(), queue, count)
         await asyncio.sleep(10 * QUICKLY)
         (stats,) = await self.broker().stats([queue])

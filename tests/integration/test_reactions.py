@@ -1,4 +1,4 @@
-"""What tasks react to: a real RabbitMQ, a real Redis, files that appear, and replicas of beat that are killed."""
+"""Reactions of tasks: a real RabbitMQ, a real Redis, new files, and replicas of beat that are killed."""
 
 import asyncio
 import contextlib
@@ -71,7 +71,7 @@ async def quiet(events: list[ReactionEvent]) -> None:
 
 
 class _Place:
-    """A folder with an app, and what its tasks have written down."""
+    """A folder with an app, and the records of its tasks."""
 
     def __init__(self, folder: Path, broker: str, state: str, stack: ExitStack) -> None:
         self.folder = folder
@@ -95,7 +95,7 @@ class _Place:
         return beat
 
     def publish(self, exchange: str, key: str, body: bytes, message_id: str) -> None:
-        """Publish, as soon as somebody has bound a queue."""
+        """Publish as soon as a queue is bound."""
         properties = pika.BasicProperties(message_id=message_id, delivery_mode=2)
 
         def is_kept() -> bool:
@@ -107,7 +107,7 @@ class _Place:
         self.until(is_kept, f"a queue is bound to {exchange}")
 
     def flag(self, name: str) -> None:
-        """An empty file that is done."""
+        """Create an empty file that marks another as complete."""
         (self.folder / "flagged" / name).touch()
         (self.folder / "flagged" / f"{name}.done").touch()
 
@@ -116,13 +116,13 @@ class _Place:
 
     def runs(self, kind: str) -> list[list[str]]:
         with contextlib.suppress(FileNotFoundError):
-            # The end of a line that is being written is left for the next look.
+            # An incomplete line at the end is left for the next read.
             whole, _, _ = (self.folder / "runs").read_text().rpartition("\n")
             return [line.split()[1:] for line in whole.splitlines() if line.split()[0] == kind]
         return []
 
     def has_noted(self, reaction: str, count: int) -> bool:
-        """Whether the record of a reaction has seen so many happenings."""
+        """Whether the record of a reaction contains that many events."""
         name = reaction_record_key("shop", reaction)
         (standing,) = self._runner.run(read_pending(self._state.schedules, [name]))
         return len(standing.seen) == count
@@ -157,7 +157,7 @@ def test_files_messages_and_jobs_are_reacted_to_once_even_if_a_replica_is_killed
     place.until(lambda: len({run[1] for run in place.runs("order")}) == sent, "every message is reacted to")
     place.until(lambda: len({run[0] for run in place.runs("load")}) == 32, "every file is reacted to")
     place.until(lambda: len(place.runs("index")) == 32, "every job is reacted to")
-    # What came a second time would come by now: new replicas, and one that is not, have looked at everything.
+    # Duplicates would have arrived by now: new replicas, and an old one, have polled everything.
     for number in range(2):
         beats.append(place.beat())
         place.flag(f"sentry{number}")
@@ -183,7 +183,7 @@ def test_a_message_that_arrives_while_no_beat_runs_waits_for_one(place: _Place) 
     first.process.wait()
 
     place.publish("amq.topic", "orders.late", b"1", "m")
-    # As an earlier version of the code has left it.
+    # As left by an earlier version of the code.
     place.publisher.channel.queue_bind("taskmq.on.shop.order", "amq.topic", "bills.#")
     place.publish("amq.topic", "bills.new", b"2", "bill")
     place.beat()
@@ -192,7 +192,7 @@ def test_a_message_that_arrives_while_no_beat_runs_waits_for_one(place: _Place) 
     both = [["orders.early", "0", "first"], ["orders.late", "1", "m"]]
     place.until(lambda: sorted(place.runs("order")) == both, "it is reacted to")
     place.until(lambda: place.publisher.ready("taskmq.on.shop.order") == 0, "what nobody waits for is dropped")
-    # What is larger than can be remembered is put aside, and nothing is in its way.
+    # A message too large to be remembered is diverted and blocks nothing.
     place.publish("signals", "go", b"x" * 70_000, "large")
     place.until(lambda: place.publisher.ready("taskmq.parking") == 1, "it is parked")
     letter = place.publisher.take("taskmq.parking")
@@ -204,14 +204,14 @@ def test_a_message_that_arrives_while_no_beat_runs_waits_for_one(place: _Place) 
 def test_a_file_and_a_message_are_one_call_and_a_growing_file_is_waited_for(place: _Place) -> None:
     place.start("worker", "shop:app")
     beats = [place.beat(), place.beat()]
-    # Before it the exchange is declared.
+    # The exchange is declared before it.
     place.until(lambda: place.publisher.refusal("taskmq.on.shop.both.1", {}, passive=True) == 0, "the beats listen")
 
     (place.folder / "both" / "a").write_text("a")
     for number in range(10):
         key = f"{'tick' if number % 2 else 'tock'}.{number}"
         place.publish("amq.topic", key, b"", key)
-        # Two replicas share the queue: what one of them still has in its hands would be the last to come.
+        # Two replicas share the queue: an unacked message of one of them would arrive last.
         place.until(partial(place.has_noted, "quiet", number + 1), "it has been noted")
     assert place.runs("both") == place.runs("quiet") == []
     beats[0].process.send_signal(signal.SIGKILL)
@@ -219,7 +219,7 @@ def test_a_file_and_a_message_are_one_call_and_a_growing_file_is_waited_for(plac
 
     place.until(lambda: place.runs("both") == [["FileArrived", "MessageArrived"]], "both have come")
     place.until(lambda: place.runs("quiet") == [["tick.9", "tock.8"]], "nothing more has come")
-    # A message alone is not both; what comes after it is reacted to.
+    # A message alone is not both; the reaction handles later events.
     place.publish("signals", "go", b"", "again")
     place.publish("amq.topic", "tick.last", b"", "last")
     place.until(lambda: ["tick.last"] in place.runs("quiet"), "the last one is reacted to")

@@ -1,4 +1,4 @@
-"""A Redis Cluster of which a node is killed: with a replica, and with none."""
+"""A Redis Cluster with a killed node: with a replica, and without one."""
 
 import asyncio
 import itertools
@@ -61,7 +61,7 @@ async def test_without_a_replica_each_call_fails_in_time_until_the_node_returns(
 
 
 async def _put_at_last(state: RedisState, job: str) -> None:
-    """Store a result as workers do: again and again until the state answers."""
+    """Store a result like workers do: repeat until the state answers."""
 
     async def is_stored() -> bool:
         with suppress(StateUnavailable):
@@ -75,7 +75,7 @@ async def _put_at_last(state: RedisState, job: str) -> None:
 @pytest.mark.campaign
 @run_by(run)
 async def test_losses_with_a_failed_node_are_counted(replicated: RedisCluster) -> None:
-    """Print for how long nothing of its slots could be written, and how many acknowledged results were gone."""
+    """Print how long its slots could not be written, and the number of lost acknowledged results."""
     loop = asyncio.get_running_loop()
     acknowledged: list[str] = []
     last: dict[bool, float] = {}

@@ -1,4 +1,4 @@
-"""Redis killed, restarted, paused, emptied, full, demoted, silent and babbling: what was promised holds."""
+"""Redis killed, restarted, paused, emptied, full, demoted, silent and sending garbage: its guarantees hold."""
 
 import asyncio
 from collections.abc import Iterator
@@ -15,12 +15,12 @@ from tests.servers import Redis, TcpProxy
 from tests.servers.ports import PortLease
 from tests.servers.waiting import until
 
-_NO_NEED = {"done"}  # of nothing: there is nothing to ask
+_NO_NEED = {"done"}  # of nothing: there is nothing to query
 
 
 @pytest.fixture
 def redis() -> Iterator[Redis]:
-    """A server of the test's own."""
+    """Start a server for the test."""
     with Redis() as server:
         yield server
 
@@ -139,7 +139,7 @@ async def test_a_killed_and_restarted_server_keeps_its_data(redis: Redis) -> Non
         assert await state.delays.take(now=DUE, limit=1, lease=60) == []
         await state.delays.done([taken])
         assert await state.delays.count() == 0
-        # The scripts are not known to it any more.
+        # It no longer knows the scripts.
         assert await state.starts.begin("job", ttl=60) == 1
 
 
@@ -149,7 +149,7 @@ async def test_an_idle_connection_closed_by_the_server_costs_no_call(redis: Redi
         for _ in range(3):
             assert await state.starts.begin("job", ttl=60) > 0
             redis.restart()
-            # A call that must not be repeated: it is sent on a connection that is there.
+            # A call that must not be repeated: it is sent on an existing connection.
             assert not await state.delays.cancel("nothing")
 
 
@@ -164,7 +164,7 @@ async def test_a_waiter_survives_a_kill_of_the_server_and_misses_nothing(redis: 
         redis.start()
         await answers(writer)
 
-        # Before, while and after the waiter subscribes again.
+        # Before, during and after the waiter's new subscription.
         await asyncio.gather(*(writer.results.put(record(job), ttl=60) for job in jobs[1:]))
 
         async with asyncio.timeout(PATIENCE):
@@ -191,7 +191,7 @@ async def test_a_put_while_the_channels_are_down_is_seen_once_they_return(redis:
 
 
 def test_a_silently_dead_connection_is_noticed_by_its_listener(redis: Redis, monkeypatch: pytest.MonkeyPatch) -> None:
-    # Seconds between two pings; nobody wants to wait for the usual ones.
+    # Seconds between two pings; the default is too long for a test.
     monkeypatch.setattr("taskmq_redis.link.pubsub._PING", 0.3)
 
     async def main() -> None:
@@ -226,7 +226,7 @@ async def test_a_call_with_a_lost_answer_is_retried_if_that_is_harmless(redis: R
                 proxy.cut()
                 proxy.hold_answers(False)
 
-                # Counted once, and claimed by the caller who is told so.
+                # Counted once, and claimed by the notified caller.
                 assert await begin == 1
                 assert isinstance(await claim, Granted)
                 with pytest.raises(StateUnavailable) as caught:
@@ -271,7 +271,7 @@ async def test_while_the_server_loads_its_data_calls_wait_for_it() -> None:
             assert caught.value.is_certain
 
 
-# Other roles and other fillings
+# Other roles and memory levels
 
 
 @run_by(run)
@@ -313,7 +313,7 @@ async def test_a_full_server_refuses_additions_and_allows_moves(redis: Redis) ->
         assert await state.delays.find("new") is None
         assert redis.command("KEYS", "*job}:starts") == []
 
-        # What is over and due is taken, given back, changed and finished all the same.
+        # Due messages are still claimed, returned, changed and completed.
         taken = await state.delays.take(now=DUE + 2, limit=3, lease=60)
         assert [one.message.job_id for one in taken] == ["job 0", "job 1", "job 2"]
         assert await state.claims.release("held", token=held.token)
@@ -365,7 +365,7 @@ def test_a_permit_or_lock_can_be_kept_and_released_while_the_server_is_full(redi
             await state.limits.release("h", [places.key], held=1.0)
             assert (await state.limits.usage(places.key)).held == 0
             await state.flows.release("flow", "a", token=begun.token)
-            # What adds is refused, and is done once there is room.
+            # Additions are refused, and succeed once there is room.
             with pytest.raises(StateUnavailable, match=r"(?i)memory"):
                 await state.leases.acquire("other", owner="w", seconds=60)
             with pytest.raises(StateUnavailable, match=r"(?i)memory"):
@@ -394,7 +394,7 @@ async def test_an_emptied_server_works_like_a_new_one(redis: Redis) -> None:
         assert await state.results.get("job") is None
         assert await state.delays.count() == 0
         await state.delays.put(waiting())
-        # What was taken before is not what was put since.
+        # The values read before differ from those stored since.
         await state.delays.done(taken)
         assert await state.delays.find("job") == waiting()
         await state.results.put(record("other"), ttl=60)
@@ -437,7 +437,7 @@ async def test_every_key_has_the_prefix_and_an_expiry_unless_it_waits_or_is_list
     lasting = {key for key, life in lives.items() if life == -1}
     assert lasting == {f"shop:dev:{{delay}}:{name}" for name in ("messages", "due", "taken")} | {
         *(f"shop:dev:{{schedules of shop}}:{name}" for name in ("definitions", "places")),
-        # A flow that is gone is struck out of these by those that are made after it.
+        # Later flows remove a deleted one from these.
         *(f"shop:dev:{{flows}}:{name}" for name in ("places", "ends", "of:")),
     }
     assert any(key.startswith("shop:dev:{flow}:flow:graph") for key in lives)
@@ -486,7 +486,7 @@ def test_a_state_needs_two_connections_for_any_number_of_waiters(redis: Redis) -
 
             await asyncio.gather(*(state.results.put(record(f"job {n}"), ttl=60) for n in range(500)))
             assert await asyncio.gather(*waits) == [record(f"job {n}") for n in range(500)]
-            # Nobody waits any more, so nothing is listened to.
+            # There is no waiter, so there is no listener.
             await _until_subscribed(redis, 0)
 
     run(main)
@@ -494,7 +494,7 @@ def test_a_state_needs_two_connections_for_any_number_of_waiters(redis: Redis) -
 
 
 async def _until_subscribed(redis: Redis, count: int) -> None:
-    """Return once so many channels have listeners."""
+    """Wait until that many channels have listeners."""
 
     def are_there() -> bool:
         channels = redis.command("PUBSUB", "CHANNELS")
@@ -505,12 +505,12 @@ async def _until_subscribed(redis: Redis, count: int) -> None:
 
 
 async def _until_there(redis: Redis, key: str) -> None:
-    """Return once there is such a key."""
+    """Wait until there is such a key."""
     await until(lambda: redis.command("EXISTS", key) == 1, key)
 
 
 async def _command(reader: asyncio.StreamReader) -> list[bytes]:
-    """The next command of a client; empty at the end."""
+    """Return the next command of a client; empty at the end."""
     line = await reader.readline()
     words: list[bytes] = []
     for _ in range(int(line[1:] or 0)):

@@ -1,6 +1,6 @@
-"""Workflows in Redis and in a file do what they do in memory, whatever is asked of them in whatever order.
+"""Workflows in Redis and in a file match those in memory, for any calls in any order.
 
-$TASKMQ_TEST_FLOW_EXAMPLES   graphs with what is done to them (default 30, always the same; campaign 2000)
+$TASKMQ_TEST_FLOW_EXAMPLES   graphs with their calls (default 30, always the same; campaign 2000)
 """
 
 import asyncio
@@ -41,7 +41,7 @@ _STEPS = (
     "release",
     "cancel",
 )
-# Over at once, or not before the test is.
+# Expired at once, or not before the end of the test.
 _SECONDS = st.sampled_from([0, 600])
 _OWNERS = st.sampled_from(["a", "b"])
 _CALLS = st.integers(0, 3).map(lambda count: [b"call"] * count)
@@ -67,7 +67,7 @@ def _graphs(draw: st.DrawFn, limits: Sequence[int]) -> list[FlowNode]:
 
 
 class _Twins:
-    """A flow twice, with the same done to both."""
+    """Two copies of a flow that get the same calls."""
 
     def __init__(self, data: st.DataObject, flow_id: str, flows: Sequence[FlowStore]) -> None:
         self._draw = data.draw
@@ -76,7 +76,7 @@ class _Twins:
         self._tokens: dict[str, int] = {}
 
     async def step(self, what: str) -> None:
-        """Do one thing to both, as drawn."""
+        """Apply one drawn call to both."""
         states = sorted((await self._flows[0].states(self._id)).items())
         ready = [key for key, state in states if state is NodeState.READY]
         draw, flow_id = self._draw, self._id
@@ -112,7 +112,7 @@ class _Twins:
                 await self._both(lambda flows: _redriven(flows, flow_id))
 
     async def run_to_its_end(self) -> None:
-        """Run all that is ready, and what becomes so, as workers do."""
+        """Run all ready nodes, and those that become ready, like workers."""
         seen: set[str] = set()
         while True:
             states = await self._flows[0].states(self._id)
@@ -149,7 +149,7 @@ class _Twins:
         )
 
     async def _both(self, ask: Callable[[FlowStore], Awaitable[T]]) -> T:
-        """Compare what is answered, and what both flows have become."""
+        """Compare the answers, and both flows afterwards."""
         answers = [await ask(flows) for flows in self._flows]
         first, second = map(_comparable, answers)
         assert second == first
@@ -175,7 +175,7 @@ async def _cancelled(flows: FlowStore, flow_id: str) -> list[str]:
 
 
 async def _redriven(flows: FlowStore, flow_id: str) -> tuple[int, list[str]]:
-    """Compared once it is taken: Redis sees at once that what a node waits for has ended again, the others then."""
+    """Compare once it is claimed: Redis sees at once that a node's dependency has ended again, the others then."""
     count = await flows.redrive(flow_id)
     taken = await flows.take(flow_id, taker="a", lease=600, again=True)
     return count, sorted(node.key for node in taken.nodes)
@@ -194,7 +194,7 @@ def _comparable(answer: object) -> object:
 def _check_against_memory(other: State) -> None:
     memory = open_memory_state(f"memory://{uuid.uuid4().hex}", BrokerOptions(name="model"))
 
-    # Which of several that take turns are out depends on the order in which a flow is driven anew.
+    # The unfinished ones among several that take turns depend on the order in which a flow is redriven.
     @given(st.data(), st.booleans())
     @settings(
         max_examples=EXAMPLES, derandomize=IS_SHORT, deadline=None, suppress_health_check=[HealthCheck.too_slow]

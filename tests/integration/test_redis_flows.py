@@ -1,6 +1,6 @@
-"""What workflows cost in Redis, and what they leave there.
+"""Cost of workflows in Redis, and their leftovers.
 
-$TASKMQ_TEST_FLOW_WIDTH   steps beside each other (default 1000; campaign 10,000)
+$TASKMQ_TEST_FLOW_WIDTH   parallel steps (default 1000; campaign 10,000)
 """
 
 import asyncio
@@ -36,14 +36,14 @@ def _in_redis(url: str, test: Callable[[FlowStore, "redis.asyncio.Redis"], Await
 
 
 async def _calls(client: "redis.asyncio.Redis") -> tuple[int, float]:
-    """How many scripts were run, and how many microseconds the server has spent on them."""
+    """Return the number of executed scripts, and the server's time for them in microseconds."""
     stats = cast("dict[str, dict[str, float]]", await client.info("commandstats"))
     found = [stats.get(f"cmdstat_{name}", {}) for name in ("evalsha", "eval")]
     return sum(int(one.get("calls", 0)) for one in found), sum(one.get("usec", 0) for one in found)
 
 
 async def _run(flows: FlowStore, flow_id: str, key: str) -> list[str]:
-    """Run one node as a worker does; what became ready."""
+    """Run one node like a worker; return the nodes that became ready."""
     begun = await flows.start(flow_id, key, owner="a", seconds=60, takes_over=False)
     assert isinstance(begun, BegunNode)
     taken = await flows.end(
@@ -92,7 +92,7 @@ def test_a_step_of_a_chain_costs_three_scripts(redis_url: str) -> None:
             f"chain: {calls / length:.2f} scripts, {spent / length:.0f} us of Redis and {took / length * 1e6:.0f} us "
             f"in all per step; load {os.getloadavg()[0]:.1f}"
         )
-        # And a few where the server did not know a script yet.
+        # And a few when the server did not know a script yet.
         assert 3 * length <= calls <= 3 * length + 10
 
     _in_redis(redis_url, test)

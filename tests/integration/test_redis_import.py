@@ -1,4 +1,4 @@
-"""`taskmq store import` from a Redis that beats and workers have left."""
+"""`taskmq store import` from a Redis with data of beats and workers."""
 
 from functools import partial
 
@@ -28,7 +28,7 @@ async def test_schedules_and_delayed_jobs_of_redis_move_to_the_store(redis_url: 
     assert sorted(each.name for each in planned) == sorted(each.name for each in moved)
     assert [each.name for each in moved if each.came != "moves"] == ["new"]
     await world.check()
-    # What is left is no definition and no message: records of schedules, which expire.
+    # The rest is no definition and no message: records of schedules, which expire.
     left = _keys(redis_server)
     assert left
     assert not [key for key in left if "messages" in key or "definitions" in key]
@@ -52,7 +52,7 @@ async def test_an_import_from_redis_killed_at_any_step_moves_everything_once(
             await import_state(app, dry_run=False)
             is_killed = False
         except Killed:
-            # The lease of what it had taken in hand is over.
+            # The lease of its claimed messages is over.
             for key in [key for key in _keys(redis_server) if key.endswith(":taken")]:
                 redis_server.command("ZUNIONSTORE", key, "1", key, "WEIGHTS", "0")
         await import_state(world.app()[0], dry_run=False)

@@ -1,4 +1,4 @@
-"""What limits leave in Redis."""
+"""Leftovers of limits in Redis."""
 
 import asyncio
 
@@ -9,7 +9,7 @@ from tests.servers import Redis
 
 
 def _keys(server: Redis) -> dict[str, int]:
-    """The keys that there are, and for how many milliseconds."""
+    """Return the existing keys, and their lifetimes in milliseconds."""
     names = server.command("KEYS", "*")
     assert isinstance(names, list)
     found: dict[str, int] = {}

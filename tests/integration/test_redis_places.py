@@ -1,4 +1,4 @@
-"""Redis behind TLS, a Unix socket, a user with few rights, and as a cluster."""
+"""Redis behind TLS, a Unix socket, a user with few permissions, and as a cluster."""
 
 import asyncio
 import os
@@ -54,7 +54,7 @@ def test_tls_trusts_only_the_given_authority(tmp_path: Path) -> None:
         async with opened(url) as state:
             with pytest.raises(StateUnavailable, match=r"(?i)certificate|tls|ssl|connection"):
                 await state.results.get("job")
-        # Closing takes its time where the other side has to say goodbye; nothing is left behind.
+        # Closing takes time if the other side has to reply; nothing is left behind.
         await until(lambda: _descriptors() <= before)
 
     with ExitStack() as stack:
@@ -67,7 +67,7 @@ def test_tls_trusts_only_the_given_authority(tmp_path: Path) -> None:
         identity = f"&certfile={client.chain}&keyfile={client.key}"
 
         run(lambda: talks(url + identity))
-        # No certificate of ours; a server that nobody we trust vouches for; one that is not who we asked for.
+        # No client certificate; a server of an unknown authority; a server with another name.
         run(lambda: refused(url))
         run(lambda: refused((url + identity).replace(str(authority.file), str(stranger.file))))
         run(lambda: refused((url + identity).replace(str(lease.ports[0]), str(lease.ports[1]))))
@@ -141,7 +141,7 @@ def test_keys_are_spread_over_the_nodes_and_those_of_delays_are_together(cluster
 
     run(main)
     sizes = [node.command("DBSIZE") for node in cluster.nodes]
-    # A result and the trace that it leaves when its time is over.
+    # A result and the trace that it leaves after its expiry.
     assert sum(map(int, map(str, sizes))) == 2 * 300 + 3
     assert all(int(str(size)) > 50 for size in sizes)
 
@@ -156,7 +156,7 @@ def test_a_slot_that_moves_to_another_node_is_followed(cluster: RedisCluster) ->
     async def main() -> None:
         async with opened(cluster.url) as state:
             await state.delays.put(waiting("before"))
-            # On its way: the new owner says ASK for what has left the old one, TRYAGAIN for what is half here.
+            # In transit: the new owner answers ASK for a moved key, TRYAGAIN for a partly moved one.
             target.command("CLUSTER", "SETSLOT", slot, "IMPORTING", ids[owner.port])
             owner.command("CLUSTER", "SETSLOT", slot, "MIGRATING", ids[target.port])
             keys = owner.command("CLUSTER", "GETKEYSINSLOT", slot, "10")

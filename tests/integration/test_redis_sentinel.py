@@ -1,4 +1,4 @@
-"""A state whose primary is named by sentinels: killed, frozen, demoted and come back, and sentinels that are gone."""
+"""A state whose primary is named by sentinels: killed, frozen, demoted and restored, and missing sentinels."""
 
 import asyncio
 import itertools
@@ -92,7 +92,7 @@ async def test_writes_go_to_the_new_primary_once_the_old_one_knows_of_it(ensembl
         ensemble.sentinels[0].command("SENTINEL", "FAILOVER", "main")
 
         async def arrives() -> bool:
-            # Until the old primary has been told, it takes writes that it loses then.
+            # Until the old primary is demoted, it accepts writes that it loses then.
             with suppress(StateUnavailable):
                 await state.results.put(record("after"), ttl=60)
             return ensemble.replica.command("EXISTS", "taskmq:{after}:result") == 1
@@ -123,7 +123,7 @@ async def test_one_working_sentinel_is_enough_and_errors_name_each(ensemble: Ens
 @pytest.mark.parametrize("fault", ["kill", "failover"])
 @run_by(run)
 async def test_losses_of_a_failover_are_counted_and_writing_continues(ensemble: Ensemble, fault: str) -> None:
-    """Print how long nothing could be written, and how many acknowledged results were gone afterwards."""
+    """Print how long nothing could be written, and the number of acknowledged results lost afterwards."""
     loop = asyncio.get_running_loop()
     acknowledged: list[str] = []
     last, outage = loop.time(), 0.0

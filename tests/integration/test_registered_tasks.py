@@ -1,4 +1,4 @@
-"""Tasks that are told over RabbitMQ, and their jobs, submitted without their code: on PostgreSQL, and on a file."""
+"""Tasks announced over RabbitMQ, and their jobs, submitted without their code: on PostgreSQL, and on a file."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""docs/wire.md, "Jobs of the store", as a worker reads it that has nothing of taskmq: an AMQP client and JSON."""
+"""docs/wire.md, "Jobs of the store", implemented by a worker without taskmq code: an AMQP client and JSON."""
 
 import asyncio
 import base64
@@ -40,7 +40,7 @@ def _never_here(number: int) -> int:
 
 
 class _ForeignWorker:
-    """Takes invitations of one queue and reports, as the page says."""
+    """Consumes invitations of one queue and reports, as the page says."""
 
     def __init__(self, url: str, queue: str) -> None:
         self._url = url
@@ -48,7 +48,7 @@ class _ForeignWorker:
         self.seen: list[tuple[str, int]] = []
 
     def run(self, last: set[tuple[str, int]]) -> set[tuple[str, int]]:
-        """Run invitations until these attempts have been reported; those that were."""
+        """Run invitations until these attempts have been reported; return the reported ones."""
         end = time.monotonic() + _PATIENCE
         while True:
             try:
@@ -56,13 +56,13 @@ class _ForeignWorker:
                     self._run_all(connection, last)
                     return set(self.seen)
             except pika.exceptions.ConnectionClosedByBroker:
-                # A quorum queue that is being declared is there before it can be consumed.
+                # A quorum queue being declared exists before it can be consumed.
                 if time.monotonic() >= end:
                     raise
 
     def _run_all(self, connection: Any, last: set[tuple[str, int]]) -> None:
         channel = self._consuming_channel(connection)
-        # A scheduler that has not heard of a confirm publishes the invitation again: their number says nothing.
+        # A scheduler without a confirm publishes the invitation again: their number proves nothing.
         for method, _, body in channel.consume(self._queue, inactivity_timeout=_PATIENCE):
             assert method is not None, f"no further invitation has come after {self.seen}"
             assert body is not None

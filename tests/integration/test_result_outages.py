@@ -1,4 +1,4 @@
-"""A Redis that is killed while jobs of RabbitMQ run whose results it keeps."""
+"""A Redis that is killed while it stores results of running RabbitMQ jobs."""
 
 import asyncio
 import json
@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.rabbitmq, pytest.mark.real_time, pytest.mark.timeout(9
 
 
 class _Shop:
-    """An app whose runs kill the Redis that is to keep their results."""
+    """An app whose runs kill the Redis that should store their results."""
 
     def __init__(self, url: str, redis: Redis) -> None:
         self.redis = redis
@@ -58,7 +58,7 @@ class _Shop:
 
 @pytest.fixture
 def redis() -> Iterator[Redis]:
-    """A server of the test's own."""
+    """Start a server for the test."""
     with Redis() as server:
         yield server
 

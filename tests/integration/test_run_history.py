@@ -1,4 +1,4 @@
-"""What the history keeps of a job that failed on RabbitMQ and never was in a store: from its worker to the API."""
+"""The history of a job that failed on RabbitMQ and never was in a store: from its worker to the API."""
 
 import asyncio
 from pathlib import Path
@@ -35,7 +35,7 @@ def _app(url: str, folder: Path) -> TaskMQ:
 
 
 async def _fail(url: str, folder: Path, site: Site, **config: Any) -> None:
-    """Return once the API knows that a job has failed at a worker, beside a scheduler that keeps the history."""
+    """Wait until the API shows a job's failure at a worker, beside a scheduler that keeps the history."""
     worker = Worker(_app(url, folder), WorkerConfig(name="w", redact=r"(?P<keep>card )[\d-]+", **config))
     scheduler = Scheduler(_app(url, folder), counts_runs=True)
 

@@ -11,7 +11,7 @@ from tests.integration.scheduler_stage import JOBS, Database, file_database, pos
 
 pytestmark = pytest.mark.real_time
 
-# Where it dies: what was done last, and how often each job's invitation is published altogether.
+# Where it dies: its last action, and the total number of publishes of each job's invitation.
 _STEPS: Final = {
     "its jobs are dispatched and not published": ("after dispatch", 1),
     "its jobs are published and not confirmed": ("after publish", 2),
@@ -84,7 +84,7 @@ async def test_a_holder_that_wakes_up_late_is_refused_by_its_epoch(database: Dat
         (lane,) = await dispatching.lanes(partition)
         first = await dispatching.dispatch(partition, late, [Pick(lane, 1)])
         assert first is not None
-        # It stands still for longer than its lease, and another one takes the partition.
+        # It is suspended for longer than its lease, and another one takes over the partition.
         database.sql(database.expire)
         other = database.open()
         present = await other.dispatching.leases.acquire(key, owner="present", seconds=5)
@@ -98,7 +98,7 @@ async def test_a_holder_that_wakes_up_late_is_refused_by_its_epoch(database: Dat
         second = await other.dispatching.dispatch(partition, present, [Pick(lane, 100)])
 
         assert second is not None
-        # What was dispatched in time is the present holder's, with the same token; the rest it dispatches itself.
+        # Timely dispatches belong to the present holder, with the same token; it dispatches the rest itself.
         assert taken.jobs == first.jobs
         assert len(second.jobs) == JOBS - 1
         assert not {job.id for job in first.jobs} & {job.id for job in second.jobs}

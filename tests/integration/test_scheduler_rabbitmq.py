@@ -1,4 +1,4 @@
-"""Schedulers on RabbitMQ: two at once, one that dies, and what the broker itself drops."""
+"""Schedulers on RabbitMQ: two at once, a dying one, and messages dropped by the broker itself."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -34,7 +34,7 @@ _QUEUE = WorkQueue("work", delivery_limit=2)
 
 
 class _Process:
-    """A scheduler with a connection and a view of the store of its own."""
+    """A scheduler with its own connection and its own view of the store."""
 
     def __init__(self, url: str, database: Database) -> None:
         app = TaskMQ(url, name="shop", queues=[_QUEUE])
@@ -47,7 +47,7 @@ class _Process:
         self.task = asyncio.create_task(self.scheduler.run())
 
     async def kill(self) -> None:
-        """From now on it reaches the store no more, and nothing of its work is finished."""
+        """Cut it off from the store, so that none of its work is completed."""
         self.store.is_reachable = False
         self.task.cancel()
         await asyncio.wait({self.task})
@@ -64,7 +64,7 @@ async def _running(*processes: _Process) -> AsyncIterator[None]:
 
 
 async def _consume(broker: Broker, deliver: Callable[[Delivery], None]) -> None:
-    """Take what is in the queue of invitations, once that is there."""
+    """Consume the queue of invitations once it exists."""
 
     async def is_consumed() -> bool:
         try:
@@ -106,7 +106,7 @@ async def test_one_of_two_schedulers_dies_halfway_and_every_job_has_one_accepted
     async with _running(second):
         await until(lambda: len(second.scheduler.status().partitions) == 4)
         holder = first if partition_of("work") in first.scheduler.status().partitions else second
-        # The one that dies is the one that dispatches.
+        # The dying one is the one that dispatches.
         victim, heir = (first, second) if holder is first else (second, first)
         async with _running(heir):
             await victim.store.submit(list(_jobs(3_000)))
@@ -117,7 +117,7 @@ async def test_one_of_two_schedulers_dies_halfway_and_every_job_has_one_accepted
             await until(lambda: database.live == 0)
 
             assert {job.state for job in database.jobs.values()} == {JobState.SUCCEEDED}
-            # Each is dispatched once: what was under way when its scheduler died had its token still.
+            # Each is dispatched once: calls in progress at its scheduler's death kept their token.
             assert {job.token >> 32 for job in database.jobs.values()} == {1}
             await until(lambda: heir.scheduler.status().in_flight == {})
     await asyncio.gather(*reporting)
@@ -161,10 +161,10 @@ async def test_a_job_redelivered_too_often_has_failed(amqp_url: str) -> None:
 
 
 def _reject(url: str, is_over: Callable[[], bool]) -> None:
-    """Send back what is in the queue of invitations, by the one command that each version of RabbitMQ counts."""
+    """Return the messages in the queue of invitations by the one command that each version of RabbitMQ counts."""
 
     def is_over_or_rejected() -> bool:
-        # The queue is not there yet, or its processes are not.
+        # The queue does not exist yet, or its processes do not.
         with suppress(AMQPError), Raw(url) as raw:
             method, _, _ = raw.channel.basic_get(jobs_queue("work"))
             if method is not None:

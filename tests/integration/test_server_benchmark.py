@@ -1,4 +1,4 @@
-"""The benchmark of the server, in small: it measures everything that it names."""
+"""The benchmark of the server at a small size: it measures everything that it lists."""
 
 import json
 from pathlib import Path

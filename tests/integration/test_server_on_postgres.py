@@ -1,4 +1,4 @@
-"""A server whose jobs are in PostgreSQL, which refuses texts that SQLite takes, and whose tables may be old."""
+"""A server with jobs in PostgreSQL, which refuses texts that SQLite accepts, and whose tables may be outdated."""
 
 import asyncio
 import json
@@ -124,22 +124,22 @@ def test_a_slow_read_is_abandoned_here_and_in_the_database(
     with open_site(tmp_path, ServerSettings(query_time=1.5), store=job_store_url) as site:
         site.submit()
         reads = ("/jobs", "/jobs/count", "/jobs/counts?filter=status:queued", "/jobs/order-17", "/schedules")
-        # Connections are made, and what they read by names is known.
+        # Connections are open, and their initial queries are cached.
         assert [site("GET", path).status_code for path in reads] == [200] * len(reads)
         with _locked(job_store_url, ("taskmq.job", "taskmq.job_history", "taskmq.schedule")):
-            # More often than there are connections to read by.
+            # More often than there are connections for reads.
             for path in reads * 2:
                 answer = site("GET", path)
                 assert (answer.status_code, answer.json()["code"]) == (503, "query_too_slow"), (path, answer.text)
                 assert "within 1.5 s" in answer.json()["detail"]
-                # Clients that wait for it would only make the next one slower.
+                # Waiting clients would only slow down the next one.
                 assert int(answer.headers["retry-after"]) > Retries().cap
 
             eventually(lambda: sql(_WAITING).strip() == "0", "no statement waits at the database")
             opened = int(sql(_SESSIONS))
 
         assert [site("GET", path).status_code for path in reads] == [200] * len(reads)
-        # One for each of those that were given up, at most.
+        # At most one for each abandoned one.
         assert int(sql(_SESSIONS)) <= opened + 3
 
 
@@ -149,7 +149,7 @@ _WAITING = f"{_SESSIONS} and wait_event_type = 'Lock'"
 
 @contextmanager
 def _locked(url: str, tables: tuple[str, ...]) -> Generator[None]:
-    """Hold up all that reads these tables."""
+    """Lock all reads of these tables."""
     with asyncio.Runner() as runner:
         connection: Any = runner.run(cast("Any", asyncpg.connect)(url))
         runner.run(connection.execute(f"begin; lock table {', '.join(tables)} in access exclusive mode"))

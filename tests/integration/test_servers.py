@@ -1,4 +1,4 @@
-"""The test servers themselves: they start, break as told, come back, and never outlive us."""
+"""The test servers themselves: they start, break as requested, recover, and never outlive the tests."""
 
 import asyncio
 import json
@@ -109,7 +109,8 @@ def test_postgres_keeps_committed_rows_over_a_kill_and_a_restart(postgres_server
 def test_postgres_stops_while_clients_are_connected() -> None:
     with PostgreSQL() as server:
         with _connected(server.port) as client:
-            # One that is accepted after the signal to stop is waited for, a minute: until it has said who it is.
+            # A connection accepted after the signal to stop is waited for, up to a minute: until it has
+            # authenticated.
             client.sendall(_ASKS_FOR_TLS)
             assert client.recv(1) in (b"N", b"S")
             server.stop()
@@ -130,7 +131,7 @@ def test_postgres_url_is_a_database_of_the_test(postgres_url: str, postgres_serv
 
 @pytest.fixture(scope="module")
 def broker() -> Iterator[RabbitMQ]:
-    """A node that the tests of this file break and leave running."""
+    """Start a node that the tests of this file break and leave running."""
     with RabbitMQ(config={"channel_max": "77"}) as node:
         yield node
 
@@ -182,7 +183,7 @@ def test_rabbitmqctl_reaches_the_node_and_its_configuration(broker: RabbitMQ) ->
 
 @pytest.mark.rabbitmq
 def test_the_minutely_machine_that_a_node_starts_for_epmd_loads_nothing(broker: RabbitMQ) -> None:
-    # Where it loads modules as its node does, it costs each node two seconds of processor a minute.
+    # If it loads modules like its node, it costs each node two seconds of processor a minute.
     loaded = 'io:write([code:is_loaded(rabbit), os:getenv(\\"ERL_AFLAGS\\")]), halt().'
     erl = broker.evaluate(f"os:cmd(\"erl -noinput -eval '{loaded}'\").")
 
@@ -281,7 +282,7 @@ def test_a_leased_port_is_not_leased_again_while_nothing_listens() -> None:
         assert not set(one.ports) & set(other.ports)
 
 
-# Nothing outlives the test process
+# Cleanup after the test process
 
 _STARTS_SERVERS = """
 import json, sys, time
@@ -298,7 +299,7 @@ if "wait" in sys.argv:
 
 @pytest.fixture
 def directory() -> Iterator[Path]:
-    """A directory that every user may enter, unlike pytest's own: PostgreSQL runs as one without rights."""
+    """Create a directory that every user may enter, unlike pytest's own: PostgreSQL runs unprivileged."""
     with tempfile.TemporaryDirectory(prefix="test-servers-") as name:
         Path(name).chmod(0o755)
         yield Path(name)
@@ -488,7 +489,7 @@ def test_a_proxy_carries_a_large_answer_and_the_end_of_the_stream() -> None:
     assert received == b"x" * 100_000
 
 
-# What the tests above say
+# Helpers of the tests above
 
 
 def _connected(port: int) -> socket.socket:
@@ -496,7 +497,7 @@ def _connected(port: int) -> socket.socket:
 
 
 def _is_silent(client: socket.socket) -> bool:
-    """Whether nothing arrives for a while; what arrives later is still there to be read."""
+    """Whether nothing arrives for a while; later data can still be read."""
     client.settimeout(0.3)
     try:
         client.recv(1)
@@ -531,7 +532,7 @@ def _get(broker: RabbitMQ, vhost: str, queue: str) -> list[str]:
 
 
 def _start_servers(directory: Path, *arguments: str) -> tuple["subprocess.Popen[str]", list[int]]:
-    """Start servers in a process of their own; returns it and every process that it started for them."""
+    """Start servers in a separate process; return it and every process that it started for them."""
     process = subprocess.Popen(
         [sys.executable, "-c", _STARTS_SERVERS, *arguments],
         cwd=_REPOSITORY,
@@ -552,7 +553,7 @@ def _expect_nothing_left(pids: list[int], directory: Path) -> None:
 
 
 def _is_running(pid: int) -> bool:
-    """Whether the process is there, and not just waiting for somebody to ask how it ended."""
+    """Whether the process is running, and not just waiting to be reaped."""
     try:
         state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""`once`: an effect in one's own database, in the transaction that also writes the key."""
+"""`once`: an effect in the user's database, in the transaction that also writes the key."""
 
 import asyncio
 import threading

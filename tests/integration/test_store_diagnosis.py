@@ -1,4 +1,4 @@
-"""What the doctor finds at PostgreSQL."""
+"""The doctor's findings about PostgreSQL."""
 
 import asyncio
 from typing import Any

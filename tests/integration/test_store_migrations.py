@@ -31,7 +31,7 @@ pytestmark = pytest.mark.real_time
 
 _FIRST_VERSION: Final[int] = schema.JOB_STORE.first_version
 
-# A queued job with a key, one that waits for its time, and one that has ended, as the first version keeps them.
+# A queued job with a key, a scheduled one, and an ended one, as the first version stores them.
 _QUEUED, _SCHEDULED, _ENDED = (f"01a20f9d-63a7-73bb-8636-00000000000{number}" for number in (1, 2, 3))
 _FIRST_JOBS: Final = f"""
     insert into taskmq.tenant (name) values ('acme');
@@ -73,7 +73,7 @@ async def _opened(url: str) -> AsyncGenerator[JobStore, None]:
 
 
 async def _work_through(store: JobStore) -> None:
-    """The jobs of the first version are there, and the one that is ready runs and ends."""
+    """Check that the jobs of the first version exist; run the ready one to its end."""
     found = {job.id: job for job in (await store.list_jobs()).jobs}
     assert {job_id: (job.state, job.tenant, job.queue) for job_id, job in found.items()} == {
         _QUEUED: (JobState.QUEUED, "acme", "work"),
@@ -92,7 +92,7 @@ async def _work_through(store: JobStore) -> None:
 
 
 async def _run_all(store: JobStore, *, partitions: range) -> list[str]:
-    """Dispatch and end what is ready in these partitions."""
+    """Dispatch and end the ready jobs in these partitions."""
     done: list[str] = []
     dispatching = store.dispatching
     for partition in partitions:
@@ -149,7 +149,7 @@ async def test_jobs_in_tables_of_every_revision_survive_an_upgrade(
             found = await current(postgres_url)
             with pytest.raises(StoreMismatch, match=f"revision {found}, this version works with {HEAD}"):
                 await store.check()
-        # From each revision to the next one, by itself; over all of them at once above.
+        # From each revision to the next one separately; the test above covers all of them at once.
         await upgrade(postgres_url, revision)
         assert await current(postgres_url) == revision
     async with _opened(postgres_url) as store:
@@ -207,7 +207,7 @@ _NEXT: Final = """
 
 
 def _next(folder: Path, *, understood: bool) -> Path:
-    """The revision of a taskmq that does not exist yet."""
+    """Return the revision of a taskmq that does not exist yet."""
     (folder / "r9999_next.py").write_text(dedent(_NEXT).format(head=HEAD, understood=understood))
     return folder
 
@@ -219,7 +219,7 @@ async def test_code_runs_during_and_after_an_upgrade_to_the_next_version(job_sto
 
         await upgrade(job_store_url, later=[_next(tmp_path, understood=True)])
 
-        # Over the connections that there are, with the statements that were prepared before, and over new ones.
+        # Over existing connections with prepared statements, and over new ones.
         for store in (running, started_later):
             await store.check()
             await store.submit([_job(key=f"k{id(store)}"), _job(body=b"x" * 5_000)])
@@ -283,7 +283,7 @@ _NEXT_STEP: Final = """
 
 
 def _file_of(path: Path) -> None:
-    """A file as the first version has made it, with jobs."""
+    """Return a file of the first version with jobs."""
     with closing(connect(path)) as connection:
         schema.JOB_STORE.create(connection)
         connection.executescript(_FIRST_JOBS_OF_FILE)

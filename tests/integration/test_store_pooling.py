@@ -1,4 +1,4 @@
-"""The job store behind PgBouncer: sessions are fine, transactions are refused with what to do."""
+"""The job store behind PgBouncer: session pooling works, transaction pooling is refused with a remedy."""
 
 import asyncio
 from collections.abc import AsyncGenerator

@@ -1,4 +1,4 @@
-"""Ended jobs are forgotten when they are old enough, by the scheduler's duty and on an operator's word."""
+"""Ended jobs are deleted when they are old enough, by the scheduler's upkeep and on request of an operator."""
 
 import asyncio
 import sqlite3
@@ -32,8 +32,8 @@ def _shop(store: str) -> TaskMQ:
 
 
 async def _ended(jobs: Jobs, key: str) -> str:
-    """The store's own id of a job that was cancelled."""
-    # The day of one of them has nothing that is kept beside jobs.
+    """Return the store's own id of a cancelled job."""
+    # The day of one of them has no data beside jobs.
     await jobs.asubmit("report", key, job_id=key, delay="1h", description="" if key == "old" else key)
     return (await jobs.acancel(key)).id
 
@@ -45,7 +45,7 @@ async def _prune(app: TaskMQ, keep_days: int) -> None:
 
 
 async def _check(app: TaskMQ, age: Callable[[str, int], Awaitable[None]]) -> None:
-    """`age` has an ended job be so many days old."""
+    """Check the deletion; `age` moves the end of a job that many days into the past."""
     async with app:
         await app.jobs.asubmit("report", "live", job_id="live", delay="1h")
         ids = {key: await _ended(app.jobs, key) for key in ("old", "older", "new")}
@@ -94,7 +94,7 @@ def test_a_database_deletes_whole_days(job_store_url: str) -> None:
 
 
 async def test_a_day_that_was_detached_and_not_dropped_is_dropped_next_time(job_store_url: str) -> None:
-    """What is left of a scheduler that was killed between the two."""
+    """The leftovers of a scheduler killed between the two."""
 
     connection: Any = await asyncpg.connect(job_store_url)
     now = await connection.fetchval("select taskmq.now_ms()")
@@ -119,7 +119,7 @@ async def test_a_day_that_was_detached_and_not_dropped_is_dropped_next_time(job_
 
 
 class _Old13:
-    """A connection to a server that says it is PostgreSQL 13."""
+    """A connection to a server that claims to be PostgreSQL 13."""
 
     def __init__(self, connection: Any) -> None:
         self._connection = connection
@@ -165,7 +165,7 @@ async def test_jobs_end_while_a_day_waits_for_a_long_reader_on_postgresql_13(job
 
 
 async def test_jobs_are_changed_while_the_upkeep_waits_for_a_long_reader(job_store_url: str) -> None:
-    """In one process: that of `taskmq server --scheduler`, for one."""
+    """In one process, such as that of `taskmq server --scheduler`."""
 
     connection, reader = [await asyncpg.connect(job_store_url) for _ in range(2)]
     now = await connection.fetchval("select taskmq.now_ms()")
@@ -175,7 +175,7 @@ async def test_jobs_are_changed_while_the_upkeep_waits_for_a_long_reader(job_sto
     await reader.execute("begin; select count(*) from taskmq.job_history")
 
     async def waits() -> bool:
-        # Before PostgreSQL 14 it is tried again and again, in a transaction.
+        # Before PostgreSQL 14 it is repeated in a transaction.
         query = (
             "select exists (select from pg_stat_activity where query like '%alter table%detach%' and state = "
             "'active' and datname = current_database() and pid <> pg_backend_pid())"

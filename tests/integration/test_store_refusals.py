@@ -1,4 +1,4 @@
-"""What a database cannot hold is refused before there is anything in it, and by an error of ours afterwards."""
+"""Unsuitable databases are refused while they are empty, and by a taskmq error afterwards."""
 
 import asyncio
 import secrets
@@ -38,7 +38,7 @@ def _database(server: PostgreSQL, encoding: str) -> str:
 
 @pytest.fixture(params=["LATIN1", "WIN1252", "EUC_JP"])
 def narrow(request: pytest.FixtureRequest, postgres_server: PostgreSQL) -> Iterator[tuple[str, str]]:
-    """A database that has no form for most texts, and its encoding."""
+    """Create a database that cannot encode most texts; return it and its encoding."""
     url = _database(postgres_server, request.param)
     yield url, request.param
     postgres_server.drop_database(url)

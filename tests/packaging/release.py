@@ -1,8 +1,8 @@
-"""`make release VERSION=0.2.0`: what users install is built, tried and tagged. People upload it.
+"""`make release VERSION=0.2.0`: the packages of users are built, tried and tagged. A person uploads them.
 
-the tree is clean, the version is the next one, the changelog says something
+the tree is clean, the version is the next one, the changelog has entries
 -> version and changelog are written -> sdist and wheel -> installed and run in an empty environment of each Python
--> commit and tag; before that, whatever fails puts the files back
+-> commit and tag; any earlier failure restores the files
 """
 
 import re
@@ -43,14 +43,14 @@ with Harness(app) as harness:
 
 
 class ReleaseRefused(Exception):
-    """There is no release: the message says why, and what to do."""
+    """Raised when there is no release: the message has the reason and the remedy."""
 
 
 def next_version(present: str, wanted: str) -> str:
-    """The wanted version.
+    """Return the wanted version.
 
     Raises:
-        ReleaseRefused: it is no X.Y.Z, or none that comes right after the present one.
+        ReleaseRefused: it is not X.Y.Z, or not a direct successor of the present one.
     """
     if re.fullmatch(r"\d+\.\d+\.\d+", wanted) is None:
         raise ReleaseRefused(f"{wanted!r} is no version: say X.Y.Z")
@@ -62,7 +62,7 @@ def next_version(present: str, wanted: str) -> str:
 
 
 def with_version(text: str, pattern: str, version: str) -> str:
-    """The text of a file with another version in the one place that the pattern finds."""
+    """Return the text of a file with another version at the only match of the pattern."""
     found = list(re.finditer(pattern, text))
     if len(found) != 1:
         raise ReleaseRefused(f"{len(found)} places look like {pattern}, and one was looked for")
@@ -84,7 +84,7 @@ def with_released_section(changelog: str, version: str, day: str) -> str:
 
 
 def pythons() -> list[Path]:
-    """The supported interpreters of this machine, by their versions."""
+    """Return the supported interpreters of this machine by their versions."""
     found: list[Path] = []
     for version in _PYTHONS:
         for place in (f"python{version}", *sorted(Path.home().glob(f".pyenv/versions/{version}.*/bin/python"))):
@@ -98,7 +98,7 @@ def pythons() -> list[Path]:
 
 
 def release(version: str, *, root: Path, interpreters: Sequence[Path]) -> list[Path]:
-    """Make a release; the files to upload.
+    """Make a release; return the files to upload.
 
     Raises:
         ReleaseRefused: see its message; nothing has changed.
@@ -133,7 +133,7 @@ def release(version: str, *, root: Path, interpreters: Sequence[Path]) -> list[P
 
 
 def _try(interpreter: Path, wheel: Path, version: str) -> None:
-    """Install it into an environment with nothing else, and run a task."""
+    """Install it into an empty environment, and run a task."""
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder)
         _run(interpreter, "-m", "venv", place / "env", cwd=place)

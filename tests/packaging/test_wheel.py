@@ -1,4 +1,4 @@
-"""What `pip install taskmq` gives: built, installed outside of the repository, imported and type-checked there."""
+"""The result of `pip install taskmq`: built, installed outside the repository, imported and type-checked there."""
 
 import ensurepip
 import json
@@ -44,7 +44,7 @@ def _build(*arguments: object, cwd: Path) -> None:
 
 @pytest.fixture(scope="module")
 def direct_wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Built from the working tree."""
+    """Build the wheel from the working tree."""
     folder = tmp_path_factory.mktemp("direct")
     _build("--wheel", "--outdir", folder, _ROOT, cwd=folder)
     (wheel,) = folder.glob("*.whl")
@@ -53,7 +53,7 @@ def direct_wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with the source distribution, and the wheel that was built from that alone."""
+    """Build the source distribution, and a wheel from that alone; return their folder."""
     folder = tmp_path_factory.mktemp("built")
     _build("--outdir", folder, _ROOT, cwd=folder)
     return folder
@@ -67,21 +67,21 @@ def wheel(built: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def python(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The interpreter of an environment with the wheel; its dependencies are those of this one."""
+    """Return the interpreter of an environment with the wheel; its dependencies are those of this one."""
     folder = tmp_path_factory.mktemp("installed") / "env"
     venv.create(folder)
     python = folder / "bin" / "python"
-    # Run from its wheel: to install pip, and to compile what is not imported, takes longer than all else here.
+    # Run from its wheel: installing pip, and compiling unused modules, takes longer than everything else here.
     pip = _wheel_of_pip() / "pip"
     _run(python, pip, "install", "--quiet", "--no-deps", "--no-index", "--no-compile", wheel, cwd=folder)
     (site_packages,) = folder.glob("lib/*/site-packages")
-    # A path file in there adds the folder, and not what the path files of that folder add: not the repository.
+    # A path file in there adds the folder, without the path files of that folder: not the repository.
     (site_packages / "dependencies.pth").write_text(sysconfig.get_path("purelib"))
     return python
 
 
 def _wheel_of_pip() -> Path:
-    """The one that environments get: Python's own, or that of Debian."""
+    """Return the wheel that environments get: Python's own, or that of Debian."""
     places = (Path(ensurepip.__file__).parent / "_bundled", Path("/usr/share/python-wheels"))
     return next(wheel for place in places for wheel in place.glob("pip-*.whl"))
 
@@ -220,7 +220,7 @@ def test_every_type_around_the_public_names_is_annotated(python: Path, tmp_path:
         [str(Path(sys.executable).with_name("basedpyright")), "--verifytypes", "taskmq", "--ignoreexternal",
          "--outputjson"],
         cwd=tmp_path,
-        # This mode takes the interpreter from here, not from --pythonpath.
+        # This mode uses the interpreter from here, not from --pythonpath.
         env={**os.environ, "PATH": f"{python.parent}{os.pathsep}{os.environ['PATH']}"},
         capture_output=True,
         text=True,

@@ -6,11 +6,10 @@
         broker.kill()
         broker.restart()
 
-Every server has free ports of its own on 127.0.0.1 and a temporary directory (`tests.servers.room`). A
-keeper process holds both and ends them with the test process, however that ends. What a server may be had
-from, and the states it goes through, is in `tests.servers.server`; a server that cannot be had is an
-error with its remedy, never a skipped test. By hand: `python -m tests.servers install | provision 4.3 | run
-rabbitmq`.
+Every server has free ports on 127.0.0.1 and a temporary directory (`tests.servers.room`). A keeper process holds both
+and ends them with the test process, however that ends. The sources of a server, and its states, are in
+`tests.servers.server`; an unavailable server is an error with its remedy, never a skipped test. By hand:
+`python -m tests.servers install | provision 4.3 | run rabbitmq`.
 """
 
 from tests.servers.cluster import RabbitMQCluster

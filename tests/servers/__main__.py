@@ -1,4 +1,4 @@
-"""`python -m tests.servers`: install what the tests need, or run one server by hand."""
+"""`python -m tests.servers`: installs the programs for the tests, or runs one server by hand."""
 
 import argparse
 import os
@@ -20,7 +20,7 @@ _DEFAULT_INSTALL = ("rabbitmq", "redis", "postgres", "pgbouncer", "amqp-tools", 
 
 
 def main() -> int:
-    """The exit code: 0 when everything asked for is there."""
+    """Return the exit code: 0 if everything requested is available."""
     arguments = _parser().parse_args()
     try:
         match arguments.command:

@@ -1,4 +1,4 @@
-"""Certificates for tests: an authority of their own, and RabbitMQ settings that use it."""
+"""Certificates for tests: an authority, and RabbitMQ settings that use it."""
 
 import os
 from datetime import datetime
@@ -20,7 +20,7 @@ class Authority:
         self._write(self._ca.cert_pem, self.file)
 
     def issue(self, *names: str, common_name: str | None = None, expires: datetime | None = None) -> "Certificate":
-        """A certificate for host names or addresses, valid from long ago."""
+        """Issue a certificate for host names or addresses, valid from long ago."""
         made = self._ca.issue_cert(*names, common_name=common_name, not_after=expires)
         stem = f"certificate-{len([*self._folder.iterdir()])}"
         chain, key = self._folder / f"{stem}.pem", self._folder / f"{stem}.key"
@@ -36,7 +36,7 @@ class Authority:
 
 
 class Certificate:
-    """A certificate's files."""
+    """The files of a certificate."""
 
     def __init__(self, chain: Path, key: Path) -> None:
         self.chain = chain
@@ -46,7 +46,9 @@ class Certificate:
 def tls_listener(
     port: int, authority: Authority, certificate: Certificate, *, host: str = "127.0.0.1", asks_clients: bool = False
 ) -> dict[str, str]:
-    """Lines of rabbitmq.conf for a listener with TLS; with `asks_clients` it accepts known certificates only."""
+    """Return the lines of rabbitmq.conf for a listener with TLS; with `asks_clients` it accepts only known
+    certificates.
+    """
     return {
         "listeners.ssl.1": f"[{host}]:{port}" if ":" in host else f"{host}:{port}",
         "ssl_options.cacertfile": os.fspath(authority.file),

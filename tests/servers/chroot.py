@@ -1,6 +1,7 @@
-"""Servers of newer Debian releases, each in a directory tree of its own below the cache directory.
+"""Servers of newer Debian releases, each in a separate directory tree below the cache directory.
 
-A tree holds programs only: servers run in it by `chroot`, keep their files in our directories, which a private mount
+A tree contains only programs: servers run in it by `chroot`, keep their files in our directories, which a private
+mount
 namespace shows inside at the same paths, and share the machine's network. No mount outlives them.
 """
 
@@ -29,13 +30,13 @@ _DEBOOTSTRAP_SCRIPT = "/usr/share/debootstrap/scripts/sid"
 
 
 def chroot_of(tree: str) -> Path:
-    """Return where a tree, such as rabbitmq-4.3, is or will be."""
+    """Return the path of a tree, such as rabbitmq-4.3, existing or not."""
     cache = os.environ.get("TASKMQ_TEST_CACHE")
     return (Path(cache) if cache else Path.home() / ".cache" / "taskmq-tests") / tree
 
 
 def provision(tree: str) -> Path:
-    """Make the tree unless it is there (30 to 60 s, 300 MB); several runs at once make it once."""
+    """Create the tree unless it exists (30 to 60 s, 300 MB); concurrent calls create it once."""
     if tree not in _TREES:
         raise ServerUnavailable(f"{tree} is not on offer; there are {', '.join(_TREES)}")
     target = chroot_of(tree)
@@ -48,7 +49,7 @@ def provision(tree: str) -> Path:
 
 
 def debian_mirror() -> str:
-    """The package mirror that this machine's apt uses; $TASKMQ_TEST_DEBIAN_MIRROR goes first."""
+    """Return the package mirror of this machine's apt; $TASKMQ_TEST_DEBIAN_MIRROR overrides it."""
     if given := os.environ.get("TASKMQ_TEST_DEBIAN_MIRROR"):
         return given
     apt = Path("/etc/apt")
@@ -62,7 +63,9 @@ def debian_mirror() -> str:
 
 
 def enter(root: Path, *argv: str) -> tuple[str, ...]:
-    """The command that runs `argv` inside the tree, with /proc, our temporary directory and the room for servers."""
+    """Return the command that runs `argv` inside the tree, with /proc, our temporary directory and the room for
+    servers.
+    """
     ours = (tempfile.gettempdir(), str(room_for_servers()))
     return ("unshare", "--mount", "sh", "-c", _ENTER, "sh", str(root), *ours, *argv)
 

@@ -1,4 +1,4 @@
-"""What can go wrong with a test server: it cannot be had, it failed, or it is not ours to do that to."""
+"""Errors of test servers: unavailable, failed, or not started by the tests."""
 
 
 class ServerError(Exception):
@@ -6,12 +6,12 @@ class ServerError(Exception):
 
 
 class ServerUnavailable(ServerError):
-    """No source can provide this server; the message says what to install."""
+    """Raised when no source can provide this server; the message says what to install."""
 
 
 class ServerFailed(ServerError):
-    """A server ended by itself, refused a request or was not ready in time; carries the end of its log."""
+    """Raised when a server ended by itself, refused a request or was not ready in time; has the end of its log."""
 
 
 class NotSupported(ServerError):
-    """This server was not started by us, so it cannot be stopped, killed or paused."""
+    """Raised when a server that the tests did not start should be stopped, killed or paused."""

@@ -1,7 +1,8 @@
-"""Images of this machine's own programs, where no registry can be reached.
+"""Images of this machine's own programs, for machines without a registry.
 
-An image has the programs, the libraries that they need, and the few files by which it acts as the published image of
-the same server does. Equal programs make equal images.
+An image has the programs, the libraries that they need, and the few files that make it act like the published image
+of
+the same server. Equal programs make equal images.
 """
 
 import io
@@ -40,13 +41,13 @@ exec "$@"
 
 @dataclass(frozen=True, slots=True)
 class Image:
-    """An image that is made of files of this machine.
+    """An image made of files of this machine.
 
     Attributes:
         programs: files, each with the libraries that it needs; a link is followed.
-        trees: directories, with all that is in them and the libraries of the programs in them.
+        trees: directories with their contents and the libraries of the programs in them.
         texts: files with their text.
-        writable: directories that everybody may write to.
+        writable: directories with write permission for all users.
         changes: instructions of a Dockerfile: `USER`, `CMD`, `ENV`.
     """
 
@@ -75,7 +76,7 @@ class Image:
 
 
 def redis_image() -> Image:
-    """Redis, as `redis` does it: the server takes clients from outside without a password."""
+    """Return an image like `redis`: the server accepts clients from outside without a password."""
     if (server := find_redis()) is None:
         raise ServerUnavailable("no Redis for an image: run `python -m tests.servers install redis`")
     start = f'#!/bin/sh\nshift\nexec {server} --protected-mode no "$@"\n'
@@ -87,11 +88,11 @@ def redis_image() -> Image:
 
 
 def postgres_image() -> Image:
-    """PostgreSQL, as `postgres` does it: made at the first start, with the password that the environment gives."""
+    """Return an image like `postgres`: initialised at the first start, with the password in the environment."""
     if (server := find_program("postgres")) is None:
         raise ServerUnavailable("no PostgreSQL for an image: run `python -m tests.servers install postgres`")
     programs = Path(server).parent
-    # The others are for languages and encodings that tests have no use for, and LLVM, which is larger than the rest.
+    # The others are for languages and encodings that tests do not use, and LLVM, which is larger than the rest.
     modules = (str(programs.with_name("lib") / f"{name}.so") for name in ("plpgsql", "dict_snowball"))
     shared = _output(str(programs / "pg_config"), "--sharedir").strip()
     return Image(
@@ -110,7 +111,7 @@ def postgres_image() -> Image:
 
 
 def rabbitmq_image() -> Image:
-    """RabbitMQ with its management plugin, as `rabbitmq:management` does it: guest may come from outside."""
+    """Return an image like `rabbitmq:management`: RabbitMQ with its plugin, and guest may come from outside."""
     installation = find_rabbitmq(None)
     if installation is None:
         raise ServerUnavailable("no RabbitMQ for an image: run `python -m tests.servers install rabbitmq`")
@@ -142,7 +143,7 @@ def rabbitmq_image() -> Image:
         changes=(
             "ENV HOME=/var/lib/rabbitmq",
             "ENV LANG=C.UTF-8",
-            # As nodes outside of containers do (`tests.servers.node`): busy waiting takes the tests' processor time.
+            # Like nodes outside containers (`tests.servers.node`): busy waiting takes the tests' processor time.
             'ENV RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS="+S 1:1 +sbwt none"',
             "ENV RABBITMQ_NODENAME=rabbit@localhost",
             f"ENV PATH=/usr/bin:/bin:{_ERLANG}/bin",
@@ -155,9 +156,9 @@ _ERLANG: Final = "/usr/lib/erlang"
 
 
 def _libraries(paths: Iterable[Path]) -> set[Path]:
-    """The libraries that the programs among these files need, with what loads them."""
+    """Return the libraries of the programs among these files, with their loader."""
     programs = [str(path) for path in paths if _is_program(path)]
-    # Of a script or a program without libraries it says so and goes on.
+    # It reports scripts and programs without libraries and continues.
     said = subprocess.run(["ldd", *programs], capture_output=True, text=True, timeout=60, check=False).stdout
     return {Path(found) for found in re.findall(r"(?m)^\t(?:\S+ => )?(/\S+) \(0x", said)}
 
@@ -168,7 +169,7 @@ def _is_program(path: Path) -> bool:
 
 
 def _targets(path: Path) -> Iterator[Path]:
-    """What a link leads to, and what that leads to."""
+    """Return the target of a link, and the target of that."""
     while path.is_symlink():
         path = Path(os.path.normpath(path.parent / path.readlink()))
         yield path

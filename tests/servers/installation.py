@@ -1,4 +1,4 @@
-"""Where the programs of one RabbitMQ version are: on this machine or in a chroot."""
+"""Location of the programs of one RabbitMQ version: on this machine or in a chroot."""
 
 import os
 import re
@@ -17,17 +17,17 @@ PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 @dataclass(frozen=True, slots=True)
 class Installation:
-    """RabbitMQ's scripts; `root` is the tree they live in, None for this machine."""
+    """RabbitMQ's scripts; `root` is the tree that contains them, None for this machine."""
 
     scripts: Path
     root: Path | None = None
 
     def command(self, program: str, *arguments: str) -> tuple[str, ...]:
-        """The command line of one of RabbitMQ's scripts."""
+        """Return the command line of one of RabbitMQ's scripts."""
         return self.run(str(self.scripts / program), *arguments)
 
     def run(self, *argv: str) -> tuple[str, ...]:
-        """The command line of any program that lives beside it, such as epmd."""
+        """Return the command line of any program of the same tree, such as epmd."""
         return argv if self.root is None else enter(self.root, *argv)
 
     def call(self, program: str, *arguments: str, env: dict[str, str]) -> str:
@@ -47,7 +47,7 @@ class Installation:
 
 
 def find_rabbitmq(version: str | None) -> Installation | None:
-    """The programs of this version; of any version if it is None or "3.10", the oldest that we support."""
+    """Return the programs of this version; of any version if it is None or "3.10", the oldest supported one."""
     machine = _on_this_machine()
     if version not in SUITES:
         return machine
@@ -65,7 +65,7 @@ def _on_this_machine() -> Installation | None:
 
 
 def _version(machine: Installation) -> str:
-    """From the name of the library directory; asking the program would start an Erlang machine."""
+    """Read the version from the library directory; asking the program would start an Erlang machine."""
     for library in (machine.scripts.parent / "lib").glob("rabbitmq_server-*"):
         if found := re.search(r"-([\d.]+)$", library.name):
             return found[1]

@@ -1,14 +1,14 @@
 """The child program that owns the processes and the directory of one server.
 
-Run by path, standard library only, in a session of its own: `python -I -S keeper.py DIRECTORY PARENT_PID`.
-Requests come in as JSON lines on standard input, replies leave as JSON lines on standard output.
+Run by path, standard library only, in a separate session: `python -I -S keeper.py DIRECTORY PARENT_PID`.
+Requests arrive as JSON lines on standard input, replies leave as JSON lines on standard output.
 
 Nothing outlives the test process, however it ends:
 
-* standard input closes, or the parent is another one: kill every descendant, remove the directory, end;
-* the keeper itself is killed: the kernel kills its direct children (PR_SET_PDEATHSIG, which follows the
+* if standard input closes, or the parent is another one: kill every descendant, remove the directory, end;
+* if the keeper itself is killed: the kernel kills its direct children (PR_SET_PDEATHSIG, which follows the
   thread that forked; the keeper has only one, the test process has many);
-* a server makes daemons or process groups of its own: they stay descendants, since the keeper is the
+* if a server starts daemons or process groups: they stay descendants, since the keeper is the
   subreaper of everything below it.
 """
 
@@ -63,14 +63,14 @@ Request = Spawn | Signal | SignalTree | Wait | Pids
 
 
 class Question(TypedDict):
-    """The number comes back in the reply: a question that was interrupted leaves its reply in the pipe."""
+    """A request; its number returns in the reply: an interrupted one leaves its reply in the pipe."""
 
     number: int
     request: Request
 
 
 class Reply(TypedDict, total=False):
-    """`exit` is the exit code (negative: the signal), or None while the process runs."""
+    """A reply; `exit` is the exit code (negative: the signal), or None while the process runs."""
 
     number: int
     exit: int | None
@@ -124,7 +124,7 @@ class Keeper:
             if request["do"] == "wait":
                 self._wait(child, request["seconds"])
             elif child.returncode is not None:
-                pass  # its number may be another process's by now
+                pass  # another process may have its number by now
             elif request["do"] == "signal":
                 self._send(request["number"], [child.pid])
             else:
@@ -154,7 +154,7 @@ class Keeper:
         return {"exit": None}
 
     def _signal_tree(self, child: subprocess.Popen[bytes], number: int) -> None:
-        """Signal a child and all that it started; for SIGKILL return when they are gone."""
+        """Signal a child and all its descendants; for SIGKILL return when they are gone."""
         tree = [child.pid, *_descendants(child.pid)]
         self._send(number, tree)
         if number == signal.SIGKILL:
@@ -178,7 +178,7 @@ class Keeper:
             time.sleep(0.01)
 
     def _reap(self) -> None:
-        """Collect every ended descendant: as their subreaper we get the orphans too."""
+        """Collect every ended descendant, including orphans, as their subreaper."""
         by_pid = {child.pid: child for child in self._children.values()}
         while True:
             try:
@@ -207,7 +207,7 @@ class Keeper:
 
 
 def _descendants(ancestor: int) -> list[int]:
-    """Everything below a process, from /proc; nothing where there is no /proc."""
+    """Return all descendants of a process, from /proc; none if there is no /proc."""
     children: dict[int, list[int]] = {}
     for stat in Path("/proc").glob("[0-9]*/stat"):
         try:

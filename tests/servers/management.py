@@ -1,4 +1,4 @@
-"""RabbitMQ's management HTTP API, as much as tests need."""
+"""RabbitMQ's management HTTP API, as far as tests need it."""
 
 import base64
 import json
@@ -10,7 +10,7 @@ from tests.servers.errors import ServerFailed
 
 
 class Management:
-    """The JSON API behind a URL that carries the user and the password."""
+    """The JSON API at a URL with the user and the password."""
 
     def __init__(self, url: str) -> None:
         parts = urlsplit(url)
@@ -18,11 +18,11 @@ class Management:
         self._root = f"{parts.scheme}://{host}"
         credentials = f"{unquote(parts.username or 'guest')}:{unquote(parts.password or 'guest')}"
         self._authorization = f"Basic {base64.b64encode(credentials.encode()).decode()}"
-        # Whatever proxy the environment names is not for a server on this machine.
+        # Proxies in the environment are not for a server on this machine.
         self._opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
     def request(self, method: str, path: str, body: object = None) -> object:
-        """What the API answers, decoded; None for an empty answer.
+        """Return the decoded answer of the API; None for an empty one.
 
         Raises:
             ServerFailed: it answered with an error status; the message has its reason.

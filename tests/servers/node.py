@@ -16,7 +16,7 @@ from tests.servers.waiting import eventually
 
 @dataclass(frozen=True, slots=True)
 class Membership:
-    """What the nodes of one cluster share: the cookie, the epmd that knows them all, and who they are."""
+    """The shared data of the nodes of a cluster: the cookie, the common epmd, and the members."""
 
     cookie: str
     epmd_port: int
@@ -24,7 +24,7 @@ class Membership:
 
 
 class Node:
-    """A node of ours: the source of a `RabbitMQ` when its programs are on this machine."""
+    """A RabbitMQ node: the source of a `RabbitMQ` if its programs are on this machine."""
 
     def __init__(
         self,
@@ -80,11 +80,11 @@ class Node:
         self._process.close()
 
     def ctl(self, *arguments: str) -> str:
-        """What rabbitmqctl prints for this node; takes a second or two."""
+        """Return the output of rabbitmqctl for this node; takes a second or two."""
         return self._installation.call("rabbitmqctl", "-q", "-n", self._name, *arguments, env=self._env)
 
     def evaluate(self, expression: str) -> str:
-        """What an Erlang expression is on this node, as `{ok, VALUE}`; no Erlang machine is started to ask."""
+        """Evaluate an Erlang expression on this node, as `{ok, VALUE}`; no other Erlang machine is started."""
         result = subprocess.run(
             self._installation.run("erl_call", "-sname", self._name, "-c", self._membership.cookie, "-e"),
             env={"PATH": PATH, **self._env},
@@ -99,7 +99,7 @@ class Node:
         return result.stdout.strip()
 
     def _write_files(self, config: Mapping[str, str], advanced_config: str, plugins: Sequence[str]) -> dict[str, str]:
-        """Write what the node reads at its start; returns the environment that points to it."""
+        """Write the node's startup files; return the environment that points to them."""
         base = self._keeper.directory
         home = base / "home"
         home.mkdir()
@@ -114,9 +114,9 @@ class Node:
         return self._environment(base)
 
     def _preload(self) -> dict[str, str]:
-        """Has the Erlang machine load the modules of all applications in one go, before RabbitMQ starts.
+        """Let the Erlang machine load the modules of all applications in one go, before RabbitMQ starts.
 
-        One by one, as they are looked for, they take a third of a start's processor time.
+        One by one, on demand, they take a third of a start's processor time.
         """
         file = self._keeper.directory / "load.erl"
         file.write_text(_LOAD)
@@ -128,7 +128,7 @@ class Node:
             "listeners.tcp.1": f"127.0.0.1:{self.port}",
             "management.tcp.ip": "127.0.0.1",
             "management.tcp.port": str(self.management_port),
-            # Absolute and far away: an alarm blocks every publisher, and must only come where a test wants it.
+            # Absolute and far away: an alarm blocks every publisher, and must only come if a test requests it.
             "vm_memory_high_watermark.absolute": "2GB",
             "disk_free_limit.absolute": "1MB",
             "log.console": "false",
@@ -139,8 +139,8 @@ class Node:
         port, dist_port = str(self.port), str(self._dist_port)
         erlang = [
             *("+S", "1:1", "+sbwt", "none"),
-            # A name given here saves RabbitMQ the Erlang machine that it starts only to get an epmd (0.5 s);
-            # the ports of the distribution then come from here too.
+            # A name given here saves RabbitMQ the Erlang machine that it starts only to get an epmd (0.5 s); the
+            # ports of the distribution then come from here too.
             *("-start_epmd", "false", "-sname", self._name),
             *("-kernel", "inet_dist_use_interface", "{127,0,0,1}"),
             *("-kernel", "inet_dist_listen_min", dist_port, "-kernel", "inet_dist_listen_max", dist_port),
@@ -169,10 +169,10 @@ class Node:
 _FOREGROUND = {"detached": "true"}
 
 
-# The applications that RabbitMQ and its console depend on, as their files say; it loads their modules in any case.
-#
-# Once a minute a node starts another Erlang machine, to have an epmd if there is none, and one that joins a cluster
-# starts one as its peer. With the node's environment each would load all this too, and cost as much as its start.
+# The applications that RabbitMQ and its console depend on, as their files list them; it loads their modules in any
+# case. Once a minute a node starts another Erlang machine, to have an epmd if there is none, and one that joins a
+# cluster starts one as its peer. With the node's environment each would load all this too, and cost as much as its
+# start.
 _LOAD = """
 os:unsetenv("ERL_AFLAGS"),
 Read = fun(Name) ->

@@ -1,4 +1,4 @@
-"""The machine's own packages: which are missing, and their installation by apt without starting services."""
+"""The machine's packages: missing ones, and their installation by apt without starting services."""
 
 import contextlib
 import os
@@ -13,7 +13,7 @@ from tests.servers.pgbouncer import find_pgbouncer
 from tests.servers.postgres import is_postgres_installed
 from tests.servers.redis import find_redis
 
-# What to install, divided by spaces, and whether it is there.
+# The packages, separated by spaces, and the check for them.
 _PACKAGES: dict[str, tuple[str, Callable[[], bool]]] = {
     "rabbitmq": ("rabbitmq-server", lambda: find_rabbitmq(None) is not None),
     "redis": ("redis-server", lambda: find_redis() is not None),
@@ -21,9 +21,9 @@ _PACKAGES: dict[str, tuple[str, Callable[[], bool]]] = {
     "pgbouncer": ("pgbouncer", lambda: find_pgbouncer() is not None),
     "amqp-tools": ("amqp-tools", lambda: shutil.which("amqp-publish") is not None),
     "chromium": ("chromium-headless-shell", lambda: find_chromium() is not None),
-    # What pictures of pages are compared in.
+    # For comparing pictures of pages.
     "fonts": ("fonts-dejavu-core", lambda: Path("/usr/share/fonts/truetype/dejavu/DejaVuSans.ttf").exists()),
-    # Networks of its containers are made by the last two.
+    # The last two create the networks of its containers.
     "podman": (
         "podman runc netavark iptables",
         lambda: all(map(_is_program, ("podman", "runc", "netavark", "iptables"))),
@@ -33,14 +33,14 @@ _PACKAGES: dict[str, tuple[str, Callable[[], bool]]] = {
 }
 
 INSTALLABLE = tuple(_PACKAGES)
-# The cheapest first: it has no windows.
+# The smallest one: it has no windows.
 _BROWSERS = ("chromium-headless-shell", "chromium", "google-chrome")
 
 _POLICY = Path("/usr/sbin/policy-rc.d")
 
 
 def find_chromium() -> str | None:
-    """The browser that the tests open pages in; None where there is none."""
+    """Return the browser of the tests; None if there is none."""
     return next(filter(None, map(shutil.which, _BROWSERS)), None)
 
 
@@ -50,16 +50,16 @@ def _is_program(name: str) -> bool:
 
 
 def missing(names: tuple[str, ...]) -> list[str]:
-    """The apt packages that are still to be installed for these names."""
+    """Return the missing apt packages for these names."""
     wanted = [packages for packages, is_installed in (_PACKAGES[name] for name in names) if not is_installed()]
     return " ".join(wanted).split()
 
 
 def install(packages: list[str]) -> None:
-    """Install packages by apt; no service of theirs is started.
+    """Install packages by apt without starting their services.
 
     Raises:
-        ServerUnavailable: we are not root, or there is no apt; the message has the command to run.
+        ServerUnavailable: not root, or no apt; the message has the command to run.
         ServerFailed: apt failed.
     """
     if os.geteuid() != 0 or shutil.which("apt-get") is None:
@@ -71,7 +71,7 @@ def install(packages: list[str]) -> None:
 
 def _apt(*arguments: str) -> None:
     result = subprocess.run(
-        # Others may be installing at the same time: wait for their lock.
+        # Other installations may be running: wait for their lock.
         ["apt-get", "-q", "-o", "DPkg::Lock::Timeout=300", *arguments],
         env={**os.environ, "DEBIAN_FRONTEND": "noninteractive"},
         stdin=subprocess.DEVNULL,
@@ -83,7 +83,7 @@ def _apt(*arguments: str) -> None:
 
 @contextlib.contextmanager
 def _no_service_starts() -> Generator[None, None, None]:
-    """Debian asks this program before it starts a service; one that is there already is left alone."""
+    """Prevent service starts: Debian asks this program first; an existing one is left alone."""
     try:
         with _POLICY.open("x") as policy:
             policy.write("#!/bin/sh\nexit 101\n")

@@ -29,7 +29,7 @@ class PgBouncer(Server):
 
     @property
     def url(self) -> str:
-        """The same database, by way of the pooler."""
+        """Return the URL of the same database through the pooler."""
         self._started()
         return self._server._replace(netloc=f"{self._server.username}@127.0.0.1:{self._port}").geturl()
 
@@ -57,5 +57,5 @@ class PgBouncer(Server):
 
 
 def find_pgbouncer() -> str | None:
-    """The program on this machine."""
+    """Return the program on this machine."""
     return shutil.which("pgbouncer", path=f"{os.environ.get('PATH', '')}:/usr/sbin:/usr/bin")

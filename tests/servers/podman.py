@@ -1,4 +1,4 @@
-"""A private Podman that speaks Docker's API: its images, containers, network and files are gone once it ends."""
+"""A private Podman with Docker's API: its images, containers, network and files are gone once it ends."""
 
 import contextlib
 import json
@@ -17,7 +17,7 @@ from tests.servers.server import Server, Source
 
 __all__ = ["Podman"]
 
-# All that it mounts is in a namespace of its own and gone with its last process, images and containers first of all.
+# All its mounts are in a separate namespace and gone with its last process, images and containers first of all.
 _START: Final = 'mount -t tmpfs -o exec tmpfs "$1" && exec podman system service --time=0 "$2"'
 _STORAGE: Final = """\
 [storage]
@@ -43,7 +43,7 @@ network_config_dir = "{directory}/networks"
 class Podman(Server):
     """An engine without any image; needs root, `podman`, `runc`, `netavark` and `iptables`.
 
-    Several engines on one machine do not disturb each other.
+    Several engines on one machine are independent.
 
     Attributes:
         network: the name of its network, and of the interface on this machine.
@@ -57,23 +57,23 @@ class Podman(Server):
 
     @property
     def url(self) -> str:
-        """Where Docker's API is, as $DOCKER_HOST has it."""
+        """Return the address of Docker's API in the form of $DOCKER_HOST."""
         self._started()
         return self._url
 
     @property
     def environment(self) -> dict[str, str]:
-        """The variables by which testcontainers finds it."""
+        """Return the variables by which testcontainers finds it."""
         return {
             "DOCKER_HOST": self.url,
-            # Where the tests run in a container, this engine does so too.
+            # If the tests run in a container, this engine does so too.
             "TESTCONTAINERS_CONNECTION_MODE": "docker_host",
-            # What it starts to clean up is an image of a registry; here its keeper does that.
+            # Its usual cleaner is an image of a registry; here the keeper cleans up.
             "TESTCONTAINERS_RYUK_DISABLED": "true",
         }
 
     def add_image(self, image: Image, *names: str) -> None:
-        """Make an image known under names such as `redis:7`."""
+        """Add an image under names such as `redis:7`."""
         changes = [f"--change={change}" for change in image.changes]
         name, *others = (f"docker.io/library/{name}" for name in names)
         command = ["podman", "--url", self.url, "import", "--quiet", *changes, "-", name]
@@ -92,7 +92,7 @@ class Podman(Server):
             self._podman("tag", name, other)
 
     def close(self) -> None:
-        """Remove its containers, by which its network goes, then itself."""
+        """Remove its containers, and so its network, then itself."""
         if self._source is not None and self._source.failure() is None:
             with contextlib.suppress(ServerFailed):
                 self._podman("rm", "--all", "--force", "--time", "0")
@@ -148,7 +148,7 @@ class Podman(Server):
 
 
 def _network(name: str) -> dict[str, object]:
-    """A bridge with a name and addresses of its own."""
+    """Return a bridge with a unique name and unique addresses."""
     prefix = f"10.{100 + secrets.randbelow(100)}.{secrets.randbelow(256)}"
     return {
         "name": name,

@@ -1,4 +1,4 @@
-"""Free TCP ports on 127.0.0.1 that stay ours, also while the server behind one is down."""
+"""Free TCP ports on 127.0.0.1 that stay reserved, even while the server behind one is down."""
 
 import secrets
 import socket
@@ -6,8 +6,8 @@ import sys
 from types import TracebackType
 from typing import Self
 
-# Below the kernel's range for outgoing connections (from 32768): none of those can take the port of a killed
-# server before it is started again.
+# Below the kernel's range for outgoing connections (from 32768): none of those can take the port of a killed server
+# before it is restarted.
 _FIRST, _LAST = 20_000, 31_999
 
 
@@ -39,7 +39,7 @@ class PortLease:
         if sys.platform == "linux":
             lock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
             try:
-                # An abstract name is a lock without a file: the kernel lets go of it with the last descriptor.
+                # An abstract name is a lock without a file: the kernel releases it with the last descriptor.
                 lock.bind(f"\0taskmq-test-port-{port}")
             except OSError:
                 lock.close()
@@ -50,7 +50,7 @@ class PortLease:
 
 def _is_free(port: int) -> bool:
     with socket.socket() as probe:
-        # As servers do: connections of an earlier server on this port may still linger.
+        # Like servers: connections of an earlier server on this port may still linger.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind(("127.0.0.1", port))

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 _OPTIONS = {
     "listen_addresses": "127.0.0.1",
-    # Safe for a killed server (what is committed is written), not for a killed machine, which no test does.
+    # Safe for a killed server (commits are written), not for a killed machine, which no test does.
     "fsync": "off",
     "full_page_writes": "off",
     "shared_buffers": "32MB",
@@ -39,8 +39,8 @@ class PostgreSQL(Server):
     Sources, in this order: $TASKMQ_TEST_POSTGRES_URL, the programs of this machine, a container.
 
     Args:
-        settings: of a server of this machine's programs, over those that suit tests.
-        base: a base backup of another one that it begins with; then the programs of this machine are needed.
+        settings: for a server of this machine's programs; they override those for tests.
+        base: an initial base backup of another one; it requires the programs of this machine.
     """
 
     def __init__(self, settings: Mapping[str, str] = _NO_SETTINGS, *, base: Path | None = None) -> None:
@@ -62,7 +62,7 @@ class PostgreSQL(Server):
         return urlsplit(self.url).port or 5432
 
     def sql(self, statement: str, *, url: str | None = None) -> str:
-        """What psql prints for one statement: a line a row, columns parted by |."""
+        """Return the output of psql for one statement: a line a row, columns separated by |."""
         options = ("-X", "-q", "-At", "-v", "ON_ERROR_STOP=1", "-c", statement)
         source = self._started()
         if isinstance(source, PostgresContainer):
@@ -78,24 +78,24 @@ class PostgreSQL(Server):
         return result.stdout.strip()
 
     def create_database(self, *, template: str | None = None) -> str:
-        """The URL of a fresh database: an empty one, or a copy of one that nobody is connected to."""
+        """Create a database and return its URL: an empty one, or a copy of one without connections."""
         name = f"test_{secrets.token_hex(6)}"
         source = "" if template is None else f' TEMPLATE "{urlsplit(template).path.removeprefix("/")}"'
         if template is not None and self._copies_files():
-            # In half the time that the server's own choice, block by block through its log, takes.
+            # In half the time of the server's default method, block by block through its log.
             source += " STRATEGY FILE_COPY"
         self._administer(f'CREATE DATABASE "{name}"{source}')
         return urlsplit(self.url)._replace(path=f"/{name}").geturl()
 
     def drop_database(self, url: str) -> None:
-        """Drop a database; its connections are closed by the server."""
+        """Drop a database; the server closes its connections."""
         name = urlsplit(url).path.removeprefix("/")
         self._administer(f'DROP DATABASE IF EXISTS "{name}" WITH (FORCE)')
 
     def _administer(self, statement: str) -> None:
-        """Run a statement that databases of tests come and go by, on one connection for all of them.
+        """Run a statement that creates or drops databases, on one shared connection.
 
-        By psql each would be a process; a connection of its own costs the server more than the statement does.
+        psql would be a process per statement; a new connection costs the server more than the statement.
         """
         import psycopg
 
@@ -106,7 +106,7 @@ class PostgreSQL(Server):
                         self._administrator.execute(statement.encode())
                         return
                     except psycopg.OperationalError:
-                        # Where the server has ended since the last one, nothing was run: it begins anew below.
+                        # If the server has ended since the last one, nothing was run: it starts over below.
                         if not self._administrator.closed:
                             raise
                 self._administrator = psycopg.connect(self.url, autocommit=True, connect_timeout=60)
@@ -178,12 +178,12 @@ class PostgreSQL(Server):
 
 
 def is_postgres_installed() -> bool:
-    """Whether the programs that a private server needs are on this machine."""
+    """Whether the programs of a private server are on this machine."""
     return all(find_program(program) for program in ("postgres", "initdb", "psql"))
 
 
 def unprivileged_user() -> str:
-    """Whom to be instead of root, as whom PostgreSQL refuses to run: the user that Debian's package makes."""
+    """Return a user other than root, as which PostgreSQL refuses to run: the user of Debian's package."""
     return "postgres" if any(entry.pw_name == "postgres" for entry in pwd.getpwall()) else "nobody"
 
 
@@ -213,7 +213,7 @@ def _copy(base: Path, data: Path, user: str | None) -> None:
 
 
 def find_program(program: str) -> str | None:
-    """Where a program is: the newest of Debian's versions, or what the PATH has."""
+    """Return the path of a program: the newest of Debian's versions, or the one in PATH."""
     versions = sorted(Path("/usr/lib/postgresql").glob("*"), key=lambda path: path.name.zfill(4), reverse=True)
     for version in versions:
         if (version / "bin" / program).exists():

@@ -25,7 +25,7 @@ _LOG_TAIL = 8000
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """How to start one process, and which signal asks it to end in good order."""
+    """The start command of a process, and the signal that stops it in order."""
 
     argv: tuple[str, ...]
     env: Mapping[str, str] = field(default_factory=dict[str, str])
@@ -67,22 +67,22 @@ class Keeper:
         self._ask({"do": "signal", "name": name, "number": number})
 
     def signal_tree(self, name: str, number: signal.Signals) -> None:
-        """Signal the process and all that it started; after SIGKILL they are gone when this returns."""
+        """Signal the process and all its descendants; after SIGKILL they are gone when this returns."""
         self._ask({"do": "signal-tree", "name": name, "number": number})
 
     def exit_code(self, name: str, *, within: timedelta = timedelta(0)) -> int | None:
-        """The exit code (negative: by which signal), or None if it runs on after `within`."""
+        """Return the exit code (negative: the signal), or None if it still runs after `within`."""
         return self._ask({"do": "wait", "name": name, "seconds": within.total_seconds()}).get("exit")
 
     def pids(self) -> list[int]:
-        """The keeper and everything below it."""
+        """Return the keeper and all its descendants."""
         return self._ask({"do": "pids"}).get("pids", [])
 
     def log_of(self, name: str) -> Path:
         return self.directory / f"{name}.log"
 
     def log_tail(self, name: str) -> str:
-        """The end of what a process has said, for error messages."""
+        """Return the end of a process's output, for error messages."""
         try:
             return self.log_of(name).read_text(errors="replace")[-_LOG_TAIL:]
         except FileNotFoundError:
@@ -91,7 +91,7 @@ class Keeper:
     def close(self) -> None:
         """Kill every process and remove the directory; may be called twice."""
         if self._process.returncode is None:
-            # Closing its standard input is what tells the keeper to clean up.
+            # Closing its standard input makes the keeper clean up.
             self._process.communicate()
         shutil.rmtree(self.directory, ignore_errors=True)
 
@@ -121,9 +121,9 @@ class Keeper:
 
 
 class LocalProcess:
-    """One server process of ours: the source of a server when its binaries are on this machine.
+    """One server process of the tests: the source of a server if its binaries are on this machine.
 
-    It owns its keeper and its ports: `close` gives both back.
+    It owns its keeper and its ports: `close` releases both.
     """
 
     def __init__(self, kept_by: Keeper, command: Command, *, lease: PortLease) -> None:

@@ -1,4 +1,4 @@
-"""A TCP proxy that breaks connections in the ways a network does."""
+"""A TCP proxy that breaks connections like a network."""
 
 import asyncio
 import contextlib
@@ -16,7 +16,7 @@ from tests.servers.ports import PortLease
 T = TypeVar("T")
 
 _CHUNK = 65536
-# What is on its way in one direction: when it may arrive, and what; an empty one is the end.
+# Data in transit in one direction, with its arrival time; empty data is the end.
 _InTransit = asyncio.Queue[tuple[float, bytes]]
 _NEVER = float("inf")
 # Lingering for zero seconds makes a close a reset.
@@ -28,10 +28,10 @@ class _Way:
     """One direction of one connection.
 
     Attributes:
-        to_client: which of the two.
-        in_transit: what has been read and not yet written.
-        left: how many bytes it carries before the connection is reset.
-        is_dead: what it is given never arrives.
+        to_client: the direction.
+        in_transit: data read and not yet written.
+        left: number of bytes before the connection is reset.
+        is_dead: its data never arrives.
     """
 
     to_client: bool
@@ -41,7 +41,7 @@ class _Way:
 
 
 class TcpProxy:
-    """Forwards 127.0.0.1:`port` to a port of this machine, from a thread of its own; a context manager.
+    """Forwards 127.0.0.1:`port` to a port of this machine, in its own thread; a context manager.
 
     Its methods may be called from any thread; they have taken effect when they return.
     """
@@ -67,12 +67,12 @@ class TcpProxy:
 
     @property
     def connections(self) -> int:
-        """How many clients are connected now."""
+        """Return the number of connected clients."""
         return len(self._links)
 
     @property
     def latency(self) -> float:
-        """Seconds that every byte takes in each direction; holds for what arrives from now on."""
+        """Delay every byte by that many seconds in each direction, from now on."""
         return self._latency
 
     @latency.setter
@@ -85,24 +85,24 @@ class TcpProxy:
         return self
 
     def cut(self) -> None:
-        """Reset every connection; new ones are welcome."""
+        """Reset every connection; new ones are accepted."""
         self._call(self._cut)
 
     def refuse(self, refused: bool) -> None:
-        """Refuse new connections, or accept them again; those that exist go on."""
+        """Refuse new connections, or accept them again; existing ones continue."""
         self._call(self._stop_listening if refused else self._listen)
 
     def stall(self, stalled: bool) -> None:
-        """Let nothing through in either direction, without closing anything; what waited goes on afterwards."""
+        """Block all data in both directions, without closing anything; it is delivered afterwards."""
 
         self._call(functools.partial(self._stall, stalled, (False, True)))
 
     def hold_answers(self, held: bool) -> None:
-        """Let nothing through to the clients, while the server goes on hearing them; what waited comes later."""
+        """Block all data to the clients, while the server still receives theirs; it is delivered afterwards."""
         self._call(functools.partial(self._stall, held, (True,)))
 
     def strand(self) -> None:
-        """Let every connection die without a word: nothing arrives any more on those that there are, ever."""
+        """Let every connection die silently: no data on existing ones ever arrives."""
 
         async def strand() -> None:
             for way in self._ways:
@@ -111,9 +111,9 @@ class TcpProxy:
         self._call(strand)
 
     def tear(self, count: int | None) -> None:
-        """Reset every connection in the middle: each as soon as `count` more bytes of it have gone one way.
+        """Reset every connection in the middle, as soon as `count` more bytes have passed in one direction.
 
-        None: those that are still there stay.
+        None: the remaining ones stay.
         """
 
         async def tear() -> None:
@@ -123,12 +123,12 @@ class TcpProxy:
         self._call(tear)
 
     def inject(self, noise: bytes, *, to_client: bool) -> None:
-        """Slip bytes into every connection, between what the other side has sent."""
+        """Insert bytes into every connection, between those of the other side."""
 
         async def inject() -> None:
             for way in self._ways:
                 if way.to_client is to_client:
-                    with contextlib.suppress(asyncio.QueueFull):  # nothing goes through there as it is
+                    with contextlib.suppress(asyncio.QueueFull):  # no data passes there anyway
                         way.in_transit.put_nowait((self._loop.time(), noise))
 
         self._call(inject)
@@ -177,7 +177,7 @@ class TcpProxy:
 
     async def _cut(self) -> None:
         if self._listener is not None:
-            # Who has connected before the cut is cut, even if the kernel has only just told us.
+            # A connection made before the cut is cut, even if the kernel has only just reported it.
             self._accept(self._listener)
         links = [*self._links]
         for link in links:
@@ -204,7 +204,7 @@ class TcpProxy:
             end.close()
 
     async def _serve(self, ends: list[socket.socket]) -> bool:
-        """Carry bytes both ways until both have ended; False if one side was reset or cannot be reached."""
+        """Carry bytes both ways until both have ended; return False if one side was reset or cannot be reached."""
         client, target = ends[0], socket.socket()
         ends.append(target)
         for end in ends:
@@ -222,7 +222,7 @@ class TcpProxy:
         return is_orderly
 
     async def _forward(self, source: socket.socket, sink: socket.socket, way: _Way) -> None:
-        """Carry bytes one way until they end; then tell the other side that they have ended."""
+        """Carry bytes one way until they end; then pass on the end."""
         self._ways.add(way)
         try:
             async with asyncio.TaskGroup() as group:

@@ -25,36 +25,38 @@ _SETTERS: Final = {
     "memory": "vm_memory_monitor:set_vm_memory_high_watermark({})",
     "disk": "rabbit_disk_monitor:set_disk_free_limit({})",
 }
-# With an alarm, and without, as nodes of ours have them (`tests.servers.node`).
+# With an alarm, and without, as in `tests.servers.node`.
 _LIMITS: Final = {"memory": ("0.000001", '{absolute, "2GB"}'), "disk": ('"1000000GB"', '"1MB"')}
-# Ends with ok once it is so, or has been looked at for half a minute.
+# Ends with ok once the condition holds, or after half a minute of polling.
 _ALARM: Final = (
     "(fun Look(0) -> late; Look(Left) -> "
     "case lists:any(fun({{{{resource_limit, {resource}, _}}, _}}) -> true; (_) -> false end, "
     "rabbit_alarm:get_alarms()) of {wanted} -> ok; _ -> timer:sleep(50), Look(Left - 1) end end)(600)"
 )
-# What no test with a vhost that others have used may miss or change.
+# Shared objects that no test may miss or change in a reused vhost.
 _EVERY_APP: Final = (*shared(), *events(), *ladder())
 _OF_EVERY_APP: Final = frozenset(each.name for each in _EVERY_APP if not isinstance(each, Binding))
 
 
 class RabbitMQ(Server):
-    """A node of one version: "4.0" or "4.3"; None or "3.10" means what this machine has, whatever it is.
+    """A node of one version: "4.0" or "4.3"; None or "3.10" means the version of this machine, whatever it is.
 
-    Sources, in this order: the node of $TASKMQ_TEST_AMQP_URL (its management API at
-    $TASKMQ_TEST_MANAGEMENT_URL, or port 15672 of the same host), programs of this machine or in a chroot
-    (`python -m tests.servers provision rabbitmq-4.3`), a container.
+    Sources, in this order: the node of $TASKMQ_TEST_AMQP_URL (its management API at $TASKMQ_TEST_MANAGEMENT_URL, or
+    port
+    15672 of the same host), programs of this machine or in a chroot (`python -m tests.servers provision
+    rabbitmq-4.3`), a
+    container.
 
     Args:
         version: The wanted series.
-        config: Lines for rabbitmq.conf, over our own.
+        config: Lines for rabbitmq.conf that override ours.
         advanced_config: The text of advanced.config, an Erlang term.
-        plugins: Of RabbitMQ's own, beside management.
+        plugins: RabbitMQ plugins beside management.
         name: The node name.
-        membership: What makes it a member; `RabbitMQCluster` gives it.
+        membership: Data of its cluster; `RabbitMQCluster` passes it.
     """
 
-    # It takes many seconds to start, and each look costs its keeper's processor time and ours.
+    # Starting takes many seconds, and each poll costs processor time of its keeper and of the tests.
     _looks_every = timedelta(milliseconds=150)
 
     def __init__(
@@ -82,13 +84,13 @@ class RabbitMQ(Server):
 
     @property
     def url(self) -> str:
-        """The AMQP URL of the default vhost."""
+        """Return the AMQP URL of the default vhost."""
         self._started()
         return self._url
 
     @property
     def management_url(self) -> str:
-        """The root of the management API, with user and password."""
+        """Return the root of the management API, with user and password."""
         self._started()
         return self._management_url
 
@@ -102,18 +104,18 @@ class RabbitMQ(Server):
 
     @property
     def version(self) -> str:
-        """The version that the node itself reports, such as "3.10.8"."""
+        """Return the version that the node itself reports, such as "3.10.8"."""
         if self._version is None:
             overview = cast("dict[str, object]", self.http("GET", "/api/overview"))
             self._version = str(overview["rabbitmq_version"])
         return self._version
 
     def http(self, method: str, path: str, body: object = None) -> object:
-        """What the management API answers, decoded; `path` begins with /api and is quoted by the caller."""
+        """Return the decoded answer of the management API; `path` begins with /api and is quoted by the caller."""
         return Management(self.management_url).request(method, path, body)
 
     def create_vhost(self) -> str:
-        """The AMQP URL of a fresh vhost in which our user may do everything."""
+        """Create a vhost in which our user has all permissions; return its AMQP URL."""
         name = f"test-{secrets.token_hex(6)}"
         user = unquote(urlsplit(self.url).username or "guest")
         self.http("PUT", f"/api/vhosts/{name}", {})
@@ -122,14 +124,14 @@ class RabbitMQ(Server):
         return urlsplit(self.url)._replace(path=f"/{name}").geturl()
 
     def delete_vhost(self, url: str) -> None:
-        """Delete a vhost with all that is in it; its connections are closed by the broker."""
+        """Delete a vhost with its contents; the broker closes its connections."""
         name = unquote(urlsplit(url).path.removeprefix("/"))
         self.http("DELETE", f"/api/vhosts/{quote(name, safe='')}")
 
     def clear_vhost(self, url: str) -> bool:
-        """Leave nothing in a vhost but what every app declares, and nothing in that; False where it was not empty.
+        """Remove everything from a vhost but the empty shared objects of all apps; return False if it was not empty.
 
-        It costs the node a fourth of what a vhost and the same declarations anew do.
+        It costs the node a quarter of a new vhost with the same declarations.
         """
         vhost = quote(unquote(urlsplit(url).path.removeprefix("/")), safe="")
         try:
@@ -139,7 +141,7 @@ class RabbitMQ(Server):
                     if name not in _OF_EVERY_APP:
                         channel.queue_delete(name)
                     elif channel.queue_purge(name).method.message_count:
-                        # The node may have more of them in hand.
+                        # Other channels of the node may hold more of them.
                         return False
                 for name in self._names("exchanges", vhost) - _OF_EVERY_APP:
                     if name and not name.startswith("amq."):
@@ -164,7 +166,7 @@ class RabbitMQ(Server):
         )
 
     def ctl(self, *arguments: str) -> str:
-        """What rabbitmqctl prints for this node; takes a second or two."""
+        """Return the output of rabbitmqctl for this node; takes a second or two."""
         source = self._started()
         if isinstance(source, Node):
             return source.ctl(*arguments)
@@ -173,7 +175,7 @@ class RabbitMQ(Server):
         raise NotSupported("rabbitmqctl needs a node that the tests started; unset TASKMQ_TEST_AMQP_URL")
 
     def evaluate(self, expression: str) -> str:
-        """What an Erlang expression is on the node, as `{ok, VALUE}`; costs a hundredth of what `ctl` does."""
+        """Evaluate an Erlang expression on the node, as `{ok, VALUE}`; costs a hundredth of `ctl`."""
         source = self._started()
         return (
             source.evaluate(expression)
@@ -183,9 +185,9 @@ class RabbitMQ(Server):
 
     @contextmanager
     def alarm(self, *resources: Literal["memory", "disk"]) -> Generator[None, None, None]:
-        """The node is short of these while this is entered, and knows it: at the beginning, and at the end.
+        """Raise an alarm of these resources inside the block; both ends wait until the node has noticed.
 
-        By itself rabbitmqctl returns when the limit is set; the node compares it with what there is seconds later.
+        rabbitmqctl itself returns when the limit is set; the node checks it seconds later.
         """
         try:
             self._limit(resources, is_short=True)
@@ -195,7 +197,7 @@ class RabbitMQ(Server):
 
     @contextmanager
     def settings(self, values: Mapping[str, int]) -> Generator[None, None, None]:
-        """What begins at the node while this is entered finds these settings; a node of its own takes seconds.
+        """Use these settings for everything that starts at the node inside the block; a separate node takes seconds.
 
         Args:
             values: settings of the application `rabbit` that channels read when they are opened.
@@ -281,6 +283,6 @@ class RabbitMQ(Server):
 
 
 class StartRabbitMQ(Protocol):
-    """Starts one more node, to which a test may do what it likes; the `own_rabbitmq` fixture is one."""
+    """Starts one more node, which a test may break; the `own_rabbitmq` fixture is one."""
 
     def __call__(self, version: str | None = None, *, config: Mapping[str, str] | None = None) -> RabbitMQ: ...

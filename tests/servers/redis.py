@@ -1,4 +1,4 @@
-"""A private Redis server, and the few words of its protocol that tests of the server itself need."""
+"""A private Redis server, and the few parts of its protocol that tests of the server itself need."""
 
 import os
 import shutil
@@ -18,10 +18,10 @@ Answer = str | int | None | list["Answer"]
 
 
 class Redis(Server):
-    """A server; with `appendonly` (the default) what was answered to survives a kill and a restart.
+    """A server; with `appendonly` (the default) acknowledged writes survive a kill and a restart.
 
     Args:
-        options: more of `redis-server`; only a server of this machine can have any.
+        options: more of `redis-server`; only for a server of this machine.
 
     Sources, in this order: $TASKMQ_TEST_REDIS_URL, the programs of this machine or, with $TASKMQ_TEST_REDIS (8.0 or
     valkey), those of a chroot (`python -m tests.servers provision redis-8.0`), a container.
@@ -43,11 +43,11 @@ class Redis(Server):
         return urlsplit(self.url).port or 6379
 
     def command(self, *words: str) -> Answer:
-        """What the server answers to one command."""
+        """Return the server's answer to one command."""
         return ask(self.url, *words)
 
     def flush(self) -> None:
-        """Delete every key of the database that the URL names, and of no other."""
+        """Delete every key of the database in the URL, and of no other."""
         self.command("FLUSHDB")
 
     def __repr__(self) -> str:
@@ -81,10 +81,10 @@ class Redis(Server):
 
 
 def redis_program() -> tuple[str, ...] | None:
-    """Return the command of the server that tests are to run on; None where it is not there.
+    """Return the command of the server under test; None if it is not installed.
 
     Raises:
-        ServerUnavailable: $TASKMQ_TEST_REDIS names none.
+        ServerUnavailable: $TASKMQ_TEST_REDIS is invalid.
     """
     if (version := os.environ.get("TASKMQ_TEST_REDIS", "7.0")) == "7.0":
         return None if (binary := find_redis()) is None else (binary,)
@@ -96,12 +96,12 @@ def redis_program() -> tuple[str, ...] | None:
 
 
 def find_redis() -> str | None:
-    """The server's program on this machine."""
+    """Return the server's program on this machine."""
     return shutil.which("redis-server", path=f"{os.environ.get('PATH', '')}:/usr/bin:/usr/local/bin")
 
 
 def ask(url: str, *words: str) -> Answer:
-    """What the server at this URL answers to one command, over a connection of its own."""
+    """Return the answer of the server at this URL to one command, over a new connection."""
     parts = urlsplit(url)
     commands: list[tuple[str, ...]] = []
     if parts.password:

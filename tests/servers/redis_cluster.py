@@ -1,4 +1,4 @@
-"""A Redis Cluster of a test's own."""
+"""A private Redis Cluster."""
 
 from contextlib import ExitStack
 from datetime import timedelta
@@ -20,7 +20,7 @@ class RedisCluster:
     """Three primaries that share the slots; a node that is silent for a second counts as failed.
 
     Args:
-        replicas: each primary has a replica, which takes its place.
+        replicas: each primary has a replica that can replace it.
 
     Attributes:
         nodes: the primaries, then their replicas in the same order.
@@ -56,7 +56,7 @@ class RedisCluster:
 
     @property
     def url(self) -> str:
-        """All nodes, so that one that is gone keeps nobody out."""
+        """Return all nodes, so that a missing one excludes no client."""
         return f"redis://{','.join(f'127.0.0.1:{node.port}' for node in self.nodes)}/0"
 
     def owner(self, key: str) -> Redis:

@@ -1,6 +1,6 @@
-"""Where the files of servers are: in memory where there is plenty, since they wait for the disk most of their time.
+"""The directory of servers' files: in memory if there is plenty, since they mostly wait for the disk.
 
-What a server has written survives its own death there as on a disk, and nothing here outlives the machine.
+Writes of a server survive its own death there as on a disk, and nothing here outlives the machine.
 """
 
 import functools
@@ -17,7 +17,7 @@ _PLENTY = 8 * 1024**3
 
 @functools.cache
 def room_for_servers() -> Path:
-    """The directory for their directories; $TASKMQ_TEST_ROOM goes first."""
+    """Return the parent of their directories; $TASKMQ_TEST_ROOM overrides it."""
     if given := os.environ.get("TASKMQ_TEST_ROOM"):
         return Path(given)
     if _IN_MEMORY.is_dir() and shutil.disk_usage(_IN_MEMORY).free >= _PLENTY:

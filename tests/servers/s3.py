@@ -1,4 +1,4 @@
-"""A private server that speaks as Amazon S3 does. What it keeps is gone once it ends."""
+"""A private server with the API of Amazon S3. Its data is gone once it ends."""
 
 import sys
 import urllib.error
@@ -10,7 +10,7 @@ from tests.servers.server import Server, Source
 
 
 class S3(Server):
-    """A server without any bucket; it asks for credentials and takes all."""
+    """A server without any bucket; it requires credentials and accepts any."""
 
     def __init__(self) -> None:
         super().__init__()

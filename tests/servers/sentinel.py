@@ -1,4 +1,4 @@
-"""A Redis Sentinel of a test's own."""
+"""A private Redis Sentinel."""
 
 from collections.abc import Sequence
 
@@ -12,11 +12,11 @@ _SERVICE = "main"
 
 
 class RedisSentinel(Redis):
-    """A sentinel that watches a primary under the name `main`, and finds the others that do.
+    """A sentinel that watches a primary under the name `main`, and finds the other ones.
 
     Args:
         primary: at the start.
-        quorum: how many sentinels must miss it before one begins a failover.
+        quorum: number of sentinels that must miss it before one starts a failover.
         options: more lines of its file.
     """
 
@@ -36,7 +36,7 @@ class RedisSentinel(Redis):
         return int(str(answer[1]))
 
     def known(self, what: str) -> int:
-        """Count what it has found: `replicas` or (other) `sentinels`."""
+        """Return the number of known `replicas` or (other) `sentinels`."""
         answer: Answer = self.command("SENTINEL", what, _SERVICE)
         return len(answer) if isinstance(answer, list) else 0
 
@@ -47,7 +47,7 @@ class RedisSentinel(Redis):
         (port,) = lease.ports
         self._url = f"redis://127.0.0.1:{port}"
         keeper = Keeper("sentinel")
-        # It writes into its file what it learns.
+        # It writes its findings into its file.
         file = keeper.directory / "sentinel.conf"
         file.write_text("\n".join(["bind 127.0.0.1", f"port {port}", f"dir {keeper.directory}", *self._lines, ""]))
         return LocalProcess(keeper, Command((*program, str(file), "--sentinel")), lease=lease)

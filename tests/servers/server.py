@@ -1,13 +1,13 @@
-"""The life that all servers share, and where one may come from.
+"""The common life cycle of servers, and their sources.
 
-A server is had from the first of: a URL in the environment (`External`), binaries on this machine
+A server comes from the first of: a URL in the environment (`External`), binaries on this machine
 (`tests.servers.process.LocalProcess`), a container (`taskmq.testing.containers`, which users have, too). Each is a
-`Source`; what the servers offer does not depend on which it is, except that what is not ours cannot be stopped. With
-`$TASKMQ_TEST_SERVERS` set to `containers`, binaries on this machine are passed over.
+`Source`; servers behave the same with all of them, but an external one cannot be stopped. With `$TASKMQ_TEST_SERVERS`
+set to `containers`, binaries on this machine are skipped.
 
     new --start--> ready --stop/kill--> down --start/restart--> ready      same ports, same data
                    ready --pause--> paused --resume--> ready               connections stay open, nothing answers
-    any --close--> gone: processes and files; a later start begins anew, on other ports
+    any --close--> gone: processes and files; a later start uses new files and other ports
 """
 
 import os
@@ -27,7 +27,7 @@ _STOPS_WITHIN = timedelta(seconds=30)
 
 
 class Source(Protocol):
-    """What runs a server."""
+    """A way to run a server."""
 
     def start(self) -> object:
         """Start it on its ports and data; may return before it is ready."""
@@ -39,11 +39,11 @@ class Source(Protocol):
     def resume(self) -> None: ...
 
     def failure(self) -> str | None:
-        """Why it will never be ready, or None."""
+        """Return why it will never be ready, or None."""
         ...
 
     def log(self) -> str:
-        """The end of what it has said."""
+        """Return the end of its output."""
         ...
 
     def close(self) -> None: ...
@@ -51,13 +51,13 @@ class Source(Protocol):
 
 @runtime_checkable
 class Processes(Protocol):
-    """A source whose processes are ours."""
+    """A source with processes of the tests."""
 
     def pids(self) -> list[int]: ...
 
 
 class External:
-    """A server that others run: it may be used, but not stopped, killed or paused."""
+    """A server run by others: it may be used, but not stopped, killed or paused."""
 
     def __init__(self, variable: str) -> None:
         self._variable = variable
@@ -129,15 +129,15 @@ class Server(ABC):
             raise ServerFailed(f"{error}:\n{source.log()}") from error
 
     def stop(self) -> None:
-        """End it in good order; ports and data stay for `restart`."""
+        """Stop it in order; ports and data stay for `restart`."""
         self._started().stop(_STOPS_WITHIN)
 
     def kill(self) -> None:
-        """End it at once (SIGKILL); ports and data stay for `restart`."""
+        """Kill it at once (SIGKILL); ports and data stay for `restart`."""
         self._started().kill()
 
     def restart(self) -> None:
-        """Start it again on the same ports and data; stops it first if it runs."""
+        """Start it again on the same ports and data; stop it first if it runs."""
         self.stop()
         self.start()
 
@@ -149,7 +149,7 @@ class Server(ABC):
         self._started().resume()
 
     def pids(self) -> list[int]:
-        """The processes that run for it, its keeper among them."""
+        """Return its processes, including its keeper."""
         source = self._started()
         return source.pids() if isinstance(source, Processes) else []
 
@@ -179,14 +179,14 @@ class Server(ABC):
 
     @abstractmethod
     def _open(self) -> Source:
-        """Choose the source, take ports and write files; raise `ServerUnavailable` if there is none."""
+        """Choose the source, lease ports and write files; raise `ServerUnavailable` if there is none."""
 
     @abstractmethod
     def _answers(self) -> bool:
         """Whether a client would be served now."""
 
     def _leased(self, count: int) -> tuple[int, ...]:
-        """Ports for a container, which are ours until `close`."""
+        """Lease ports for a container until `close`."""
         self._lease = PortLease(count)
         return self._lease.ports
 
@@ -197,12 +197,12 @@ class Server(ABC):
 
 
 def wants_containers() -> bool:
-    """Whether servers are to come from containers although their programs are on this machine."""
+    """Whether servers come from containers even if their programs are on this machine."""
     return os.environ.get("TASKMQ_TEST_SERVERS") == "containers"
 
 
 def run_inside(container: Container, *argv: str) -> str:
-    """What a program inside a container prints."""
+    """Return the output of a program inside a container."""
     try:
         return container.run(*argv)
     except RuntimeError as error:

@@ -1,4 +1,4 @@
-"""OAuth 2 for tests: tokens that a node of ours believes, and a server that hands them out."""
+"""OAuth 2 for tests: tokens that a private node accepts, and a server that issues them."""
 
 import base64
 import hashlib
@@ -13,7 +13,7 @@ from typing import Self
 from urllib.parse import parse_qs, unquote_plus
 
 _KEY = b"of the tests"
-# The last part is for topic exchanges, of which the delay ladder is made.
+# The last part is for topic exchanges, which make up the delay ladder.
 _EVERYTHING = ("configure:*/*", "write:*/*", "read:*/*", "write:*/*/*", "read:*/*/*", "tag:administrator")
 
 PLUGIN = "rabbitmq_auth_backend_oauth2"
@@ -31,7 +31,7 @@ ADVANCED_CONFIG = f"""\
 
 
 def signed_token(*, seconds: float = 3600, rights: tuple[str, ...] = _EVERYTHING, more: str = "") -> str:
-    """A token for a user "tester" that expires `seconds` from now; whole seconds, rounded up."""
+    """Return a token for a user "tester" that expires `seconds` from now; whole seconds, rounded up."""
     now = time.time()
     claims = {
         "sub": "tester",
@@ -52,10 +52,10 @@ class TokenServer:
     """A token endpoint for client credentials, on 127.0.0.1.
 
     Attributes:
-        url: to ask at.
-        forms: the forms that were posted.
+        url: its address.
+        forms: the posted forms.
         handed_out: the tokens, oldest first.
-        answer: what the next requests get: a status, and a body or None for a fresh token.
+        answer: the answer to the next requests: a status, and a body or None for a fresh token.
     """
 
     def __init__(self, *, client_id: str, secret: str, make: Callable[[], str] = signed_token) -> None:
@@ -107,7 +107,7 @@ class TokenServer:
                 self.wfile.write(body)
 
             def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the parent's name
-                """Say nothing."""
+                """Do nothing."""
 
         return Handler
 

@@ -1,4 +1,4 @@
-"""The one place of the test suite that waits by polling: `eventually` in a thread, `until` on a loop."""
+"""The only polling waits of the test suite: `eventually` in a thread, `until` on a loop."""
 
 import asyncio
 import time
@@ -18,13 +18,13 @@ def eventually(
     within: timedelta = timedelta(seconds=30),
     every: timedelta = _INTERVAL,
 ) -> T:
-    """The first true value that `check` gives; asks again and again until `within` is over.
+    """Return the first true value of `check`; repeat it until `within` is over.
 
     Args:
-        every: how long it waits before it asks again; longer where asking starts a process.
+        every: the pause between two calls; longer if a call starts a process.
 
     Raises:
-        TimeoutError: `check` gave nothing true in time; the message says what was awaited.
+        TimeoutError: `check` returned nothing true in time; the message names the condition.
     """
     deadline = time.monotonic() + within.total_seconds()
     while not (value := check()):
@@ -41,10 +41,10 @@ async def until(
     within: timedelta = timedelta(minutes=1),
     every: timedelta = timedelta(milliseconds=10),
 ) -> None:
-    """Return once `check` is true; the loop goes on meanwhile. By the loop's clock, which may be a virtual one.
+    """Wait until `check` is true while the loop runs. Uses the loop's clock, which may be a virtual one.
 
     Raises:
-        TimeoutError: it was not in time; the message says what was awaited.
+        TimeoutError: it was not in time; the message names the condition.
     """
     loop = asyncio.get_running_loop()
     deadline = loop.time() + within.total_seconds()

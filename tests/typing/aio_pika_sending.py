@@ -1,4 +1,4 @@
-"""Jobs over a connection of aio-pika's."""
+"""Jobs over a connection of aio-pika."""
 
 from typing import assert_type
 

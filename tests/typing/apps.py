@@ -1,4 +1,4 @@
-"""Apps, schedules, middleware, and what a task finds in its context."""
+"""Apps, schedules, middleware, and the context of a task."""
 
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
@@ -67,7 +67,7 @@ async def in_a_loop() -> None:
         await entered.aclose()
 
 
-# Schedules: the decorator leaves the task as it is
+# Schedules: the decorator leaves the task unchanged
 
 
 @app.every("30s")

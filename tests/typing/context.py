@@ -1,4 +1,4 @@
-"""What a task tells and saves while it runs, and what it depends on."""
+"""Progress and saved steps of a running task, and its dependencies."""
 
 from collections.abc import AsyncGenerator, AsyncIterator, Generator, Iterator
 from contextlib import AbstractContextManager
@@ -57,7 +57,7 @@ async def asks() -> None:
         assert_type(progress.fraction, float | None)
 
 
-# Dependencies: of the provider's type, left out by callers, and still there for who wants to give them
+# Dependencies: of the provider's type, omitted by callers, and still accepted from them
 
 
 def plain() -> Session:
@@ -122,7 +122,7 @@ sell("hat", db=1)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentTyp
 def wrong(item: str, *, db: str = Depends(plain)) -> None: ...  # type: ignore[assignment]  # pyright: ignore[reportArgumentType]
 
 
-# By its annotation a parameter is one of the caller's for the checkers: only a default says otherwise.
+# By its annotation alone the parameter is one of the caller for the checkers: only a default makes it optional.
 @app.task
 def annotated(item: str, db: Annotated[Session, Depends(plain)]) -> int:
     return db.look()

@@ -1,4 +1,4 @@
-"""Limits and locks, as the checkers see them."""
+"""Limits and locks, as type checkers see them."""
 
 from typing import assert_type
 

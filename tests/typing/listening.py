@@ -1,4 +1,4 @@
-"""Events: what a stream gives, and what its parts are."""
+"""Events: the items of a stream, and their fields."""
 
 from typing import assert_type
 

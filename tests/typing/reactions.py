@@ -1,4 +1,4 @@
-"""What stands above a task that reacts to something."""
+"""Decorators of a task with a reaction."""
 
 from datetime import UTC, datetime
 from typing import assert_type
@@ -50,7 +50,7 @@ def book(came: MessageArrived) -> None: ...
 def both(happened: list[ReactionEvent]) -> None: ...
 
 
-# A reaction leaves the task as it is.
+# A reaction leaves the task unchanged.
 assert_type(load(FileArrived(path="a", size=1, modified=datetime(2027, 1, 1, tzinfo=UTC))), str)
 assert_type(app.reactions, Reactions)
 assert_type(all_of(job("a"), job("b")), AllOf)

@@ -21,7 +21,7 @@ def tick() -> str:
     return ""
 
 
-# A schedule leaves the task as it is.
+# A schedule leaves the task unchanged.
 assert_type(tick, SyncTask[[], str])
 assert_type(app.schedules, Schedules)
 _task: Task[..., object] = app.schedules["often"].task

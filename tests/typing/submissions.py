@@ -1,4 +1,4 @@
-"""Calls that go to the job store: by `submit` of a task, and by `app.jobs.submit`."""
+"""Calls to the job store: by `submit` of a task, and by `app.jobs.submit`."""
 
 from typing import Any, assert_type
 

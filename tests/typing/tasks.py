@@ -1,4 +1,4 @@
-"""What the decorators make of a function: every form, both kinds, with and without a Context."""
+"""Tasks made by the decorators: every form, both kinds of functions, with and without a Context."""
 
 from collections.abc import Callable, Coroutine
 from datetime import timedelta
@@ -106,7 +106,7 @@ _not_awaited: float = aapp_called("a")  # type: ignore[assignment]  # pyright: i
 afree_options.send(1)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 
 
-# With a Context first: it is filled in, nobody gives it
+# With a Context first: taskmq passes it, and callers do not
 
 
 @app.task
@@ -183,7 +183,7 @@ app.task(eta=5)(body)  # type: ignore[call-overload]  # pyright: ignore[reportCa
 app.task(5)  # type: ignore[call-overload]  # pyright: ignore[reportArgumentType, reportCallIssue]
 
 
-# What a task is
+# Attributes of a task
 
 
 def takes_any_task(some: Task[..., object]) -> str:

@@ -1,7 +1,7 @@
-"""The other files of this folder, as `make check` has mypy and basedpyright see them.
+"""Type checks of the other files of this folder by mypy and basedpyright, as in `make check`.
 
-What must type-check is there as it is; what must not carries an ignore for each checker, and both report one
-that is not needed: a wrong call that is accepted fails there. Here is seen that neither leaves them out.
+Valid code must pass unchanged; invalid code has an ignore for each checker, and both report a superfluous one: an
+accepted wrong call fails there. These tests check that neither omits the files.
 """
 
 import tomllib

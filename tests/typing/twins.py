@@ -1,4 +1,4 @@
-"""Both twins of what hangs at an app, and of handles: the blocking one has the signature of the other."""
+"""Both twins of the attributes of an app, and of handles: the blocking one has the signature of the other."""
 
 from collections.abc import Sequence
 from datetime import datetime

@@ -1,4 +1,4 @@
-"""What the tests of apps and tasks share: apps on `memory://`, and looking at what was sent."""
+"""Apps on `memory://` and inspection of sent messages, shared by the tests of apps and tasks."""
 
 import asyncio
 from collections.abc import Callable, Generator, Mapping
@@ -14,13 +14,13 @@ from taskmq.model.envelope import Envelope, decode_envelope
 
 
 def new_url() -> str:
-    """A `memory://` of the test's own."""
+    """Return a fresh `memory://` URL."""
     return f"memory://{uuid4()}"
 
 
 @dataclass(frozen=True)
 class Message:
-    """A message as a worker would find it."""
+    """A message as a worker receives it."""
 
     envelope: Envelope
     queue: str
@@ -31,7 +31,7 @@ class Message:
 
 
 def messages(app: TaskMQ, queue: str = "default") -> list[Message]:
-    """What is ready in a physical queue; it stays there."""
+    """Return the ready messages of a physical queue without removing them."""
 
     async def look() -> list[Message]:
         async with app, app.sessions.current().broker.peek(queue, limit=100_000) as deliveries:
@@ -51,13 +51,13 @@ def messages(app: TaskMQ, queue: str = "default") -> list[Message]:
 
 
 def message(app: TaskMQ, queue: str = "default") -> Message:
-    """The only one that is ready."""
+    """Return the only ready message."""
     (only,) = messages(app, queue)
     return only
 
 
 def stats(app: TaskMQ, queue: str = "default") -> QueueStats:
-    """How full a physical queue is."""
+    """Return the counts of a physical queue."""
 
     async def look() -> QueueStats:
         async with app:
@@ -68,7 +68,7 @@ def stats(app: TaskMQ, queue: str = "default") -> QueueStats:
 
 
 class Witness(Middleware):
-    """Writes down how each sending ended."""
+    """Records the end of each send."""
 
     def __init__(self) -> None:
         self.seen: list[BaseException | None] = []
@@ -92,5 +92,5 @@ class Witness(Middleware):
 
 
 def use_session(app: TaskMQ, session: Callable[[], Session]) -> None:
-    """Give an app one session, of the test's own."""
+    """Give an app one session owned by the test."""
     vars(app.sessions).update(current=session, aclose=lambda: session().aclose())

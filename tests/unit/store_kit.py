@@ -1,4 +1,4 @@
-"""Job stores in memory that fail on order, and what a test sees of their rows between two steps of the loop."""
+"""Job stores in memory that fail as configured, and access to their rows between two loop iterations."""
 
 from collections.abc import Callable, Coroutine
 from functools import partial
@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 
 def at_once(call: Coroutine[Any, Any, T]) -> T:
-    """What a call comes to that waits for nothing, as those of a store in memory do not."""
+    """Return the result of a call that never waits, as those of a store in memory."""
     try:
         call.send(None)
     except StopIteration as end:
@@ -34,7 +34,7 @@ def at_once(call: Coroutine[Any, Any, T]) -> T:
 
 
 class Database:
-    """A job store's database in memory, which is there as long as this is, and its rows."""
+    """A job store's database in memory, which exists while this object does, and its rows."""
 
     def __init__(self, clock: Clock | None = None) -> None:
         self.path = Path(f":memory:{uuid4().hex}")
@@ -42,18 +42,18 @@ class Database:
 
     @property
     def jobs(self) -> dict[str, JobRecord]:
-        """All jobs, by their ids."""
+        """Return all jobs by their ids."""
         ids = self.ask("SELECT id FROM job UNION SELECT id FROM job_history ORDER BY id")
         return {job.id: job for job in map(self.job, (id_text(each) for (each,) in ids))}
 
     @property
     def live(self) -> int:
-        """How many jobs have not ended."""
+        """Return the number of jobs that have not ended."""
         return int(self.ask("SELECT count(*) FROM job")[0][0])
 
     @property
     def gates(self) -> dict[str, str]:
-        """Behind which gates jobs wait, by their ids."""
+        """Return the gates of the waiting jobs, by their ids."""
         return {id_text(job): str(gate) for job, gate in self.ask("SELECT id, gate FROM gated ORDER BY gate, id")}
 
     def job(self, job_id: str) -> JobRecord:
@@ -65,20 +65,20 @@ class Database:
         return self._thread.ask(partial(records.events, job_id=job_id))
 
     def ask(self, statement: str, *values: Any) -> list[Any]:
-        """The rows that a statement finds, or the change that it makes, which no store would make."""
+        """Run a raw statement, even a change that no store would make; return its rows."""
         return self._thread.ask(lambda transaction: transaction.connection.execute(statement, values).fetchall())
 
     def dump(self) -> str:
-        """Everything that is kept, as SQL."""
+        """Return all data as SQL."""
         return self._thread.ask(lambda transaction: "\n".join(transaction.connection.iterdump()))
 
 
 class StagedStore(SqliteJobStore):
-    """A store on a database; several on one are several processes' worth of stores.
+    """A store on a database; several stores on one database act like several processes.
 
     Attributes:
-        is_reachable: set it to False and every call raises, as in an outage.
-        asked: how many calls there were.
+        is_reachable: if False, every call raises, as in an outage.
+        asked: number of calls.
     """
 
     def __init__(self, database: Database | None = None, *, clock: Clock | None = None) -> None:

@@ -1,4 +1,4 @@
-"""What aio-pika says of a publish, in taskmq's errors."""
+"""Results of an aio-pika publish as taskmq errors."""
 
 import asyncio
 
@@ -57,7 +57,7 @@ def _outcome(error: BaseException, *, was_closed: bool = False, is_alone: bool =
         (ChannelInvalidStateError("closed"), PublishUnknown),
         (AMQPConnectionError("lost"), PublishUnknown),
         (ConnectionResetError(), PublishUnknown),
-        # What aiormq ends futures with where nothing is known.
+        # The errors with which aiormq ends futures of unknown outcome.
         (Exception(), PublishUnknown),
     ],
 )

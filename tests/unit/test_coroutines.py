@@ -1,4 +1,4 @@
-"""How tests that are coroutines are run: a test of the tests."""
+"""Execution of async tests: a test of the tests."""
 
 import asyncio
 import time
@@ -58,14 +58,14 @@ def test_an_endless_wait_in_real_time_fails_where_it_waits() -> None:
     with pytest.raises(TimeoutError) as caught:
         run_in_real_time(wait_in_vain(), within=0.01)
 
-    # Python 3.11.2 only has it as the context.
+    # Python 3.11.2 has it only as the context.
     interrupted = caught.value.__cause__ or caught.value.__context__
     assert interrupted is not None
     assert "wait_in_vain" in [frame.name for frame in traceback.extract_tb(interrupted.__traceback__)]
 
 
 class TestRunBy:
-    """A test that is run by a function gets what that gives, and its fixtures."""
+    """A test run by a function gets the function's argument and its own fixtures."""
 
     @staticmethod
     def play(test: Callable[[int], Coroutine[Any, Any, None]], *, value: int) -> None:

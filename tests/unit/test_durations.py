@@ -1,4 +1,4 @@
-"""Whatever takes a time takes it as text, too."""
+"""Every duration parameter accepts text, too."""
 
 import importlib
 import inspect

@@ -1,4 +1,4 @@
-"""What importing costs, by what is imported: structure does not depend on the machine, time does."""
+"""Cost of imports, measured by imported modules: structure does not depend on the machine, time does."""
 
 import json
 import subprocess
@@ -10,7 +10,7 @@ _HEAVY = {"asyncio", "pika", "sqlite3", "msgspec", "cyclopts", "rich", "pydantic
 
 
 def _imported_by(program: str) -> set[str]:
-    """The modules that a fresh interpreter has after `program`, without those that it starts with."""
+    """Return the modules of a fresh interpreter after `program`, without the initial ones."""
     report = (
         "import sys\nbefore = set(sys.modules)\n{}\nimport json\nprint(json.dumps(sorted(set(sys.modules) - before)))"
     )

@@ -1,4 +1,4 @@
-"""A store in this process, and what gives access to it."""
+"""A store in this process and the objects that give access to it."""
 
 import uuid
 
@@ -13,19 +13,19 @@ BY = Actor(user="tests")
 
 
 class House:
-    """A database, and any number of servers on it."""
+    """A database and any number of servers on it."""
 
     def __init__(self) -> None:
         self.clock = FakeClock()
         self.database = Database(self.clock)
-        # As cheap as it gets: how much work a hash is says nothing here.
+        # As cheap as possible: the cost of a hash proves nothing here.
         self.hasher = PasswordHasher(time_cost=1, memory_cost=8)
         self.store = StagedStore(self.database, clock=self.clock)
         self.access = self.server()
         self.administration = IdentityAdministration(self.store.identity, hasher=self.hasher, access=self.access)
 
     def opened(self) -> StagedStore:
-        """The store of one more server."""
+        """Open the store for one more server."""
         return StagedStore(self.database, clock=self.clock)
 
     def server(self, times: SessionTimes | None = None, *, store: StagedStore | None = None) -> Access:
@@ -33,12 +33,12 @@ class House:
         return Access(store.identity, clock=self.clock, hasher=self.hasher, times=times or SessionTimes())
 
     async def audit(self) -> list[AuditRecord]:
-        """What the audit says, the latest last."""
+        """Return the audit entries, newest last."""
         page = await self.store.identity.audit.entries(Scope(None), AuditFilter(), limit=1000)
         return page.entries[::-1]
 
     def password(self, user_id: str) -> str:
-        """The hash of the user's password."""
+        """Return the hash of the user's password."""
         ((kept,),) = self.database.ask("SELECT password FROM user WHERE id = ?", user_id)
         return str(kept)
 
@@ -48,6 +48,6 @@ class House:
         return await self.administration.add_user(name, PASSWORD, memberships=[Membership(tenant, role)], by=BY)
 
     async def imported(self, name: str, password_hash: str) -> User:
-        """A user whose hash was made elsewhere."""
+        """Add a user whose hash was computed elsewhere."""
         new = NewUser(id=str(uuid.uuid4()), name=name, password_hash=password_hash)
         return await self.store.identity.accounts.add_user(new, by=BY)

@@ -1,4 +1,4 @@
-"""Logins, credentials, and what they are good for."""
+"""Logins and credentials, and the access that they give."""
 
 import asyncio
 from collections.abc import Callable, Coroutine
@@ -320,7 +320,7 @@ async def test_streams_are_notified_of_revocations_on_this_server(house: House) 
 async def test_a_credential_revoked_during_its_lookup_is_not_cached(house: House) -> None:
     ann = await house.user()
     token = await house.administration.add_token(ann.id, "ci", by=BY)
-    # The store has answered, and the answer is on its way.
+    # The store has answered; the answer is still in transit.
     looking = asyncio.ensure_future(house.access.authenticate(token=token.secret))
     await asyncio.sleep(0)
     house.access.forget()

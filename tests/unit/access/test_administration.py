@@ -1,4 +1,4 @@
-"""Accounts as administrators change them."""
+"""Accounts changed by administrators."""
 
 import msgspec
 import pytest
@@ -51,7 +51,7 @@ async def test_a_common_password_is_refused_for_every_user() -> None:
 
 
 def test_the_list_of_known_passwords_is_long_and_in_lower_case() -> None:
-    """Each of them stands for all that begin or end with digits and signs."""
+    """Each entry covers all its variants with leading or trailing digits and signs."""
     known = _known()
 
     assert len(known) > 15_000
@@ -185,13 +185,13 @@ async def test_the_fifth_wrong_password_ends_the_session_it_was_sent_with() -> N
         await house.access.authenticate(session=stolen.secret)
         with pytest.raises(NotAuthenticated, match="the present password is wrong"):
             await house.access.check_password(stolen.identity, f"wrong password {number}", address="a")
-        # However patient the guesser is.
+        # The lockout holds however slowly the attacker guesses.
         house.clock.advance("30s")
 
     with pytest.raises(NotAuthenticated):
         await house.access.authenticate(session=stolen.secret)
     await house.access.authenticate(session=own.secret)
-    # It has ended already.
+    # The session has already ended.
     with pytest.raises(NotAuthenticated):
         await house.access.check_password(stolen.identity, "wrong password", address="b")
     (ended,) = [record for record in await house.audit() if record.action == "session.end"]

@@ -191,7 +191,7 @@ def test_an_invalid_period_is_refused_at_definition(app: TaskMQ, period: Any) ->
         app.every(period)
 
 
-# What an app is given
+# Configuration of an app
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Sends that fail: what the caller gets, and what middleware sees."""
+"""Failing sends: the error for the caller, and the view of middleware."""
 
 import asyncio
 from collections.abc import Callable, Generator, Iterator
@@ -32,7 +32,7 @@ _opened: list[FlakyBroker] = []
 
 
 def open_flaky(url: str, options: BrokerOptions) -> FlakyBroker:
-    """The adapter of `flaky://`: a memory broker with the faults that the test has ordered."""
+    """Open `flaky://`: a memory broker with the faults that the test configured."""
     broker = FlakyBroker(open_memory_broker(f"memory://{url}", options))
     for fault in _faults:
         fault(broker)
@@ -42,7 +42,7 @@ def open_flaky(url: str, options: BrokerOptions) -> FlakyBroker:
 
 @pytest.fixture(autouse=True)
 def _installed(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Which packages are installed is the environment's business: it is replaced, not our own code."""
+    """Patch the installed packages: they belong to the environment, not to our code."""
     known = EntryPoints([EntryPoint("flaky", f"{__name__}:open_flaky", "taskmq.brokers")])
     monkeypatch.setattr(plugins, "entry_points", lambda *, group: known if group == "taskmq.brokers" else [])
     yield
@@ -152,7 +152,7 @@ def test_positions_span_all_chunks_and_nothing_is_sent_after_a_failure(app: Task
     failed = caught.value
     assert list(failed.failures) == [2500]
     assert (failed.sent, failed.tried, len(failed.job_ids)) == (2999, 3000, 2999)
-    # One more chunk was made meanwhile; it was not sent, and the middleware knows.
+    # One more chunk was built in the meantime; it was not sent, and the middleware knows.
     assert len(taken) == 3500
     assert [each.message_id for each in messages(app)] == failed.job_ids
     assert [type(error) for error in witness.seen] == [
@@ -164,7 +164,7 @@ def test_positions_span_all_chunks_and_nothing_is_sent_after_a_failure(app: Task
 
 
 def _until_arrived(app: TaskMQ) -> None:
-    """Return once no chunk is on its way."""
+    """Wait until no chunk is in transit."""
 
     async def wait() -> None:
         chunks = [task for task in asyncio.all_tasks() if "_publish_chunk" in repr(task.get_coro())]

@@ -1,4 +1,4 @@
-"""When an app connects and lets go: loops, threads, forks, the end of the process."""
+"""Lifetime of an app's connections: loops, threads, forks, exit of the process."""
 
 import asyncio
 import contextlib
@@ -151,13 +151,13 @@ def test_a_blocking_send_warning_raised_as_an_error_leaves_no_unawaited_coroutin
                 app.job("7").state()
 
     asyncio.run(main())
-    # Pytest makes an error of a coroutine that is collected without having been awaited.
+    # Pytest raises an error for a coroutine that is collected without having been awaited.
     gc.collect()
 
 
 @pytest.mark.parametrize("call", [lambda defined: defined.send(), *(call for _, call in _BLOCKING)])
 def test_code_in_the_portal_thread_may_block(app: TaskMQ, call: Callable[[Any], object]) -> None:
-    """Finalizers and logging handlers run in any thread, and get no warning that they could not follow."""
+    """Finalizers and logging handlers run in any thread; a warning would be useless to them."""
     defined = app.task(sell)
 
     async def inside() -> list[warnings.WarningMessage]:
@@ -187,7 +187,7 @@ def test_many_threads_send_through_one_session(app: TaskMQ) -> None:
 
 def _run(program: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        # From 3.12 on Python warns of any fork of a process with threads.
+        # Since 3.12 Python warns about any fork of a process with threads.
         [sys.executable, "-W", "error", "-W", "ignore:This process:DeprecationWarning", "-c", program, *arguments],
         capture_output=True,
         text=True,

@@ -13,7 +13,7 @@ Write = Callable[[str, str], None]
 
 @pytest.fixture
 def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Write]:
-    """Write a module into the working directory, fresh and not on the path; its name begins with `loaded`."""
+    """Write a module named `loaded...` into the working directory, which is fresh and not on the path."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [entry for entry in sys.path if entry != str(tmp_path)])
     monkeypatch.setattr(sys, "dont_write_bytecode", True)

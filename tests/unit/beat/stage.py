@@ -1,4 +1,4 @@
-"""Replicas of beat, and workers, on a clock that the test moves."""
+"""Replicas of beat, and workers, on a clock that the test advances."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine
@@ -40,7 +40,7 @@ class Stage:
         points: Points | None = None,
         define: Callable[[TaskMQ], None] | None = None,
     ) -> Beat:
-        """One more replica."""
+        """Start one more replica."""
         app = self.twin(clock=clock, points=points, define=define)
         beat = Beat(app)
         self.beats.append(beat)
@@ -56,7 +56,7 @@ class Stage:
         points: Points | None = None,
         define: Callable[[TaskMQ], None] | None = None,
     ) -> StagedApp:
-        """The app as another process has it."""
+        """Build the app again, as in another process."""
         app = self.app.twin(clock)
         app.points = points or Points()
         (define or self.define)(app)
@@ -71,7 +71,7 @@ class Stage:
         await settle_loop()
 
     async def emitted(self, queue: str = "work") -> list[int]:
-        """The nominal instants of what is in the queue, in seconds since the start, in its order."""
+        """Return the nominal instants of the queued jobs in order, in seconds since the start."""
         found = []
         for delivery in await self.app.messages(queue):
             meta = decode_envelope(delivery.body).meta or {}
@@ -81,7 +81,7 @@ class Stage:
 
 @asynccontextmanager
 async def running(beat: Beat) -> AsyncIterator[None]:
-    """The beat runs, and has ended in order after the block."""
+    """Run the beat during the block; it must end in order."""
     task = asyncio.create_task(beat.run())
     try:
         yield
@@ -93,11 +93,11 @@ async def running(beat: Beat) -> AsyncIterator[None]:
 
 
 def play(test: Callable[[Stage], Coroutine[Any, Any, None]], define: Callable[[TaskMQ], None]) -> None:
-    """Run a test; afterwards no task may be left."""
+    """Run a test; no asyncio task may be left afterwards."""
 
     async def main() -> None:
         with staged() as app:
-            # So that the queue is there to look at.
+            # Declare the queue so that it can be inspected.
             await app.put(b"{}")
             await app.sessions.current().broker.purge("work")
             async with AsyncExitStack() as stack:

@@ -1,4 +1,4 @@
-"""Replicas of beat on a clock that the test moves."""
+"""Replicas of beat on a clock that the test advances."""
 
 import asyncio
 import logging
@@ -90,7 +90,7 @@ async def test_a_beat_that_slept_emits_late_occurrences_and_counts_missed_ones(s
     await stage.advance(37)
     assert await stage.emitted() == [10, 20, 30]
 
-    # Until 110 it is older than 30 seconds.
+    # Until 110 it is at most 30 seconds old.
     await stage.advance(103)
 
     assert await stage.emitted() == [10, 20, 30, 110, 120, 130, 140]
@@ -109,7 +109,7 @@ async def test_a_beat_reports_what_it_emitted_and_how_late_and_whether_the_state
     assert (beat.status().schedules, beat.status().emitted, beat.status().next) == (1, 2, START + 30_000)
     (count,) = beat.snapshot().counts
     assert (count.task, count.emitted, count.failed) == ("tick", {"due": 2}, 0)
-    # The second was due four seconds before somebody could see that.
+    # The second was due four seconds before any replica could see it.
     assert (sum(count.late.counts), count.late.total) == (2, 4.0)
 
     points.rest = Fault.REFUSED
@@ -175,7 +175,7 @@ async def test_occurrences_missed_while_no_beat_ran_are_emitted_once(stage: Stag
 
     hour = 3600 - START // 1000 % 3600
     assert await stage.emitted() == []
-    # Behind what is due now.
+    # Queued behind the occurrences that are due now.
     assert await stage.emitted("work.p.low") == [hour + 2 * 3600]
     status = await stage.apps[-1].schedules.astatus("tick")
     assert [occurrence.kind for occurrence in status.history] == ["catchup"]
@@ -205,7 +205,7 @@ async def test_a_replica_that_wakes_late_does_not_emit_again(stage: Stage, /) ->
 
     await stage.advance(day)
     await stage.advance(5 * 3600)
-    # Nobody has asked the state for hours: what it has to forget it forgets here.
+    # The state was idle for hours; it deletes expired data here.
     await stage.advance(day + 5 * 3600, late)
     await stage.advance(11, late)
 
@@ -214,7 +214,7 @@ async def test_a_replica_that_wakes_late_does_not_emit_again(stage: Stage, /) ->
 
 @run_by(_play)
 async def test_another_replica_completes_a_claim_whose_owner_died_before_publishing(stage: Stage, /) -> None:
-    # It reads, begins, claims, and that is all.
+    # It reads, begins, claims, and stops.
     await stage.start(points=Points([Fault.NONE] * 3, rest=Fault.HANGS))
     await stage.start()
     await stage.start()
@@ -372,7 +372,7 @@ def test_a_bug_in_the_code_of_the_app_is_logged_and_does_not_stop_the_beat(
 
     run(main())
     complaints = [record for record in caplog.records if record.levelno == logging.ERROR]
-    # The first one once more, as nobody has sent it within its lease.
+    # The first one again, since no replica sent it within its lease.
     assert [record.getMessage() for record in complaints] == [
         f"schedule tick: the occurrence of {START + after} is not sent" for after in (10_000, 10_000, 20_000)
     ]
@@ -380,7 +380,7 @@ def test_a_bug_in_the_code_of_the_app_is_logged_and_does_not_stop_the_beat(
 
 
 class _Tide:
-    """A rule of the app's own, with a bug."""
+    """A custom rule with a bug."""
 
     def __init__(self, bug: type[BaseException]) -> None:
         self._bug = bug
@@ -481,7 +481,7 @@ async def test_a_beat_that_waits_for_the_lease_of_another_one_stops_at_once(stag
     await settle_loop()
 
     assert await stage.emitted() == [10]
-    # The other one sleeps until it is due, and until it looks for changes.
+    # The other one sleeps until its schedule is due and until its next poll for changes.
     assert stage.clock.sleepers == 2
 
 

@@ -1,4 +1,4 @@
-"""Replicas of beat that look for files, and fire what has to wait for something."""
+"""Replicas of beat that poll for files and fire pending calls."""
 
 import asyncio
 import os
@@ -166,7 +166,7 @@ def memory() -> Iterator[str]:
 
 
 class _Seen(Middleware):
-    """What was sent; fails as often as asked."""
+    """Records sends; fails as often as requested."""
 
     def __init__(self) -> None:
         self.sent: list[str] = []
@@ -220,7 +220,7 @@ def test_all_replicas_together_report_a_file_once_and_again_after_a_rewrite(memo
         for _ in range(3):
             await asyncio.gather(one.look(), two.look())
         assert len(seen.sent) == 1
-        # One that starts later knows it, too.
+        # A replica that starts later knows it too.
         await replica().look()
         assert len(seen.sent) == 1
 

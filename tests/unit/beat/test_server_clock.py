@@ -1,4 +1,4 @@
-"""The clock that replicas agree on."""
+"""The clock that replicas share."""
 
 import asyncio
 import logging
@@ -13,7 +13,7 @@ HOST = 1_700_000_000_000
 
 
 class _Server:
-    """The state's server: its clock, and how long each way to it takes, by the time that passes here."""
+    """The server of the state: its clock, and the delay of each direction in local time."""
 
     def __init__(self, ahead: int = 0) -> None:
         self.passed = 0.0
@@ -57,7 +57,7 @@ def test_changing_the_clock_of_the_host_has_no_effect(ahead: int) -> None:
     clock = ServerClock(host, server, passed=server.passes)
     asyncio.run(clock.measure())
 
-    # As if somebody had set it.
+    # As if an operator had set the clock.
     clock._clock = FakeClock(HOST + ahead)
 
     assert clock.now_ms() == HOST

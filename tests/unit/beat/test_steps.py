@@ -1,4 +1,4 @@
-"""A replica dies at each of its steps: every occurrence is emitted, and executed once.
+"""A replica dies at each of its steps: every occurrence is emitted and executed once.
 
 `$TASKMQ_TEST_BEAT_STEPS` deaths (default 40); the whole campaign is 1000.
 """
@@ -19,8 +19,8 @@ from tests.unit.worker.staged import Fault, Points
 
 DEATHS = int(os.environ.get("TASKMQ_TEST_BEAT_STEPS", "40"))
 
-# What a replica does for its first two occurrences: it reads, begins, claims, connects, declares, publishes and says
-# so; and then it claims, publishes and says so again.
+# Steps of a replica for its first two occurrences: it reads, begins, claims, connects, declares, publishes and marks;
+# then it claims, publishes and marks again.
 _STEPS = ("read", "swap", "swap", "connect", "declare", "publish", "swap", "swap", "publish", "swap")
 
 
@@ -43,7 +43,7 @@ async def test_the_list_of_steps_is_complete(stage: Stage, /) -> None:
 def test_a_replica_that_dies_at_any_step_loses_and_doubles_no_occurrence(seed: int) -> None:
     dice = random.Random(seed)
     step = seed % len(_STEPS)
-    # The last thing that it does has its effect or not; after that it is gone.
+    # Its last step takes effect or not; after that the replica is gone.
     last = dice.choice((Fault.HANGS, Fault.UNKNOWN, Fault.REFUSED))
     plan = [Fault.NONE] * step + [last]
 
@@ -52,7 +52,7 @@ def test_a_replica_that_dies_at_any_step_loses_and_doubles_no_occurrence(seed: i
         await stage.start(points=Points(plan, rest=Fault.HANGS))
         for _ in range(dice.randint(1, 2)):
             await stage.start()
-        # The one that dies loses some races to the others, and so dies at other steps as well.
+        # The dying replica loses some races to the others, and so dies at other steps as well.
         for _ in range(8):
             await stage.advance(dice.choice((10, 5, 2.5)))
         await stage.advance(LEASE_MS / 1000)
@@ -68,7 +68,7 @@ def test_a_replica_that_dies_at_any_step_loses_and_doubles_no_occurrence(seed: i
             ran[round(context.scheduled_for.timestamp()) - START // 1000] += 1
 
         await Worker(worker, WorkerConfig(burst=True, concurrency=4)).run()
-        # Until the worker has seen that it holds nothing any more.
+        # Until the worker has seen that it holds nothing.
         await asyncio.sleep(60)
 
         expected = set(range(10, now - LEASE_MS // 1000, 10))

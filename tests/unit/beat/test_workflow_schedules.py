@@ -66,7 +66,7 @@ async def test_three_replicas_start_one_workflow_for_each_occurrence(stage: Stag
 
 @run_by(_play)
 async def test_an_occurrence_started_again_by_another_replica_is_the_same_workflow(stage: Stage, /) -> None:
-    # The first one has started it, and could not say so: the second one takes the claim over.
+    # The first replica started the workflow and could not report it: the second takes over the claim.
     first, second = stage.twin(), stage.twin()
     load, shout = _steps(first)
     await first.schedules.aadd("nightly", load.s("a") | shout.s(), every("10s"))

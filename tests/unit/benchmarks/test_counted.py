@@ -1,4 +1,4 @@
-"""How the benchmarks count the tasks that have run."""
+"""Counting of executed tasks in the benchmarks."""
 
 from benchmarks.counted import Counted
 

@@ -1,4 +1,4 @@
-"""What the benchmarks of failures take for an answer, and what they leave behind."""
+"""Answers accepted by the benchmarks of failures, and the processes they leave behind."""
 
 import asyncio
 import subprocess

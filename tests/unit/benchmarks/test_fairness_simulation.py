@@ -1,4 +1,4 @@
-"""The claims of `python -m benchmarks.fairness` at a fraction of their size, and what the simulator promises."""
+"""The claims of `python -m benchmarks.fairness` at a fraction of their size, and the guarantees of the simulator."""
 
 from xml.etree import ElementTree as ET
 
@@ -20,7 +20,7 @@ def test_worker_seconds_follow_the_weights_even_if_run_times_differ_a_hundredfol
     }
     assert parts == pytest.approx(dict.fromkeys(parts, 1.0), abs=0.05)
     assert scenarios.jain(parts.values()) >= 0.95
-    # What the others make of the same.
+    # The results of the other policies for the same input.
     assert found["FIFO"].shares()["bronze"] > 0.95
     assert found["round robin of counts"].shares()["bronze"] > 0.8
 

@@ -1,4 +1,4 @@
-"""The table of what features cost."""
+"""The table of the cost of features."""
 
 from benchmarks.features import FEATURES, Feature, table
 

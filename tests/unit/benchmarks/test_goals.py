@@ -1,4 +1,4 @@
-"""What a session of benchmarks says of the goals."""
+"""The verdict of a benchmark session on its goals."""
 
 from collections.abc import Mapping
 

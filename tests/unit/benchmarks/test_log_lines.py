@@ -1,4 +1,4 @@
-"""The table of what a line of a log costs."""
+"""The table of the cost of a log line."""
 
 from benchmarks.log_lines import PLAIN, WAYS, Way, table
 

@@ -1,4 +1,4 @@
-"""How long a session of benchmarks says that it still takes."""
+"""The remaining time that a benchmark session estimates."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Which cells a session of benchmarks has."""
+"""The cells of a benchmark session."""
 
 from typing import cast
 
@@ -9,7 +9,7 @@ from benchmarks.ground import Ground
 from benchmarks.plan import KINDS, Job, plan
 from benchmarks.provision import folder_name
 
-# A plan only says which server its jobs will ask.
+# A plan only names the server of its jobs.
 _NOBODY = cast("Ground", None)
 
 

@@ -1,11 +1,11 @@
-"""What the benchmarks ask the kernel of processes."""
+"""Facts about processes that the benchmarks read from the kernel."""
 
 import os
 
 from benchmarks.processes import cpu_seconds, peak_mb, proportional_mb, resident_mb, tree
 
 _US = [os.getpid()]
-# Above what a process may be given.
+# More than a process may be given.
 _NOBODY = [2**22 + 1]
 
 

@@ -1,4 +1,4 @@
-"""What stands on the page of results."""
+"""The contents of the page of results."""
 
 import json
 from pathlib import Path

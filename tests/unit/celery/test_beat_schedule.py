@@ -12,7 +12,7 @@ from taskmq_celery.beat_schedule import read_beat_schedule
 
 
 class CeleryCrontab:
-    """What Celery's `crontab` keeps of its arguments."""
+    """The attributes of Celery's `crontab`."""
 
     def __init__(self, minute: Any = "*", hour: Any = "*", **days: Any) -> None:
         self._orig_minute, self._orig_hour = minute, hour

@@ -49,7 +49,7 @@ def test_a_chunk_has_at_most_five_hundred_calls_and_names_each_queue_once(batche
         assert chunk is not None
         assert batches.settle([None] * 500) == [str(i) for i in range(500)]
 
-    # On a machine that stands for a while one may be full earlier.
+    # On a machine that stalls, a chunk may be full earlier.
     assert full[-1]
     queues, made = chunk
     assert queues == [WorkQueue("even"), WorkQueue("odd")]
@@ -114,7 +114,7 @@ def test_an_error_reaches_all_unsettled_contexts_and_no_others(batches: Batches,
         use()
 
     assert [type(error) for error in witness.seen] == [type(None), KeyboardInterrupt, KeyboardInterrupt]
-    # What is taken later is taken by nobody.
+    # A call read later would have no consumer.
     assert batches.take() is None
 
 
@@ -167,7 +167,7 @@ def test_a_call_may_use_keyword_arguments() -> None:
 def test_an_invalid_call_is_refused_and_earlier_chunks_are_sent(
     call: Any,
 ) -> None:
-    # However long this machine takes to make a chunk, five hundred calls are one.
+    # However long this machine takes to build a chunk, five hundred calls are one.
     with shop(new_url()) as app:
         app.sessions.clock = FakeClock()
         stream = app.tasks["sell"].send_stream([("a",)] * 1000 + [call])
@@ -230,7 +230,7 @@ def test_a_stream_yields_confirmed_handles_and_reads_at_most_three_chunks_ahead(
                 break
         del stream
 
-        # What was on its way when nobody wanted any more has arrived.
+        # Calls in transit at the end have arrived.
         assert 3500 <= stats(app).ready <= 6000
 
 
@@ -251,7 +251,7 @@ def test_an_async_stream_ends_when_it_is_closed() -> None:
 
     asyncio.run(main())
     assert witness.open == 0
-    # The chunk that was given, and those that were on their way.
+    # The chunk that was yielded and those in transit.
     assert witness.seen == [None] * stats(app).ready
 
 

@@ -1,4 +1,4 @@
-"""Delays as the ladder of a broker takes them: three significant bits of 125 ms."""
+"""Delays as the ladder of a broker uses them: three significant bits of 125 ms."""
 
 import pytest
 from hypothesis import given

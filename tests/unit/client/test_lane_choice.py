@@ -1,4 +1,4 @@
-"""To which lane a job goes, as one process decides it."""
+"""The lane of a job, as one process chooses it."""
 
 from collections import Counter
 from copy import deepcopy
@@ -16,7 +16,7 @@ SLOW = slow_lane("mail")
 
 
 def looked(choice: LaneChoice, depths: dict[str, int] | None = None, *, now: float) -> None:
-    """Somebody looks and tells at once."""
+    """Report queue lengths at once."""
     choice.learn(depths or {}, asked=now, now=now)
 
 
@@ -108,7 +108,7 @@ def test_an_outdated_sample_makes_no_tenant_noisy() -> None:
 
 
 def is_noisy(choice: LaneChoice, tenant: str) -> bool:
-    """Whether a job that the tenant sent now would go to the slow lane; it is not sent."""
+    """Whether the tenant's next job would go to the slow lane; nothing is sent."""
     return deepcopy(choice).place(tenant, now=0, is_delayed=True) == SLOW
 
 

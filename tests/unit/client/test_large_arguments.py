@@ -1,4 +1,4 @@
-"""Large arguments beside the broker: what is sent, what runs, and what happens when they are not there."""
+"""Large arguments outside the broker: sends, runs, and missing files."""
 
 import re
 from datetime import UTC, datetime, timedelta
@@ -23,7 +23,7 @@ BIG = "ä" * 50_000
 
 
 class Shop:
-    """An app whose arguments above 1 KB are files, and what its tasks were called with."""
+    """An app that stores arguments above 1 KB in files and records the calls of its tasks."""
 
     def __init__(self, url: str, place: Path | None, **options: Any) -> None:
         at = None if place is None else f"file://{place}"
@@ -53,7 +53,7 @@ class Shop:
 
 
 async def envelopes(app: TaskMQ, queue: str) -> list[Envelope]:
-    """What is ready in a physical queue; it stays there."""
+    """Return the ready messages of a physical queue without removing them."""
     async with app.sessions.current().broker.peek(queue, limit=10) as deliveries:
         return [decode_envelope(each.body, each.content_type) for each in deliveries]
 
@@ -73,7 +73,7 @@ async def test_large_arguments_go_to_a_file_and_small_ones_stay_in_the_message(
     assert sent.v == REFERRING
     assert sent.blob is not None
     assert (sent.args, sent.kwargs) == (Envelope(task="").args, Envelope(task="").kwargs)
-    # Who says nothing of args_inline runs what others have sent.
+    # An app without args_inline runs jobs of apps that set it.
     await other.work()
     assert other.calls == [("x" * 900, 1), (BIG, 2)]
     assert await large.aresult(5) == len(BIG)
@@ -218,7 +218,7 @@ async def test_a_job_is_retried_while_the_store_of_its_arguments_is_unreachable(
     job = await shop.print.asend(BIG)
     await shop.work()
     assert await job.aresult(5) == len(BIG)
-    # Two in each of the first two deliveries, but for the one that was answered.
+    # Two in each of the first two deliveries, except for the one that was answered.
     assert (fetches, shop.calls) == (4, [(BIG, 1)])
     await shop.app.aclose()
 

@@ -1,4 +1,4 @@
-"""Large results beside the state."""
+"""Large results outside the state."""
 
 import asyncio
 import os
@@ -105,7 +105,7 @@ async def test_a_key_and_its_result_share_one_file_that_answers_every_duplicate(
     await work(till.app)
     assert await second.aresult(5) == f"7: {BIG}"
     assert till.runs == 1
-    # As long as the key, which is a day, and the result's is an hour.
+    # As long as the key, which lives for a day, while the result lives for an hour.
     in_a_day = datetime.now(UTC) + timedelta(days=1)
     assert file.parent.name >= in_a_day.strftime("%Y%m%d%H")
     assert len(files(tmp_path)) == 2

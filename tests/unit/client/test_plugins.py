@@ -23,7 +23,7 @@ _KNOWN = {
 
 
 class _Opened:
-    """What an adapter's opener returns, as far as this matters here."""
+    """The part of an adapter that an opener has to return."""
 
     def __init__(self, url: str, options: BrokerOptions) -> None:
         self.url = url
@@ -32,7 +32,7 @@ class _Opened:
 
 @pytest.fixture(autouse=True)
 def _installed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Which packages are installed is the environment's business: it is replaced, not our own code."""
+    """Patch the installed packages: they belong to the environment, not to our code."""
 
     def entry_points(*, group: str) -> EntryPoints:
         return _KNOWN[group]
@@ -74,7 +74,7 @@ def test_a_scheme_of_another_setting_is_reported_as_such() -> None:
 def test_a_state_without_its_client_package_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in [name for name in sys.modules.copy() if name.partition(".")[0] in ("redis", "taskmq_redis")]:
         monkeypatch.delitem(sys.modules, name)
-    monkeypatch.setitem(sys.modules, "redis", None)  # what an installation without the extra is like
+    monkeypatch.setitem(sys.modules, "redis", None)  # as in an installation without the extra
 
     with pytest.raises(
         UnsupportedFeature, match=r"^the state redis:// needs redis\S*: pip install 'taskmq\[redis\]'$"

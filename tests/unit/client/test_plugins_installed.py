@@ -1,4 +1,4 @@
-"""The adapters of this distribution, as its metadata names them."""
+"""The adapters of this distribution, as listed in its metadata."""
 
 from importlib.metadata import entry_points, version
 

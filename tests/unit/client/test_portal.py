@@ -202,7 +202,7 @@ def test_a_forked_child_has_its_own_portal() -> None:
 
 
 class Gate:
-    """Code that runs in the portal's thread until the test lets it go on."""
+    """Code that runs in the portal's thread until the test opens the gate."""
 
     def __init__(self) -> None:
         self.is_reached, self.go_on = threading.Event(), threading.Event()

@@ -1,4 +1,4 @@
-"""What an app says about its queues, and what it sees to when tasks are registered and sent."""
+"""Queues described by an app, and its checks when tasks are registered and sent."""
 
 import asyncio
 from typing import Any
@@ -136,7 +136,7 @@ def test_a_schedule_of_an_ordered_task_needs_a_key_without_arguments() -> None:
         def fails(customer: str | None = None) -> None: ...
 
 
-# Order: what is sent
+# Order at the sender
 
 
 def test_a_job_goes_to_the_shard_of_its_key_and_carries_the_key() -> None:
@@ -255,7 +255,7 @@ def test_a_queue_with_native_priorities_takes_all_jobs() -> None:
 
 
 def _waiting(app: TaskMQ, queue: WorkQueue) -> dict[str, list[str | None]]:
-    """Whose jobs are in each physical queue that has some."""
+    """Return the tenants of the jobs in each nonempty physical queue."""
     found = {name: [each.envelope.tenant for each in messages(app, name)] for name in queue.always}
     return {name: tenants for name, tenants in found.items() if tenants}
 
@@ -311,7 +311,7 @@ def test_a_tenant_that_floods_goes_to_the_slow_lane() -> None:
         async with app:
             broker = app.sessions.current().broker
             await broker.declare([MAIL])
-            # The first send declares, and the next one has somebody look.
+            # The first send declares; the next one triggers a poll.
             await post.options(tenant="flood").asend(1)
             await post.options(tenant="flood").asend(2)
             await looks_ended()
@@ -320,7 +320,7 @@ def test_a_tenant_that_floods_goes_to_the_slow_lane() -> None:
 
     ready = asyncio.run(flood())
 
-    # Of the first two a look knows that they wait in its lanes.
+    # The poll has counted the first two in its lanes.
     assert ready.pop("mail.p.low") == 502 - 29
     assert sum(ready.values()) == 29
 
@@ -342,5 +342,5 @@ def test_a_tenant_stays_in_its_two_lanes_if_the_broker_reports_no_lengths() -> N
 
 
 async def looks_ended() -> None:
-    """Whoever looks at the broker for the lanes has learnt what there is."""
+    """Wait until every poll of the lanes has ended."""
     await asyncio.gather(*(each for each in asyncio.all_tasks() if each.get_name() == "taskmq session"))

@@ -1,4 +1,4 @@
-"""Cancelling by the state: what it knows of a job, and what the caller knows better."""
+"""Cancelling through the state, whose record may be older than the caller's knowledge."""
 
 import pytest
 

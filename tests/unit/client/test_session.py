@@ -29,7 +29,7 @@ def outgoing(number: int = 0) -> Outgoing:
 
 
 class SlowBroker(FlakyBroker):
-    """Every `declare` takes as long as the test says, on the loop's clock; publishes note their timeouts."""
+    """A broker whose `declare` takes the time that the test sets, on the loop clock; it records timeouts."""
 
     def __init__(self, inner: MemoryBroker, clock: "SkippingLoop", declare_takes: float) -> None:
         super().__init__(inner)
@@ -41,7 +41,7 @@ class SlowBroker(FlakyBroker):
     async def declare(self, queues: Any) -> None:
         self.declared += 1
         self._loop.skipped += self._declare_takes
-        # The loop looks at its clock before it goes on here.
+        # The loop reads its clock before it continues here.
         for _ in range(3):
             await asyncio.sleep(0)
         await super().declare(queues)
@@ -52,7 +52,7 @@ class SlowBroker(FlakyBroker):
 
 
 class SkippingLoop(asyncio.SelectorEventLoop):
-    """A loop whose clock can be moved on."""
+    """A loop whose clock can be advanced."""
 
     skipped = 0.0
 
@@ -153,7 +153,7 @@ async def test_the_outcomes_of_a_batch_keep_its_order(url: str) -> None:
 
 
 class BrokenBroker(FlakyBroker):
-    """An adapter that does not keep its contract: a publish ends with a foreign error."""
+    """An adapter that breaks its contract: a publish ends with a foreign error."""
 
     def publish(self, message: Outgoing, *, timeout: float) -> "asyncio.Future[None]":
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()

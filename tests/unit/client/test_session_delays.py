@@ -1,4 +1,4 @@
-"""Sending with delays in the state: what a sender is told, whatever the state does."""
+"""Sending with delays in the state: the sender's result for each behaviour of the state."""
 
 import asyncio
 from collections.abc import Callable, Coroutine, Iterator

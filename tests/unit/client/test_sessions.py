@@ -1,4 +1,4 @@
-"""The twins of methods for coroutines: what they share with those, and what a checker or a reader sees of them."""
+"""Sync twins of async methods: behaviour, signature and documentation."""
 
 import inspect
 from collections.abc import Callable
@@ -22,7 +22,7 @@ from tests.unit.app_kit import new_url
 pytestmark = pytest.mark.real_time
 
 _FACES = (Call, Definitions, Flow, Job, Jobs, Pools, Reactions, Schedules, Task, TaskCatalogue, Workflow, Workflows)
-# What a bulk or a stream is made by, and what a server alone calls.
+# Constructors of a bulk or a stream, and methods that only a server calls.
 _ALONE = {"areplace"}
 
 

@@ -131,7 +131,7 @@ def test_variables_of_the_test_suite_are_not_settings(tmp_path: Path) -> None:
 
 def test_every_variable_named_in_documentation_and_deploy_files_is_known(tmp_path: Path) -> None:
     folders = [_ROOT / "docs", _ROOT / "contrib" / "deploy"]
-    # The gate compiles contrib, too.
+    # The gate compiles contrib too.
     pages = [path for each in folders for path in each.rglob("*") if path.is_file() and path.suffix != ".pyc"]
     found = {
         name for path in pages for name in re.findall(r"\bTASKMQ_[A-Z_]*[A-Z]", path.read_text(errors="replace"))

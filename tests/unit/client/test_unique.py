@@ -1,4 +1,4 @@
-"""Unique jobs: one of a key that waits, or that waits or runs; and what becomes of the others."""
+"""Unique jobs: one per key waits, or waits or runs; and the fate of the others."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -28,7 +28,7 @@ from tests.virtual_time import run
 
 
 class Desk:
-    """A task whose jobs are unique, and what its runs have seen."""
+    """A task with unique jobs, and a record of its runs."""
 
     def __init__(self, app: StagedApp, **options: Any) -> None:
         self.runs: list[str] = []
@@ -162,7 +162,7 @@ async def test_throttled_calls_run_once_per_period_whatever_happens_to_the_first
     assert desk.runs == ["a 1", "a 3"]
 
 
-# Until it has ended
+# Uniqueness until the end
 
 
 @run_by(_play, unique_for="running")
@@ -219,7 +219,7 @@ def test_the_key_is_free_after_any_end_of_the_job(end: str, until: str) -> None:
         elif end == "expired":
             app.fake_clock.advance(2)
         else:
-            # A worker had it, and was killed.
+            # A worker ran it and was killed.
             claims = _state(app).claims
             held = await claims.claim("unique:sync:a", job_id="x", owner="x", lease=1, ttl=1)
             await claims.claim(

@@ -1,4 +1,4 @@
-"""No call of a contained logger raises what a handler, filter or formatter of the program raises."""
+"""No call of a contained logger raises an error of a handler, filter or formatter of the program."""
 
 import asyncio
 import contextlib
@@ -20,7 +20,7 @@ _log = logging.getLogger("taskmq.worker")
 
 
 class Unwritable(Exception):
-    """An error of which nothing can be read."""
+    """An error without any readable attribute."""
 
     def __getattribute__(self, name: str) -> NoReturn:
         raise KeyError(name)
@@ -39,7 +39,7 @@ FAILURES: list[Callable[[], BaseException]] = [
 
 
 class Chat(logging.Handler):
-    """A handler without a `try`, as many have it."""
+    """A handler without a `try`, as many programs have it."""
 
     def __init__(self, failure: Callable[[], BaseException]) -> None:
         super().__init__()
@@ -61,7 +61,7 @@ def handled_by(handler: logging.Handler) -> Generator[None]:
 
 
 class Lines(logging.Handler):
-    """A handler that writes as Python's own do."""
+    """A handler that writes like those of Python."""
 
     def __init__(self) -> None:
         super().__init__()

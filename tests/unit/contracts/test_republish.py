@@ -1,4 +1,4 @@
-"""A copy of a message carries what its sender wrote, and nothing that the broker wrote."""
+"""A copy of a message has the headers of its sender and none of the broker."""
 
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,4 +1,4 @@
-"""Each capability is served by itself."""
+"""Each capability has its own store."""
 
 import uuid
 

@@ -1,4 +1,4 @@
-"""The health port, asked over real sockets."""
+"""The health port, queried over real sockets."""
 
 import asyncio
 import json
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.real_time
 
 @dataclass
 class Truth:
-    """What a test wants health to say."""
+    """The health that a test sets."""
 
     silent: list[str] = field(default_factory=list[str])
     reason: str | None = None

@@ -1,4 +1,4 @@
-"""Leases are renewed for as long as any is held, whatever the state does meanwhile."""
+"""Leases are renewed while any is held, whatever happens to the state."""
 
 import asyncio
 
@@ -10,7 +10,7 @@ from tests.unit.worker.staged import settle_loop
 
 
 class Renewals:
-    """When leases of 30 s were renewed, by the loop's clock; each answer is used once, the last one for ever."""
+    """Renewal times of 30 s leases on the loop's clock; each answer is used once, the last one forever."""
 
     def __init__(self, *answers: bool | BaseException) -> None:
         self.answers = list(answers)

@@ -1,10 +1,10 @@
-"""What is new since the last look: each entry once, also where it was committed late."""
+"""New entries since the last poll: each once, even if committed late."""
 
 from taskmq.durable.lookback import Lookback
 
 
 def _look(looks: Lookback, now: int, entries: dict[str, int]) -> list[str]:
-    """What a look at `now` reports of a store that has these entries, by job, and when each was."""
+    """Poll at `now` a store with these entries (job and time); return the reported jobs."""
     since = looks.since(now)
     found = [job for job, at in entries.items() if at >= since and looks.is_new((job, ""), at)]
     return [] if looks.end(now) else found

@@ -27,7 +27,9 @@ _QUEUE = WorkQueue("work")
 
 @dataclass
 class FailingDelays:
-    """A store whose calls fail on order, so many of a name; an effect takes turns of the loop before and after it."""
+    """A store with configured failures per method; a call takes effect some loop iterations before or after its
+    failure.
+    """
 
     inner: DelayStore
     failing: dict[str, int] = field(default_factory=dict[str, int])
@@ -92,7 +94,7 @@ class FailingDelays:
 
 
 class Stage:
-    """A broker and a state that fail on order, and a session of both."""
+    """A broker and a state with configured failures, and a session of both."""
 
     def __init__(self, name: str) -> None:
         self.clock = FakeClock()
@@ -114,12 +116,12 @@ class Stage:
             await self.session.publish(outgoing(job, queue=queue, due=due))
 
     async def ready(self, queue: str = "work") -> list[str]:
-        """The jobs in a queue, in order."""
+        """Return the jobs in a queue in order."""
         async with self.memory.peek(queue, limit=1000) as deliveries:
             return [delivery.message_id or "" for delivery in deliveries]
 
     async def permits(self, seconds: float) -> None:
-        """Time for everybody: by the clock of the messages, and by the loop's."""
+        """Advance both the clock of the messages and the loop's."""
         self.clock.advance(seconds)
         await asyncio.sleep(seconds)
 
@@ -177,7 +179,7 @@ async def test_an_earlier_message_wakes_a_sleeping_relay(stage: Stage, /) -> Non
     async with stage.relaying():
         await stage.put("early", delay=0.1)
         stage.clock.advance(0.1)
-        # Less than the look that is taken once a second anyway.
+        # Less than the interval of the regular poll.
         await asyncio.sleep(0.05)
 
         assert await stage.ready() == ["early"]
@@ -236,7 +238,7 @@ def test_messages_stay_while_the_broker_is_down_and_move_once_it_is_back(caplog:
 
     with caplog.at_level(logging.INFO):
         play(test)
-    # Once each, however often it was tried.
+    # Once each, however many attempts it took.
     assert [record.message for record in caplog.records] == [
         "delayed jobs are not published for now: no broker (test)",
         "delayed jobs are published again",
@@ -262,7 +264,7 @@ def test_the_relay_waits_while_the_state_is_down_and_then_continues(*, has_effec
         stage.delays.failing["take"] = 3
         stage.delays.has_effect = has_effect
         async with stage.relaying():
-            # Where the messages were taken and the answer was lost, they come back after the lease.
+            # If the messages were read and the answer was lost, they return after the lease.
             await stage.permits(1.5)
             await stage.permits(60)
 
@@ -386,7 +388,7 @@ def test_a_relay_that_dies_at_any_moment_loses_no_message() -> None:
             await stage.put(*jobs)
             stage.clock.advance(1)
             relay = stage.relay()
-            # What it awaits at this moment has happened, and it will never know.
+            # The awaited call has taken effect, and the relay never learns of it.
             await cancelled_at(CancelPoint(wakeups=moment), relay.run(), within=60)
             if await stage.delays.count() == 0:
                 moments.append(moment)
@@ -397,12 +399,12 @@ def test_a_relay_that_dies_at_any_moment_loses_no_message() -> None:
 
             moved = await stage.ready()
             assert set(moved) == jobs, moment
-            # At most once more for the relay that died.
+            # At most one repetition per dead relay.
             assert max(Counter(moved).values()) <= 2, moment
             assert await stage.delays.count() == 0, moment
             await stage.memory.purge("work")
 
     play(test)
-    # The test proves itself: some of the moments are before the end of the move, some after.
+    # The test checks itself: some moments are before the end of the move, some after.
     assert moments
     assert moments[0] > 2

@@ -1,4 +1,4 @@
-"""Services: what each of them has to bear, and the group that owns them."""
+"""Services: required behaviour of each, and the group that owns them."""
 
 import asyncio
 from collections.abc import Callable, Coroutine
@@ -28,7 +28,7 @@ WORKER_SERVICES = [
 
 
 def on_service(name: str, test: Callable[[Service], Coroutine[Any, Any, None]]) -> None:
-    """Run a test with one of the services of a real worker, on an embedded broker and state; nothing may be left."""
+    """Run a test with one of the services of a real worker on an embedded broker and state; nothing may be left."""
 
     async def main() -> None:
         before = asyncio.all_tasks()
@@ -108,12 +108,12 @@ class TestEveryService:
 
 
 class Part:
-    """A service that writes down what happens to it.
+    """A service that records its life cycle.
 
     Args:
-        failures: how often `run` raises first.
-        error: what it raises then.
-        ignores: `stop` does not end it.
+        failures: number of times that `run` raises first.
+        error: the exception raised then.
+        ignores: `stop` does not end the service.
     """
 
     def __init__(

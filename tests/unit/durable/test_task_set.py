@@ -1,4 +1,4 @@
-"""Tasks that somebody owns."""
+"""Owned sets of asyncio tasks."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""Marks in a store: whoever wrote one notices that the store has forgotten it, or that its clock was set back."""
+"""Marks in a store: their writer notices when the store lost data or its clock was set back."""
 
 import asyncio
 
@@ -11,11 +11,11 @@ from taskmq.run.locks import OwnLeases
 
 
 class Copied(OwnLeases):
-    """Leases that can be brought back as they were.
+    """Leases that can be restored to an earlier copy.
 
     Attributes:
         behind: seconds by which its clock is late.
-        loses: so many of the next calls are done, and fail.
+        loses: number of further calls that take effect and then fail.
     """
 
     def __init__(self) -> None:
@@ -63,7 +63,7 @@ async def expect_kept(mark: Watermark, times: int = 3) -> None:
 
 
 async def test_a_store_that_advances_is_never_refused(leases: Copied) -> None:
-    # Longer than a clock may be late in the end.
+    # More than the allowed lag of a clock.
     await expect_kept(marked(leases), 10_000)
 
 
@@ -131,7 +131,7 @@ async def test_a_clock_that_jumps_ahead_loses_nothing_and_a_jump_back_is_reporte
 
     with pytest.raises(StoreWentBack, match=r"its clock went back by about 3605 s"):
         await mark.keep()
-    # Whoever is started after that begins with a mark of its own.
+    # A process started after that begins with its own mark.
     await expect_kept(Watermark(leases, address="db", me="another"))
 
 
@@ -146,7 +146,7 @@ async def test_a_day_without_answers_allows_no_conclusion(leases: Copied) -> Non
 
 
 async def test_a_day_of_suspended_sleep_allows_no_conclusion() -> None:
-    # The loop's clock stands still meanwhile, and that of the store does not.
+    # The loop's clock stands still in the meantime; that of the store does not.
     suspended = 0.0
     loop = asyncio.get_running_loop()
     leases = OwnLeases(lambda: loop.time() + suspended)

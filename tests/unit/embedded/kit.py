@@ -1,4 +1,4 @@
-"""A kind of file for the tests of the engine."""
+"""A file format for the tests of the engine."""
 
 import sqlite3
 from contextlib import nullcontext

@@ -1,4 +1,4 @@
-"""A read of a SQLite file that no caller waits for any more is interrupted, and takes nothing from the others."""
+"""A read of a SQLite file without a waiting caller is interrupted and does not affect other reads."""
 
 import asyncio
 from collections.abc import AsyncGenerator

@@ -1,4 +1,4 @@
-"""What is in memory is done at once, shared by its name, and gone with the last that has it."""
+"""Data in memory is written at once, shared by its name, and gone with its last user."""
 
 import os
 import sqlite3

@@ -1,4 +1,4 @@
-"""A transaction ends with its turn, so that what others do in the same file waits for no long line of works."""
+"""A transaction ends with its turn, so that other users of the file never wait for a long queue of works."""
 
 import asyncio
 import secrets
@@ -43,7 +43,7 @@ async def test_an_answer_follows_its_own_transaction(tmp_path: Path) -> None:
     loop = asyncio.get_running_loop()
 
     def wait_for_the_first(connection: sqlite3.Connection) -> int:
-        # It is in the same hand-over, and would have to wait for this one.
+        # It is in the same hand-over and would have to wait for this one.
         asyncio.run_coroutine_threadsafe(heard.wait(), loop).result(20)
         return count_notes(connection)
 
@@ -94,7 +94,7 @@ async def test_a_set_is_one_call_for_some_hundred_items(tmp_path: Path) -> None:
 
 
 async def test_a_lease_is_renewed_during_a_bulk_write_of_another_process(tmp_path: Path) -> None:
-    """The bulk never leaves the file alone of its own accord: it begins anew until the lease was renewed."""
+    """The bulk never releases the file voluntarily: it restarts until the lease was renewed."""
     url = f"sqlite:///{tmp_path}/jobs.db"
     holder, sender = (open_job_store(url, BrokerOptions(name=name)) for name in ("holder", "sender"))
     leases = holder.dispatching.leases

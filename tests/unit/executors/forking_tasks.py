@@ -1,4 +1,4 @@
-"""Tasks that fork the process that runs them, each in its way."""
+"""Tasks that fork their process, each in its own way."""
 
 import ctypes
 import multiprocessing
@@ -29,7 +29,7 @@ def _leaves() -> None:
 
 
 def _is_unknown_to_python() -> None:
-    """Fork as a library in C does."""
+    """Fork like a C library."""
     ctypes.CDLL(None).fork()
 
 
@@ -83,7 +83,7 @@ def fork(how: str) -> str:
 
 @app.task(name="exit_code", executor="process")
 def exit_code(how: str) -> int:
-    """The exit code of the fork."""
+    """Return the exit code of the fork."""
     pid = os.fork()
     if pid == 0:
         if how == "leaves":
@@ -96,7 +96,7 @@ def exit_code(how: str) -> int:
 
 @app.task(name="close_pipes", executor="process")
 def close_pipes(replaced: bool) -> str:
-    """Close what is open, as a daemon does, and perhaps open files of its own in their place."""
+    """Close all open files like a daemon; some tests open others in their place."""
     os.closerange(3, 256)
     if replaced:
         for _ in range(16):

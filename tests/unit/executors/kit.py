@@ -1,4 +1,4 @@
-"""What the tests of the executors share."""
+"""Helpers shared by the tests of the executors."""
 
 import asyncio
 from collections.abc import Callable, Coroutine
@@ -16,7 +16,7 @@ LOOPS: list[Callable[[], asyncio.AbstractEventLoop]] = [asyncio.new_event_loop, 
 def run(
     main: Coroutine[Any, Any, None], *, loop_factory: Callable[[], asyncio.AbstractEventLoop] | None = None
 ) -> None:
-    """Run a test's coroutine; nothing may have gone to the loop's exception handler."""
+    """Run a test's coroutine; the loop's exception handler must not have been called."""
     complaints: list[str] = []
 
     async def bounded() -> None:

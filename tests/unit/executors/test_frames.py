@@ -1,4 +1,4 @@
-"""What a worker and its executor processes say to each other, as bytes."""
+"""The bytes between a worker and its executor processes."""
 
 import os
 

@@ -28,7 +28,7 @@ async def test_an_interrupt_is_raised_where_the_coroutine_waits_and_can_be_handl
         try:
             await _for_ever()
         except SoftTimeout as error:
-            # It is not cancelled: it may go on waiting.
+            # The coroutine is not cancelled: it may continue to wait.
             await asyncio.sleep(0.01)
             return str(error)
         raise AssertionError
@@ -118,7 +118,7 @@ async def test_a_real_cancellation_in_the_same_iteration_takes_precedence() -> N
     running = asyncio.ensure_future(CoroutineExecutor().run(execution(_for_ever, soft_timeout=0.02)))
     await asyncio.sleep(0)
     time.sleep(0.03)
-    # The timer is due and has not been looked at.
+    # The timer is due and has not been processed.
     asyncio.get_running_loop().call_soon(running.cancel)
 
     with pytest.raises(asyncio.CancelledError) as caught:
@@ -236,7 +236,7 @@ print("went on")
 
 
 def test_a_call_without_interrupt_leaves_the_interpreter_unchanged() -> None:
-    # What is taken back is looked for by CPython 3.11 for ever, and under a tracer nothing else is done any more.
+    # CPython 3.11 looks forever for a withdrawn call, and under a tracer nothing else runs.
     done = subprocess.run([sys.executable, "-c", _TRACED], capture_output=True, text=True, timeout=20, check=True)
 
     assert done.stdout == "went on\n"

@@ -1,4 +1,4 @@
-"""What tasks in processes tell and save: through the worker, whose desk is a dictionary here."""
+"""Progress and saved steps of tasks in processes; they go through the worker, whose store is a dictionary here."""
 
 import asyncio
 import json
@@ -121,7 +121,7 @@ def depends(x: str = Depends(lent)) -> str:
 
 
 class Shelf:
-    """A desk in the worker."""
+    """A store of saved steps in the worker."""
 
     def __init__(self) -> None:
         self.values: dict[str, bytes] = {}
@@ -182,9 +182,9 @@ async def test_progress_arrives_while_the_task_runs_and_the_last_update_before_i
 ) -> None:
     running = asyncio.create_task(executor.run(_execution("tells", writer)))
     await until((tmp_path / "told").exists)
-    # Also what was told too soon after what had been said before.
+    # Updates shortly after an earlier one are included.
     await until(lambda: bool(writer.journals) and writer.journals[-1].done == 99_999)
-    # The first word at once, then every half second: never one for each.
+    # The first update at once, then one every half second: never one for each call.
     assert len(writer.journals) < 20
     (tmp_path / "go on").touch()
     await running
@@ -260,13 +260,13 @@ async def test_a_fork_of_a_task_cannot_save_and_the_task_still_can(
 
     assert str(words).startswith("UnsupportedFeature: a fork of the task's process can save nothing: ")
     assert json.loads(writer.values["checkpoint"]) == words
-    # News of a fork would get between the frames of its parent.
+    # Messages of a fork would corrupt the frames of its parent.
     assert writer.journals == []
 
 
 @pytest.mark.real_time
 async def test_dependencies_resolve_in_the_task_process_and_worker_scoped_ones_end_with_it(tmp_path: Path) -> None:
-    # Each process runs one task, so that it is let go after it.
+    # Each process runs one task, so that it ends afterwards.
     executor = ProcessExecutor("telling_tasks:app", size=1, url="memory://given", state=None, max_tasks=1)
     try:
         assert await executor.run(_execution("depends", Shelf())) == "lent from the pool"

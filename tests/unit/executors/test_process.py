@@ -140,7 +140,7 @@ def urls() -> object: return app.sessions.url, app.sessions.state_url
 
 @pytest.fixture(autouse=True)
 def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """A folder with the tasks' module, where children are started; none of them is left."""
+    """Create a folder with the tasks' module, in which children start; none of them may remain."""
     (tmp_path / "process_tasks.py").write_text(TASKS)
     monkeypatch.chdir(tmp_path)
     yield
@@ -148,7 +148,7 @@ def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 def _children(parent: int | None = None) -> list[int]:
-    """Executor processes that `parent` has started and that are still there."""
+    """Return the living executor processes that `parent` started."""
     found: list[int] = []
     for folder in Path("/proc").glob("[0-9]*"):
         try:
@@ -503,7 +503,7 @@ def test_processes_end_with_their_worker(tmp_path: Path) -> None:
 
 
 def test_the_module_of_these_tasks_is_an_app(tmp_path: Path) -> None:
-    """So that a mistake in it is not taken for one of the executor."""
+    """A mistake in the module would otherwise look like one of the executor."""
     shown = subprocess.run(
         [sys.executable, "-c", "import json, process_tasks as m; print(json.dumps(sorted(m.app.tasks)))"],
         cwd=tmp_path,

@@ -1,4 +1,4 @@
-"""A fork of the process that runs a task answers for no run, neither its own nor the next."""
+"""A fork of a task's process reports for no run, neither its own nor the next."""
 
 import os
 import pickle
@@ -76,7 +76,7 @@ async def test_an_answer_of_another_run_or_process_is_refused_and_the_process_re
 ) -> None:
     before = await executor.run(_execution("pid"))
     assert isinstance(before, int)
-    # As what goes on elsewhere in its name would write it.
+    # As a foreign process would write it in its name.
     forged = RunAnswer(False, pickle.dumps("forged"), number + 1, os.getpid() if of_fork else before)
     with next(each for each in Path(f"/proc/{before}/fd").iterdir() if _is_of_answers(each)).open("wb") as pipe:
         write_frame(pipe.fileno(), forged)
@@ -89,7 +89,7 @@ async def test_an_answer_of_another_run_or_process_is_refused_and_the_process_re
 
 
 def _is_of_answers(descriptor: Path) -> bool:
-    """Whether it is a process's end of the pipe that it answers on: the only one that it writes to."""
+    """Whether the descriptor is the process's end of the answer pipe, the only one it writes to."""
     facts = (descriptor.parent.parent / "fdinfo" / descriptor.name).read_text()
     flags = int(facts.split("flags:")[1].split()[0], 8)
     return (

@@ -1,4 +1,4 @@
-"""What bounds a run in a process of its own, and the processes themselves."""
+"""Limits of a run in a separate process, and of the processes."""
 
 import asyncio
 import logging
@@ -333,7 +333,7 @@ def memory_kept_by(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPat
 
 
 def _leave(group: MemoryGroup) -> None:
-    """This process was in it, to see whether that can be."""
+    """Move this process, which only probes the control group, out of it."""
     (group.folder.parent / "cgroup.procs").write_text(str(os.getpid()))
     group.remove()
 
@@ -346,7 +346,7 @@ async def test_a_run_beyond_its_memory_limit_is_killed_and_reported(executor: Pr
     with pytest.raises(MemoryExceeded, match="task grow took more than its memory of 128M") as caught:
         await executor.run(_limited("grow", 512 * 2**20, grant=grant))
     assert caught.value.limit == 128 * 2**20
-    # The limit was that run's.
+    # The limit applied to that run.
     assert await executor.run(_limited("grow", 256 * 2**20)) == 256 * 2**20
     assert await executor.run(_limited("grow", 2**20, grant=grant)) == 2**20
 

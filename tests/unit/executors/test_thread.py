@@ -26,7 +26,7 @@ def _threads() -> list[threading.Thread]:
 
 @pytest.fixture(autouse=True)
 def _no_thread_is_left() -> None:
-    """Each test starts without threads of another one."""
+    """Check that no thread of an earlier test remains."""
     assert not _threads()
 
 
@@ -186,7 +186,7 @@ async def test_an_error_after_the_timeout_is_dropped_silently() -> None:
     release.set()
     await until(lambda: executor.abandoned == 0)
 
-    # Complaints of the collector would reach the loop's exception handler, which `run` looks at.
+    # Complaints of the collector would reach the loop's exception handler, which `run` checks.
     gc.collect()
     await asyncio.sleep(0)
     await _closed(executor)
@@ -227,11 +227,11 @@ async def test_an_idle_thread_ends_after_its_idle_time() -> None:
 
 
 async def test_no_run_is_stranded_while_threads_start_and_end() -> None:
-    """The count of idle threads against the queue: threads end all the time, right when runs are put."""
+    """The count of idle threads must match the queue: threads end all the time, just as runs are put."""
 
     executor = ThreadExecutor(idle=0.0005)
     rng = random.Random(7)
-    # One caller: another one's thread would carry out the run that was stranded.
+    # A single caller: the thread of another one would execute the stranded run.
     for _ in range(1000):
         async with asyncio.timeout(5):
             assert await executor.run(execution(lambda: 1)) == 1

@@ -1,4 +1,4 @@
-"""A server with accounts of its own, and a client of it that notes which calls it makes."""
+"""A server with its own accounts, and a client of it that records its calls."""
 
 import asyncio
 from collections.abc import Iterator
@@ -24,7 +24,7 @@ NO_WAIT = Retries(base=0)
 
 
 class Served:
-    """A served app, its first admin `root`, and a client of theirs."""
+    """A served app, its first admin `root`, and a client of that admin."""
 
     def __init__(self, app: TaskMQ, http: "TestClient[Any]", token: str) -> None:
         self.app = app
@@ -36,7 +36,7 @@ class Served:
         self.client = self.by(token)
 
     def by(self, token: str, **more: Any) -> Client:
-        """A client of somebody's; none of them waits between attempts."""
+        """Return a client of the given user; no client waits between attempts."""
         options: dict[str, Any] = {"retries": NO_WAIT, "insecure": True} | more
         return Client(self.url, token=token, http=self.http, **options)
 
@@ -46,7 +46,7 @@ class Served:
             for name, operation in OPERATIONS.items()
             if operation.method == request.method and _has_form(request.url.path, operation.path)
         ]
-        # `/jobs/count` is no job.
+        # `/jobs/count` is not a job.
         self.asked.add(min(fits)[1])
 
 
@@ -76,7 +76,7 @@ def site(tmp_path: Path) -> Iterator[Served]:
 
 
 async def _fill(broker: Broker) -> None:
-    """Two messages in queue `work`, and two dead letters."""
+    """Publish two messages to queue `work`, and two dead letters."""
     await broker.declare([WorkQueue("work"), WorkQueue("billing")])
     for queue, name, error in (
         ("work", "m1", ""),

@@ -1,4 +1,4 @@
-"""The client against a real server: each call, the errors, pages, tenants."""
+"""The client against a real server: every call, errors, pages, tenants."""
 
 import inspect
 from datetime import UTC, datetime, timedelta
@@ -62,7 +62,7 @@ from tests.unit.server.kit import define
 
 LATER = datetime(2099, 1, 31, 9, tzinfo=UTC)
 
-# Calls of the API that the client has no method for, and why.
+# API calls without a method of the client, and the reason.
 _WITHOUT_METHOD = {
     "logInOfDocument": "another path of logIn",
     "logOutOfDocument": "another path of logOut",
@@ -83,7 +83,7 @@ _WITHOUT_METHOD = {
 
 @pytest.mark.parametrize("calls", [JobCalls, AsyncJobCalls])
 def test_a_submission_accepts_every_field_of_its_body(calls: type[JobCalls | AsyncJobCalls]) -> None:
-    # These are given as the task and its arguments, or by another name; the owner is who calls.
+    # These are given as the task and its arguments, or by another name; the owner is the caller.
     other = {"job_type", "task", "payload", "kwargs", "args", "schedule_time", "expires_at", "expires_in", "owner"}
     options = {
         name
@@ -122,12 +122,12 @@ def test_every_method_makes_its_call_and_reads_the_answer(site: Served) -> None:
     assert [each.part for each in client.health().parts] == ["store", "broker", "state", "schedulers", "workers"]
     assert client.openapi()["openapi"].startswith("3.1")
 
-    # A stream has no end here: tests/e2e/test_server.py follows one.
+    # A stream does not end here: tests/e2e/test_server.py follows one.
     assert site.asked == set(OPERATIONS) - {"followEvents"}
 
 
 def _succeed_with_large_value(served: Served) -> str:
-    """Make a job whose result is kept where the server does not reach it; return its id."""
+    """Create a job whose result is in a file store that the server cannot reach; return its id."""
 
     async def succeed() -> str:
         driver = JobDriver(served.app.sessions.store())

@@ -1,4 +1,4 @@
-"""Requests that are sent again or not, and answers that are none of a taskmq server."""
+"""Requests that are repeated or not, and answers that do not come from a taskmq server."""
 
 import asyncio
 from collections.abc import Callable, Iterator
@@ -29,7 +29,7 @@ _JOB = {"status": "submitted", "job_id": "j", "id": "i", "state": "queued", "ver
 
 
 class _Server:
-    """What stands in for a network: it answers what it is told to, one after the other."""
+    """A stand-in for a network: it returns the configured answers one after the other."""
 
     def __init__(self, *answers: httpx.Response | Exception) -> None:
         self.answers: Iterator[httpx.Response | Exception] = iter(answers)
@@ -214,7 +214,7 @@ def test_a_stream_that_cannot_resume_ends_with_the_server() -> None:
 @example("%2F")
 @example("?#")
 def test_every_name_survives_as_one_path_segment(name: str) -> None:
-    """As httpx sends it, uvicorn reads it, and the server's edge and router take it apart."""
+    """httpx sends it, uvicorn reads it, and the server's edge and router parse it."""
     request = prepared(
         "getJobHistory", path={"job_id": name}, query={}, body=None, tenant=None, version=None, key=None, headers={}
     )

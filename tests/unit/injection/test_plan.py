@@ -1,4 +1,4 @@
-"""Which providers are called, in which order, and what is refused when a task is defined."""
+"""Choice and order of provider calls, and refusals at the definition of a task."""
 
 import functools
 import inspect
@@ -56,7 +56,7 @@ def test_a_function_without_dependencies_has_no_plan_and_is_called_directly() ->
 def test_every_dependency_is_ready_before_its_dependent_in_any_graph(wanted: list[set[int]]) -> None:
     providers: list[Callable[..., Any]] = []
     for number, others in enumerate(wanted):
-        # Only on earlier ones: no circle.
+        # Only on earlier ones: no cycle.
         takes = [providers[other] for other in sorted(others) if other < number]
         providers.append(_provider(number, takes))
     task = _provider(99, providers)
@@ -285,7 +285,7 @@ def test_depends_needs_a_callable_and_a_valid_scope() -> None:
         Depends(settings, scope="app")  # type: ignore[call-overload]
 
 
-# Names that come later
+# Names defined later
 
 
 def test_postponed_annotations_are_resolved_on_first_use() -> None:

@@ -1,4 +1,4 @@
-"""Providers at work: in plain calls, in workers on `memory://`, on the loop and in threads."""
+"""Providers in plain calls, in workers on `memory://`, on the loop and in threads."""
 
 import asyncio
 import threading
@@ -17,7 +17,7 @@ from tests.servers.waiting import until
 
 
 class Log:
-    """What was done, in order."""
+    """A record of actions in order."""
 
     def __init__(self) -> None:
         self.words: list[str] = []
@@ -271,13 +271,13 @@ def test_a_worker_scoped_dependency_is_created_once_and_closed_after_the_drain(a
 
     play(app, test, concurrency=8)
 
-    # An end that fails is logged, and keeps no other from its end.
+    # A failing close is logged and does not prevent other closes.
     assert log.words[3:] == ["close y", "close lent", "close pool"]
 
 
 @pytest.mark.parametrize("kind", ["coroutine", "thread"])
 def test_a_worker_scoped_provider_belongs_to_no_job(app: TaskMQ, kind: str) -> None:
-    """Neither log lines nor the tenant and the descent of what it sends are the first job's."""
+    """Neither log lines nor the tenant and the parents of its jobs are those of the first job."""
     seen: list[Context | None] = []
 
     async def pool() -> str:

@@ -1,4 +1,4 @@
-"""Awaiting many jobs, and how each ended."""
+"""Waiting for many jobs, and their outcomes."""
 
 import asyncio
 from collections.abc import Coroutine
@@ -28,7 +28,7 @@ pytestmark = pytest.mark.real_time
 
 def run(main: Coroutine[Any, Any, None]) -> None:
     async def bounded() -> None:
-        # A guard against hanging; a thousand jobs take a second, and twenty of them on a machine that is very busy.
+        # A guard against hanging; a thousand jobs take a second, and twenty of them on a very busy machine.
         async with asyncio.timeout(90):
             await main
 
@@ -36,7 +36,7 @@ def run(main: Coroutine[Any, Any, None]) -> None:
 
 
 async def work(app: TaskMQ) -> None:
-    """Have another app of the same URL run what is there."""
+    """Let another app of the same URL run the waiting jobs."""
     await Worker(app, WorkerConfig(burst=True, name="w1")).run()
 
 
@@ -150,7 +150,7 @@ async def test_a_result_lives_as_long_as_its_task_says_and_is_then_reported_as_g
     assert (outcome.state, type(outcome.error)) == (None, ResultExpired)
     assert [type(one.error) async for _, one in as_completed([brief])] == [ResultExpired]
     assert await double.aresult() == 2
-    # As long again, and nobody remembers it.
+    # After the same time again the outcome is forgotten.
     clock.advance("1m")
     assert await brief.astate() is JobState.QUEUED
     await app.aclose()

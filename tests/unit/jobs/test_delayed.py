@@ -146,7 +146,7 @@ def test_waiting_jobs_are_listed_by_task_queue_and_number(url: str) -> None:
         assert listed() == ["0", "1", "2", "3"]
         assert listed(limit=2) == ["0", "1"]
         assert listed(task="resize") == ["0", "2"]
-        # As people name it: the job is in the queue of its priority class.
+        # Listed by its public name, though the job is in the queue of its priority class.
         assert listed(queue="urgent") == ["1"]
         assert listed(queue="images", task="silent") == ["3"]
         assert listed(queue="empty") == []
@@ -223,7 +223,7 @@ def test_a_rescheduled_job_runs_at_its_new_time_with_its_own_body(url: str) -> N
 
 def test_a_job_replaced_during_its_rescheduling_keeps_the_replacement(url: str) -> None:
     class Interfering:
-        """Somebody else puts the job anew between the look and the change, once."""
+        """A store in which another caller replaces the job once, between the read and the change."""
 
         def __init__(self, inner: DelayStore) -> None:
             self.inner = inner

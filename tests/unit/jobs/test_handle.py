@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 
 class _Sessions(Sessions):
-    """Without a thread of its own."""
+    """Sessions without a thread."""
 
     def __init__(self) -> None:
         self.twins: list[str] = []
@@ -34,7 +34,7 @@ class _Sessions(Sessions):
 
 
 class Records(SentJobs):
-    """What is not in its dictionary does not come."""
+    """A state with the records of a dictionary and no others."""
 
     def __init__(self, *records: ResultRecord) -> None:
         inner = _Sessions()

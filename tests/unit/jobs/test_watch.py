@@ -1,4 +1,4 @@
-"""Results that are there already, and what happens to a job as it happens."""
+"""Existing results, and the events of a job."""
 
 import asyncio
 import json

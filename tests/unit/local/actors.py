@@ -1,6 +1,6 @@
 """Programs for tests with several processes: `python -m tests.unit.local.actors ROLE URL ...`.
 
-Each says on standard output, a line at a time and unbuffered, what it has done; it goes on until it is killed or its
+Each reports its actions on standard output, a line at a time and unbuffered; it runs until it is killed or its
 standard input ends.
 """
 
@@ -25,12 +25,12 @@ def say(*words: object) -> None:
 
 
 async def until_told() -> None:
-    """Until standard input ends."""
+    """Wait until standard input ends."""
     await asyncio.get_running_loop().run_in_executor(None, sys.stdin.read)
 
 
 async def hold(broker: Broker, count: str) -> None:
-    """Take `count` messages and keep them."""
+    """Consume `count` messages without settling them."""
 
     def deliver(delivery: Delivery) -> None:
         say("has", delivery.body.decode())
@@ -40,7 +40,7 @@ async def hold(broker: Broker, count: str) -> None:
 
 
 async def consume(broker: Broker, prefetch: str) -> None:
-    """Acknowledge everything; say when each came."""
+    """Acknowledge every message; report each arrival."""
 
     def deliver(delivery: Delivery) -> None:
         say("got", delivery.body.decode(), time.time_ns(), int(delivery.redelivered))
@@ -52,7 +52,7 @@ async def consume(broker: Broker, prefetch: str) -> None:
 
 
 async def produce(broker: Broker, start: str, count: str) -> None:
-    """Publish with a window of 50; say each that is confirmed."""
+    """Publish with a window of 50; report each confirm."""
     window = asyncio.Semaphore(50)
 
     def confirmed(text: str, future: asyncio.Future[None]) -> None:
@@ -71,14 +71,14 @@ async def produce(broker: Broker, start: str, count: str) -> None:
 
 
 async def begin(broker: Broker, text: str) -> None:
-    """Be the first, or one of the first, to use the directory."""
+    """Open the directory as one of its first users."""
     await broker.declare([WorkQueue("q")])
     await broker.publish(message(text), timeout=30)
     say("begun")
 
 
 async def put(url: str, *job_ids: str) -> None:
-    """Store a result for each line that comes in."""
+    """Store a result for each input line."""
     state = open_state(url, BrokerOptions())
     loop = asyncio.get_running_loop()
     say("ready")

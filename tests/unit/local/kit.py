@@ -1,4 +1,4 @@
-"""What the tests of the embedded broker share."""
+"""Helpers shared by the tests of the embedded broker."""
 
 import asyncio
 from collections.abc import Coroutine
@@ -11,7 +11,7 @@ PATIENCE = 30.0
 
 
 def run(main: Coroutine[Any, Any, None], *, within: float = 30) -> None:
-    """Run a test's coroutine on a loop of its own."""
+    """Run a test's coroutine on a new loop."""
 
     async def bounded() -> None:
         async with asyncio.timeout(within):
@@ -40,7 +40,7 @@ async def declare(broker: Broker, *names: str) -> None:
 
 
 class Inbox(list[Delivery]):
-    """A `deliver` that keeps what comes."""
+    """A `deliver` that keeps its messages."""
 
     def __call__(self, delivery: Delivery) -> None:
         self.append(delivery)
@@ -56,6 +56,6 @@ async def ready(broker: Broker, queue: str = "q") -> int:
 
 
 async def settle_loop() -> None:
-    """Let everything happen that needs no time."""
+    """Run everything that needs no time."""
     for _ in range(20):
         await asyncio.sleep(0)

@@ -1,4 +1,4 @@
-"""Starts and stops actors."""
+"""Starting and stopping of actors."""
 
 import os
 import signal
@@ -17,7 +17,7 @@ _ROOT = Path(__file__).parents[3]
 
 
 class Actor:
-    """A process of `tests.unit.local.actors`, and what it has said."""
+    """A process of `tests.unit.local.actors` and its output."""
 
     def __init__(self, role: str, url: str, *arguments: object) -> None:
         self.lines: list[list[str]] = []
@@ -41,11 +41,11 @@ class Actor:
 
     @property
     def texts(self) -> list[str]:
-        """The second word of each line that has one."""
+        """Return the second word of each line that has one."""
         return [line[1] for line in self.lines if len(line) > 1]
 
     def has_said(self, count: int, *, within: float = PATIENCE) -> None:
-        """Return once it has said `count` lines."""
+        """Wait until it has printed `count` lines."""
         try:
             eventually(lambda: len(self.lines) >= count, within=timedelta(seconds=within))
         except TimeoutError as error:
@@ -57,19 +57,19 @@ class Actor:
         self._process.stdin.flush()
 
     def end(self) -> None:
-        """Let it come to its end by itself."""
+        """Let it end by itself."""
         assert self._process.stdin is not None
         self._process.stdin.close()
         assert self._process.wait(PATIENCE * 2) == 0
         self._close()
 
     def finish(self) -> None:
-        """Wait for it to come to its end."""
+        """Wait until it ends."""
         assert self._process.wait(PATIENCE * 6) == 0
         self._close()
 
     def kill(self) -> None:
-        """With SIGKILL; what it said before is in `lines`."""
+        """Send SIGKILL; earlier output is in `lines`."""
         self._process.kill()
         self._process.wait()
         self._close()

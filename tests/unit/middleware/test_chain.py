@@ -15,7 +15,7 @@ from tests.unit.app_kit import Message, message, new_url
 
 
 class Named(Middleware):
-    """Says what it sees, in order, to a list that several share."""
+    """Appends its calls, in order, to a shared list."""
 
     def __init__(self, name: str, log: list[str]) -> None:
         self.name = name
@@ -140,7 +140,7 @@ def test_a_swallowed_refusal_is_an_error_because_nothing_would_be_sent() -> None
 
 
 class Stamping(Middleware):
-    """Changes whatever can be changed."""
+    """Changes every field that can be changed."""
 
     def send(self, sending: Sending) -> None:
         meta = {**(sending.envelope.meta or {}), "stamp": "1"}
@@ -236,11 +236,11 @@ def test_an_error_of_middleware_or_task_propagates_outward() -> None:
     assert log == ["outer before", "outer after"]
 
 
-# In a process of its own
+# In a separate process
 
 
 class Attaching(Middleware):
-    """Says what is carried to it; refuses `no`."""
+    """Records the carried values; refuses `no`."""
 
     def __init__(self, name: str, log: list[str]) -> None:
         self.name = name

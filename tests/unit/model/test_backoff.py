@@ -1,4 +1,4 @@
-"""Pauses that grow."""
+"""Growing pauses."""
 
 from hypothesis import given
 from hypothesis import strategies as st

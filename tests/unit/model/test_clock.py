@@ -52,7 +52,7 @@ async def test_the_system_clock_sleeps_at_least_until_the_instant() -> None:
 
 def test_the_system_clock_sleeps_in_slices_and_so_notices_a_jump_of_the_wall_clock() -> None:
     class JumpingClock(SystemClock):
-        """One whose time jumps to the instant once a slice has begun."""
+        """A clock that jumps to the instant once a slice has begun."""
 
         def __init__(self) -> None:
             self.answers = [0, 10_000_000]
@@ -203,7 +203,7 @@ def test_a_sleeper_with_a_closed_loop_does_not_stop_the_others() -> None:
 
     _run(test)
     assert not sleeping.done()
-    # Its loop was thrown away on purpose; the collector's complaint is of no use here.
+    # Its loop was discarded on purpose; the collector's complaint is irrelevant here.
     sleeping._log_destroy_pending = False  # type: ignore[attr-defined]
 
 

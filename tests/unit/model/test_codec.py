@@ -45,7 +45,7 @@ def round_trip(content_type: str, function: Callable[..., Any], *args: Any, **kw
 
 
 def taking(kind: Any) -> Callable[[Any], None]:
-    """A function with one parameter of that type."""
+    """Return a function with one parameter of that type."""
 
     def function(value: Any) -> None: ...
 
@@ -60,7 +60,7 @@ def returning(kind: Any) -> Callable[[], Any]:
     return function
 
 
-# Types that a call can be made of
+# Types of valid calls
 
 
 class Color(Enum):
@@ -198,7 +198,7 @@ def test_a_result_of_an_annotated_type_survives_the_round_trip(content_type: str
     returns = signature(returning(kind)).return_type()
 
     assert returns.decode(encode_value(value, content_type), content_type) == value
-    # The decoder is kept by content type.
+    # The decoder is cached by content type.
     assert returns.decode(encode_value(value, content_type), content_type) == value
 
 
@@ -406,7 +406,7 @@ def test_a_context_that_cannot_be_passed_by_position_is_refused() -> None:
         signature(function)
 
 
-# What does not fit
+# Mismatches
 
 
 def _sell(item: str, count: int = 1, *, price: Money | None = None) -> None: ...
@@ -744,7 +744,7 @@ def test_a_callable_object_travels_by_its_call_signature(content_type: str) -> N
         signature(function).encode(("x",), {}, content_type)
 
 
-# What would arrive as something else
+# Values that would change on the wire
 
 
 @dataclass(frozen=True)
@@ -852,7 +852,7 @@ def test_a_call_has_one_canonical_form_however_it_was_written() -> None:
     assert kept[1] == Raw(b'{"b":{"y":[2],"x":2}}')
 
 
-# Annotations that say more
+# Further annotations
 
 
 @_both

@@ -1,4 +1,4 @@
-"""What was accepted arrives equal: every kind of type, in every place where values travel, in both formats."""
+"""Accepted values arrive equal: every kind of type, at every place of a call, in both formats."""
 
 import dataclasses
 import math
@@ -80,7 +80,7 @@ class Derived(Base):
 
 @dataclass
 class Renamed(Base):
-    """Without a field of its own."""
+    """A type without its own field."""
 
 
 @dataclass
@@ -360,7 +360,7 @@ _CASES: list[tuple[Any, st.SearchStrategy[Any]]] = [
 
 
 def _is_same(sent: Any, arrived: Any) -> bool:
-    """Whether two values are equal all the way down; NaN is equal to itself."""
+    """Whether two values are equal at every level; NaN equals itself."""
     if isinstance(sent, float) and math.isnan(sent):
         return isinstance(arrived, float) and math.isnan(arrived)
     if isinstance(sent, datetime) and sent.tzinfo is not None:
@@ -395,7 +395,7 @@ def _parts(value: Any) -> dict[str, Any] | None:
     return None
 
 
-# How a value travels through each place; raises where it is refused.
+# Passes a value through each place; raises if it is refused.
 
 
 def _taking(kind: Any) -> Signature:
@@ -505,7 +505,7 @@ def test_every_accepted_value_arrives_equal_or_is_refused_with_a_reason(
 
 
 def _plain_form(value: Any, content_type: str) -> Any:
-    """What is read where no type is named; MessagePack has instants of its own."""
+    """Return the value as read without a type; MessagePack has its own instants."""
     if content_type == JSON:
         return msgspec.to_builtins(value, str_keys=True, enc_hook=_plain_part)
     kept = msgspec.to_builtins(value, str_keys=True, builtin_types=(datetime,), enc_hook=_plain_part)

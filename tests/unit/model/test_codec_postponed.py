@@ -1,4 +1,4 @@
-"""The codec with annotations that are strings at run time."""
+"""The codec with annotations that are strings at runtime."""
 
 from __future__ import annotations
 

@@ -260,7 +260,7 @@ def test_any_bytes_are_an_envelope_or_malformed(body: bytes, content_type: str |
     except MalformedMessage:
         return
 
-    # And whatever was read can be sent on.
+    # Every readable envelope can be sent again.
     amended = amend(body, content_type, {"attempt": envelope.attempt + 1, "eta": 5, "key": None})
     if envelope.attempt < 2**31 - 1:
         assert decode_envelope(amended, content_type).attempt == envelope.attempt + 1

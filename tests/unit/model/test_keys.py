@@ -1,4 +1,4 @@
-"""What stands in the states of users has names that never change; and no two tenants have one in common."""
+"""Names in users' states never change, and no two tenants share one."""
 
 import pytest
 from hypothesis import assume, example, given
@@ -54,7 +54,7 @@ def test_the_tenant_comes_first() -> None:
 @given(_TENANTS, _KEYS)
 def test_a_tenant_key_is_qualified_again(tenant: str | None, key: str) -> None:
     if tenant is None and key.startswith("@"):
-        return  # It reads like a tenant's.
+        return  # It looks like a tenant's.
     assert keys.split_tenant_key(keys.tenant_key(tenant, key)) == (tenant or "", key)
 
 

@@ -85,7 +85,7 @@ def test_an_error_is_one_line_of_bounded_length(type_name: str, message: str, li
 
 
 def _closed() -> Exception:
-    """An error of which nothing can be read, not even of its class."""
+    """Return an error without any readable attribute, not even its class."""
 
     class Nameless(type):
         def __getattribute__(cls, name: str) -> NoReturn:

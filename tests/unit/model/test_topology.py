@@ -63,7 +63,7 @@ _names = st.text(min_size=1, max_size=60).filter(_is_name) | st.sampled_from(
         *("s00", "x.s0", "x.s000", "x.s00.y", "x.s\u0660\u0660", "x.t00"),
     ]
 )
-# Every way in which the queues of a name can be split.
+# Every way to split a queue of that name.
 _ways = st.sampled_from([{}, {"priorities": "native"}, {"ordered": 1}, {"ordered": 100}, {"lanes": 2}, {"lanes": 64}])
 
 
@@ -164,7 +164,7 @@ def test_a_physical_queue_and_its_dead_letter_queue_map_to_the_same_name() -> No
         assert dead_letter_queue(name) == "a.dlq"
 
 
-# What a queue can be
+# Kinds of queues
 
 
 def test_a_queue_with_native_priorities_is_one_queue_beside_that_of_the_store() -> None:
@@ -243,7 +243,7 @@ def test_a_queue_is_limited_by_either_limit() -> None:
     assert WorkQueue("a", max_bytes=1).is_limited
 
 
-# Where a message goes
+# Routing of messages
 
 
 @given(_names, st.none() | st.integers(0, 9))
@@ -265,7 +265,7 @@ def test_the_key_selects_the_shard_of_an_ordered_queue(name: str, key: str, coun
 
 
 def test_the_shard_of_a_key_is_the_same_in_every_version_and_language() -> None:
-    # As `docs/wire.md` says it: what is in the queues of others was put there by this rule.
+    # The rule of `docs/wire.md`: queues of users hold messages placed by it.
     for key in ("customer-1", "größe", "雨", " "):
         number = int(hashlib.sha256(key.encode()).hexdigest()[:8], 16)
         assert [shard_of(key, count) for count in (1, 7, 100)] == [number % 1, number % 7, number % 100]

@@ -1,4 +1,4 @@
-"""What tasks do, counted from events."""
+"""Task activity, counted from events."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Rules of alerts as files have them."""
+"""Alert rules in files."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""`taskmq audit verify`: what was emptied by hand is not what an erasure has emptied."""
+"""`taskmq audit verify`: entries cleared manually differ from those cleared by an erasure."""
 
 import sqlite3
 from collections.abc import AsyncGenerator
@@ -19,7 +19,7 @@ _BY = Actor(user_id="u-root", user="root")
 
 @asynccontextmanager
 async def _opened(folder: Path) -> AsyncGenerator[JobStore]:
-    """A store with two users, of whom each has purged a queue."""
+    """Open a store with two users, each of whom has purged a queue."""
     store = open_job_store(f"sqlite:///{folder}/jobs.db", BrokerOptions(name="test"))
     try:
         for name in ("ann", "bob"):

@@ -1,4 +1,4 @@
-"""Bulks that the store keeps: carried out in pieces, by whoever is there, and each job at most once."""
+"""Stored bulks: carried out in pieces by any available process, each job at most once."""
 
 import asyncio
 import itertools
@@ -33,7 +33,7 @@ _HOUR = 3_600_000
 
 
 def _app(stage: Stage, store: StagedStore | None = None) -> TaskMQ:
-    """A process of its own, on the stage's store."""
+    """Build an app, as in another process, on the stage's store."""
     app = TaskMQ(f"memory://{stage.name}", name="shop")
     app.sessions.clock = stage.clock
     broker = open_memory_broker(f"memory://{stage.name}", BrokerOptions(name="bulk", clock=stage.clock))
@@ -47,7 +47,7 @@ def _bulks(stage: Stage, tenant: str | None = None) -> TenantBulks:
 
 
 async def _jobs(stage: Stage, count: int, **fields: Any) -> list[str]:
-    """Jobs that are due in an hour."""
+    """Submit jobs that are due in an hour."""
     return await stage.submit(count, due=stage.clock.now_ms() + _HOUR, **fields)
 
 
@@ -59,12 +59,12 @@ async def _ended(stage: Stage, bulk: Bulk) -> Bulk:
 
 
 def _marks(stage: Stage, ids: list[str], bulk: Bulk) -> Counter[str]:
-    """How often it was done to each job."""
+    """Return how often the bulk changed each job."""
     return Counter(job_id for job_id in ids for event in stage.database.events(job_id) if bulk.mark in event.note)
 
 
 class Fragile(StagedStore):
-    """A store whose process dies when it has changed or made so many jobs; it is told of none of the last."""
+    """A store whose process dies after changing or creating that many jobs; the last call is not answered."""
 
     def __init__(self, stage: Stage, changes: int) -> None:
         super().__init__(stage.database, clock=stage.clock)
@@ -93,7 +93,7 @@ class Fragile(StagedStore):
 
 
 class Stalled(StagedStore):
-    """Its changes take until they are let go."""
+    """A store whose changes wait until the test releases them."""
 
     go = asyncio.Event()
 
@@ -196,7 +196,7 @@ async def test_a_failed_graph_is_retried_in_dependency_order(stage: Stage, /, mo
         while (await stage.store.dispatching.release_dependents()).is_more:
             pass
         assert {stage.job(job_id).state for job_id in ids[1:]} == {JobState.UPSTREAM_FAILED}
-        # Without the one that was cancelled none of them has anything to wait for.
+        # Without the cancelled one, none of them waits for another.
         refused = await _bulks(stage).begin(BulkOrder("retry", "status:upstream_failed", mode=mode))
         await stage.pass_by(10)
         bulk = await _bulks(stage).begin(BulkOrder("retry", "status:cancelled,upstream_failed", mode=mode))
@@ -306,7 +306,7 @@ async def test_jobs_in_progress_at_the_abort_are_counted_when_they_are_done(stag
 @run_by(play)
 async def test_an_abandoned_bulk_counts_the_jobs_that_it_changed(stage: Stage, /) -> None:
     class Broken(StagedStore):
-        """Fails for the job that is to change third."""
+        """A store that fails for the third changed job."""
 
         changes = 0
 

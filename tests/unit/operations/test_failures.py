@@ -1,4 +1,4 @@
-"""What has failed, in one list over store, broker and state."""
+"""All failures in one list over store, broker and state."""
 
 import json
 from collections.abc import Sequence
@@ -36,7 +36,7 @@ def _app(folder: Path, *, store: bool = True) -> TaskMQ:
 
 
 async def _stored(app: TaskMQ, at: int, *, tenant: str = "acme", key: str = "", task: str = "t") -> str:
-    """A job of the store that failed at that instant."""
+    """Add a stored job that failed at that instant."""
     driver = JobDriver(app.sessions.store())
     job = await driver.dispatched(tenant=tenant, key=key or None, queue="work", task=task)
     error = ErrorRecord(type_name="OSError", message="full\nof 3", traceback="T")
@@ -47,7 +47,7 @@ async def _stored(app: TaskMQ, at: int, *, tenant: str = "acme", key: str = "", 
 async def _reported(
     app: TaskMQ, at: int, job: str, *, tenant: str = "acme", task: str = "t", event: str = "dead"
 ) -> None:
-    """A job that was sent, and whose worker has reported its death."""
+    """Add a sent job whose worker reported its death."""
     failure = RunFailure(
         at=at,
         job=job,
@@ -65,7 +65,7 @@ async def _reported(
 async def _bury(
     app: TaskMQ, at: int | None, job: str, *, tenant: str = "acme", task: str = "t", stored: bool = False
 ) -> None:
-    """A dead letter in `work.dlq`."""
+    """Add a dead letter to `work.dlq`."""
     body: dict[str, Any] = {"id": job, "task": task, "tenant": tenant, "attempt": 2}
     if stored:
         body["store"] = {"id": job, "token": 1, "reports": "taskmq.reports.app.0"}
@@ -88,7 +88,7 @@ def _ids(lines: Sequence[FailureLine]) -> list[str]:
 
 
 async def _all(failures: TenantFailures, which: FailureChoice, *, limit: int) -> list[FailureLine]:
-    """The whole list, page by page."""
+    """Return the whole list, page by page."""
     found: list[FailureLine] = []
     after: str | None = None
     while True:
@@ -170,7 +170,7 @@ async def test_a_letter_of_a_stored_job_is_not_listed_separately(tmp_path: Path)
 async def test_pages_list_each_failure_once_even_as_new_ones_arrive(tmp_path: Path, limit: int) -> None:
     async with _app(tmp_path) as app:
         now = app.sessions.clock.now_ms()
-        # Several of one instant, of many days, and of no time at all.
+        # Several at the same instant, on many days, and without a time.
         for number, age in enumerate((0, 1, 1, 1, _DAY, 3 * _DAY, 30 * _DAY, 300 * _DAY)):
             await _stored(app, now - 10_000 - age, key=f"s{number}")
             await _reported(app, now - 10_000 - age, f"r{number}")

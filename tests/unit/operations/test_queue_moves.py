@@ -1,4 +1,4 @@
-"""What waits in a queue is moved to another one: where it would go if it was sent there, and none is lost."""
+"""Messages moved to another queue: each goes where a send would put it, and none is lost."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -47,13 +47,13 @@ def _run(app: TaskMQ, use: Callable[[], Awaitable[None]]) -> None:
 
 
 async def _ready(app: TaskMQ, name: str) -> dict[str, int]:
-    """What waits in which part of a queue."""
+    """Return the messages in a part of a queue."""
     found = await app.sessions.current().broker.stats(app.producer.queue(name).physical)
     return {stats.queue: stats.ready for stats in found if stats.ready}
 
 
 async def _ids(app: TaskMQ, physical: str) -> list[str]:
-    """The jobs that wait in a part of a queue, in their order."""
+    """Return the jobs in a part of a queue in order."""
     async with app.sessions.current().broker.peek(physical, limit=100) as found:
         return [decode_envelope(each.body, each.content_type).id for each in found]
 

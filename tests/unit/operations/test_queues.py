@@ -40,7 +40,7 @@ async def test_queues_are_listed_with_their_dead_letters_and_unroutable_messages
 
 
 class _Reticent:
-    """A broker that does not tell what is delayed."""
+    """A broker that does not count delayed messages."""
 
     def __init__(self, broker: Any) -> None:
         self._broker = broker

@@ -1,4 +1,4 @@
-"""What is said of a schedule, and other rules for one."""
+"""The description of a schedule, and other rules for it."""
 
 from datetime import UTC, datetime
 from typing import Any
@@ -17,7 +17,7 @@ _MOMENT = datetime(2027, 1, 31, 9, tzinfo=UTC)
 
 
 class _Never:
-    """A trigger of an app's own."""
+    """A custom trigger."""
 
     def next_after(self, instant: int, /) -> int | None: ...
 

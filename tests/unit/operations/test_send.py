@@ -1,4 +1,4 @@
-"""A task sent by its name goes the way that its own `send` goes."""
+"""A task sent by its name behaves like its own `send`."""
 
 import asyncio
 from datetime import date
@@ -17,7 +17,7 @@ _NONE = Raw(b"{}")
 
 
 class _Stamps(Middleware):
-    """Marks what is sent."""
+    """Middleware that marks sent messages."""
 
     def send(self, sending: Sending) -> None:
         sending.headers["x-stamp"] = "seen"

@@ -1,4 +1,4 @@
-"""From beats and delay="state" to the job store, whatever interrupts it."""
+"""Moves from beats and delay="state" to the job store, whatever interrupts them."""
 
 import asyncio
 import inspect
@@ -36,13 +36,13 @@ START = 1_700_000_000_000
 
 
 class Killed(BaseException):
-    """The process is gone."""
+    """Raised when the process dies."""
 
 
 class Mortal:
-    """Whatever is called through this dies at one of its calls: before it, or when it has been done.
+    """A wrapper whose calls die: before or after their effect.
 
-    `at` counts calls; twice as many deaths as there are calls.
+    `at` counts calls; there are twice as many deaths as calls.
     """
 
     def __init__(self, inner: Any, counter: "Counter") -> None:
@@ -75,7 +75,7 @@ class Counter:
 
 
 class _Part:
-    """A store with some of its parts replaced."""
+    """A store with some of its components replaced."""
 
     def __init__(self, inner: Any, **parts: Any) -> None:
         self.__dict__.update(parts)
@@ -86,7 +86,7 @@ class _Part:
 
 
 class World:
-    """A state that beats have left, and a store.
+    """A state left behind by beats, and a store.
 
     Args:
         open_state: in memory by default.
@@ -104,7 +104,7 @@ class World:
         )
 
     def app(self, at: int | None = None) -> tuple[TaskMQ, Counter]:
-        """The app of one process, which is killed at its step of that number."""
+        """Return the app of one process, which dies at the step of that number."""
         app = TaskMQ(f"memory://{self.name}", name="shop")
 
         @app.cron("30 2 * * MON-FRI", tz="Europe/Paris", exclude=["12-25"], jitter="5m", name="nightly")
@@ -127,7 +127,7 @@ class World:
         return app, counter
 
     async def fill(self) -> None:
-        """What a beat has left: two schedules that were made, one of the code, and jobs that wait."""
+        """Store the data of a beat: two created schedules, one in code, and waiting jobs."""
         app, _ = self.app()
         kept = StateRecords(self.state.schedules, "shop", self.clock)
         await self.state.delays.put(_waiting("order-17", due=START + 60_000))
@@ -164,7 +164,7 @@ class World:
             await change_record(self.state.schedules, schedule_record_key("shop", name), put)
 
     async def check(self) -> None:
-        """Everything has moved, once."""
+        """Assert that everything has moved exactly once."""
         app, _ = self.app()
         assert await StateRecords(self.state.schedules, "shop", self.clock).definitions() == {}
         assert await self.state.delays.count() == 0
@@ -180,7 +180,7 @@ class World:
             assert row.is_code is (name == "nightly")
             own = app.schedules.get(name) if row.is_code else None
             rule = read_stored(row.definition, name=name, own=own, tasks=app.tasks)
-            # What the beat has made its mark by is what a scheduler goes on with.
+            # The scheduler continues from the mark of the beat.
             assert rule_of(rule.trigger) == record_of(row).rule
         assert sorted((job.tenant, job.key, job.due - START, job.queue) for job in self.database.jobs.values()) == [
             ("", new_job_id(START, bytes(10)), 50_000, "work"),
@@ -251,7 +251,7 @@ async def test_an_import_killed_at_any_step_and_restarted_moves_everything_once(
         dying, _ = again.app(at)
         with pytest.raises(Killed):
             await import_state(dying, dry_run=False)
-        # What the dead one has taken is free again after its lease.
+        # The dead process's claims are free again after their lease.
         again.clock.advance(31)
         await import_state(again.app()[0], dry_run=False)
         await import_state(again.app()[0], dry_run=False)
@@ -294,7 +294,7 @@ async def test_schedules_already_started_by_a_scheduler_are_unchanged(world: Wor
 @run_by(_run)
 async def test_a_delayed_job_refused_by_the_store_stays_in_the_state(world: World, /) -> None:
     app, _ = world.app()
-    # Another job has its id in the store, and tenant acme may have none today.
+    # Another job has its id in the store, and tenant acme may submit none today.
     await app.jobs.asubmit("tick", 8, job_id="order-17", delay="1h")
     await app.pools.aset_quota("acme", a_day=0)
 
@@ -330,7 +330,7 @@ async def test_a_long_import_names_each_remaining_job_once(world: World, /) -> N
     await app.pools.aset_quota("acme", a_day=0)
 
     def take_long(looked_at: int, _of: int | None) -> None:
-        # Jobs that were taken half a minute ago and are still there may be taken again.
+        # Jobs claimed half a minute ago and still present may be claimed again.
         if looked_at < 20:
             world.clock.advance("31s")
 

@@ -1,4 +1,4 @@
-"""Workflows in lists: by name, state, tenant and time, page by page."""
+"""Lists of workflows: by name, state, tenant and time, page by page."""
 
 import asyncio
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ from tests.unit.app_kit import new_url
 
 
 class Office:
-    """An app whose workflows no worker runs; each is sent a second after the one before."""
+    """An app whose workflows no worker runs; they are sent a second apart."""
 
     def __init__(self) -> None:
         self.clock = FakeClock()

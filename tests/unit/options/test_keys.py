@@ -1,4 +1,4 @@
-"""From arguments to keys: parameters, templates, functions, and all arguments."""
+"""Keys made from arguments: parameters, templates, functions, and all arguments."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Limits as tasks give them."""
+"""Limits in the options of tasks."""
 
 from typing import Any, cast
 

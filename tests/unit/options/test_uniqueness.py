@@ -1,4 +1,4 @@
-"""Keys by which calls are unique, or done once, as tasks give them."""
+"""Uniqueness and idempotency keys in the options of tasks."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Tasks that tell which trace they see, in each place where tasks run."""
+"""Tasks that return their current trace, for each executor."""
 
 import logging
 from typing import Any
@@ -55,7 +55,7 @@ async def leaks(secret: str) -> None:
 
 
 class Unreadable(Exception):
-    """Whose text cannot be made."""
+    """An error whose message cannot be read."""
 
     def __str__(self) -> str:
         raise RuntimeError("no text")

@@ -1,4 +1,4 @@
-"""Spans of calls and runs, as an exporter of the SDK gets them."""
+"""Spans of calls and runs, as an exporter of the SDK receives them."""
 
 import asyncio
 import time
@@ -35,7 +35,7 @@ def _fresh() -> Iterator[None]:
 def _run(
     *names: str, args: tuple[Any, ...] = (), spans: int | None = None, call: Any = None, redact: str = ""
 ) -> list[Any]:
-    """Send each task and wait for its result, or its error; and for so many spans."""
+    """Send each task; wait for its result or error and for that many spans."""
 
     async def main() -> list[Any]:
         worker = Worker(app, WorkerConfig(concurrency=4, process_slots=1, redact=redact), target=TARGET)
@@ -160,7 +160,7 @@ def test_a_job_sent_by_a_task_continues_its_trace() -> None:
 
 
 def _execute(relation: Relation, *, waited: float, **options: Any) -> ReadableSpan:
-    """The span of a run whose call was made `waited` seconds ago."""
+    """Return the span of a run whose call was made `waited` seconds ago."""
     envelope = Envelope(task="t", trace=SENDER, enqueued=int((time.time() - waited) * 1000))
     context = Context(envelope, job_id="j", max_attempts=1, queue="q", redelivered=False)
     execution = Execution(context, lambda: None, (), {}, envelope, JSON, None)

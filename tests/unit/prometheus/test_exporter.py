@@ -1,4 +1,4 @@
-"""The worker's page, as Prometheus reads it."""
+"""The worker's metrics page, as Prometheus reads it."""
 
 from dataclasses import dataclass
 
@@ -22,7 +22,7 @@ Samples = dict[tuple[str, frozenset[tuple[str, str]]], float]
 
 @dataclass
 class Source:
-    """Numbers that a test sets."""
+    """Metrics set by a test."""
 
     snapshot: Snapshot | BeatSnapshot | SchedulerSnapshot | ServerSnapshot
 

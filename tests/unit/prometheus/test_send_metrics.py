@@ -1,4 +1,4 @@
-"""The senders' counters."""
+"""The counters of senders."""
 
 import pytest
 from prometheus_client import CollectorRegistry

@@ -1,4 +1,4 @@
-"""Calls that reactions make keep the options of their tasks."""
+"""Calls made by reactions keep the options of their tasks."""
 
 import uuid
 from datetime import UTC, datetime
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.real_time
 
 
 class _Sent(Middleware):
-    """Records what is sent."""
+    """Records sends."""
 
     def __init__(self) -> None:
         self.sendings: list[Sending] = []
@@ -57,7 +57,7 @@ async def test_a_call_of_a_task_of_the_store_is_one_job_there(tmp_path: Path) ->
     async with app:
         delivery = ReactionDelivery("shop", app.producer)
         await delivery.deliver(reaction, 0, _ended("j1"), cause=Cause("j1", "root"))
-        # Its delivery came again, and it ended again.
+        # The delivery was repeated, and the job ended again.
         await delivery.deliver(reaction, 0, _ended("j1", at=2), cause=Cause("j1", "root"))
 
         (listed,) = (await app.jobs.alist()).jobs

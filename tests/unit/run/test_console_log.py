@@ -1,4 +1,4 @@
-"""The log of a process on standard error: one record is one line, and the app's own logging counts before it."""
+"""A process's log on standard error: one line per record, and the app's own logging takes precedence."""
 
 import io
 import logging

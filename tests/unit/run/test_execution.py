@@ -1,4 +1,4 @@
-"""What a function has returned: a value, or work that nobody would do."""
+"""A function's return value: a plain value, or work that nothing would run."""
 
 import asyncio
 import inspect

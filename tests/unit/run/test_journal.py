@@ -1,4 +1,4 @@
-"""What a run writes down, with a desk that keeps it."""
+"""The journal of a run, with a store in memory."""
 
 import asyncio
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from taskmq.run.journal import LARGEST_VALUE, RunJournal
 
 
 class Shelf:
-    """A desk: what runs of one job have saved, and what they have told."""
+    """The saved steps and progress of the runs of one job."""
 
     def __init__(self, values: dict[str, bytes] | None = None) -> None:
         self.values = values or {}
@@ -244,7 +244,7 @@ def test_an_unsavable_step_is_an_error_of_the_task(error: Exception) -> None:
     with pytest.raises(type(error)):
         context(writer).step("work", work)
 
-    # Where it is not known what is saved, nothing is run.
+    # Without knowledge of the saved steps, no step runs.
     assert calls == [1]
 
 
@@ -269,7 +269,7 @@ def test_a_checkpoint_without_a_json_form_names_its_job() -> None:
         asyncio.run(context(Shelf()).acheckpoint("x" * LARGEST_VALUE))
 
 
-# Outside of a worker
+# Outside a worker
 
 
 def test_a_plain_call_supports_everything_and_saves_nothing() -> None:

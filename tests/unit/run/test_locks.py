@@ -1,4 +1,4 @@
-"""Locks: one holder at a time, who is told when that is over."""
+"""Locks: one holder at a time, who is notified of the loss."""
 
 import asyncio
 import threading
@@ -32,11 +32,11 @@ def loop_time() -> float:
 
 
 class Flaky(OwnLeases):
-    """Leases that fail on order.
+    """Leases that fail as configured.
 
     Attributes:
-        is_down: nothing is done, and every call fails.
-        loses: so many of the next takes are done, and fail.
+        is_down: every call fails without an effect.
+        loses: number of further acquisitions that take effect and then fail.
     """
 
     def __init__(self) -> None:
@@ -372,7 +372,7 @@ def test_an_interrupted_wait_ends() -> None:
     ):
         pytest.fail("the block has begun")
 
-    # Only the one that counts.
+    # Only the member that counts.
     assert portal.call(tasks) == 1
     portal.stop()
 

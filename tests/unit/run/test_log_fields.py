@@ -37,7 +37,7 @@ def _in_a_task() -> Iterator[None]:
 
 
 class Book:
-    """A logger, and what it has written."""
+    """A logger and its output."""
 
     def __init__(self, formatter: logging.Formatter, *filters: logging.Filter) -> None:
         self.text = io.StringIO()

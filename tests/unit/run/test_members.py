@@ -1,4 +1,4 @@
-"""Groups of processes: who is there, who is told, and whose part is whose."""
+"""Groups of processes: members, notifications, and their shares of the items."""
 
 import asyncio
 import uuid
@@ -24,11 +24,11 @@ def app() -> Iterator[TaskMQ]:
 
 
 class Seats:
-    """Members over a dictionary, by the loop's time.
+    """Members in a dictionary, by the loop's clock.
 
     Attributes:
         is_down: every call fails.
-        looks: so often the members were asked for.
+        looks: number of reads of the members.
     """
 
     def __init__(self) -> None:
@@ -141,7 +141,7 @@ async def test_changes_are_reported_once_each_including_a_dead_member(app: TaskM
         changes = a.changes()
         assert await anext(changes) == ["a"]
         began = _now()
-        # It dies at once: nobody renews what it has.
+        # It dies at once, so its leases are not renewed.
         await seats.acquire(member_key("group", "b"), owner="b", seconds=10)
         assert await anext(changes) == ["a", "b"]
         assert await anext(changes) == ["a"]

@@ -1,4 +1,4 @@
-"""Sends one notice as a scheduler does."""
+"""Sends one notice like a scheduler."""
 
 from typing import Any, cast
 
@@ -9,7 +9,7 @@ __all__ = ["send_next"]
 
 
 class _OneNotice:
-    """A store that gives out one notice, and stops its sender once that is settled."""
+    """A store that returns one notice and stops its sender once that is settled."""
 
     def __init__(self, alerts: AlertStore, settings: AlertSettings, *, longest: float) -> None:
         self._alerts = alerts
@@ -31,7 +31,7 @@ class _OneNotice:
 
 
 async def send_next(alerts: AlertStore, settings: AlertSettings, *, longest: float = 45.0) -> bool:
-    """Send the first notice that is due; whether there was one."""
+    """Send the first due notice; return whether there was one."""
     one = _OneNotice(alerts, settings, longest=longest)
     await one.sender.run()
     return one.was_taken

@@ -1,4 +1,4 @@
-"""An HTTP server for tests of what is sent to people and programs."""
+"""An HTTP server for tests of notifications."""
 
 import asyncio
 from collections.abc import Callable, Coroutine
@@ -8,7 +8,7 @@ __all__ = ["Site", "with_site"]
 
 
 class Site:
-    """An HTTP server on this machine that answers as it is told, and keeps what it was sent."""
+    """An HTTP server on this machine with configured answers; it records its requests."""
 
     def __init__(self, *answers: bytes) -> None:
         self.requests: list[tuple[str, dict[str, str], bytes]] = []
@@ -27,7 +27,7 @@ class Site:
 
 
 def with_site(test: Callable[[Site], Coroutine[Any, Any, None]], *answers: bytes) -> Site:
-    """The site after a test that may ask it."""
+    """Serve the site during a test that may send requests to it."""
     site = Site(*answers)
 
     async def main() -> None:

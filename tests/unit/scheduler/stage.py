@@ -1,4 +1,4 @@
-"""Schedulers on one store and one broker, in a loop whose time jumps, and a worker that a test plays."""
+"""Schedulers on one store and one broker, on a loop with virtual time, and a worker that a test controls."""
 
 import asyncio
 import itertools
@@ -34,7 +34,7 @@ START = 1_700_000_000_000
 
 
 class LoopClock:
-    """The clock of a loop whose time jumps."""
+    """The clock of a loop with virtual time."""
 
     def __init__(self) -> None:
         self._began = asyncio.get_running_loop().time()
@@ -46,7 +46,7 @@ class LoopClock:
         return asyncio.get_running_loop().time() - self._began
 
     def since(self, began: float) -> float:
-        """Seconds since a reading of `monotonic`; no work takes any."""
+        """Return the seconds since a reading of `monotonic`; work takes no time."""
         return self.monotonic() - began
 
     async def sleep_until(self, instant_ms: int) -> None:
@@ -57,7 +57,7 @@ class HeardBroker(FlakyBroker):
     """A `FlakyBroker` with broadcasts, which never fail.
 
     Attributes:
-        is_deaf: set it to True and nothing is heard any more, and nobody is told of that.
+        is_deaf: if True, listeners receive nothing and are not told.
     """
 
     def __init__(self, inner: MemoryBroker) -> None:
@@ -80,11 +80,11 @@ class HeardBroker(FlakyBroker):
 
 @dataclass
 class Process:
-    """A scheduler with connections of its own.
+    """A scheduler with its own connections.
 
     Attributes:
-        store: set its `is_reachable` for an outage that it alone sees.
-        broker: fails on order.
+        store: set its `is_reachable` for an outage that only this process sees.
+        broker: fails as configured.
     """
 
     app: TaskMQ
@@ -99,7 +99,7 @@ class Process:
         self.task.result()
 
     async def kill(self) -> None:
-        """Nothing that it would do in the end is done: its store and broker are gone first."""
+        """Kill the process: its store and broker fail first, so nothing of its shutdown takes effect."""
         self.store.is_reachable = False
         self.task.cancel()
         await asyncio.wait({self.task})
@@ -107,7 +107,7 @@ class Process:
 
 @dataclass
 class Player:
-    """A worker: takes invitations of a queue, and reports as the test says."""
+    """A worker that consumes invitations of a queue and reports as the test says."""
 
     broker: Broker
     queue: str
@@ -123,14 +123,14 @@ class Player:
         self.has_more.set()
 
     async def has(self, count: int, *, within: float = 60.0) -> None:
-        """Return at the instant at which it has so many invitations in hand."""
+        """Wait until it holds that many invitations."""
         async with asyncio.timeout(within):
             while len(self.deliveries) < count:
                 self.has_more.clear()
                 await self.has_more.wait()
 
     async def report(self, envelope: Envelope, kind: ReportKind = "succeeded", **fields: Any) -> None:
-        """Report of one invitation, without acknowledging it."""
+        """Report one invitation without acknowledging it."""
         assert envelope.store is not None
         fields = {"worker": "player", "started": START, "ran": 1, **fields}
         report = Report(
@@ -150,17 +150,17 @@ class Player:
             )
 
     async def finish(self, kind: ReportKind = "succeeded", **fields: Any) -> None:
-        """Report and acknowledge everything that is in hand."""
+        """Report and acknowledge every held invitation."""
         taken, self.deliveries = self.deliveries, []
         for delivery in taken:
             await self.report(decode_envelope(delivery.body), kind, **fields)
             delivery.ack()
 
     async def play(self) -> None:
-        """Report every invitation as a success, from now on."""
+        """Report every invitation as a success from now on."""
         while True:
             await self.has_more.wait()
-            # What comes in one millisecond is reported together.
+            # Invitations of one millisecond are reported together.
             await asyncio.sleep(0.001)
             self.has_more.clear()
             await self.finish(content_type=JSON, result=b"1")
@@ -168,7 +168,7 @@ class Player:
 
 @dataclass
 class Stage:
-    """What the processes of a test share."""
+    """The objects shared by the processes of a test."""
 
     name: str
     clock: LoopClock
@@ -182,12 +182,12 @@ class Stage:
 
     @property
     def store(self) -> StagedStore:
-        """As one sees it who has no part in this."""
+        """Return the store as seen from outside the schedulers."""
         return StagedStore(self.database, clock=self.clock)
 
     @property
     def session(self) -> Session:
-        """Connections of someone who has no part in this, and no state."""
+        """Open connections of an outsider, without a state."""
         return Session(self.broker, None, send_timeout=5.0, store=self.store, clock=self.clock)
 
     def start(
@@ -200,7 +200,7 @@ class Stage:
         alerts: AlertSettings | None = None,
         name: str = "shop",
     ) -> Process:
-        """One more scheduler of the app of that name."""
+        """Start one more scheduler of the app of that name."""
         app = TaskMQ(f"memory://{self.name}", name=name, queues=self.queues)
         self.define(app)
         app.sessions.clock = self.clock
@@ -217,7 +217,7 @@ class Stage:
 
     @asynccontextmanager
     async def running(self, service: Service, *, is_killed: bool = False) -> AsyncGenerator[None]:
-        """A part of a scheduler alone, until the block ends; then it is stopped, or killed."""
+        """Run one component of a scheduler until the block ends; then stop or kill it."""
         task = asyncio.create_task(service.run())
         try:
             yield
@@ -231,7 +231,7 @@ class Stage:
             task.result()
 
     async def player(self, queue: str = "work", *, prefetch: int = 1000) -> Player:
-        """A worker of a queue, once that is there."""
+        """Return a worker of a queue once the queue exists."""
         broker = open_memory_broker(f"memory://{self.name}", BrokerOptions(name="worker", clock=self.clock))
         player = Player(broker, queue)
         await until(lambda: _exists(broker, jobs_queue(queue)))
@@ -239,16 +239,16 @@ class Stage:
         return player
 
     async def player_of_declared(self, queue: str = "work") -> Player:
-        """A worker of a queue that nobody has used yet."""
+        """Declare an unused queue and return a worker of it."""
         await self.broker.declare([WorkQueue(queue)])
         return await self.player(queue)
 
     def plays(self, player: Player) -> None:
-        """It succeeds with everything, for the rest of the test."""
+        """Let the worker succeed with every job for the rest of the test."""
         self.tasks.append(asyncio.create_task(player.play()))
 
     async def playing(self, queue: str = "work") -> None:
-        """A worker that succeeds with everything, for the rest of the test."""
+        """Start a worker that succeeds with every job for the rest of the test."""
 
         async def work() -> None:
             await (await self.player(queue)).play()
@@ -258,7 +258,7 @@ class Stage:
     async def submit(
         self, count: int = 1, *, queue: str = "work", task: str = "t", announced: bool = False, **fields: Any
     ) -> list[str]:
-        """Jobs, by their ids."""
+        """Submit jobs; return their ids."""
         jobs: list[NewJob] = []
         for _ in range(count):
             # In the order of their submission, also within a millisecond.
@@ -280,35 +280,35 @@ class Stage:
         return {STATES[code]: count for code, count in counts}
 
     def holders(self) -> set[str]:
-        """Who holds partitions."""
+        """Return the holders of partitions."""
         find = self.store.dispatching.leases.find
         leases = [at_once(find(partition_key(partition))) for partition in range(PARTITIONS)]
         return {lease.owner for lease in leases if lease is not None}
 
     def batches(self) -> int:
-        """How many batches the store has not forgotten."""
+        """Return the number of batches in the store."""
         return int(self.database.ask("SELECT count(*) FROM dispatch_batch")[0][0])
 
     def worker_says(self, event: str = "beat", *, name: str = "player", **fields: Any) -> None:
-        """A worker tells how it is."""
+        """Publish a worker's status."""
         told = worker_event(event, name=name, **fields)
         self.broker.announce(worker_topic(event), encode_batch(name, [told], dropped=0))
 
     async def pass_by(self, seconds: float) -> None:
-        """So much time passes."""
+        """Let that time pass."""
         await asyncio.sleep(seconds)
 
     async def all_ended(self) -> None:
         await until(lambda: self.database.live == 0, within=600)
 
     async def parked(self) -> list[tuple[str, Any]]:
-        """Reason and body of what is in the parking queue."""
+        """Return reason and body of the parked messages."""
         async with self.broker.peek("taskmq.parking", limit=100) as found:
             return [(str(each.headers["x-taskmq-reason"]), each.body) for each in found]
 
 
 def worker_event(event: str = "beat", *, name: str = "player", **fields: Any) -> WorkerEvent:
-    """What a worker tells of itself."""
+    """Publish a worker event."""
     known: dict[str, Any] = dict.fromkeys(
         ("running", "backlog", "ended", "abandoned", "memory", "descriptors", "started"), 0
     )
@@ -318,7 +318,7 @@ def worker_event(event: str = "beat", *, name: str = "player", **fields: Any) ->
 
 
 async def until(condition: Callable[[], "bool | Coroutine[Any, Any, bool]"], *, within: float = 60.0) -> None:
-    """Return soon after it has come to hold; the loop's time goes on meanwhile."""
+    """Wait until the condition holds; the loop's time advances meanwhile."""
     step = 0.002
     async with asyncio.timeout(within):
         while True:
@@ -326,7 +326,7 @@ async def until(condition: Callable[[], "bool | Coroutine[Any, Any, bool]"], *, 
             if found if isinstance(found, bool) else await found:
                 return
             await asyncio.sleep(step)
-            # Looking is what a test costs that lets minutes pass.
+            # Polling dominates the cost of a test that lets minutes pass.
             step = min(step * 1.05, 0.1)
 
 
@@ -340,7 +340,7 @@ def play(
     *,
     queues: Sequence[WorkQueue] = (),
 ) -> None:
-    """Run a test; afterwards no task may be left."""
+    """Run a test; no asyncio task may be left afterwards."""
 
     async def main() -> None:
         name = f"scheduler-{uuid4()}"

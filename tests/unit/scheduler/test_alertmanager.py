@@ -1,4 +1,4 @@
-"""Alerts that go on are sent to an Alertmanager again and again: it ends those that are not."""
+"""Continuing alerts are repeated to an Alertmanager, which ends any that are not."""
 
 import asyncio
 from datetime import datetime
@@ -25,7 +25,7 @@ _PRIVATE = AlertSettings(allows_private=True)
 
 
 class _World:
-    """A scheduler's watch over one rule without `repeat`, and what the Alertmanager has heard."""
+    """A scheduler's evaluation of one rule without `repeat`, and the alerts received by the Alertmanager."""
 
     def __init__(self, site: Site, **fields: Any) -> None:
         self.clock = FakeClock(_START)
@@ -44,7 +44,7 @@ class _World:
         await self.store.history.rollups.add([Rollup(key, {"dead": 5})])
 
     async def look(self, times: int = 1) -> None:
-        """Look, and send what is to be sent, each ten seconds."""
+        """Evaluate and send due notices every ten seconds."""
         for _ in range(times):
             await self.watch.look()
             while await send_next(self.alerts, _PRIVATE):
@@ -52,7 +52,7 @@ class _World:
             self.clock.advance("10s")
 
     def heard(self) -> list[tuple[float, float]]:
-        """Of each alert that came: from when until when it lasts, in seconds from the start."""
+        """Return begin and end of each received alert, in seconds from the start."""
         bodies = [msgspec.json.decode(body) for _, _, body in self._site.requests]
         self._site.requests.clear()
         return [(_seconds(alert["startsAt"]), _seconds(alert["endsAt"])) for body in bodies for alert in body]
@@ -69,7 +69,7 @@ async def test_a_continuing_alert_is_repeated_each_minute_until_it_ends(site: Si
     await world.fail()
     await world.look(20)
 
-    # With the notice of its beginning; each lasts for longer than until the next.
+    # Includes the notice of its beginning; each lasts beyond the next.
     assert world.heard() == [(0, 300), (0, 300), (0, 360), (0, 420), (0, 480)]
 
     await world.look(20)

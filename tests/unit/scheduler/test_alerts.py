@@ -1,4 +1,4 @@
-"""Rules that are looked at by schedulers: who is told of what, and once, whoever dies."""
+"""Evaluation of rules by schedulers: each notice once, whichever scheduler dies."""
 
 import asyncio
 from collections.abc import Callable, Iterable, Iterator
@@ -38,7 +38,7 @@ def _notices(stage: Stage) -> list[AlertNotice]:
 
 
 def _told(stage: Stage) -> list[tuple[str, str]]:
-    """What is to be told over the first channel, in its order: kinds and subjects."""
+    """Return the pending notices of the first channel in order: kinds and subjects."""
     notices = sorted(_notices(stage), key=lambda notice: (notice.at, notice.rule.name))
     return [
         (change.kind, change.alert.subject)
@@ -91,7 +91,7 @@ async def test_several_schedulers_report_each_change_once(stage: Stage, /) -> No
 
 @contextmanager
 def _dying(store: StagedStore, at: int, *, is_done: bool) -> Iterator[Callable[[], bool]]:
-    """Raise at the nth call of the store's alerts; says whether it came so far."""
+    """Raise at the nth call of the store's alerts; tell whether there were that many."""
     alerts: Any = store.history.alerts
     calls = 0
 
@@ -114,7 +114,7 @@ def _dying(store: StagedStore, at: int, *, is_done: bool) -> Iterator[Callable[[
 
 
 class _Killed(BaseException):
-    """The process is gone."""
+    """Raised when the process dies."""
 
 
 @pytest.mark.parametrize("is_done", [False, True])
@@ -302,7 +302,7 @@ async def test_an_unevaluated_rule_ends_its_alerts_and_inhibits_nothing(stage: S
     assert _told(stage) == [("firing", "task:t")]
 
     if is_removed:
-        # As a look that began before leaves it behind.
+        # The state left by an earlier evaluation.
         stage.database.ask("DELETE FROM alert_rule WHERE name = 'fails'")
     else:
         await alerts.put_rule(replace(RULE, is_enabled=False))
@@ -350,7 +350,7 @@ async def test_a_window_of_quarters_of_an_hour_contains_exactly_its_minutes(stag
 
 @run_by(play)
 async def test_other_loops_run_between_reading_figures(stage: Stage, /) -> None:
-    """Jobs are dispatched on it: a window of many figures must not hold them up."""
+    """They dispatch jobs on it, so a window of many figures must not block them."""
 
     turns = 0
 
@@ -369,13 +369,13 @@ async def test_other_loops_run_between_reading_figures(stage: Stage, /) -> None:
     turn()
     await watch.look()
 
-    # Three rules, of each 200 figures, samples and subjects at a time.
+    # Three rules: 200 figures, samples and subjects each at a time.
     assert turns >= 45
 
 
 @run_by(play)
 async def test_a_channel_gets_severe_alerts_and_an_incident_service_one_alert_each(stage: Stage, /) -> None:
-    # An address, as a name would be looked up, and that may take longer than virtual time lets a thread have.
+    # An address, since looking up a name may take longer than virtual time allows a thread.
     channels = (
         "mailto:a@b.c#critical",
         "slack+https://127.0.0.1/x#warning",

@@ -1,4 +1,4 @@
-"""Lanes that are named where jobs become ready: their holder does not have to look for them."""
+"""Lanes named when jobs become ready: their holder need not poll for them."""
 
 import pytest
 
@@ -8,12 +8,12 @@ from tests.coroutines import run_by
 from tests.unit.scheduler.stage import Stage, play, until
 from tests.unit.store_kit import StagedStore
 
-# So long that no test waits for a look that begins afterwards: it takes a tenth of the time.
+# So long that no test waits for a poll started afterwards: it takes a tenth of the time.
 _LOOK = 1.0
 
 
 class _SlowLooks:
-    """A store whose looks at the lanes of a partition take a second, with the answer of their beginning."""
+    """A store whose polls of a partition's lanes take a second and answer with the data of their start."""
 
     def __init__(self, store: StagedStore, stage: Stage) -> None:
         self._lanes = store.dispatching.lanes
@@ -57,7 +57,7 @@ async def test_a_lane_named_during_a_full_poll_is_not_forgotten(stage: Stage, /)
     await stage.submit()
     _announce(stage, Lane("work", 4, ""))
 
-    # The look is not over yet, and has an answer from before.
+    # The poll is still running, with an older answer.
     await player.has(1, within=1.1 * _LOOK)
 
 

@@ -76,7 +76,7 @@ async def test_an_unavailable_store_is_tried_again(stage: Stage, /) -> None:
 
 
 class _SetClock(FakeClock):
-    """A clock that somebody sets."""
+    """A clock that a test sets."""
 
     ahead = 0
 

@@ -1,4 +1,4 @@
-"""What is due, read ahead and fired: when, and together with what."""
+"""Due rows, read ahead and fired: their time and their batches."""
 
 import asyncio
 from collections.abc import Sequence
@@ -7,7 +7,7 @@ from itertools import pairwise
 
 from taskmq.scheduler.firing.due_loop import DueLoop, FiringPace, StoreClock
 
-# Ms since the epoch, when each test begins.
+# Milliseconds since the epoch at the start of each test.
 _START = 1_700_000_000_000
 _FIRING = 0.002
 
@@ -18,11 +18,11 @@ class _Row:
 
 
 class _Partition:
-    """A partition with rows that are due so many ms after the beginning.
+    """A partition with rows that are due that many ms after the start.
 
     Attributes:
-        fired: the instant of each firing, in the same way, and what was fired.
-        looks: how often the rows were read.
+        fired: the instant of each firing, in the same unit, and the fired rows.
+        looks: number of reads of the rows.
     """
 
     def __init__(self, pace: FiringPace, dues: Sequence[int]) -> None:
@@ -69,7 +69,7 @@ async def test_a_lone_schedule_of_any_partition_fires_at_its_instant() -> None:
     await _run(one, other, seconds=10)
 
     assert len(one.late + other.late) == 5
-    # The clock is known to a millisecond, and waited for in whole ones.
+    # The clock has a resolution of a millisecond, and waits are whole ones.
     assert all(0 <= each <= 2 for each in one.late + other.late), one.late + other.late
 
 
@@ -85,7 +85,7 @@ async def test_partitions_that_share_a_pace_fire_together_and_no_more_often() ->
     instants = sorted(at for partition in partitions for at, _ in partition.fired)
     apart = [after - before for before, after in pairwise(instants) if after - before > 1]
     assert min(apart) >= 4.99
-    # Nearly each time all of them.
+    # Nearly always all of them.
     assert len(instants) >= 2.5 * (len(apart) + 1)
 
 

@@ -1,4 +1,4 @@
-"""Code of the app that a scheduler runs, its middleware: whatever it raises, only its own schedule waits."""
+"""Code of the app that a scheduler runs, its middleware: an error delays only its own schedule."""
 
 import itertools
 import logging
@@ -17,7 +17,7 @@ from tests.unit.worker.foreign_code import FAILURES, fail
 
 
 class _Refusing(Middleware):
-    """Raises for one task, as a test says."""
+    """Middleware that raises for one task as a test says."""
 
     def __init__(self, how: str) -> None:
         self._how = how
@@ -90,5 +90,5 @@ def test_a_workflow_with_raising_middleware_is_started_later(how: str, caplog: p
 
 
 def _names(record: logging.LogRecord, words: str, name: str) -> bool:
-    """Whether a line says so of that name, in words that every handler can write."""
+    """Whether a log line reports it for that name, in a text that every handler can write."""
     return words in record.getMessage() and f"schedule {name}" in record.getMessage()

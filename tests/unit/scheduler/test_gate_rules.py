@@ -1,4 +1,4 @@
-"""The rules of gates, over random histories of jobs that come, go, are turned back and are cancelled."""
+"""The rules of gates, over random histories of jobs that arrive, end, are returned and are cancelled."""
 
 import random
 from collections import Counter
@@ -87,7 +87,7 @@ class _History:
             taken += [job for job in rest if job.lane == lane][: free[lane]]
         gone = {job.id for job in taken}
         self.ready = [job for job in rest if job.id not in gone]
-        # Now and then an operator was faster.
+        # Sometimes an operator was faster.
         taken = [job for job in taken if self.dice.random() < 0.9]
         self.gates.taken([_dispatched(job) for job in taken], now=self.now)
         self.flying |= {job.id: job for job in taken}
@@ -117,7 +117,7 @@ class _History:
         self.away = [(until, job) for until, job in self.away if until > self.now]
 
     def check(self) -> None:
-        """No more are in flight than may run, and no more have begun than the rate lets."""
+        """Assert that no more are in flight than may run, and no more have started than the rate allows."""
         in_use: Counter[str] = Counter()
         for job in self.flying.values():
             in_use.update(demand.key for demand in _DEMANDS.of(job.task, job.body))
@@ -128,7 +128,7 @@ class _History:
             assert len(self.began) - first <= (span + 0.36) * _RATE + 2, self.began[first:]
 
     def drain(self) -> None:
-        """Time passes, everything in flight ends at once, and the dispatcher looks when the gates say so."""
+        """Let time pass; end everything in flight at once; dispatch when the gates allow it."""
         self.has_room = True
         until = self.now + _A_DAY
         while self.ready or self.flying or self.away or any(self.behind.values()):

@@ -1,4 +1,4 @@
-"""Jobs that wait for limits of their tasks, with a worker that a test plays."""
+"""Jobs that wait for limits of their tasks, with a worker that a test controls."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -75,7 +75,7 @@ def test_a_scheduler_reads_the_limits_of_a_job_from_its_message_alone() -> None:
     assert of("paced") == ["rate:paced"]
     assert of("strict", **call) == ["places:strict:ann"]
     assert of("free", **call) == of("unknown", **call) == []
-    # What is not known is left to the worker.
+    # An unknown limit is left to the worker.
     assert of("one", args=msgspec.Raw(b"[7]")) == of("one", args=msgspec.Raw(b'["a\\u0000"]')) == []
     assert of("one", args=msgspec.Raw(b"{}")) == []
     blob = BlobReference(name="n", size=1, sha256="0" * 64)
@@ -170,7 +170,7 @@ async def test_a_thousand_jobs_of_a_fast_rate_are_on_time_and_few_at_once(stage:
         await player.has(1)
         most = max(most, len(player.deliveries))
         done += len(player.deliveries)
-        # No more than the rate allows, beside what is dispatched ahead.
+        # At most the rate, beside the jobs dispatched ahead.
         assert done <= (stage.clock.since(began) + 0.15) * 100 + 1
         await player.finish()
 

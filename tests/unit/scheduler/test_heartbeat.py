@@ -1,4 +1,4 @@
-"""The heartbeat of alerts, whose silence says that no rule is looked at any more."""
+"""The heartbeat of alerts; its silence means that rules are no longer evaluated."""
 
 import asyncio
 

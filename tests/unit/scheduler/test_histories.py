@@ -1,7 +1,7 @@
-"""Random histories of schedulers, workers, store and broker: whatever happens, every job ends, and is forgotten.
+"""Random histories of schedulers, workers, store and broker: every job ends and is deleted.
 
-$TASKMQ_TEST_STORE_HISTORIES: so many short ones, by their seeds, which are ten times as fast as those of Hypothesis.
-$TASKMQ_TEST_STORE_HISTORIES_FROM: the first of the seeds; with 1 history it is the one that has failed.
+$TASKMQ_TEST_STORE_HISTORIES: number of short ones, by their seeds, ten times as fast as those of Hypothesis.
+$TASKMQ_TEST_STORE_HISTORIES_FROM: the first of the seeds; with 1 history it repeats a failed one.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""Jobs in flight that somebody has to look after."""
+"""Supervision of jobs in flight."""
 
 from taskmq import TaskMQ
 from taskmq.contracts.jobs import JobUpdate
@@ -18,7 +18,7 @@ def _define(app: TaskMQ) -> None:
 
 
 async def _commands(stage: Stage) -> list[Command]:
-    """What workers are told, from now on."""
+    """Record the commands to workers from now on."""
     told: list[Command] = []
     await stage.broker.listen(["worker.command.*"], lambda _, body: told.append(decode_command(body)))
     return told
@@ -118,7 +118,7 @@ async def test_a_job_of_a_dead_worker_runs_again_until_the_third_death(stage: St
         await until(lambda: len(player.deliveries) == 1)
         (delivery,), (envelope,) = player.deliveries, player.envelopes
         assert envelope.attempt == death
-        # A long run: it is settled before it ends, and its worker tells that it lives.
+        # A long run: it is settled before it ends, and its worker sends heartbeats.
         await player.report(envelope, "started")
         delivery.ack()
         player.deliveries.clear()
@@ -155,7 +155,7 @@ async def test_a_draining_worker_takes_no_jobs_and_remains_until_it_has_ended(st
     workers.hear(worker_event("online"))
     assert (workers.count_of("work"), workers.slots_of("work")) == (1, 1)
 
-    # It says so at once, and with each beat until what it runs has ended.
+    # It reports at once, and with each heartbeat until its runs have ended.
     for event in ("draining", "beat", "beat"):
         workers.hear(worker_event(event, state="draining", in_hand={"work": 1}))
 
@@ -180,7 +180,7 @@ async def test_a_detached_job_belongs_to_its_worker_until_a_minute_after_its_las
     await player.report(envelope, "detached")
     delivery.ack()
     player.deliveries.clear()
-    # The queue is never empty, and nobody hears of the worker by its events.
+    # The queue is never empty, and the worker sends no events.
     await stage.submit()
     await until(lambda: len(player.deliveries) == 1)
 
@@ -197,7 +197,7 @@ async def test_a_detached_job_belongs_to_its_worker_until_a_minute_after_its_las
     (attempt,) = await stage.store.attempts(job_id)
     assert attempt.error is not None
     assert attempt.error.type_name == "WorkerLost"
-    # What the first worker says after that has no effect.
+    # Later reports of the first worker have no effect.
     await player.report(envelope, "alive")
     await player.report(envelope, "succeeded")
     await until(lambda: len(player.deliveries) == 2, within=600)
@@ -214,7 +214,7 @@ async def test_waiting_reports_are_read_before_a_detached_job_is_given_up(stage:
     player.deliveries[0].ack()
     await until(lambda: stage.job(job_id).state is JobState.RUNNING)
 
-    # A store that is away for longer than a minute: what workers say waits in the queue.
+    # A store that is down for longer than a minute: reports of workers wait in the queue.
     process.store.is_reachable = False
     for _ in range(12):
         await player.report(player.envelopes[0], "started")
@@ -255,7 +255,7 @@ async def test_a_republished_job_is_not_missing(stage: Stage, /) -> None:
     (job_id,) = await stage.submit()
     player = await stage.player()
     await until(lambda: len(player.deliveries) == 1)
-    # The broker has taken the message back before the worker was confirmed, and another one has it.
+    # The broker requeued the message before the worker was confirmed, and another worker has it.
     await player.report(player.envelopes[0], "detached", worker="slow")
     await player.report(player.envelopes[0], "started", worker="other")
 

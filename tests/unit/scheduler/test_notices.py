@@ -1,4 +1,4 @@
-"""What people and programs are told: over a real SMTP server, and over HTTP to a real server."""
+"""Notices: over a real SMTP server, and over HTTP to a real server."""
 
 import asyncio
 import hashlib
@@ -52,7 +52,7 @@ def _notice(channel: str, kind: Any = "firing", **fields: Any) -> AlertNotice:
 
 
 async def _sent(notice: AlertNotice, settings: AlertSettings, *, longest: float = 45.0) -> AlertNotice:
-    """The notice after it was to be sent once."""
+    """Return the notice after one attempt to send it."""
     store = StagedStore(clock=FakeClock(10_000))
     await store.history.alerts.commit([], [notice])
     assert await send_next(store.history.alerts, settings, longest=longest)
@@ -124,19 +124,19 @@ def test_an_alertmanager_gets_only_ends_late() -> None:
 
     ((_, _, body),) = with_site(test).requests
 
-    # What goes on is repeated each minute; said late, it would end there.
+    # Continuing alerts are repeated each minute; a late one would end the alert.
     assert [alert["labels"]["subject"] for alert in msgspec.json.decode(body)] == ["resolved"]
 
 
 def _told(channel: str, kind: Any = "firing", **fields: Any) -> list[tuple[str, Any]]:
-    """Paths and bodies that a channel of the site is asked with; `URL` stands for it."""
+    """Return paths and bodies of the requests to a channel of the site; `URL` stands for it."""
 
     async def test(site: Site) -> None:
         settings = AlertSettings(allows_private=True, secret="s3cret")
         assert (await _sent(_notice(channel.replace("URL", site.url), kind, **fields), settings)).next is None
 
     site = with_site(test)
-    # Signed is what has no other way to be known, and nobody else gets our signature.
+    # Only channels without another proof of origin are signed.
     assert all("taskmq-signature" not in headers for _, headers, _ in site.requests)
     return [(line.split()[1], msgspec.json.decode(body)) for line, _, body in site.requests]
 
@@ -165,7 +165,7 @@ def test_teams_gets_an_adaptive_card() -> None:
     assert attachment["contentType"] == "application/vnd.microsoft.card.adaptive"
     card = attachment["content"]
     assert (card["type"], card["version"]) == ("AdaptiveCard", "1.2")
-    # Text blocks would read a name as Markdown.
+    # Text blocks would render a name as Markdown.
     assert {block["type"] for block in card["body"]} == {"RichTextBlock"}
     assert _card_lines(body) == ["[FIRING] fails: task:mail.send", _LINE, "[ann](https://evil)"]
 
@@ -232,7 +232,7 @@ def test_slack_gets_the_remedy_for_any_number_of_alerts() -> None:
     text = msgspec.json.decode(post.body)["text"]
     assert len(text) <= 4_000
     assert re.search(r"\nand \d+ more\nread the page ", text)
-    # No letter that was written in several is cut in two.
+    # A character of several code units is never split.
     assert re.search(r"&(?!amp;|lt;|gt;)", text) is None
 
 
@@ -261,7 +261,7 @@ def test_a_name_mentions_no_user_in_chats_that_accept_slack_messages() -> None:
 def test_a_test_for_an_alertmanager_is_an_alert_that_ends_soon() -> None:
     ((_, (alert,)),) = _told("alertmanager+URL", "test")
 
-    # One that has ended before it was known is told to nobody.
+    # An alert that ended before it was known is not notified.
     assert alert["endsAt"] == "1970-01-01T00:05:05.000Z"
 
 
@@ -325,7 +325,7 @@ def test_a_webhook_reaches_only_public_addresses(host: str) -> None:
 
 
 def test_the_checked_address_is_the_one_that_is_called(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A name that has another address the second time is asked at the first one."""
+    """A name that resolves differently the second time is called at its first address."""
     looks: list[str] = []
 
     async def test(site: Site) -> None:
@@ -352,7 +352,7 @@ async def test_an_unreachable_server_is_reported_without_the_notice() -> None:
 
 
 class Post:
-    """What an SMTP server has taken."""
+    """The mails received by an SMTP server."""
 
     def __init__(self, refuses: str = "", goes_on: asyncio.Event | None = None) -> None:
         self.mails: list[Message] = []
@@ -386,7 +386,7 @@ def _with_mail(
 
     def protocol() -> SMTP:
         with warnings.catch_warnings():
-            # That passwords go without TLS here.
+            # Allows passwords without TLS here.
             warnings.simplefilter("ignore")
             return SMTP(box, authenticator=authenticate, auth_required=password is not None, auth_require_tls=False)
 
@@ -563,7 +563,7 @@ def test_many_mails_of_one_tenant_do_not_block_those_of_others() -> None:
         async with asyncio.TaskGroup() as group:
             group.create_task(sender.run())
             await until(have_three_begun)
-            # The server of mail takes none yet.
+            # The mail server is not listening yet.
             assert await begun() == ["many", "one", "other"]
             sender.stop()
             goes_on.set()

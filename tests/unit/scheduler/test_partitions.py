@@ -1,4 +1,4 @@
-"""Which partitions a scheduler holds, as it knows it."""
+"""Partitions held by a scheduler, as it knows them."""
 
 import asyncio
 import logging

@@ -1,4 +1,4 @@
-"""Jobs that the scheduler places on nodes, with workers that a test plays."""
+"""Jobs that the scheduler places on nodes, with workers that a test controls."""
 
 import asyncio
 from collections.abc import Sequence
@@ -46,7 +46,7 @@ async def _node(stage: Stage, name: str = "a") -> HostNode:
 
 
 async def _worker(stage: Stage, name: str = "a", *, silent_after: float = inf, every: float = 1) -> Player:
-    """A worker of a node, which tells of it every second, or more rarely, for so many of them."""
+    """Start a worker of a node that reports every second, or less often, that many times."""
     await _teller(stage, name, silent_after=silent_after, every=every)
     return await stage.player_of_declared(node_queue(name))
 
@@ -130,7 +130,7 @@ async def test_a_paused_queue_holds_unplaced_jobs_until_it_is_resumed(stage: Sta
     (waiting,) = await stage.submit(queue="train", detail=_needs())
     await stage.pass_by(30)
 
-    # What a node has been given starts there; nothing is placed any more, although there is room.
+    # Jobs already assigned start; nothing more is placed although there is room.
     assert [envelope.id for envelope in player.envelopes] == [placed]
     assert stage.job(waiting).state is JobState.QUEUED
     explained = await explain_job(session, stage.store, stage.job(waiting))
@@ -155,7 +155,7 @@ async def test_a_starting_scheduler_knows_pauses(stage: Stage, /) -> None:
 
 
 class _Away:
-    """The schedules of a state, which is away when a test says so."""
+    """The schedules of a state that can be made unavailable."""
 
     def __init__(self, inner: ScheduleStore) -> None:
         self._inner = inner
@@ -245,7 +245,7 @@ async def test_the_jobs_of_a_lost_node_run_on_another_one(stage: Stage, /) -> No
     (job,) = await stage.submit(queue="train", detail=_needs())
     await first.has(1)
     stale = decode_envelope(first.deliveries[0].body)
-    # Node a is silent from now on, and b goes on telling.
+    # Node a is silent from now on; b keeps reporting.
     second = await _worker(stage, "b")
 
     await second.has(1)
@@ -264,7 +264,7 @@ async def test_a_node_is_lost_after_three_missed_heartbeats_and_not_after_two(st
     for _ in range(4):
         stage.worker_says("beat", name="w-a", node=_TOLD)
         await stage.pass_by(10)
-    # So far one is missed, then another one, and the third one is late.
+    # One is missed so far, then another one, and the third one is late.
     await stage.pass_by(23)
     assert (await _node(stage)).state == "available"
     stage.worker_says("beat", name="w-a", node=_TOLD)
@@ -432,7 +432,7 @@ async def test_full_nodes_do_not_delay_other_queues_of_their_partition(stage: St
     player = await _worker(stage)
     await stage.submit(queue="train", detail=_needs(4.0))
     await player.has(1)
-    # More than one look takes, all of which fit nowhere now.
+    # More than one page, none of which fits now.
     await stage.submit(600, queue="train", detail=_needs(4.0))
     other = await stage.player_of_declared("mail")
     stage.worker_says("beat", name="w-other", slots=100)
@@ -441,7 +441,7 @@ async def test_full_nodes_do_not_delay_other_queues_of_their_partition(stage: St
     for count in range(1, 21):
         await stage.submit(queue="mail", announced=True)
         await other.has(count, within=0.05)
-        # The nodes stay full, and are looked at more and more rarely.
+        # The nodes stay full and are read less and less often.
         await stage.pass_by(0.13)
 
     assert stage.states()[JobState.QUEUED] == 600
@@ -506,7 +506,7 @@ async def test_a_half_arrived_gang_does_not_start_where_two_pages_overlap(stage:
     (blocker,) = await stage.submit(queue="train", detail=_needs(64.0))
     await stage.submit(9, queue="train", detail=_needs())
     picks = [Pick(Lane("train", 4, ""), 10)]
-    # The next look begins behind the last of these, too, and what comes now is among its first jobs.
+    # The next page begins behind the last of these, so a new job is among its first ones.
     await placer.place(picks)
     await stage.pass_by(1)
     gang = await stage.submit(2, queue="train", detail=_needs(gang="g", gang_size=4))
@@ -520,7 +520,7 @@ async def test_a_half_arrived_gang_does_not_start_where_two_pages_overlap(stage:
 async def test_a_gang_of_one_tenant_among_hundreds_starts(stage: Stage, /) -> None:
     stage.start()
     player = await _worker(stage)
-    # Of each tenant one job is picked, or none.
+    # One job or none is picked per tenant.
     for number in range(600):
         await stage.submit(queue="train", tenant=f"t{number}", detail=_needs(64.0))
     gang = await stage.submit(4, queue="train", tenant="zz", detail=_needs(gang="g", gang_size=4))
@@ -554,7 +554,7 @@ async def test_a_job_placed_again_while_its_first_run_counted_is_on_a_known_node
     (job,) = await stage.submit(queue="train", detail=_needs())
     await first.has(1)
     record = stage.job(job)
-    # As if its message had been taken for lost.
+    # As if its message had been declared lost.
     update = JobUpdate(
         id=job, before=record.state, version=record.version, after=JobState.QUEUED, kind="change", due=record.due
     )
@@ -588,7 +588,7 @@ async def test_no_pool_exceeds_its_cap_of_a_resource_and_others_pass(stage: Stag
         "pool 'lab' has 2 of at most 2 cpu in that queue, and this job needs 1.5: it waits until another one ends"
         in (await explain_job(stage.session, stage.store, stage.job(waits))).reasons
     )
-    # Its successor knows what it has.
+    # Its successor knows its jobs.
     await stage.processes[0].kill()
     stage.start()
     await stage.pass_by(60)
@@ -617,9 +617,9 @@ async def test_an_alert_continues_while_jobs_wait_that_no_node_could_run(stage: 
     await stage.submit(3, queue="train", detail=_needs(labels={"region": "eu"}))
     assert await _firing(stage) == {"all ": 3.0}
 
-    # A node without the label, and then one that has it.
+    # A node without the label, and then one with it.
     await _worker(stage)
-    # They fit, and wait only for room: some of them are between the two that never will.
+    # They fit and only wait for room; some of them are between the two that never will.
     await stage.submit(1, queue="train", detail=_needs(5.0), tenant="acme")
     await stage.submit(700, queue="train", detail=_needs(4.0), tenant="acme")
     await stage.submit(1, queue="train", detail=_needs(labels={"region": "eu"}), tenant="acme")

@@ -1,4 +1,4 @@
-"""Runs that give way to pools that are owed their share, with workers that a test plays."""
+"""Runs preempted for pools below their share, with workers that a test controls."""
 
 import asyncio
 from collections.abc import Sequence
@@ -35,7 +35,7 @@ def _define(app: TaskMQ) -> None:
 async def _stage(
     stage: Stage, *, slots: int = 2, policy: QueuePolicy = _POLICY, store: StagedStore | None = None
 ) -> tuple[Player, list[Preemption]]:
-    """A scheduler, a worker, and what workers are told from now on."""
+    """Start a scheduler and a worker, and record the commands to workers from now on."""
     told: list[Preemption] = []
 
     def hear(_: str, body: bytes) -> None:
@@ -57,7 +57,7 @@ async def _stage(
 
 
 async def _begin(stage: Stage, player: Player, *jobs: str) -> dict[str, Envelope]:
-    """Say that these run."""
+    """Report that these run."""
     envelopes = {each.id: each for each in player.envelopes}
     for job in jobs:
         await player.report(envelopes[job], "started", started=stage.clock.now_ms())
@@ -67,7 +67,7 @@ async def _begin(stage: Stage, player: Player, *jobs: str) -> dict[str, Envelope
 
 
 async def _submit(stage: Stage, task: str, *, preemptible: bool) -> str:
-    """A job that says for itself whether it gives way."""
+    """Submit a job with its own preemption option."""
     job_id = new_job_id(stage.clock.now_ms(), uuid4().bytes)
     body = encode_envelope(Envelope(id=job_id, task=task, preemptible=preemptible))
     await stage.store.submit([NewJob(id=job_id, task=task, queue="work", body=body)])
@@ -75,7 +75,7 @@ async def _submit(stage: Stage, task: str, *, preemptible: bool) -> str:
 
 
 async def _give_back(stage: Stage, player: Player, job: str, *, reason: str = _REASON) -> None:
-    """As a worker does whose run has given way."""
+    """Return a preempted run like a worker."""
     (delivery,) = [each for each in player.deliveries if job.encode() in each.body]
     player.deliveries.remove(delivery)
     envelope = decode_envelope(delivery.body)
@@ -105,7 +105,7 @@ async def test_the_newest_run_is_preempted_for_a_pool_below_its_share(stage: Sta
     asked = Preemption(job=new, token=stage.job(new).token, reason=_REASON, grace=10.0)
     assert told == [asked]
     assert _events(stage, new) == [("preempt_requested", _REASON)]
-    # It is told again while its report does not come, and nobody else in its place.
+    # The request is repeated until its report arrives, and no other run is chosen instead.
     await stage.pass_by(6)
     assert told == [asked] * 2
     await _give_back(stage, player, new)
@@ -152,7 +152,7 @@ async def test_jobs_in_front_of_the_one_with_the_reserved_room_are_recalled(stag
     (owed,) = await stage.submit(tenant="acme")
     await stage.pass_by(7)
 
-    # Two wait at the broker, and one in the store, behind the one that is owed its place.
+    # Two wait at the broker, and one in the store, behind the one with the reserved room.
     recalled = {(job, stage.job(job).token) for job in waiting}
     assert {(each.job, each.token) for each in told if not each.reason} == recalled
     assert {each.job for each in told if each.reason} == {runs[1]}
@@ -185,7 +185,7 @@ async def test_a_job_is_preempted_only_a_few_times_in_a_row(stage: Stage, /) -> 
     await stage.pass_by(20)
 
     assert told == []
-    # Its next attempt is another matter.
+    # Its next attempt is counted separately.
     await player.finish("retry", delay=1, started=stage.clock.now_ms(), error=ErrorRecord(type_name="E", message="x"))
     await until(lambda: any(each.id == job for each in player.envelopes))
     await _begin(stage, player, job)
@@ -260,7 +260,7 @@ async def test_the_store_is_queried_once_for_the_jobs_of_all_owed_lanes(stage: S
 
     await until(lambda: len(told) > 0)
 
-    # The window has taken one or two of them; it is looked once a second.
+    # The window holds one or two of them; polling is once a second.
     assert set(asked) <= {18, 19}
     assert len(asked) <= 8
 
@@ -295,7 +295,7 @@ def test_runs_with_a_gpu_are_preempted_only_for_a_pool_that_is_owed_one() -> Non
         await until(lambda: JobState.DISPATCHED in {stage.job(job).state for job in owed})
         await stage.pass_by(10)
 
-        # The second one is more than the pool is owed.
+        # The second one exceeds the share of the pool.
         assert stage.processes[0].scheduler.status().preempted == 1
         stage.plays(player)
         await stage.all_ended()

@@ -1,4 +1,4 @@
-"""What becomes of invitations that the broker does not take."""
+"""Invitations that the broker refuses."""
 
 from collections.abc import Iterable
 
@@ -148,7 +148,7 @@ def test_a_job_that_must_not_run_twice_fails_if_its_confirm_is_lost() -> None:
 async def test_a_no_longer_valid_queue_name_stops_no_other_queue_of_its_partition(stage: Stage, /) -> None:
     process = stage.start()
     partition = partition_of("work")
-    # Reserved since: an earlier version has taken the job.
+    # Reserved in the meantime: an earlier version accepted the job.
     names = (f"taskmq.{number}" for number in range(100))
     old = next(name for name in names if partition_of(name) == partition)
     (kept,) = await stage.submit(queue=old)

@@ -1,4 +1,4 @@
-"""Jobs that workers refuse: later and later, and failed after an hour."""
+"""Jobs that workers refuse: longer and longer delays, and a failure after an hour."""
 
 import asyncio
 
@@ -62,7 +62,7 @@ def test_consecutive_refusals_count_together(between: str, kind: str) -> None:
 
 
 async def _again(driver: JobDriver, job: JobRecord) -> DispatchedJob:
-    """The job, which is due, fired and dispatched."""
+    """Return the job after it was due, fired and dispatched."""
     shard = shard_of(job.id)
     partition = shard % driver.schedulers.partitions
     await driver.schedulers.fire(partition, await driver.next_epoch(partition), [DueJob(job.due, job.id, shard)])

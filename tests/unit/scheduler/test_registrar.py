@@ -1,4 +1,4 @@
-"""Tasks that the store is told of: by a scheduler of its own app, and by workers over the broker."""
+"""Task registrations in the store: by a scheduler for its own app, and by workers over the broker."""
 
 import logging
 
@@ -23,7 +23,7 @@ _TASK = TaskRegistration(task="mail.send", queue="mail", positional=("to",))
 def _define(app: TaskMQ) -> None:
     @app.task(name="own", queue="work")
     async def own(number: int) -> None:
-        """A task of the scheduler's."""
+        """Return a task of the scheduler."""
 
 
 def _tell(stage: Stage, *tasks: TaskRegistration, app: str = "shop", worker: str = "w1") -> None:
@@ -36,7 +36,7 @@ async def _forms(stage: Stage, *names: str) -> list[RegisteredTask]:
 
 
 async def _is_asked(stage: Stage) -> None:
-    """Start a scheduler, and return once it hears what workers tell."""
+    """Start a scheduler and wait until it hears workers."""
     asked: list[str] = []
     await stage.broker.listen([command_topic("tasks")], lambda _, body: asked.append(decode_command(body).name))
     stage.start()

@@ -1,4 +1,4 @@
-"""What comes to the reports queue of a partition."""
+"""Messages in the reports queue of a partition."""
 
 import logging
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ from tests.unit.store_kit import StagedStore
 
 
 async def _in_hand(stage: Stage, count: int = 1, **fields: Any) -> Player:
-    """A worker that has so many jobs in hand."""
+    """Start a worker that holds that many jobs."""
     await stage.submit(count, **fields)
     player = await stage.player()
     await until(lambda: len(player.deliveries) == count)
@@ -277,7 +277,7 @@ async def test_a_letter_of_a_forgotten_dispatch_fails_its_job_by_its_proof(stage
     process = stage.start()
     player = await _in_hand(stage)
     (delivery,) = player.deliveries
-    # As a restored store has it.
+    # As in a restored store.
     stage.database.ask("UPDATE job SET state = ?, token = 0", CODES[JobState.HELD])
     await _drop(stage, delivery.body, "delivery_limit")
     delivery.ack()
@@ -331,7 +331,7 @@ async def test_a_report_with_an_invented_token_changes_no_job(stage: Stage, /, k
 
 
 async def _drop(stage: Stage, body: bytes, reason: str) -> None:
-    """As a broker does that dead-letters."""
+    """Drop a message like a broker that dead letters."""
     message = Outgoing(
         queue=_reports(stage), body=body, content_type=JSON, job_id="", task="t", headers={header.REASON: reason}
     )
@@ -351,7 +351,7 @@ async def test_retries_and_snoozes_return_at_their_times_and_interrupted_jobs_at
         seen.append((player.envelopes[0].attempt, stage.clock.since(began) - delay / 1000))
 
     assert [attempt for attempt, _ in seen] == [2, 2, 2, 3]
-    # A tick of the timers, and a turn of the worker that looks; the difference of two floats may miss by a hair.
+    # A tick of the timers, and a poll of the worker; the difference of two floats may be slightly off.
     assert all(-1e-6 <= late <= 0.025 for _, late in seen), seen
     (job,) = stage.database.jobs.values()
     assert [attempt.attempt for attempt in await stage.store.attempts(job.id)] == [1, 2]

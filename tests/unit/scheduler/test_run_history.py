@@ -1,4 +1,4 @@
-"""What a scheduler writes down of runs: lines of logs, figures by the minute, failures of plain jobs."""
+"""A scheduler's records of runs: log lines, figures by the minute, failures of plain jobs."""
 
 from typing import Any
 
@@ -117,7 +117,7 @@ async def test_worker_events_are_counted_and_failures_of_plain_jobs_are_kept(sta
 
 
 def _fail(stage: Stage, number: int, text: str, *, is_plain_lost: bool = False) -> None:
-    """A worker's two events of a dead letter, the one with the words first."""
+    """Publish a worker's two events of a dead letter, the one with the error message first."""
     event = FailureEvent(
         event="dead", number=number, at=stage.clock.now_ms(), job_id=f"j-{number}", task="t", queue="work",
         error="OSError", message=text, traceback=f"Traceback ...: {text}",
@@ -204,7 +204,7 @@ async def test_a_job_expired_before_dispatch_is_counted_once_and_fires_an_alert(
     process.store.is_reachable = False
     await stage.pass_by(10)
     process.store.is_reachable = True
-    # Its lease has ended; it counts again once it has it anew.
+    # Its lease has ended; it counts again after acquiring a new one.
     await stage.pass_by(45)
     (held,) = await stage.submit(1, expires=over, tenant="acme")
     await until(lambda: stage.job(held).state is JobState.EXPIRED)

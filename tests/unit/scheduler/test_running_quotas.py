@@ -1,4 +1,4 @@
-"""Jobs that their quotas let wait, with a worker that a test plays."""
+"""Jobs that wait for their quotas, with a worker that a test controls."""
 
 import asyncio
 

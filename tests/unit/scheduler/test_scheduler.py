@@ -215,7 +215,7 @@ async def test_the_broker_never_holds_more_jobs_than_the_window_allows(stage: St
     await until(lambda: len(player.deliveries) >= 9)
     await stage.pass_by(2)
 
-    # As long as those that have ended at once count as a high rate, there is room for twice the partitions.
+    # While jobs that ended at once count as a high rate, there is room for twice the slots.
     assert 9 <= len(player.deliveries) <= 10
     assert process.scheduler.status().in_flight == {"work": len(player.deliveries)}
     assert process.scheduler.status().windows == {"work": 9}
@@ -255,7 +255,7 @@ async def test_a_second_signal_ends_a_drain(stage: Stage, /) -> None:
     assert stage.holders() == set()
 
 
-# Beginning
+# Start
 
 
 async def test_an_app_without_a_store_is_refused() -> None:
@@ -303,7 +303,7 @@ async def test_a_rolled_back_store_is_refused_and_nothing_is_dispatched_there(st
             await refusing.task
     await stage.pass_by(10)
     assert stage.job(job).state is JobState.SCHEDULED
-    # Whoever is started after that is told nothing of it, and takes the store as it is.
+    # A process started after that is not told and accepts the store.
     stage.processes.clear()
     stage.start()
     await until(lambda: stage.job(job).state is JobState.DISPATCHED)
@@ -332,7 +332,7 @@ async def test_a_scheduler_reports_its_health(stage: Stage, /) -> None:
 
 
 async def _warm(stage: Stage) -> Player:
-    """A worker of the queue, after one job has passed through it."""
+    """Start a worker of the queue after one job has passed through it."""
     await stage.submit()
     player = await stage.player()
     await until(lambda: len(player.deliveries) == 1)

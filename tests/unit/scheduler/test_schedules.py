@@ -1,6 +1,6 @@
-"""Schedules of the store: fired by schedulers, each occurrence once, whatever becomes of these.
+"""Schedules in the store: schedulers fire each occurrence once, whatever happens to them.
 
-$TASKMQ_TEST_MISSED_SCHEDULES: how many have missed two hours, each every minute.
+$TASKMQ_TEST_MISSED_SCHEDULES: number of schedules, each every minute, that have missed two hours.
 """
 
 import asyncio
@@ -41,7 +41,7 @@ def _tasks(app: TaskMQ) -> None:
 
 
 def _instants(stage: Stage) -> list[int]:
-    """The nominal instants of all occurrences that have become jobs, in ms since the start."""
+    """Return the nominal instants of all occurrences with a job, in ms since the start."""
     return sorted(_instant(job) for job in stage.database.jobs.values())
 
 
@@ -163,7 +163,7 @@ def test_a_schedule_removed_from_code_stops_with_a_log_line(caplog: pytest.LogCa
 
 
 async def _values_of_alert(process: Process) -> list[float]:
-    """What an alert about missed occurrences says."""
+    """Return the values in an alert about missed occurrences."""
     alerts = history_of(process.store).alerts
     await alerts.put_rule(AlertRule(name="missed", metric="missed", threshold=0))
     watch = AlertWatch(process.app, process.store, alerts, LiveWorkers(), AlertSettings(), me="a")
@@ -217,14 +217,14 @@ def test_after_two_hours_without_schedulers_each_mode_catches_up_within_its_limi
         first = await _begun(stage)
         for number in range(schedules):
             await _add(first, f"s{number}", every("1m"), **options)
-        # Longer after an instant than what counts as late, and not as missed.
+        # Late enough to count as missed and not as late.
         await stage.pass_by((MINUTE - START % MINUTE) / 1000 + 42)
         await first.kill()
         before = Counter(_schedule(job) for job in stage.database.jobs.values())
         await stage.pass_by(7_200)
 
         again = await _begun(stage)
-        # Before the next instant; ten a second are made up for.
+        # Before the next instant; ten a second are caught up.
         await stage.pass_by(15)
 
         made = Counter(_schedule(job) for job in stage.database.jobs.values()) - before
@@ -330,7 +330,7 @@ async def test_occurrences_of_one_instant_and_moment_have_one_order_in_the_histo
     await schedules._change("s", lambda record: record.remember(Emitted(instant, at, "run")))
 
     history = [one for one in await schedules.ahistory("s") if one.scheduled_for == due.scheduled_for]
-    # The last that was emitted is the first, as beats have it.
+    # The last emitted one is the first, as with beats.
     assert [(one.kind, one.emitted) for one in history] == [("run", due.emitted), ("due", due.emitted)]
 
 
@@ -379,7 +379,7 @@ async def test_a_schedule_limits_its_simultaneous_occurrences(stage: Stage, /, o
     for turn in range(40):
         await stage.pass_by(0.5)
         if turn == 20:
-            # Whoever comes next knows what lives.
+            # The next holder knows running jobs.
             await process.kill()
             process = await _begun(stage)
         living = [job for job in stage.database.jobs.values() if not job.state.is_final]
@@ -397,19 +397,19 @@ async def test_a_schedule_limits_its_simultaneous_occurrences(stage: Stage, /, o
 
 
 async def _short(player: Player, turn: int, now: int) -> None:
-    """Each run ends within half a second."""
+    """End each run within half a second."""
     del turn
     await player.finish(started=now)
 
 
 async def _long(player: Player, turn: int, now: int) -> None:
-    """Each run takes several instants."""
+    """Let each run last several instants."""
     if turn % 7 == 6:
         await player.finish(started=now)
 
 
 async def _crashing(player: Player, turn: int, now: int) -> None:
-    """Workers die, and what they had comes back; else it fails, for good or to be tried again."""
+    """Let workers die and their jobs return; otherwise fail a job, permanently or not."""
     if turn % 3 == 2:
         await player.finish("retry", delay=1_000, started=now)
     elif turn % 3 == 1:
@@ -442,7 +442,7 @@ async def test_the_history_never_exceeds_the_limit(
         await player.finish(started=stage.clock.now_ms())
 
     jobs = list(stage.database.jobs.values())
-    # From the instant at which its job was made to its end; an end comes before a beginning of the same instant.
+    # From the creation of a job to its end; an end precedes a start of the same instant.
     changes = sorted((at, by) for job in jobs for at, by in ((job.submitted, 1), (job.finished or 0, -1)))
     together = list(itertools.accumulate(by for _, by in changes))
     assert max(together) <= most
@@ -531,7 +531,7 @@ def test_an_unreadable_schedule_is_skipped_and_others_continue(caplog: pytest.Lo
 
 
 class HeldBack(StagedStore):
-    """A store whose firings wait until the test lets them through."""
+    """A store whose firings wait until the test releases them."""
 
     def __init__(self, database: Database, clock: Any) -> None:
         super().__init__(database, clock=clock)
@@ -554,7 +554,7 @@ async def test_writes_of_a_replaced_scheduler_are_refused(stage: Stage, /) -> No
     await until(lambda: len(frozen.scheduler.status().partitions) == 8)
     await _add(frozen, "s", every("1s"))
     await stage.pass_by(3)
-    # Its leases pass on, and what it has decided is still on its way.
+    # Its leases move on, and its decision is still in transit.
     leases = stage.store.dispatching.leases
     for partition in range(PARTITIONS):
         lease = await leases.find(partition_key(partition))
@@ -619,7 +619,7 @@ async def _add_flow(process: Process, trigger: Any) -> None:
 async def test_a_broker_that_blocks_publishing_delays_workflows_and_no_jobs(stage: Stage, /) -> None:
     process = await _begun(stage)
     await _add_flow(process, every("3s"))
-    # So many that some are in the partition of the workflow.
+    # Enough that some are in the partition of the workflow.
     for number in range(40):
         await _add(process, f"s{number}", every("1s"))
     await stage.pass_by(3)
@@ -717,7 +717,7 @@ async def test_a_schedule_by_name_needs_no_code_of_its_task(stage: Stage, /) -> 
 
 def test_pages_list_schedules_of_code_and_runtime_in_one_order() -> None:
     async def test(stage: Stage) -> None:
-        # The scheduler puts those of the code there.
+        # The scheduler stores the schedules of the code there.
         app = (await _begun(stage)).app
         tick = app.tasks["tick"]
         for name in ("b", "@acme:b", "z", "n"):

@@ -1,4 +1,4 @@
-"""Schedulers that come, go, die and are cut off from the store."""
+"""Schedulers that start, stop, die and are cut off from the store."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
@@ -29,7 +29,7 @@ async def test_two_schedulers_hold_half_each_and_a_stopping_one_returns_its_half
     await first.stop()
     await until(lambda: len(second.scheduler.status().partitions) == 8)
 
-    # Nobody waits for a lease to end.
+    # No scheduler waits for a lease to end.
     assert stage.clock.since(began) < 1
 
 
@@ -113,7 +113,7 @@ async def test_a_failed_dispatch_repeats_the_take_over_and_no_job_waits(stage: S
     process = stage.start(store=store)
     dispatched = await stage.submit(3)
     await until(lambda: len(failed) == 3)
-    # From here on a broker that is away for a moment is waited for, as ever.
+    # From here on a short outage of the broker is waited for as usual.
     process.broker.fail_publishes(3, BrokerUnavailable("no broker"))
     await stage.playing()
 
@@ -137,7 +137,7 @@ async def test_late_writes_of_an_earlier_holder_leave_room_for_others(stage: Sta
     await stage.submit(100)
     player = await stage.player()
     await player.has(64)
-    # So long until the store knows that the broker has confirmed them.
+    # The time until the store knows of the broker's confirm.
     await stage.pass_by(1)
     await player.finish()
     await has_begun.wait()
@@ -161,7 +161,7 @@ async def test_a_scheduler_stops_when_its_leases_end_without_an_answer_of_the_st
     def hanging(call: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
         async def ask(*args: Any, **options: Any) -> Any:
             if hangs.is_set():
-                # As long as a connection waits.
+                # As long as a connection attempt lasts.
                 await asyncio.sleep(60)
                 raise StoreUnavailable("no answer (staged)", is_certain=False)
             return await call(*args, **options)
@@ -184,7 +184,7 @@ async def test_a_scheduler_stops_when_its_leases_end_without_an_answer_of_the_st
     await stage.pass_by(1)
     hangs.set()
     await player.finish()
-    # Beside it, and not instead of it: it has the reports by now.
+    # In addition to the poll: it has the reports by now.
     await stage.pass_by(0.1)
     second = stage.start()
     began = stage.clock.monotonic()
@@ -219,7 +219,7 @@ async def test_the_jobs_of_a_dead_scheduler_continue_within_the_lease_and_a_seco
 async def test_an_unconfirmed_batch_is_published_again_with_the_same_tokens(stage: Stage, /) -> None:
     first = stage.start()
     await until(lambda: len(first.scheduler.status().partitions) == 8)
-    # What it has to publish hangs, and then it dies.
+    # Its publishes hang, and then it dies.
     first.broker.hang_publishes()
     (job_id,) = await stage.submit(announced=True)
     await until(lambda: first.broker.hanging == 1)
@@ -388,7 +388,7 @@ async def test_an_unavailable_store_loses_no_report_and_no_job(stage: Stage, /) 
     await player.finish()
     await stage.pass_by(60)
 
-    # Reports stay in their queue: nobody takes and gives them back all the time.
+    # Reports stay in their queue: no scheduler consumes and returns them in a loop.
     requeued = process.broker.kinds()[taken:].count("Requeued")
     assert requeued <= 64
     assert not any(job.state.is_final for job in stage.database.jobs.values())

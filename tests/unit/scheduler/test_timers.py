@@ -1,4 +1,4 @@
-"""Jobs whose time comes."""
+"""Jobs that become due."""
 
 import pytest
 
@@ -62,9 +62,9 @@ async def test_an_idle_scheduler_queries_the_store_a_few_times_a_second(stage: S
 
     await stage.pass_by(10)
 
-    # For each of the eight partitions two looks for lanes, one each for timers and schedules, and 0.6 renewals. For
-    # all of them two looks at the clock, two for jobs that waited for others, and two for the mark by which a store
-    # that went back is noticed. One in five seconds for what is done to many jobs.
+    # For each of the eight partitions two polls of lanes, one each of timers and schedules, and 0.6 renewals. For all
+    # of them two readings of the clock, two of dependent jobs, and two of the mark that reveals a rolled back store.
+    # One in five seconds for bulks.
     calls = process.store.asked - before
     assert calls / 10 <= 8 * 4.6 + 2 + 2 + 5 + 0.2
 

@@ -1,4 +1,4 @@
-"""Whose notices of alerts are sent, while receivers keep senders waiting."""
+"""Order of the notices of alerts while receivers are slow."""
 
 import pytest
 
@@ -50,7 +50,7 @@ def test_slow_hosts_share_two_connections_across_tenants() -> None:
     turns.begin(_notice("delta", "d"), 5)
     turns.end(_notice("beta", "b", 1), 6)
 
-    # It was quick this time.
+    # It was fast this time.
     assert turns.turn(6).hosts == {("acme", "a"), ("delta", "d")}
 
 

@@ -1,4 +1,4 @@
-"""Jobs that a scheduler wants back from the broker, or ends without a run, and that a worker may have by then."""
+"""Jobs that a scheduler withdraws from the broker, or ends without a run, while a worker may already have them."""
 
 import asyncio
 from collections.abc import Callable, Coroutine, Sequence
@@ -42,7 +42,7 @@ async def _started(stage: Stage, store: StagedStore | None = None) -> Process:
 
 
 async def _start_counts(stage: Stage, job_id: str) -> None:
-    """A report of the start is applied, of which the scheduler does not hear: an earlier holder has applied it."""
+    """Apply a report of the start without telling the scheduler, as an earlier holder would."""
     job = stage.job(job_id)
     report = Report(id=job_id, token=job.token, attempt=1, kind="started", worker="player", started=START)
     (applied,) = await stage.store.dispatching.apply([report])
@@ -58,7 +58,7 @@ async def _undispatched(stage: Stage, job_id: str) -> int:
 
 
 def _starts_before(stage: Stage, store: StagedStore, name: str) -> list[str]:
-    """A worker starts each job in the moment before the scheduler calls this of the store; which those were."""
+    """Let a worker start each job just before the scheduler calls this store method; return those jobs."""
     call: Callable[..., Coroutine[Any, Any, Withdrawn]] = getattr(store.dispatching, name)
     seen: list[str] = []
 
@@ -122,7 +122,7 @@ async def test_a_job_that_a_worker_may_have_is_not_withdrawn_after_a_refusal(
     (job_id,) = await stage.submit(announced=True)
     await player.has(1)
     await until(lambda: process.scheduler.status().paused == {"work": str(error)})
-    # Other queues of the partition go on: the broker does take jobs.
+    # Other queues of the partition continue: the broker accepts their jobs.
     assert process.scheduler.not_ready() is None
 
     await player.has(2)
@@ -248,7 +248,7 @@ async def test_a_scheduler_that_wakes_up_late_withdraws_nothing_from_the_next_ho
     store.is_reachable = False
     await player.has(1, within=3 * LEASE)
 
-    # What it has sent to the store is read there now.
+    # Its writes are applied in the store now.
     ((partition, epoch, jobs, options),) = sent
     withdrawn = await stage.store.dispatching.undispatch(partition, epoch, jobs, **options)
     await stage.pass_by(10)
@@ -390,7 +390,7 @@ async def test_a_take_over_that_fails_halfway_publishes_nothing_and_is_repeated(
     assert [each.store.id for each in player.envelopes if each.store] == [limited]
     assert stage.job(once).state is JobState.FAILED
     assert second.scheduler.status().partitions == list(range(8))
-    # What it has in flight uses up its limit once, and gives it back once.
+    # Its jobs in flight use up the limit once, and release it once.
     for count in range(3, -1, -1):
         await player.has(1)
         assert len(player.deliveries) == 1
@@ -406,7 +406,7 @@ async def test_two_copies_of_a_message_are_two_starts_and_one_end(stage: Stage, 
     player = await stage.player_of_declared()
     (job_id,) = await stage.submit(task="once", announced=True)
     await player.has(1)
-    # As the publisher of RabbitMQ does where its connection breaks before the confirm.
+    # Like the publisher of RabbitMQ when its connection breaks before the confirm.
     copy = Outgoing(
         queue=jobs_queue("work"), body=player.deliveries[0].body, content_type=JSON, job_id=job_id, task="once"
     )

@@ -1,4 +1,4 @@
-"""What becomes of occurrences that come while earlier ones wait or run, with workers that run them."""
+"""Occurrences that arrive while earlier ones wait or run, with workers that run them."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -17,7 +17,7 @@ from tests.unit.worker.staged import Fault, Points, StagedApp, settle_loop
 
 @dataclass
 class _Runs:
-    """What workers run; every run goes on until the test ends it."""
+    """The runs of workers; each lasts until the test ends it."""
 
     options: dict[str, Any]
     going: dict[int, asyncio.Event] = field(default_factory=dict[int, asyncio.Event])
@@ -67,7 +67,7 @@ def _play(test: Callable[[Stage, _Runs], Any], **options: Any) -> _Runs:
             for going in [*runs.going.values()]:
                 going.set()
             await settle_loop()
-        # Until the worker has seen that it holds nothing any more.
+        # Until the worker has seen that it holds nothing.
         await asyncio.sleep(60)
 
     play(with_worker, runs.define)
@@ -77,7 +77,7 @@ def _play(test: Callable[[Stage, _Runs], Any], **options: Any) -> _Runs:
 async def _pass(stage: Stage, seconds: int) -> None:
     for _ in range(seconds):
         await stage.advance(1)
-        # The loop's own time, too: a worker renews by it what it holds.
+        # The loop's own time as well: the worker renews its leases by it.
         await asyncio.sleep(1)
 
 
@@ -159,7 +159,7 @@ def test_runs_of_a_dead_worker_make_room_after_a_while() -> None:
 
     async def test(stage: Stage) -> None:
         await stage.start()
-        # It begins, and is never heard of again: its message is lost with it, as by a purge.
+        # It starts and is never heard of again: its message is lost with it, as by a purge.
         dead = stage.twin()
         task = asyncio.create_task(Worker(dead, WorkerConfig(concurrency=8, grace=1)).run())
         await settle_loop()
@@ -180,7 +180,7 @@ def test_runs_of_a_dead_worker_make_room_after_a_while() -> None:
             await settle_loop()
             dead.points.rest = Fault.NONE
             await asyncio.sleep(60)
-        # After the 30 seconds for which it was trusted.
+        # After the 30 seconds of its lease.
         assert runs.began[1:2] == [40]
         await asyncio.sleep(60)
 

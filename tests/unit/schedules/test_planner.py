@@ -1,4 +1,4 @@
-"""Which instants are emitted, held against a walk through all of them."""
+"""The emitted instants, compared with a walk through all of them."""
 
 from bisect import bisect_right
 from dataclasses import dataclass
@@ -57,7 +57,7 @@ def test_every_due_instant_is_emitted_or_missed_or_put_into_a_backlog(
     assert not set(emitted) & set(backlog)
     assert set(emitted) | set(backlog) <= set(everything)
     assert len(emitted) + len(backlog) + missed == len(everything)
-    # What is only late is emitted, whatever the policy says.
+    # A late instant is emitted whatever the policy says.
     late = [instant for instant in everything if instant >= now - policy.late_after]
     assert emitted[len(emitted) - len(late) :] == late
     old = [instant for instant in everything if instant < now - policy.late_after]
@@ -73,7 +73,7 @@ def test_every_due_instant_is_emitted_or_missed_or_put_into_a_backlog(
 
 
 def _play(trigger: Trigger, policy: SchedulePolicy, mark: int, now: int) -> tuple[list[int], list[int], int, int]:
-    """Plan until nothing is due: what was emitted, put into the backlog, and missed."""
+    """Plan until nothing is due; return the emitted, backlogged and missed instants."""
     emitted: list[int] = []
     backlog: list[int] = []
     missed = rounds = 0

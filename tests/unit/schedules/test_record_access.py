@@ -1,4 +1,4 @@
-"""Schedules that are made, changed, paused, run and made up for while beats run."""
+"""Schedules that are created, changed, paused, run manually and backfilled while beats run."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -26,12 +26,12 @@ def _define(app: TaskMQ) -> None:
 
 
 def _schedules(stage: Stage) -> Schedules:
-    """As a process of its own sees them, that is no beat."""
+    """Return the schedules as seen by another process without a beat."""
     return stage.twin().schedules
 
 
 async def _look(stage: Stage) -> None:
-    """Let the second pass within which everybody sees what has changed."""
+    """Let the second pass within which every replica reads changes."""
     await stage.advance(1)
     await settle_loop()
 
@@ -183,7 +183,7 @@ async def test_a_missing_schedule_is_reported_and_an_existing_one_is_not_overwri
     schedules = _schedules(stage)
     say = stage.apps[-1].tasks["say"]
     await schedules.aadd("hourly", say, every("5s"))
-    # The same once more changes nothing: an answer may have been lost.
+    # Repeating the call changes nothing: an answer may have been lost.
     await schedules.aadd("hourly", say, every("5s"))
     with pytest.raises(InvalidOption, match="is there already"):
         await schedules.aadd("hourly", say, every("6s"))

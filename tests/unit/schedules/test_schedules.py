@@ -87,7 +87,7 @@ def test_a_custom_trigger_cannot_be_stored() -> None:
 
     with pytest.raises(InvalidOption, match=r"a trigger of class .*Tide cannot be kept in the state"):
         write_definition(entry)
-    # It has no repr that is the same in every process, and counts as the same rule all the same.
+    # Its repr differs between processes, and it still counts as the same rule.
     assert rule_of(Tide()) == rule_of(Tide())
 
 
@@ -145,7 +145,7 @@ def test_a_job_id_derives_from_app_schedule_instant_and_run() -> None:
     }
 
     assert len(ids) == 16
-    # Kept for good: a replica of the next release has to make the same.
+    # Stored permanently: a replica of the next release has to derive the same.
     assert scheduled_job_id("shop", "nightly", 1_700_000_000_000) == (
         "taskmq:schedule:87f6bc4f-e244-5885-ae4d-8fc01bbae58d"
     )

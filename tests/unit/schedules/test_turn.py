@@ -1,4 +1,4 @@
-"""One look at one schedule, by replicas that come and go: every instant is accounted for."""
+"""Polls of one schedule by replicas that start and stop: every instant is accounted for."""
 
 import random
 from typing import Any
@@ -60,7 +60,7 @@ def test_every_instant_up_to_the_mark_is_accounted_for(options: dict[str, Any], 
                 began = record.mark if began is None else began
                 assert turn.wake is not None
                 assert turn.wake > now
-                # Published by whoever has it in hand, or by nobody: then its lease ends.
+                # Published by the holder, or by no replica: then its lease ends.
                 in_hand += [claim for claim in turn.claims if dice.random() < 0.7]
             case 4:
                 for claim in in_hand:
@@ -125,7 +125,7 @@ def test_a_returned_claim_is_free_at_once_and_an_unsendable_one_is_not_retried()
     hand_back(record, claims)
     (again,) = take_turn(record, entry, now=now, replica=_replica(2)).claims
     assert again.owner == "beat 2"
-    # Too late: it is not theirs any more.
+    # Too late: the claim belongs to another replica.
     hand_back(record, claims)
     assert take_turn(record, entry, now=now, replica=_replica(3)).claims == []
 
@@ -170,7 +170,7 @@ def test_too_many_open_claims_prevent_new_ones() -> None:
     for _ in range(50):
         now += PERIOD
         turn = take_turn(record, entry, now=now, replica=Replica("app", f"{now}"))
-        # Nobody publishes anything, as no broker is there.
+        # There is no broker, so nothing is published.
         assert turn.wake is not None
         assert turn.wake > now
 

@@ -1,8 +1,8 @@
-"""Two served apps and what is done at them: on one a tenant acts alone, on the other a second one does things, too.
+"""Two served apps: on one a tenant acts alone, on the other a second tenant acts too.
 
-Both tenants use the same ids, keys and names, and ask for the other's by whatever it might be found: its name in
-`?tenant=` and in full ids, and the ids of what it has made. What a tenant is answered has to be the same at both
-apps, but for ids that were made up, times, and numbers that count all entries.
+Both tenants use the same ids, keys and names. Each asks for the other's objects by the other's name in `?tenant=`,
+by full ids, and by the ids of its objects. The answers to a tenant must be equal at both apps, except for generated
+ids, times, and numbers that count all entries.
 """
 
 import json
@@ -44,18 +44,18 @@ __all__ = ["EXAMPLES", "STEPS", "Step", "Town", "check_isolation", "open_town"]
 Step = tuple[str, str, Any]
 """Method, path and body of a request; or something else that is done, its id, and what it is about."""
 
-# The ids of notices are made of the times of their alerts, too.
+# The ids of notices derive from the times of their alerts, too.
 _MADE_UP = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}|\b[0-9a-f]{32}\b")
 _INSTANT = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d[.\d]*(Z|\+00:00)?")
 # Tenants may read how many other tenants wait in a queue, but not their names.
 _SHARED = re.compile(r"\d+ other tenants have jobs in that queue, too|its pool is due .*")
-# Of requests; of audit entries and lines of logs, which are numbered over all tenants.
+# Of requests, audit entries and log lines, which are numbered across all tenants.
 _COUNTED = {"request_id", "number", "next"}
 _INSTANCE: Final = "instance"
 """Who is no tenant's: an admin of the instance."""
 _ANN: Final = f"{0:08}-0000-0000-0000-{0:012}"
 _SECRET: Final = "of the shop of "
-# A time that has gone by: what is counted there is in the same points, whenever it is asked for.
+# A past time: its counts are in the same points whenever they are requested.
 _PAST: Final = 30_000_000 * MINUTE
 _SPAN: Final = "since=2027-01-15T00:00:00Z&until=2027-01-15T02:00:00Z"
 _IDS = st.sampled_from(["one", "two"])
@@ -198,7 +198,7 @@ STEPS: Final[st.SearchStrategy[list[Step]]] = st.lists(
     st.one_of(_JOBS, _BULKS, _OTHERS, _HISTORY, _ALERTS, _EVENTS, _LIMITS), min_size=5, max_size=25
 )
 """What one tenant does."""
-# At the end everything that there is is looked at.
+# At the end every object is read.
 _LOOKS: Final[Sequence[Step]] = [
     ("watch", "", None),
     *(
@@ -242,7 +242,7 @@ _MAKES_MORE: Final[list[Step]] = [
     ("quota", "queued", 0),
     ("pool", "5", None),
 ]
-# Of what the other has made, by all that it might be found by.
+# Objects of the other tenant, by every possible reference.
 _TRIES: Final[list[Step]] = [
     *(
         (method, f"/jobs/{name}{rest}", body)
@@ -294,7 +294,7 @@ _numbers = count()
 
 
 class Town:
-    """A served app with tenants of which each has an admin; `made` are the ids of what each has made last."""
+    """A served app with tenants, each with an admin; `made` are the ids of each tenant's latest objects."""
 
     def __init__(self, site: Site) -> None:
         self.site = site
@@ -313,7 +313,7 @@ class Town:
         await self.site.app.sessions.current().broker.declare([WorkQueue("work")])
 
     def add(self, tenant: str) -> None:
-        """Add a tenant, whose shop may send events."""
+        """Add a tenant whose shop may send events."""
 
         async def add() -> None:
             accounts = self.site.app.sessions.store().identity.accounts
@@ -326,7 +326,7 @@ class Town:
         self.site.served.litestar.state["sources"][source.name] = source
 
     def leave(self, tenant: str) -> None:
-        """Have nothing of the tenant be under way any more."""
+        """End everything that the tenant has in progress."""
         for name in ("one", "two"):
             self.site("DELETE", f"/alerts/rules/{name}", by=tenant)
         for quota in ("queued", "a_day"):
@@ -337,10 +337,10 @@ class Town:
         self.site.served.litestar.state.get("samples", {}).clear()
 
     def take(self, tenant: str, other: str, step: Step, theirs: dict[str, str]) -> str:
-        """What the tenant's admin is answered, without what is made up.
+        """Return the answer to the tenant's admin without generated values.
 
         Args:
-            theirs: ids of what the other has made, by kind; they may be of another town.
+            theirs: ids of the other tenant's objects, by kind; they may come from another town.
         """
         method, path, body = json.loads(self._named(json.dumps(step), tenant, other, theirs))
         if (do := self._do.get(method)) is not None:
@@ -351,14 +351,14 @@ class Town:
         if answer.is_success and path == "/bulk/operations" and body is not None:
             self.made[tenant, "BULK"] = content["bulk_id"]
             self._await_bulk(tenant, content["bulk_id"])
-            # How far it was by the time of the answer is a matter of luck.
+            # Its progress by the time of the answer is random.
             content = self.site("GET", f"/bulk/operations/{content['bulk_id']}", by=tenant).json()
         if answer.is_success and path == "/alerts/silences" and body is not None:
             self.made[tenant, "SILENCE"] = content["id"]
         return f"{answer.status_code} {answer.headers.get('etag')} {_plain(content, tenant, other)}"
 
     def kinds(self, tenant: str) -> dict[str, str]:
-        """The ids of what a tenant has made last, by kind."""
+        """Return the ids of a tenant's latest objects, by kind."""
         return {kind: made for (whose, kind), made in self.made.items() if whose == tenant}
 
     def _named(self, step: str, tenant: str, other: str, theirs: dict[str, str]) -> str:
@@ -385,7 +385,7 @@ class Town:
         return str(self._run(send))
 
     def _letter(self, tenant: str, name: str, facts: Any) -> str:
-        """A job of the tenant that was sent has died."""
+        """Let a sent job of the tenant die."""
         said: dict[str, Any] = {"id": f"@{tenant}:{name}", "tenant": tenant, "task": "data_processing", "attempt": 1}
         letter = Outgoing(
             queue="work.dlq",
@@ -403,7 +403,7 @@ class Town:
         return ""
 
     def _log(self, tenant: str, end: str, facts: Any) -> str:
-        """A worker runs a job of the tenant, which logs a line and then ends, or does not."""
+        """Run a job of the tenant that logs a line and then ends, or does not."""
 
         async def log(driver: JobDriver, job: DispatchedJob) -> str:
             line = RunLine(await driver.store.now_ms(), 40, "shop", f"line {facts[0]}")
@@ -415,7 +415,7 @@ class Town:
         return self._dispatched(tenant, log)
 
     def _preempt(self, tenant: str, _: str, facts: Any) -> str:
-        """A job of the tenant gives way to one of the other's, or of a third one where that is not there."""
+        """Preempt a job of the tenant for one of the other's, or of a third one if there is no other."""
         for_whom = facts[1] if facts[1] in self._tenants else "a-third-one"
 
         async def preempt(driver: JobDriver, job: DispatchedJob) -> str:
@@ -430,7 +430,7 @@ class Town:
         return self._dispatched(tenant, preempt)
 
     def _dispatched(self, tenant: str, then: Callable[[JobDriver, DispatchedJob], Awaitable[str]]) -> str:
-        """Dispatch a job of the tenant, to which something happens then."""
+        """Dispatch a job of the tenant for a later event."""
 
         async def dispatch() -> str:
             driver, queue = JobDriver(self._store), f"of-{tenant}"
@@ -448,7 +448,7 @@ class Town:
         return str(self._run(dispatch))
 
     def _count(self, tenant: str, name: str, facts: Any) -> str:
-        """Workers have run a task of the tenant: now, and in the past."""
+        """Report runs of a task of the tenant, now and in the past."""
 
         async def add() -> None:
             now = await self._store.now_ms()
@@ -471,7 +471,7 @@ class Town:
         return ""
 
     def _watch(self, _: str, __: str, ___: Any) -> str:
-        """A scheduler looks at all rules."""
+        """Evaluate all rules like a scheduler."""
 
         async def look() -> None:
             await AlertWatch(
@@ -482,7 +482,7 @@ class Town:
         return ""
 
     def _signed(self, tenant: str, whose: str, facts: Any) -> str:
-        """The tenant's shop sends an event, or says that it is another's."""
+        """Send an event of the tenant's shop, or one that claims another tenant."""
         key, other = facts
         source = other if whose == "theirs" else tenant
         secret = "not the shop's, and long" if whose == "forged" else _SECRET + tenant
@@ -495,14 +495,14 @@ class Town:
         return f"{answer.status_code} {_plain(answer.json(), tenant, other)}"
 
     def _quota(self, tenant: str, name: str, facts: Any) -> str:
-        """The instance says how much the tenant may submit."""
+        """Set the tenant's submission quota."""
         limit = None if facts is None else facts[0]
         if limit is None:
             return str(self.site("DELETE", f"/quotas/{tenant}", by=_INSTANCE).status_code)
         return str(self.site("PUT", f"/quotas/{tenant}", {name: limit}, by=_INSTANCE).status_code)
 
     def _pool(self, tenant: str, weight: str, _: Any) -> str:
-        """The instance says what the tenant's share is."""
+        """Set the tenant's share."""
         if not weight:
             return str(self.site("DELETE", f"/pools/{tenant}", by=_INSTANCE).status_code)
         return str(self.site("PUT", f"/pools/{tenant}", {"weight": int(weight)}, by=_INSTANCE).status_code)
@@ -521,12 +521,12 @@ class Town:
 
 
 def event_of(tenant: str, name: str, kind: str) -> JobEvent:
-    """What a worker tells of a job of the tenant."""
+    """Return a worker event about a job of the tenant."""
     return JobEvent(event=kind, number=1, at=1, job_id=f"@{tenant}:{name}", task="t", queue="q", tenant=tenant)
 
 
 def _plain(value: Any, tenant: str, other: str) -> str:
-    """An answer without what is made up, times and the tenants' names; lists in an order of their own."""
+    """Return an answer without generated values, times and tenant names; lists are sorted."""
     return json.dumps(_masked(value, tenant, other), sort_keys=True)
 
 
@@ -544,7 +544,7 @@ def _masked(value: Any, tenant: str, other: str) -> Any:
 
 @contextmanager
 def open_town(url: str) -> Iterator[Town]:
-    """Serve an app whose jobs are kept at this URL."""
+    """Serve an app with its jobs at this URL."""
     app = TaskMQ(new_url(), store=url)
     define(app)
 
@@ -559,7 +559,7 @@ def open_town(url: str) -> Iterator[Town]:
         roles = (Membership(EVERYWHERE if name == _INSTANCE else name, Role.ADMIN),)
         return Identity(user_id=f"u-{name}", user=name, memberships=roles, via="session", credential=name)
 
-    # Both towns are asked as fast as they answer.
+    # Both towns are queried as fast as they answer.
     edge = served(app, identify=identify, settings=ServerSettings(rate=0))
     edge.litestar.state["identify"] = identify_signed(identify, edge.litestar.state["sources"])
     with TestClient(edge, raise_server_exceptions=False) as client:
@@ -567,8 +567,8 @@ def open_town(url: str) -> Iterator[Town]:
 
 
 def check_isolation(alone: Town, both: Town, mine: list[Step], theirs: list[Step]) -> None:
-    """Have two new tenants act, the second one in one town only, and compare what the first is answered in both."""
-    # New ones for each example, beside all earlier ones.
+    """Let two new tenants act, the second in one town only, and compare the answers to the first in both."""
+    # New tenants for each example, beside all earlier ones.
     number = next(_numbers)
     tenant, other = f"first{number}x", f"second{number}x"
     alone.add(tenant)
@@ -582,7 +582,7 @@ def check_isolation(alone: Town, both: Town, mine: list[Step], theirs: list[Step
         known = both.kinds(other)
         expected, found = alone.take(tenant, other, step, known), both.take(tenant, other, step, known)
         assert found == expected, step
-        # Two errors of the server are alike, too.
+        # Two server errors are equal, too.
         assert not found.startswith("5"), (step, found)
         assert is_named or other not in found
 

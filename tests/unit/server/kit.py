@@ -1,4 +1,4 @@
-"""A served app on `memory://` and SQLite, asked by callers of several roles and tenants."""
+"""A served app on `memory://` and SQLite, called by users of several roles and tenants."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -60,7 +60,7 @@ CALLERS = {
             credential="importer",
             scopes=frozenset({Permission.JOBS_SUBMIT}),
         ),
-        # One that only looks at schedules.
+        # A token that only reads schedules.
         Identity(
             user_id="planner",
             user="planner",
@@ -92,7 +92,7 @@ _WHOLE = (
 
 
 def define(app: TaskMQ) -> None:
-    """The tasks of the tests."""
+    """Define the tasks of the tests."""
 
     @app.task(name="data_processing", queue="work")
     def data_processing(key: str = "", number: int = 0) -> str:
@@ -109,7 +109,7 @@ def define(app: TaskMQ) -> None:
 
 
 class Site:
-    """A served app; asked as `acme-admin` unless told otherwise."""
+    """A served app; called as `acme-admin` by default."""
 
     def __init__(self, app: TaskMQ, client: "TestClient[Any]", served: ServerApplication) -> None:
         self.app = app
@@ -118,14 +118,14 @@ class Site:
 
     @property
     def hub(self) -> EventHub:
-        """Which gives the events to the streams."""
+        """The hub that passes the events to the streams."""
         found: EventHub = self.served.litestar.state["events"]
         return found
 
     def __call__(
         self, method: str, path: str, json: Any = None, *, by: str | None = "acme-admin", **more: Any
     ) -> Response:
-        """Ask; a path without `/api` is below `/api/v1`."""
+        """Send a request; a path without `/api` is below `/api/v1`."""
         headers = dict(more.pop("headers", {}))
         if by is not None:
             headers["Authorization"] = f"Bearer {by}"
@@ -135,14 +135,14 @@ class Site:
         return self.client.request(method, where, headers=headers, **more)
 
     def submit(self, by: str = "acme-admin", tenant: str | None = None, **changes: Any) -> str:
-        """Submit the document's job, with changes; its id."""
+        """Submit the document's job with changes; return its id."""
         query = "" if tenant is None else f"?tenant={tenant}"
         answer = self("POST", f"/jobs{query}", {**DOCUMENT, **changes}, by=by)
         assert answer.status_code in {200, 201}, answer.text
         return str(answer.json()["job_id"])
 
     def ids(self, query: str = "", by: str = "acme-admin") -> list[str]:
-        """The ids of the jobs that a list shows."""
+        """Return the ids of the jobs in a list."""
         answer = self("GET", f"/jobs{query}", by=by)
         assert answer.status_code == 200, answer.text
         return [job["job_id"] for job in answer.json()]
@@ -158,7 +158,7 @@ def open_site(
     sources: Sequence[EventSource] = (),
     clock: Clock | None = None,
 ) -> Iterator[Site]:
-    """Serve an app of its own."""
+    """Serve a separate app."""
     app = TaskMQ(
         new_url(),
         store=store or f"sqlite://:memory:{uuid4().hex}",
@@ -187,9 +187,9 @@ def served(
     oidc: OidcProvider | None = None,
     sources: Sequence[EventSource] = (),
 ) -> ServerApplication:
-    """`build`, whose handlers are made once for all tests: that takes longer than most of them.
+    """Call `build`, reusing handlers between tests: building them takes longer than most tests.
 
-    Without settings callers may ask as often as they like.
+    The default settings do not limit the rate of callers.
     """
     chosen = settings or ServerSettings()
     known = {source.name: source for source in sources}
@@ -214,7 +214,7 @@ def _built_once(body_limit: int) -> Litestar:
 
 
 def _twin(litestar: Litestar) -> Litestar:
-    """One with the same handlers, which may be served beside it."""
+    """Return a copy with the same handlers, which may be served beside the original."""
     twin = copy(litestar)
     twin.event_emitter = copy(litestar.event_emitter)
     twin.asgi_router = copy(litestar.asgi_router)

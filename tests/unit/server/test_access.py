@@ -1,4 +1,4 @@
-"""Who may do what: every handler says it, and other tenants' things are not there."""
+"""Permissions: every handler declares one, and foreign tenants' objects do not exist."""
 
 from pathlib import Path
 from typing import Any
@@ -27,7 +27,7 @@ _PUBLIC = {
     "authorize",
     "authorizeOfDocument",
 }
-# What stands for a part of a path.
+# Values for the path parameters.
 _VALUES = {
     "job_id": "order-17",
     "name": "work",
@@ -44,7 +44,7 @@ _VALUES = {
 
 
 def _calls() -> list[tuple[str, str, str, Permission]]:
-    """Each call that takes a permission: its name, method, path and permission."""
+    """Return each call with a permission: its name, method, path and permission."""
     found = []
     for handler in HANDLERS:
         permission = permission_of(handler)
@@ -142,7 +142,7 @@ def test_a_foreign_tenant_does_not_exist_and_one_of_several_must_be_named(site: 
     assert "acme, other" in unnamed.json()["detail"]
     assert too_weak.status_code == 403
     assert site("GET", "/jobs?tenant=other", by="both").status_code == 200
-    # There is only one where they may.
+    # There is only one tenant in which they have permission.
     assert site("POST", "/jobs", {"job_type": "data_processing"}, by="both").status_code == 201
 
 

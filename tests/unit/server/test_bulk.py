@@ -1,4 +1,4 @@
-"""The same done to many jobs, page by page."""
+"""One operation on many jobs, page by page."""
 
 from typing import Any
 
@@ -138,7 +138,7 @@ def test_a_bulk_operation_can_be_aborted_and_is_hidden_from_other_tenants(site: 
     begun = site("POST", "/bulk/operations", {"action": "hold", "everything": True, "rate": 0.01}).json()
     path = f"/bulk/operations/{begun['bulk_id']}"
 
-    # The next job has its turn in a hundred seconds: none is under way.
+    # The next job's turn is in a hundred seconds, so none is in progress.
     eventually(lambda: site("GET", path).json()["done"] == 1, "the first job is held")
     foreign = site("DELETE", path, by="other-admin")
     aborted = site("DELETE", path).json()

@@ -1,6 +1,6 @@
-"""A server on a real socket: slow clients cost the others nothing, and it stops without losing a request.
+"""A server on a real socket: slow clients do not affect others, and it stops without losing a request.
 
-The loop's clock is put forward where a limit is to be over: none of them ends while the machine is busy.
+Tests advance the loop's clock past a limit, so that no limit ends while the machine is busy.
 """
 
 import asyncio
@@ -34,7 +34,7 @@ _LONG = timedelta(days=1)
 
 
 class _Loop(asyncio.SelectorEventLoop):
-    """A loop whose clock can be put forward; what is due then comes at once."""
+    """A loop with a clock that can be advanced; due timers fire at once."""
 
     ahead = 0.0
 
@@ -43,7 +43,7 @@ class _Loop(asyncio.SelectorEventLoop):
 
 
 class Served:
-    """A server that listens, in this loop."""
+    """A listening server in this loop."""
 
     def __init__(self, application: ServerApplication, process: ServerProcess, port: int) -> None:
         self.application = application
@@ -51,13 +51,13 @@ class Served:
         self.port = port
 
     def pass_by(self, seconds: float) -> None:
-        """Put the clock of the loop forward."""
+        """Advance the clock of the loop."""
         loop = asyncio.get_running_loop()
         assert isinstance(loop, _Loop)
         loop.ahead += seconds
 
     async def pass_until(self, check: Callable[[], bool], what: str, *, every: float) -> None:
-        """Let so many seconds pass by, again and again, until it is true; what came before is done first."""
+        """Advance the clock by that many seconds until the condition holds; pending work runs first."""
 
         async def look() -> bool:
             assert (await self.ask("/api/v1/health/live"))[0] == 200
@@ -71,13 +71,13 @@ class Served:
         return Connection(*await asyncio.open_connection("127.0.0.1", self.port))
 
     async def ask(self, path: str, *, body: bytes | None = None) -> tuple[int, dict[str, str], Any]:
-        """Over a connection of its own; a POST where there is a body."""
+        """Send a request over a new connection; a POST if there is a body."""
         async with await self.connect() as connection:
             return await connection.ask(path, body=body)
 
 
 class Connection:
-    """One connection to the server, used as the test likes."""
+    """One connection to the server, controlled by the test."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.reader = reader
@@ -105,7 +105,7 @@ class Connection:
         return int(first.split()[1]), headers, json.loads(body or b"null")
 
     async def ended(self) -> bytes:
-        """What comes until the server closes the connection."""
+        """Read until the server closes the connection."""
         try:
             return await self.reader.read()
         except ConnectionResetError:
@@ -169,7 +169,7 @@ def test_a_slow_read_is_given_up_and_a_slow_write_is_not(tmp_path: Path) -> None
         trial = b'{"action": "hold", "filter": "status:held", "dry_run": true}'
         status, _, problem = await given_up("/api/v1/bulk", body=trial)
         assert (status, problem["code"]) == (503, "query_too_slow")
-        # What has begun to answer goes on.
+        # A started answer continues.
         async with await served.connect() as stream:
             await stream.send(_head("GET", "/api/v1/events") + b"\r\n")
             await stream.reader.readuntil(b"retry: 3000")
@@ -200,7 +200,7 @@ def test_an_incomplete_request_times_out_and_affects_only_its_own_connection(tmp
             idle = await stack.enter_async_context(await served.connect())
             assert (await idle.ask("/api/v1/health/live"))[0] == 200
             served.pass_by(6.0)
-            # One that goes on dribbling has no more time than the others.
+            # A slow trickle gets no more time than the others.
             await slow[1].send(b"X-Slow: 1\r\n")
             assert (await served.ask("/api/v1/jobs"))[0] == 200
             served.pass_by(6.0)
@@ -209,7 +209,7 @@ def test_an_incomplete_request_times_out_and_affects_only_its_own_connection(tmp
             for connection in slow:
                 assert b" 200 " not in await connection.ended()
             assert (await served.ask("/api/v1/jobs"))[2] == []
-            # Between two requests a connection may rest for longer.
+            # Between two requests a connection may be idle for longer.
             assert (await idle.ask("/api/v1/health/live"))[0] == 200
             assert served.application.status().failed == 0
 
@@ -220,9 +220,9 @@ _PIPELINED = 40
 
 
 async def _unread(served: Served, requests: int) -> socket.socket:
-    """A connection that has asked so often for something large, and reads nothing.
+    """Open a connection that requests something large that often and reads nothing.
 
-    Neither side's system keeps much of the answers.
+    Neither system buffers much of the answers.
     """
     deaf = socket.socket()
     deaf.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
@@ -267,7 +267,7 @@ def test_idle_connections_are_closed_for_new_ones_with_the_quietest_first(tmp_pa
             kept = await stack.enter_async_context(await served.connect())
             for _ in range(25):
                 await stack.enter_async_context(await served.connect())
-                # What was used last is the last to go.
+                # The most recently used connection is closed last.
                 assert (await kept.ask("/api/v1/health/live"))[0] == 200
                 assert (await served.ask("/api/v1/health/ready"))[0] == 200
                 assert len(opened) <= 20
@@ -298,7 +298,7 @@ def test_a_client_that_reads_slowly_gets_its_whole_answer(tmp_path: Path) -> Non
         slow = await _unread(served, 1)
         found, size, taken = bytearray(), 0, 0
         while not size or len(found) < size:
-            # Less than what is on its way at once, again and again.
+            # Less than one transfer, again and again.
             found += await loop.sock_recv(slow, 2_048)
             if not size and b"\r\n\r\n" in found:
                 head, _, _ = bytes(found).partition(b"\r\n\r\n")
@@ -425,7 +425,7 @@ def test_a_draining_server_says_so_and_serves_until_its_time_is_over(tmp_path: P
             assert (before[0], "connection" in before[1]) == (200, False)
             assert (status, headers["connection"], body["status"]) == (503, "close", "not ready")
             assert await connection.ended() == b""
-        # Others still come, and are served.
+        # Others still connect and are served.
         assert (await served.ask("/api/v1/jobs"))[0] == 200
         assert served.application.not_ready() == "it is about to stop"
 

@@ -1,4 +1,4 @@
-"""The dashboard's files, and the server for development."""
+"""The dashboard's files, and the development server."""
 
 import re
 from pathlib import Path
@@ -87,7 +87,7 @@ def test_all_vendored_files_have_a_licence() -> None:
 
 
 def _asked_from(address: str, app: TaskMQ) -> "TestClient[Any]":
-    """A client of a server for development, at that address."""
+    """Return a client of a development server at that address."""
     edge = build(app, settings=ServerSettings(development=True))
 
     async def placed(scope: Scope, receive: Receive, send: Send) -> None:

@@ -1,4 +1,4 @@
-"""The server's outermost layer: methods that no handler declares, and encoded slashes in paths."""
+"""The server's outermost layer: undeclared methods and encoded slashes in paths."""
 
 import logging
 from collections.abc import Iterator
@@ -23,7 +23,7 @@ _STREAMS = {"/api/v1/events"}
 
 
 def _paths(site: Site) -> Iterator[tuple[str, set[str]]]:
-    """The paths of everything that is routed, with nothing behind their parameters, and their methods."""
+    """Return the paths of all routes, with plain parameters, and their methods."""
     for route in site.served.litestar.routes:
         path = route.path
         for name, parameter in route.path_parameters.items():
@@ -41,7 +41,7 @@ def test_no_method_of_any_path_is_an_error_of_the_server(site: Site, caplog: pyt
                 for headers in ({}, {"Authorization": "Bearer all-admin"}):
                     answer = site.client.request(method, path, headers=headers, follow_redirects=False)
                     is_known = method in methods or (method == "HEAD" and "GET" in methods)
-                    # Not available without a store, a provider or a broker's management.
+                    # Not available without a store, a provider or a management API of the broker.
                     if answer.status_code in {500, 502} or (answer.status_code == 405) == is_known:
                         wrong.append(f"{method} {path}: {answer.status_code} {answer.text[:80]}")
 

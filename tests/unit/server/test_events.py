@@ -1,4 +1,4 @@
-"""Live events: who gets which, what was missed, and how streams end."""
+"""Live events: selection, gaps, and the end of streams."""
 
 import asyncio
 import json
@@ -54,7 +54,7 @@ async def _tell(app: TaskMQ, *events: JobEvent) -> None:
 
 
 async def _take(subscription: EventInbox, last: str) -> list[str]:
-    """The jobs of the events up to this job's, without `j0`."""
+    """Return the jobs of the events up to this job's, without `j0`."""
     found: list[str] = []
     while last not in found:
         found += [one.event.job_id for one in await subscription.take(10) if isinstance(one.event, JobEvent)]
@@ -62,7 +62,7 @@ async def _take(subscription: EventInbox, last: str) -> list[str]:
 
 
 async def _listens(app: TaskMQ, subscription: EventInbox) -> None:
-    """Return once the hub hears the broker: an event is told until it has come."""
+    """Wait until the hub hears the broker: publish an event until it arrives."""
     while not await subscription.take(0.01):
         await _tell(app, _event(0))
 
@@ -150,7 +150,7 @@ async def test_a_tenant_with_fewer_streams_takes_one_from_the_tenant_with_most(
     first = [await follow("small") for _ in range(3)]
 
     assert all(first)
-    # Each has three now: none has more than the other.
+    # Each has three now: neither has more than the other.
     assert [hub.has_room(tenant) for tenant in ("greedy", "small", "third")] == [False, False, True]
     for ended in greedy[3:]:
         assert ended is not None
@@ -165,7 +165,7 @@ async def test_a_tenant_with_fewer_streams_takes_one_from_the_tenant_with_most(
 
 @run_by(_run)
 async def test_a_gap_is_reported_once_the_broker_is_connected(app: TaskMQ, hub: EventHub, /) -> None:
-    """Who reads everything again for it misses nothing of what happens then."""
+    """A client that reads everything again on the gap misses no later event."""
 
     lines = event_lines(
         hub, "ann", lambda _: True, tenant=None, last_id="another-1", most=10, is_welcome=_always, heartbeat=60
@@ -287,7 +287,7 @@ async def test_a_digest_reports_the_number_of_events_at_an_interval(app: TaskMQ,
     hub._tell(None, is_connected=False)
     hub.close()
 
-    # Not before the hour is over, but for the end of the server.
+    # Not before the hour is over, unless the server stops.
     assert [line async for line in lines] == [
         f'id: {hub.name}-6\nevent: broker\ndata: {{"is_connected":false}}\n\n'.encode(),
         f'id: {hub.name}-6\nevent: digest\ndata: {{"job":1,"worker":1}}\n\n'.encode(),
@@ -335,7 +335,7 @@ async def test_a_counting_stream_wakes_at_the_next_event(app: TaskMQ, hub: Event
 
         assert await waiting == []
         assert inbox.counted() == {"job": 1}
-        # A stream that has given up is not woken.
+        # A closed stream is not woken.
         assert await inbox.take(0) == []
         assert inbox.counter is not None
         assert not inbox.counter._waiting
@@ -486,7 +486,7 @@ async def test_changes_during_an_outage_of_the_store_are_read_afterwards() -> No
     job = await driver.submit()
     clock.advance(3_600)
 
-    # An hour in which no look came to anything.
+    # An hour without a successful poll.
     assert [(one.event, one.job_id) for one in await events.look()] == [("submitted", job.id)]
 
 

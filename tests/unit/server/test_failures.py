@@ -1,4 +1,4 @@
-"""What has failed, over HTTP: one list, for whom it is, and what is said to be missing."""
+"""Failures over HTTP: one list, its permissions, and the missing parts."""
 
 import asyncio
 import json
@@ -20,7 +20,7 @@ _AT = 1_790_000_000_000
 
 @pytest.fixture
 def failed(tmp_path: Path) -> Iterator[Site]:
-    """A site where of each of two tenants a stored job, a reported one and a dead letter have failed."""
+    """Build a site where a stored job, a reported one and a dead letter of each of two tenants failed."""
     with open_site(tmp_path) as site:
         asyncio.run(_fail(site))
         yield site

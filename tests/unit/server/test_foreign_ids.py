@@ -1,7 +1,7 @@
-"""Every call that names something, with ids of what a foreign tenant has: 404 is of its scope, not of its absence.
+"""Every call that names an object, with ids of a foreign tenant's objects: 404 for its scope, not its absence.
 
-The calls are those of the OpenAPI document. One that is added and names what is not in `_THERE` fails here until
-there is an id of what a tenant has there; each id is good for its owner, who gets no 404.
+The calls are those of the OpenAPI document. A new call that names something outside `_THERE` fails here until an id
+is added; each id works for its owner, who gets no 404.
 """
 
 import json
@@ -56,16 +56,16 @@ _IN_QUERY: Final = {
     "of_tenant": "tenant", "user": "member",
 }  # fmt: skip
 """Parameters of queries that name something."""
-# Tasks are the app's, for all tenants. A stream has no end: `test_events` is about it.
+# Tasks belong to the app, for all tenants. A stream does not end: `test_events` covers it.
 _NOT_CALLED: Final = {"getTask", "followEvents"}
-# What they name is the caller's own from then on.
+# They name objects of the caller from then on.
 _MAKES: Final = ("putSchedule", "putDefinition", "putAlertRule")
 _LAST: Final = (*_MAKES, "eraseUser", "removeTenant")
 _ORDER: Final = ("GET", "POST", "PATCH", "PUT", "DELETE")
 
 
 class Operation(NamedTuple):
-    """A call that names something; `kinds` are those of its path's parameters."""
+    """A call that names an object; `kinds` are those of its path parameters."""
 
     name: str
     method: str
@@ -92,7 +92,7 @@ class Operation(NamedTuple):
         if self.name in {"purgeQueue", "moveMessages", "purgeDeadLetters"}:
             body = {**body, "name": ids["queue"], **({"to": "billing"} if "to" in body else {})}
         if self.name == "changeUser":
-            # One that is disabled has no sessions.
+            # A disabled user has no sessions.
             body = {"email": "ann@example.com"}
         if self.name == "backfillSchedule":
             body = {"start": "2026-01-01T00:00:00Z", "end": "2026-01-01T12:00:00Z", "dry_run": True}
@@ -100,12 +100,12 @@ class Operation(NamedTuple):
 
 
 class Foreign(NamedTuple):
-    """A site where tenant `other` has one of everything, and the calls.
+    """A site where tenant `other` has one object of each kind, and the calls.
 
     Attributes:
         ids: by kind, as the owner knows them.
-        full: those that are known otherwise, too: by the store, or with the tenant before them.
-        absent: of what is not there.
+        full: alternative ids: those of the store, or with the tenant in front.
+        absent: ids of missing objects.
     """
 
     site: Site
@@ -115,7 +115,7 @@ class Foreign(NamedTuple):
     operations: list[Operation]
 
     def attempts(self) -> Iterator[tuple[Operation, Mapping[str, str], Mapping[str, str]]]:
-        """Each call with ids that are there, and with such that are not."""
+        """Return each call with existing ids and with missing ones."""
         for named in self.full:
             absent = {kind: re.sub(r"[\w-]+$", self.absent[kind], name) for kind, name in named.items()}
             for each in self.operations:
@@ -125,7 +125,7 @@ class Foreign(NamedTuple):
             yield each, self.ids, self.absent
 
     def shown(self) -> dict[str, str]:
-        """All that the owner and the instance can read of it."""
+        """Return everything that the owner and the instance can read."""
         return {
             each.name: each.ask(self.site, _owner(each), self.ids).text
             for each in self.operations
@@ -148,7 +148,7 @@ def _operations(document: dict[str, Any]) -> list[Operation]:
             is_about_something = "{" in path or query
             if operation["operationId"] in _NOT_CALLED or not is_about_something or not operation["security"]:
                 continue
-            # A key that is missing here is a kind of thing that no foreign tenant has yet.
+            # A key missing here is a kind of object that no foreign tenant has yet.
             kinds = [_THERE[path[: end + 1]] for end, letter in enumerate(path) if letter == "}"]
             content = operation.get("requestBody", {}).get("content", {}).get("application/json", {})
             permission = operation["description"].rpartition("Permission: `")[2].removesuffix("`.")
@@ -158,12 +158,12 @@ def _operations(document: dict[str, Any]) -> list[Operation]:
                     Permission(permission),
                 )
             )  # fmt: skip
-    # Nothing is asked for that an earlier call has removed.
+    # Skip objects that an earlier call has removed.
     return sorted(found, key=lambda each: (each.name in _LAST, _ORDER.index(each.method), -each.path.count("/")))
 
 
 async def _populate(site: Site, ids: dict[str, str]) -> None:
-    """What is not made over HTTP: users with sessions, a workflow, a log, messages and dead letters."""
+    """Create what has no HTTP call: users with sessions, a workflow, a log, messages and dead letters."""
     store = site.app.sessions.store()
     accounts, credentials, by = store.identity.accounts, store.identity.credentials, Actor(user="tests")
     for tenant in ("acme", "other"):
@@ -230,7 +230,7 @@ def foreign(tmp_path: Path) -> Iterator[Foreign]:
         ):
             ids[kind] = site("POST", path, body, by=by).json()[field]
         absent = {kind: str(uuid.uuid4()) if _is_uuid(made) else f"no-{kind[:4]}" for kind, made in ids.items()}
-        # Queues are everybody's: their letters are what a tenant has.
+        # Queues are shared: a tenant only owns letters in them.
         absent["queue"] = "billing"
         operations = _operations(site("GET", "/api/openapi.json", by=None).json())
         job = site("GET", f"/jobs/{ids['job']}", by=_OWNER).json()["id"]
@@ -243,7 +243,7 @@ def _is_uuid(text: str) -> bool:
 
 
 def _seen(answer: Response, operation: Operation, ids: Mapping[str, str]) -> tuple[int, Any]:
-    """An answer without the ids that it was asked about, and without its number."""
+    """Return an answer without the requested ids and its number."""
     text = answer.text
     for kind in (*operation.kinds, *operation.query.values()):
         text = re.sub(rf"(?<![\w-])(@acme:)?{re.escape(ids[kind])}(?![\w-])", "ID", text)
@@ -254,7 +254,7 @@ def _seen(answer: Response, operation: Operation, ids: Mapping[str, str]) -> tup
 
 
 def _differences(foreign: Foreign, by: str) -> list[str]:
-    """Calls whose answer says of what is foreign that it is there."""
+    """Return calls whose answer reveals that a foreign object exists."""
     found: list[str] = []
     for each, known, unknown in foreign.attempts():
         there, absent = (each.ask(foreign.site, by, ids) for ids in (known, unknown))

@@ -1,6 +1,6 @@
-"""Requests that are generated from the API's own description: none is an error of the server.
+"""Requests generated from the API's own description: none is a server error.
 
-`TASKMQ_TEST_API_EXAMPLES` says how many for each call, 1 by default.
+`TASKMQ_TEST_API_EXAMPLES` is the number per call, 1 by default.
 """
 
 import os
@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from tests.unit.server.kit import Site
 
 _EXAMPLES = int(os.environ.get("TASKMQ_TEST_API_EXAMPLES", "1"))
-# A login hashes a password, which costs what it is meant to cost; a stream has no end.
+# A login computes an expensive password hash; a stream does not end.
 _LEFT_OUT = {"logIn", "logInOfDocument", "changePassword", "addUser", "changeUser", "followEvents"}
 
 

@@ -24,7 +24,7 @@ _RULE = {"metric": "failure_rate", "threshold": 0.5, "channels": ["mailto:ops@ex
 
 
 def _stored(site: Site, use: Callable[[JobStore, Any], Awaitable[Any]]) -> Any:
-    """Do something with the site's store, as another process would."""
+    """Call the site's store like another process."""
 
     async def run() -> Any:
         store = open_job_store(site.app.sessions.store_url or "", BrokerOptions(name="test"))
@@ -38,7 +38,7 @@ def _stored(site: Site, use: Callable[[JobStore, Any], Awaitable[Any]]) -> Any:
 
 
 def _logged(site: Site, *lines: tuple[int, str], tenant: str = "acme") -> str:
-    """A job under way that has logged this; its id."""
+    """Start a job that has logged this; return its id."""
 
     async def log(store: JobStore, history: Any) -> str:
         job = await JobDriver(store).dispatched(tenant=tenant, queue=f"of-{tenant}")
@@ -238,7 +238,7 @@ def test_a_partial_count_has_no_total(site: Site) -> None:
 
 
 def test_long_periods_are_read_in_quarters_of_an_hour_of_all_tenants(site: Site) -> None:
-    # From within a quarter to within another one.
+    # From within one quarter to within another.
     begin, minutes = 28_000_004 * MINUTE, 200
 
     async def add(_: JobStore, history: Any) -> None:

@@ -1,4 +1,4 @@
-"""Requests that nobody sends by mistake: each is refused, and none is an error of the server."""
+"""Hostile requests: each is refused, and none is a server error."""
 
 import random
 from pathlib import Path
@@ -81,7 +81,7 @@ def test_a_body_that_is_not_a_job_is_refused(site: Site, content: bytes) -> None
     for media_type in ("application/json", "text/plain", "application/msgpack", "multipart/form-data", "x"):
         answer = site("POST", "/jobs", content=content, headers={"Content-Type": media_type})
 
-        # 422: since Python 3.14 five thousand levels are read, and are no arguments of the task.
+        # 422: Python 3.14 and later parse five thousand levels, which match no arguments of the task.
         assert answer.status_code in {200, 400, 413, 415, 422}, (content[:20], media_type, answer.text)
     assert site.ids() == []
 

@@ -1,9 +1,9 @@
-"""Requests of a client that means harm: no answer is an error of the server, none leaks, and no job is made unseen.
+"""Requests of a malicious client: no answer is a server error, none leaks, and no job is created unseen.
 
-Each request is a call of the API's own description, with what is hostile put into its path, query, headers and body:
-sizes, encodings, ids of others, deep and wide JSON, texts that mean something in SQL, templates, shells and paths.
+Each request is a call of the API's own description with hostile content in its path, query, headers and body:
+sizes, encodings, foreign ids, deep and wide JSON, and texts with a meaning in SQL, templates, shells and paths.
 
-`TASKMQ_TEST_HOSTILE_REQUESTS` says how many, 2,500 by default; `TASKMQ_TEST_HOSTILE_SEED` which ones.
+`TASKMQ_TEST_HOSTILE_REQUESTS` is their number, 2,500 by default; `TASKMQ_TEST_HOSTILE_SEED` selects them.
 """
 
 import json
@@ -21,7 +21,7 @@ from tests.unit.server.test_hostile import TEXTS, VALUES
 _REQUESTS = int(os.environ.get("TASKMQ_TEST_HOSTILE_REQUESTS", "2500"))
 _SEED = int(os.environ.get("TASKMQ_TEST_HOSTILE_SEED", "20"))
 _SECRET: Final = "canary-8f1d6c"
-# A stream has no end, and a login costs what it is meant to cost.
+# A stream does not end, and a login is expensive by design.
 _LEFT_OUT: Final = {
     "followEvents", "logIn", "logInOfDocument", "changePassword", "addUser", "changeUser", "logOut",
     "logOutOfDocument",
@@ -77,7 +77,7 @@ def _calls(document: dict[str, Any]) -> list[_Call]:
 
 
 class _Enemy:
-    """Sends what a seed says."""
+    """Sends requests derived from a seed."""
 
     def __init__(self, site: Site, seed: int) -> None:
         self.site = site
@@ -95,9 +95,9 @@ class _Enemy:
         return self.chance.choice(VALUES) if self.chance.random() < 0.5 else self.text()
 
     def send(self) -> tuple[str, Response]:
-        """One request of an admin of tenant `other`, or of one who is nobody; what it was, and its answer."""
+        """Send one request of an admin of tenant `other`, or of an anonymous client; return it and its answer."""
         chance = self.chance
-        # Among them enough that can become a job.
+        # Enough of them can become a job.
         call = self.submit if chance.random() < 0.1 else chance.choice(self.calls)
         path = call.path
         while "{" in path:
@@ -158,7 +158,7 @@ def test_a_hostile_client_gets_no_server_error_no_secret_and_no_foreign_job(site
             repeated += _repeated(answer)
 
     assert wrong == []
-    # What others have is as it was; and there is no job that was not answered for.
+    # Foreign objects are unchanged, and every new job was named in an answer.
     assert _count(site, "acme-admin") == before
     assert _count(site, "other-admin") > 0
     assert len(_unseen(site, answered)) <= repeated
@@ -167,7 +167,7 @@ def test_a_hostile_client_gets_no_server_error_no_secret_and_no_foreign_job(site
     assert site("GET", "/health/ready").status_code == 200
 
 
-# Said by a server whose broker or state cannot do what is asked for.
+# The answer of a server whose broker or state does not support the call.
 _NOT_OURS: Final = {"unsupported", "broker_unavailable"}
 
 
@@ -181,7 +181,7 @@ def _count(site: Site, caller: str) -> int:
 
 
 def _unseen(site: Site, answered: set[str]) -> list[dict[str, Any]]:
-    """The jobs of tenant `other` that no answer has named."""
+    """Return the jobs of tenant `other` that no answer has named."""
     jobs: list[dict[str, Any]] = []
     cursor = ""
     while True:
@@ -193,7 +193,7 @@ def _unseen(site: Site, answered: set[str]) -> list[dict[str, Any]]:
 
 
 def _named(answer: Response) -> set[str]:
-    """The jobs that an answer to a change names."""
+    """Return the jobs named by the answer to a change."""
     if answer.status_code not in {200, 201} or "json" not in answer.headers["content-type"]:
         return set()
     found = answer.json()
@@ -207,6 +207,6 @@ def _named(answer: Response) -> set[str]:
 
 
 def _repeated(answer: Response) -> int:
-    """How many jobs a bulk has run again, which it does not name."""
+    """Return the number of jobs that a bulk has run again, which it does not name."""
     found = answer.json() if answer.status_code == 200 and "json" in answer.headers["content-type"] else None
     return found["done"] if isinstance(found, dict) and found.get("dry_run") is False else 0

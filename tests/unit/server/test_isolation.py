@@ -1,6 +1,6 @@
-"""Nothing crosses between tenants: each is answered as if there were no other, whatever the other does.
+"""Nothing crosses between tenants: each is answered as if it were alone, whatever the other does.
 
-`TASKMQ_TEST_ISOLATION_EXAMPLES` says how many pairs of histories are tried, 25 by default.
+`TASKMQ_TEST_ISOLATION_EXAMPLES` is the number of pairs of histories, 25 by default.
 """
 
 import os

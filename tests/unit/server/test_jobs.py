@@ -449,7 +449,7 @@ def test_repeating_a_release_request_releases_the_job_once(site: Site, has_versi
         headers["If-Match"] = site("GET", "/jobs/order-17").headers["ETag"]
 
     first = site("POST", "/jobs/order-17/retry", headers=headers)
-    # Its end comes before the request is sent again, whose answer was lost.
+    # Its end precedes the repeated request, whose first answer was lost.
     site("DELETE", "/jobs/order-17")
     again = site("POST", "/jobs/order-17/retry", headers=headers)
     other = site("POST", "/jobs/order-17/retry", headers={"Idempotency-Key": "twice"})
@@ -542,7 +542,7 @@ def test_a_tenant_does_not_learn_for_which_other_one_its_run_was_preempted(site:
 
 
 def _succeed_with_large_value(site: Site, **damage: str) -> str:
-    """Make a job of acme whose large result is kept elsewhere, and refer to it wrongly; return the store's id."""
+    """Create a job of acme with a large result in a file store and a wrong reference to it; return the store's id."""
 
     async def succeed() -> str:
         driver = JobDriver(site.app.sessions.store())
@@ -603,7 +603,7 @@ def test_a_job_with_a_readable_value_has_no_problem(site: Site) -> None:
 
 
 def _say_progress(site: Site, *, key: str | None = None, tenant: str = "acme", **fields: Any) -> str:
-    """Make a job of acme that runs and has reported progress; return the store's id."""
+    """Create a running job of acme with progress; return the store's id."""
 
     async def say() -> str:
         job = await JobDriver(site.app.sessions.store()).make(JobState.RUNNING, tenant=tenant, key=key)

@@ -1,7 +1,7 @@
-"""Every call of the API with every role, on no tenant, the own and a foreign one: made from the OpenAPI document.
+"""Every API call with every role, on no tenant, the own and a foreign one; derived from the OpenAPI document.
 
-A call that is added is in it without a line here. Who may is worked out anew from the table of docs/security.md, not
-by the code that decides.
+A new call is included without a line here. The expected permissions are computed from the table of
+docs/security.md, not by the code under test.
 """
 
 import asyncio
@@ -31,12 +31,12 @@ _RANKS = {"none": -1, **{role.value: rank for rank, role in enumerate(Role)}}
 _RULES = {found["permission"]: (found["on"], _RANKS[found["role"]]) for found in _ROW.finditer(PAGE.read_text())}
 _CALLERS = {f"{role} of {tenant}": (tenant, role) for tenant in ("acme", EVERYWHERE) for role in Role}
 _TENANTS = (None, "acme", "other", "absent")
-# Ends what the others are made with; and a stream, which has no end.
+# One ends the sessions of the others; a stream does not end.
 _NOT_CALLED = {"logOut", "logOutOfDocument", "followEvents"}
 
 
 class Operation(NamedTuple):
-    """A call as the document describes it; whatever its path names is not there."""
+    """A call as the document describes it; the objects in its path do not exist."""
 
     name: str
     method: str
@@ -46,7 +46,7 @@ class Operation(NamedTuple):
 
 
 class House(NamedTuple):
-    """A served app with tenants, and a user for each role, who has a session and can get tokens."""
+    """A served app with tenants and a user for each role, who has a session and can get tokens."""
 
     client: "TestClient[Any]"
     sessions: dict[str, str]
@@ -56,7 +56,7 @@ class House(NamedTuple):
     def call(self, operation: Operation, secret: str | None, tenant: str | None = None) -> Response:
         query: dict[str, Any] = {} if tenant is None else {"tenant": tenant}
         if operation.path.endswith("/workers"):
-            # There is none that could answer.
+            # There is no worker that could answer.
             query["within"] = "0.01"
         headers = {} if secret is None else {"Authorization": f"Bearer {secret}"}
         body = {"unreadable": True} if operation.takes_body else None
@@ -67,7 +67,7 @@ class House(NamedTuple):
 
 
 async def _populate(url: str) -> tuple[dict[str, str], dict[tuple[str, str], str]]:
-    """Tenants, users, the secrets of their sessions, and the admin's tokens with and without each permission."""
+    """Create tenants, users, session secrets, and the admin's tokens with and without each permission."""
     store = open_job_store(url, BrokerOptions(name="test"))
     accounts, credentials = store.identity.accounts, store.identity.credentials
     for tenant in ("acme", "other"):
@@ -129,7 +129,7 @@ def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
 
 
 def _verdict(operation: Operation, role: Role, where: str, tenant: str | None) -> str:
-    """What the table says of a call: `yes`, `no`, or `absent` for a tenant that does not exist for the caller."""
+    """Return the expected result of a call: `yes`, `no`, or `absent` for a tenant hidden from the caller."""
     assert operation.permission is not None
     on, needed = _RULES[operation.permission]
     is_enough = _RANKS[role] >= needed
@@ -143,7 +143,7 @@ def _verdict(operation: Operation, role: Role, where: str, tenant: str | None) -
 
 
 def _seen(answer: Response) -> str:
-    """What an answer comes to, in the words of `_verdict`."""
+    """Return the actual result in the terms of `_verdict`."""
     if answer.status_code == 401:
         return "nobody"
     if answer.status_code == 403:
@@ -201,5 +201,5 @@ def test_a_token_works_only_for_its_scopes(house: House) -> None:
         lacks = house.call(operation, house.tokens[operation.permission, "without"])
 
         assert _seen(lacks) == "no", operation
-        # A token makes no tokens, whatever its scopes.
+        # A token creates no tokens, whatever its scopes.
         assert _seen(has) == ("no" if operation.name == "addToken" and has.status_code == 403 else "yes"), operation

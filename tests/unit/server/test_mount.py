@@ -32,7 +32,7 @@ async def _everybody(connection: Any) -> Identity:
 
 
 async def _by_host(connection: Any) -> Identity:
-    """Who calls, as the host's middleware has found out."""
+    """Return the caller identified by the host's middleware."""
     user = connection.scope["user"]
     if not user.is_authenticated:
         raise NotAuthenticated("sign in")
@@ -89,7 +89,7 @@ def _litestar(served: MountedServer) -> Iterator[Any]:
     host = Litestar(
         [own, mounted("/taskmq", is_mount=True, copy_scope=True)(served.__call__)],
         lifespan=[served.lifespan],
-        # Its own would handle the records of all tests after this one.
+        # Its own configuration would handle the records of all later tests.
         logging_config=None,
     )
     with LitestarClient(host) as client:

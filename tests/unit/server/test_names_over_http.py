@@ -1,4 +1,4 @@
-"""Names that exist are reachable: through the client, over a socket, at a server that runs."""
+"""Reachability of names: through the client, over a socket, at a running server."""
 
 import asyncio
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Signing in by a provider, which the tests run: a real one in little, with keys of its own."""
+"""Signing in by a provider run by the tests: a small but real one with its own keys."""
 
 import asyncio
 import base64
@@ -47,7 +47,7 @@ _SETTINGS = OidcSettings(
 
 
 class _Provider:
-    """A provider: whoever comes to it is signed in, as it is told."""
+    """A provider that signs in any visitor as configured."""
 
     def __init__(self) -> None:
         self.claims: dict[str, Any] = {"sub": "u-1", "preferred_username": "ann", "groups": ["ops", "all"]}
@@ -71,7 +71,7 @@ class _Provider:
         )
 
     def rotate(self, name: str) -> None:
-        """Sign with another key from now on; the one before is gone."""
+        """Sign with another key from now on; the previous one is gone."""
         key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
         self._keys = {name: key}
 
@@ -111,7 +111,7 @@ class _Provider:
             assert basic == f"{_CLIENT}:{_SECRET}"
         else:
             assert (form["client_id"], form["client_secret"]) == (_CLIENT, _SECRET)
-        # A code is good once.
+        # A code is valid once.
         query = self._pending.pop(form["code"], None)
         challenge = hashlib.sha256(form["code_verifier"].encode()).digest()
         if query is None or query["code_challenge"] != base64.urlsafe_b64encode(challenge).rstrip(b"=").decode():
@@ -135,7 +135,7 @@ class _Provider:
 
 
 class _Site:
-    """A server that has a provider, and a browser."""
+    """A server with a provider, and a browser."""
 
     def __init__(self, browser: "TestClient[Any]", provider: _Provider, clock: FakeClock, app: TaskMQ) -> None:
         self.browser = browser
@@ -144,13 +144,13 @@ class _Site:
         self.app = app
 
     def begin(self, following: str = "") -> str:
-        """Go to the sign-in; where the provider is."""
+        """Go to the sign-in; return the provider's address."""
         answer = self.browser.get(f"/api/v1/auth/oidc/login?next={following}", follow_redirects=False)
         assert answer.status_code == 303, answer.text
         return str(answer.headers["location"])
 
     def at_provider(self, where: str) -> str:
-        """Sign in there; where the browser is sent back to, below this server."""
+        """Sign in there; return the address of the redirect below this server."""
 
         async def go() -> str:
             async with httpx.AsyncClient(transport=httpx.ASGITransport(self.provider.app)) as client:
@@ -208,7 +208,7 @@ def test_signing_in_at_the_provider_returns_a_session_with_the_roles_of_the_grou
     me = site.me()
     assert (me["user"], me["via"]) == ("ann", "session")
     assert [(one["tenant"], one["role"]) for one in me["memberships"]] == [("acme", "operator")]
-    # The cookie of the way there is gone.
+    # The cookie of the redirect is gone.
     assert "__Host-taskmq-oidc" not in site.browser.cookies
     changed = site.browser.post("/api/v1/jobs?tenant=acme", json={"job_type": "report"})
     assert changed.json()["code"] == "csrf_token_missing"
@@ -235,7 +235,7 @@ def test_another_person_with_the_same_name_is_another_user(site: _Site) -> None:
     site.provider.claims |= {"sub": "u-2"}
     site.browser.cookies.clear()
 
-    # Nor is anybody shut out by who has taken their name before they came.
+    # Taking a user's name before they arrive does not lock them out.
     assert site.sign_in().status_code == 303
     second = site.me()
 

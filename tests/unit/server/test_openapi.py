@@ -79,13 +79,13 @@ def _errors() -> list[type[TaskMQError]]:
     ]
 
 
-# What no request can come to: they are of workers, of clients, of the definition of an app, and of code that waits.
+# Errors that no request can cause: those of workers, of clients, of app definitions, and of waiting code.
 _INTERNAL = {
     "AppNotFound", "DuplicateTask", "InvalidSetting", "LockLost", "LockTimeout", "MalformedMessage", "MemoryExceeded",
     "PartlySent", "ResultTooLarge", "RunSuperseded", "SendError",
     "ServerUnavailable", "SoftTimeout", "StoreRefused", "TaskTimeout", "WorkerLost",
 }  # fmt: skip
-# One says the status itself, the other is as its cause.
+# One has its own status, the other that of its cause.
 _OF_ITS_OWN_STATUS = {PartlyReplayed, RequestRefused}
 
 

@@ -1,4 +1,4 @@
-"""`POST /events`: what has happened elsewhere, signed by its sender or sent with a token, starts one job."""
+"""`POST /events`: an external event, signed by its sender or sent with a token, starts one job."""
 
 import json
 from collections.abc import Iterator
@@ -99,7 +99,7 @@ def test_the_id_of_an_event_cannot_be_taken_in_advance(send: _Sender) -> None:
         send.site("POST", "/jobs", taken, by="importer"),
         send.site("POST", "/jobs", {"job_type": "data_processing"}, headers={"Idempotency-Key": taken["job_id"]}),
     ]
-    # As it was before events had a name space of their own.
+    # As before events had their own namespace.
     send.site.submit("importer", job_type="data_processing", job_id="event:shop:e1")
 
     assert [(answer.status_code, answer.json()["code"]) for answer in answers] == [(400, "invalid_option")] * 2
@@ -122,7 +122,7 @@ def test_an_event_without_a_valid_signature_starts_nothing(send: _Sender) -> Non
     ]
 
     assert {answer.status_code for answer in answers} == {401}
-    # Nothing tells an unknown source from a wrong secret.
+    # An unknown source is indistinguishable from a wrong secret.
     assert len({answer.json()["detail"] for answer in answers[:6]}) == 1
     assert send.site.ids() == []
 
@@ -177,7 +177,7 @@ def test_users_send_events_with_their_tokens(send: _Sender) -> None:
 
     assert (first.status_code, first.json()["job_id"]) == (201, "taskmq:event:shop:e1")
     assert sent("acme-submitter").json()["is_new"] is False
-    # Whoever sends it, it is the same event.
+    # The same event, whoever sends it.
     assert sent("all-submitter").json()["id"] == first.json()["id"]
     assert [sent(by).status_code for by in ("acme-viewer", "importer", "nobody", "picky")] == [403] * 4
     assert [sent(by).status_code for by in ("other-admin",)] == [404]

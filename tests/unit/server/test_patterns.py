@@ -1,7 +1,7 @@
-"""What callers may do to things of tasks that they may not call: look at them.
+"""Callers may only read objects of tasks that they may not call.
 
-The calls are those of the OpenAPI document: one that is added and changes something fails here until it says what it
-does to a thing of such a task, or that it is about no task.
+The calls are those of the OpenAPI document: a new call with a change fails here until its effect on objects of such
+a task is declared, or its independence of tasks.
 """
 
 import uuid
@@ -27,7 +27,7 @@ _ROLES: Final = [{"tenant": "acme", "role": "submitter"}]
 
 
 class _Call(NamedTuple):
-    """A call that changes something of a task that the caller may not call."""
+    """A call that changes an object of a task that the caller may not call."""
 
     path: str
     body: Any = None
@@ -80,11 +80,11 @@ _LEFT: Final = {
 }
 """Calls about many things, which do nothing to those."""
 _NO_TASK: Final = {
-    # A look, a test notice to channels, and the end of a silence take nothing away.
+    # A read, a test notice to channels, and the end of a silence remove nothing.
     "explainRule", "testAlertRule", "deleteSilence",
     # A source has its task, and a sender without a signature the patterns of the caller: `test_outside_events`.
     "sendEvent",
-    # What belongs to the instance and to no task.
+    # Objects of the instance that belong to no task.
     "addTenant", "removeTenant", "changeTenant", "pauseQueue", "resumeQueue", "purgeQueue", "moveMessages",
     "controlWorkers", "putPool", "removePool", "putQueuePolicy", "removeQueuePolicy", "putQuota", "removeQuota",
     "removeNode", "drainNode", "resumeNode", "registerNodeOfDocument", "updateNodeStatusOfDocument",
@@ -93,7 +93,7 @@ _NO_TASK: Final = {
 
 
 async def _populate(site: Site) -> dict[str, str]:
-    """What is not made over HTTP; ids of what was made."""
+    """Create the objects without an HTTP call; return the ids."""
     identity, by = site.app.sessions.store().identity, Actor(user="tests")
     await identity.accounts.add_tenant(Tenant(name="acme"), by=by)
     ids = {name: str(uuid.uuid4()) for name in ("user", "session", "token")}
@@ -134,7 +134,7 @@ class _Filled(NamedTuple):
 
     @property
     def methods(self) -> dict[str, str]:
-        """The method of each call that changes something where a role is needed."""
+        """Return the method of each call with a change that requires a role."""
         found: dict[str, str] = {}
         for methods in self.site("GET", "/api/openapi.json").json()["paths"].values():
             for method, operation in methods.items():
@@ -146,7 +146,7 @@ class _Filled(NamedTuple):
         return found
 
     def things(self) -> list[Any]:
-        """All that the calls are about."""
+        """Return the objects of all calls."""
         paths = (
             "/jobs/order-17", "/definitions/monthly", "/schedules/hourly", "/workflows/close", "/members",
             "/alerts/rules", "/alerts/silences",

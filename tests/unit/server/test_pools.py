@@ -1,4 +1,4 @@
-"""`/pools` and `/quotas`, and a submission for which there is no room."""
+"""`/pools` and `/quotas`, and a submission beyond its quota."""
 
 import pytest
 

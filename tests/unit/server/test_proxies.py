@@ -1,4 +1,4 @@
-"""Which proxies the server believes, and what becomes of addresses that they name."""
+"""Trusted proxies, and the addresses that they forward."""
 
 import asyncio
 import logging
@@ -12,7 +12,7 @@ from taskmq.server.process.proxies import behind_proxies, check_proxies
 
 
 def _seen(trusted: str, peer: str, *headers: tuple[bytes, bytes]) -> tuple[str, str]:
-    """The client's address and the scheme that handlers see of a request."""
+    """Return the client's address and the scheme that handlers see."""
     seen: list[tuple[str, str]] = []
 
     async def handler(scope: Any, receive: Any, send: Any) -> None:
@@ -51,7 +51,7 @@ def test_a_trusted_proxy_names_the_client_and_its_scheme(caplog: pytest.LogCaptu
     assert _seen("10.0.0.0/8", "10.1.2.3", _FROM, _SECURE) == ("203.0.113.9", "https")
     assert _seen("127.0.0.1,::1", "::1", _FROM) == ("203.0.113.9", "http")
     assert _seen("*", "192.0.2.1", _FROM) == ("203.0.113.9", "http")
-    # The last one that no trusted proxy has named: what the client itself has sent does not count.
+    # The last address not named by a trusted proxy: addresses sent by the client itself are ignored.
     chain = (b"x-forwarded-for", b"198.51.100.1, 203.0.113.9, 10.9.9.9")
     assert _seen("10.0.0.0/8", "10.1.2.3", chain) == ("203.0.113.9", "http")
     assert caplog.records == []

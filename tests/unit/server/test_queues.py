@@ -12,7 +12,7 @@ from tests.unit.server.kit import Site
 
 
 def _at_broker(site: Site, use: Callable[[Broker], Awaitable[None]]) -> None:
-    """Do something with the site's broker, which is in this process."""
+    """Call the site's broker, which is in this process."""
 
     async def run() -> None:
         async with site.app:
@@ -23,7 +23,7 @@ def _at_broker(site: Site, use: Callable[[Broker], Awaitable[None]]) -> None:
 
 @pytest.fixture
 def filled(site: Site) -> Site:
-    """A site with two messages in queue `work`, and three dead letters of two failures."""
+    """Build a site with two messages in queue `work`, and three dead letters of two failures."""
 
     async def fill(broker: Broker) -> None:
         await broker.declare([WorkQueue("work"), WorkQueue("billing")])

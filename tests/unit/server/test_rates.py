@@ -1,4 +1,4 @@
-"""How many requests a caller may send."""
+"""Request rates of callers."""
 
 from pathlib import Path
 from typing import Any
@@ -121,7 +121,7 @@ def test_an_address_with_too_many_anonymous_calls_has_to_wait(tmp_path: Path, na
     path = path if name.endswith("Document") else f"/api/v1{path}"
     with open_site(tmp_path, ServerSettings(rate=0.001)) as site:
         first, second = (site(method, path, body, by=None, headers=headers) for _ in range(2))
-        # One mechanism for all of them; callers that have signed in are not held up.
+        # One mechanism for all of them; signed-in callers are not delayed.
         other = site("POST", "/auth/authorize", {"token": "x", "action": "jobs.read"}, by=None)
         free = [
             site("GET", each, by=None).status_code for each in ("/health/live", "/health/ready", "/api/openapi.json")
@@ -152,7 +152,7 @@ def test_a_token_under_inspection_counts_separately(tmp_path: Path) -> None:
         bad = site("POST", "/auth/authorize", {"token": "x", "action": "jobs.read"}, by=None).status_code
 
     assert good == [200, 429]
-    # Its address has done nothing wrong so far.
+    # Its address has a clean record so far.
     assert bad == 401
 
 

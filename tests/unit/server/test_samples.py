@@ -1,4 +1,4 @@
-"""What callers share of a look at the broker."""
+"""Broker reads shared between callers."""
 
 import asyncio
 

@@ -63,7 +63,7 @@ def test_a_schedule_of_one_tenant_does_not_break_the_list_for_others(site: Site)
     own = TenantSchedules(site.app, "acme", allows=lambda _: True)
 
     async def store() -> None:
-        # As a version stored it that took any period.
+        # As stored by a version that accepted any period.
         for name in ("poison", "good"):
             trigger = Every(3_000_000 * 86_400_000) if name == "poison" else every("1h")
             await own.add(name, "report", trigger, args=(), kwargs={}, options={})

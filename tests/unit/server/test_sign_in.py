@@ -39,7 +39,7 @@ class _Served:
 
 @pytest.fixture
 def served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[_Served]:
-    # A hash of a test need not cost anything.
+    # A test needs no expensive hash.
     cheap = functools.partial(PasswordHasher, time_cost=1, memory_cost=64)
     monkeypatch.setattr("taskmq.server.sign_in.PasswordHasher", cheap)
     app = TaskMQ(new_url(), store=f"sqlite:///{tmp_path}/jobs.db")
@@ -118,7 +118,7 @@ def test_wrong_passwords_do_not_lock_out_users_signed_in_from_the_same_address(s
 )
 @pytest.mark.parametrize("path", ["/auth/login", "/auth/authorize", "/jobs", "/bulk", "/tokens", "/events?source=x"])
 def test_a_body_that_a_foreign_form_can_send_is_refused(served: _Served, kind: str | None, path: str) -> None:
-    """A form sends text/plain with a name that is JSON up to the password's equals sign, and its value the rest."""
+    """A form sends text/plain with a name that is JSON up to the password's equals sign; its value is the rest."""
     csrf = served.log_in()["csrf_token"]
     cookie = served.client.cookies.get("taskmq")
     headers = {"X-CSRF-Token": csrf} | ({} if kind is None else {"Content-Type": kind})
@@ -166,7 +166,7 @@ def test_a_page_of_another_site_cannot_sign_in_a_user(served: _Served, headers: 
 
 def test_a_session_planted_before_the_login_ends_with_it(served: _Served) -> None:
     planted = served.log_in()["token"]
-    # The browser of another user has the cookie, as a foreign page or a machine nearby has set it.
+    # The browser of another user has the cookie, set by a foreign page or a machine nearby.
     begun = served.log_in()["token"]
 
     assert begun != planted
@@ -327,7 +327,7 @@ def test_an_admin_of_a_tenant_grants_roles_only_within_the_tenant(served: _Serve
     ask("PUT", "/members/bob?tenant=acme", {"role": "operator", "tasks": ["mail.*"]})
     assert ask("DELETE", "/members/bob", by=by).json() == {"status": "removed"}
     assert ask("DELETE", "/members/bob", by=by).json()["code"] == "identity_not_found"
-    # The last role in a tenant of theirs: from now on they are a stranger again.
+    # Their last role in a tenant: from now on they are unknown there again.
     again = ask("PUT", "/members/bob", {"role": "viewer", "tasks": ["mail.*"]}, by=by)
     assert again.json()["code"] == "identity_not_found"
     assert ask("PUT", "/members/bob?tenant=acme", {"role": "viewer"}).json() == {"status": "updated"}
@@ -356,7 +356,7 @@ def test_an_admin_of_two_tenants_grants_members_of_one_a_role_in_the_other(serve
         return ask("PUT", f"/members/{user}?tenant=other", {"role": "operator"}, by=f"Bearer {by}")
 
     assert give("bob").json() == {"status": "updated"}
-    # Whose members only its admins see.
+    # Only admins see the members.
     assert give("cyd").json()["code"] == "identity_not_found"
 
 
@@ -396,7 +396,7 @@ def test_sessions_and_tokens_are_listed_and_ended_by_their_user_and_by_admins(se
     bearers: list[str] = []
     for _ in range(2):
         bearers.append(f"Bearer {served.log_in()['token']}")
-        # Else the second login would end the session of the first.
+        # Otherwise the second login would end the session of the first.
         served.client.cookies.clear()
     first, second = bearers
 
@@ -420,7 +420,7 @@ def test_sessions_and_tokens_are_listed_and_ended_by_their_user_and_by_admins(se
 
 
 def _older(tmp_path: Path, seconds: int) -> None:
-    """Have all sessions begun so long ago."""
+    """Move the start of all sessions that far into the past."""
     with closing(sqlite3.connect(tmp_path / "jobs.db")) as connection, connection:
         connection.execute("update session set created = created - ?", (seconds * 1000,))
 

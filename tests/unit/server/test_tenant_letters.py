@@ -1,4 +1,4 @@
-"""Dead letters over HTTP, as the operators of two tenants see them that share a queue."""
+"""Dead letters over HTTP, as operators of two tenants see them in a shared queue."""
 
 import asyncio
 from typing import Any
@@ -15,7 +15,7 @@ _ALL = "all-operator"
 
 @pytest.fixture
 def shared(site: Site) -> Site:
-    """A site whose queue `work` has dead letters of two tenants and of none, in turn."""
+    """Build a site whose queue `work` has dead letters of two tenants and of none, alternating."""
 
     async def fill() -> None:
         async with site.app:

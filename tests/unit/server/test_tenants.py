@@ -1,4 +1,4 @@
-"""Schedules and workflows of tenants: each sees its own, whatever they are called."""
+"""Schedules and workflows of tenants: each sees its own, even with equal names."""
 
 import asyncio
 from typing import Any

@@ -1,4 +1,4 @@
-"""How many statements a look at alerts takes: they run one after the other, and other schedulers wait for them."""
+"""Number of statements for evaluating alerts: they run one by one while other schedulers wait."""
 
 import asyncio
 
@@ -8,7 +8,7 @@ from taskmq_sql.steps import Query, T, Work
 
 
 class _Empty:
-    """A `Runner` on tables without rows, which keeps the statements."""
+    """A `Runner` on tables without rows, which records the statements."""
 
     def __init__(self) -> None:
         self.statements: list[Query] = []

@@ -1,4 +1,4 @@
-"""A job store in memory: its time, and how long it lives. What it does to jobs is a file's."""
+"""A job store in memory: its clock and its lifetime. Its operations on jobs are those of a file."""
 
 import threading
 from uuid import uuid4

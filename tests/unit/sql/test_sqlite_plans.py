@@ -1,4 +1,4 @@
-"""Plans of statements that SQLite runs while schedules fire: none reads a whole table."""
+"""Query plans of SQLite statements that run while schedules fire: none scans a whole table."""
 
 import sqlite3
 from contextlib import closing

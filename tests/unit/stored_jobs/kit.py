@@ -1,4 +1,4 @@
-"""An app with a store, its scheduler, and a real worker, in a loop whose time jumps."""
+"""An app with a store, its scheduler, and a real worker, on a loop with virtual time."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine
@@ -23,7 +23,7 @@ RETRY = RetryPolicy(max_attempts=3, backoff="constant", base="10s", jitter=False
 
 
 def define(app: TaskMQ) -> None:
-    """The tasks of the tests; one for each way in which a run can end."""
+    """Define the tasks of the tests; one for each possible end of a run."""
 
     @app.task(name="double", queue="work", retry=RETRY)
     async def double(number: int) -> int:
@@ -141,7 +141,7 @@ def in_shop(
 
     Args:
         also: defines more tasks.
-        is_impatient: the worker's broker takes back what is unsettled for too long.
+        is_impatient: the worker's broker requeues messages that stay unsettled for too long.
     """
 
     async def run(stage: Stage) -> None:

@@ -1,4 +1,4 @@
-"""What cannot be submitted: a typed error that names the field and the remedy, and nothing is kept of it."""
+"""Invalid submissions: a typed error names the field and the remedy, and nothing is stored."""
 
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta

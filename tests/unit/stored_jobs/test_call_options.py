@@ -1,4 +1,4 @@
-"""Options of one call that goes to the store: said of the task, or beside its arguments."""
+"""Options of one call to the store: in the task, or beside its arguments."""
 
 from typing import Any, Unpack, cast
 

@@ -1,4 +1,4 @@
-"""Jobs of the store that are changed: by their ids, and by records of them."""
+"""Changes of stored jobs: by their ids, and by records of them."""
 
 import asyncio
 
@@ -62,7 +62,7 @@ async def test_a_job_that_is_changed_when_its_timer_is_overdue_still_runs(shop: 
     await shop.process.stop()
     await asyncio.sleep(11)
 
-    # Faster than the scheduler of this process is with the timer.
+    # Faster than the timer of the scheduler in this process.
     another = shop.stage.start().app
     after = await another.jobs.achange(job.id, priority=9)
     assert after.state is JobState.SCHEDULED

@@ -1,4 +1,4 @@
-"""`app.definitions`, and jobs that are made from definitions; on a SQLite file."""
+"""`app.definitions`, and jobs created from definitions; on a SQLite file."""
 
 from collections.abc import Callable, Iterator
 from datetime import UTC, date, datetime, timedelta
@@ -22,7 +22,7 @@ from taskmq.errors import (
 from taskmq.model.envelope import JSON, decode_envelope
 from taskmq.tasks.task import Task
 
-# What a definition cannot say, which type checkers see.
+# Options that a definition cannot have, which type checkers report.
 _HELD: dict[str, Any] = {"held": True}
 _AN_INSTANT: dict[str, Any] = {"expires": datetime(2027, 1, 31, tzinfo=UTC)}
 

@@ -1,4 +1,4 @@
-"""Every door takes every option of a job, or says here why not: a new option that a door forgets fails."""
+"""Every door accepts every option of a job or is listed here with a reason: a forgotten new option fails."""
 
 import inspect
 from collections.abc import Callable, Mapping
@@ -43,7 +43,7 @@ def _by_name(function: Callable[..., Any]) -> set[str]:
 
 
 _DOORS: Final[Mapping[str, tuple[set[str], Mapping[str, str], Mapping[str, str]]]] = {
-    # What it takes, what it calls the options, and which it leaves out.
+    # The accepted options, their names in the door, and the omitted ones.
     "app.jobs.submit": (set(SubmitOptions.__annotations__), _AT, _OF_SENDING),
     "app.jobs.submit, by name": (_by_name(Jobs.submit), _AT, _OF_SENDING),
     "app.jobs.asubmit, by name": (_by_name(Jobs.asubmit), _AT, _OF_SENDING),
@@ -52,7 +52,7 @@ _DOORS: Final[Mapping[str, tuple[set[str], Mapping[str, str], Mapping[str, str]]
         {**_AT, "label": "labels", "node_label": "place"},
         {**_OF_SENDING, "connection": "of a program's own"},
     ),
-    # Its client takes what the body has: tests/unit/http/test_client.py.
+    # Its client accepts the fields of the body: tests/unit/http/test_client.py.
     "POST /jobs": (
         {*SubmitBody.__struct_fields__} - {"job_type", "task", "payload", "kwargs", "args"},
         {"schedule_time": "eta", "expires_at": "expires", "expires_in": "expires", "node_labels": "place"},
@@ -138,7 +138,7 @@ def _task(app: TaskMQ) -> Task[..., Any]:
 
 
 def _facts(job: JobRecord) -> dict[str, object]:
-    """What an option can make different; times in minutes from the submission."""
+    """Return everything that an option can affect; times in minutes from the submission."""
     times = {name: at and (at - job.submitted) // 60_000 for name, at in (("due", job.due), ("expires", job.expires))}
     detail = replace(job.detail or JobDetail(), definition="", definition_version=0)
     return {

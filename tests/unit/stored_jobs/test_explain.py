@@ -1,4 +1,4 @@
-"""Why a job waits, asked of a store, a broker and a state that a test pauses, empties and takes away."""
+"""Reasons of a waiting job, with a store, a broker and a state that a test pauses, empties and stops."""
 
 from typing import Any
 
@@ -16,7 +16,7 @@ _UNKNOWN = "whether queue 'work' is paused is unknown: this process has no state
 
 
 async def _dispatched(shop: Shop) -> Job[Any]:
-    """A job whose message no worker takes."""
+    """Submit a job whose message no worker consumes."""
     job: Job[Any] = await shop.jobs.asubmit("double", 1)
     await until(lambda: shop.stage.job(job.id).state is JobState.DISPATCHED)
     return job
@@ -39,7 +39,7 @@ async def test_a_paused_queue_is_the_first_reason_with_its_operator_and_note(sho
     assert operator[0].startswith("queue 'work' is paused since 2023-11-14T22:13:20")
     assert operator[0].endswith(" by ann (the printer is broken): `taskmq queue resume work` ends that")
     assert operator[1].startswith("its message is at the broker since ")
-    # A tenant learns why, and neither who nor what an operator would do.
+    # A tenant learns the reason, but neither the operator nor the operator's remedy.
     assert tenant[0].endswith("+00:00 (the printer is broken)")
     assert not any("waits for a worker" in reason or "no worker" in reason for reason in [*operator, *tenant])
     await resume_queues(shop.app, ["work"])

@@ -1,4 +1,4 @@
-"""Calls that are sent as always and go to the store, since their task or their options say so."""
+"""Ordinary calls that go to the store because of their task or their options."""
 
 from typing import Any, cast
 

@@ -1,4 +1,4 @@
-"""What submitters announce to schedulers, and how often."""
+"""Announcements of submitters to schedulers, and their frequency."""
 
 import asyncio
 from collections.abc import AsyncGenerator
@@ -15,7 +15,7 @@ _PACE = 0.004
 
 @asynccontextmanager
 async def _shop(name: str) -> AsyncGenerator[tuple[TaskMQ, list[tuple[float, list[Lane]]]]]:
-    """An app with two queues and a store, without a scheduler; and when which lanes were announced."""
+    """Build an app with two queues and a store, without a scheduler; record announcements and their times."""
     loop = asyncio.get_running_loop()
     heard: list[tuple[float, list[Lane]]] = []
     broker = open_memory_broker(f"memory://{name}", BrokerOptions())

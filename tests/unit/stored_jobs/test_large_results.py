@@ -1,4 +1,4 @@
-"""Large results of jobs of the store: reports and the store carry references only."""
+"""Large results of stored jobs: reports and the store contain only references."""
 
 import asyncio
 import shutil
@@ -84,7 +84,7 @@ def test_the_store_keeps_a_reference_and_callers_get_the_value(tmp_path: Path) -
         assert len(record.result) < 300
         assert (await app.jobs.aget(small.id)).content_type == "application/json"
 
-        # Another process, that has no state.
+        # Another process, without a state.
         other = _app(app.sessions.url, tmp_path)
         assert await other.job(job.id).aresult(_PATIENCE) == _BIG
         await other.aclose()

@@ -1,4 +1,4 @@
-"""Jobs of the store that run for longer than the broker leaves a message with a worker."""
+"""Stored jobs that run for longer than the broker's consumer timeout."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ from tests.unit.worker.impatient import ALLOWED
 
 
 async def _detached(shop: Shop, job: Job[Any]) -> None:
-    """Return once the job runs without its message."""
+    """Wait until the job runs without its message."""
 
     async def is_detached() -> bool:
         return "detached" in [event.kind for event in await shop.jobs.ahistory(job.id)]
@@ -27,7 +27,7 @@ def test_a_run_continues_beyond_the_consumer_timeout_and_its_only_end_counts(has
         job: Job[Any] = await shop.jobs.asubmit("sleep", ALLOWED * 3)
 
         await _detached(shop, job)
-        # Its message is settled, and nobody else has got it.
+        # Its message is settled, and no other worker has it.
         assert shop.worker.running == 1
         await shop.stage.pass_by(ALLOWED * 1.5)
         assert await job.astate() is JobState.RUNNING

@@ -1,4 +1,4 @@
-"""`app.pools`, and what a submission comes to for which there is no room."""
+"""`app.pools`, and a submission beyond its quota."""
 
 import pickle
 from collections.abc import Callable, Coroutine

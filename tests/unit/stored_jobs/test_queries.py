@@ -1,4 +1,4 @@
-"""Jobs that are looked up: by a tenant's own id, and by filters as people write them."""
+"""Queries of jobs: by a tenant's own id, and by filters as people write them."""
 
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime
@@ -108,5 +108,5 @@ def test_all_of_app_jobs_accepts_a_tenant_in_sync_and_async_calls() -> None:
 
     without = {name for name, each in methods.items() if "tenant" not in signature(each).parameters}
 
-    # These take options, of which the tenant is one.
+    # These accept options, including the tenant.
     assert without - of_handles - about_the_state == {"submit", "asubmit", "keep_named", "use_producer"}

@@ -1,4 +1,4 @@
-"""Jobs of tasks whose code is elsewhere: checked by what workers have registered; on a SQLite file."""
+"""Jobs of tasks whose code is elsewhere: checked against registrations by workers; on a SQLite file."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -32,7 +32,7 @@ class Address(Struct):
 
 @pytest.fixture
 def code() -> TaskMQ:
-    """An app that has the tasks' code."""
+    """Build an app with the tasks' code."""
     app = TaskMQ("memory://code")
 
     @app.task(name="report", queue="reports", priority=6, expires="1h", tenant="acme", meta={"a": "b"})
@@ -51,7 +51,7 @@ def code() -> TaskMQ:
 
 @pytest.fixture
 def app(tmp_path: Path, code: TaskMQ) -> Iterator[TaskMQ]:
-    """One that has not, at a store where they were registered."""
+    """Build an app without the code, on a store with registrations."""
     with TaskMQ("memory://no-code", store=f"sqlite:///{tmp_path}/jobs.db") as app:
         _register(app, *registrations_of(code.tasks))
         yield app

@@ -1,4 +1,4 @@
-"""Jobs that have ended and are retried: once, unless another run is asked for."""
+"""Retries of ended jobs: once, unless another run is requested."""
 
 import asyncio
 
@@ -101,7 +101,7 @@ async def test_a_failed_job_continues_under_the_id_of_its_submitter(shop: Shop, 
 
     assert again.id == job.id
     assert (await shop.jobs.aget("order-17")).state is JobState.QUEUED
-    # Its old end does not answer who waits for the new one, and three further attempts are made.
+    # Its old end does not answer waiters for the new one, and three further attempts are made.
     outcome = await again.aoutcome(timeout=60)
     ended = await shop.jobs.aget("order-17")
     assert (ended.state, ended.attempt, ended.id) == (JobState.FAILED, 6, failed.id)
@@ -192,7 +192,7 @@ async def test_a_retried_graph_runs_again_in_order(shop: Shop, /) -> None:
         with pytest.raises(JobConflict, match="retry that one first, or clone this one") as caught:
             await shop.jobs.aretry(job.id)
         assert caught.value.waits_for
-    # With another call the first one may succeed; those behind it wait for the new one.
+    # With another call the first one may succeed; its dependents wait for the new one.
     again = await shop.jobs.aretry("first", mode="new")
     await shop.jobs.ahold(again.id)
     await shop.jobs.achange(again.id, args=["done"])

@@ -1,4 +1,4 @@
-"""Jobs of the store at a real worker: what each end of a run comes to."""
+"""Stored jobs at a real worker: each end of a run and its effect."""
 
 import asyncio
 import itertools
@@ -61,7 +61,7 @@ async def test_a_failing_job_is_retried_by_the_policy_of_its_task_and_waits_in_t
     assert [(one.attempt, one.worker) for one in attempts] == [(1, "w1"), (2, "w1")]
     assert all(one.error is not None and one.error.type_name == "ValueError" for one in attempts)
     assert (await shop.jobs.aget(job.id)).attempt == 3
-    # Nothing of it is at the broker.
+    # The broker has no trace of it.
     assert not any(stats.ready for stats in await shop.stage.broker.stats(["work", "work.dlq", "work.jobs"]))
 
 
@@ -114,7 +114,7 @@ def test_a_job_at_the_limit_of_its_task_keeps_the_others_in_the_store() -> None:
             await asyncio.sleep(seconds)
 
     async def test(shop: Shop) -> None:
-        # The place is held by a job that no scheduler knows of.
+        # The permit is held by a job unknown to the scheduler.
         await shop.app.tasks["alone"].asend(30.0)
         await shop.stage.pass_by(1)
         first: Job[Any] = await shop.jobs.asubmit("alone", 0.0)
@@ -184,7 +184,7 @@ def test_progress_and_saved_steps_of_a_job_are_available_to_its_next_attempt() -
         assert await job.aresult(timeout=600) == "MAY"
 
         progress.append(await job.aprogress())
-        # The store's own id finds the same run: its name is in the messages alone.
+        # The store's own id finds the same run: only messages contain the name.
         record = await shop.jobs.aget(job.id)
         by_id = shop.app.job(record.id)
         assert record.id != job.id

@@ -1,4 +1,4 @@
-"""Unique jobs of the store: what a further call comes to."""
+"""Unique stored jobs: the effect of a second call."""
 
 from collections.abc import Callable, Coroutine
 from typing import Any

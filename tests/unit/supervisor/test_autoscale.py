@@ -1,4 +1,4 @@
-"""How many processes: quick up, slow down, still on a constant load."""
+"""Number of processes: fast up, slow down, stable under a constant load."""
 
 import math
 from itertools import pairwise
@@ -16,7 +16,7 @@ def _load(at: float, processes: int, busy: float, *, cpu: float = 0.0, rate: flo
 
 
 class _Site:
-    """Processes under a load of jobs that take a while, one look a second; new ones take a while to start."""
+    """Processes under a load of jobs with a duration, one poll a second; new ones take a while to start."""
 
     def __init__(self, scale: Autoscale, *, starting: int = 3) -> None:
         self._scale = scale
@@ -28,7 +28,7 @@ class _Site:
         self.history: list[int] = []
 
     def run(self, seconds: int, *, jobs: float, each: float, cores: float = 0.0) -> None:
-        """`jobs` come each second and take `each` seconds of a slot and `cores` of a processor."""
+        """Simulate `jobs` per second, each taking `each` seconds of a slot and `cores` of a processor."""
         for _ in range(seconds):
             self.now += 1
             self.processes += sum(count for at, count in self._soon if at == self.now)
@@ -41,7 +41,7 @@ class _Site:
             load = _load(
                 self.now,
                 self.processes,
-                # Where the processor is short, what has begun takes longer, and fills the slots.
+                # With too few processors, running jobs take longer and fill the slots.
                 self.processes * SLOTS if self.backlog > 0 else done * each,
                 cpu=done * cores,
                 rate=done,
@@ -69,7 +69,7 @@ def test_scaling_stays_in_bounds_and_does_not_oscillate_under_a_constant_load(
     site.run(4000, jobs=jobs, each=each, cores=cores)
 
     assert all(least <= wanted <= most for wanted in site.history)
-    # In the beginning it may take more to work off what has piled up; after that it has found its number.
+    # At first it may take more processes to clear the backlog; after that the number is stable.
     assert len(set(site.history[-600:])) == 1, site.history[-600:]
 
 
@@ -132,7 +132,7 @@ def test_a_reduction_that_was_too_much_is_retried_later_and_later() -> None:
     downs: list[int] = []
     for at in range(1000):
         before = scale.wanted
-        # Slots show little to do with two processes, and far too much with one.
+        # Slots look idle with two processes, and overloaded with one.
         after = scale.look(_load(at, before, 3 if before == 2 else 10))
         if after < before:
             downs.append(at)

@@ -1,4 +1,4 @@
-"""How processes end, and what the system knows of it."""
+"""Exits of processes, and the system's knowledge of them."""
 
 from pathlib import Path
 
@@ -40,7 +40,7 @@ class Groups:
     ("own", "counter"),
     [
         ("0::/system.slice/taskmq.service\n", "system.slice/taskmq.service/memory.events"),
-        # In a container the own group is the root of what is mounted.
+        # In a container the own group is the root of the mount.
         ("0::/docker/abc\n", "memory.events"),
         ("9:name=systemd:/\n4:cpu,memory:/jobs\n0::/\n", "memory/jobs/memory.oom_control"),
         ("4:memory:/docker/abc\n", "memory/memory.oom_control"),

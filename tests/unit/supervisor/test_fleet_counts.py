@@ -1,4 +1,4 @@
-"""Counts of several processes, some of which are gone."""
+"""Counts of several processes, some of which have ended."""
 
 from collections.abc import Iterable
 

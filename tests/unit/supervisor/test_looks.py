@@ -1,4 +1,4 @@
-"""The look at the worker processes, once a second: one that fails is not the last one."""
+"""The poll of the worker processes, once a second: it survives a failure."""
 
 import asyncio
 import logging
@@ -12,10 +12,10 @@ from taskmq.worker.child_protocol import ChildSpec
 
 
 class Hanging:
-    """A process that says nothing, and whose silence cannot be read at first.
+    """A process that is silent; reading its silence fails at first.
 
     Args:
-        failures: how many looks fail.
+        failures: number of failing polls.
     """
 
     pid = 4711

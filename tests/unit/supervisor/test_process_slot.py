@@ -1,4 +1,4 @@
-"""A seat whose process cannot even be started."""
+"""A slot whose process cannot even be started."""
 
 import asyncio
 import errno
@@ -12,7 +12,7 @@ from taskmq.supervisor.process_slot import ProcessSlot
 
 
 class Full:
-    """A system that has no process to give."""
+    """A system that cannot create processes."""
 
     def __init__(self) -> None:
         self.tries = 0

@@ -1,4 +1,4 @@
-"""When a process has done enough."""
+"""Limits after which a process is replaced."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What systemd is told."""
+"""Notifications for systemd."""
 
 import os
 import socket
@@ -11,7 +11,7 @@ from taskmq.supervisor.systemd import Systemd
 
 
 class Ear:
-    """A systemd that listens."""
+    """A systemd that receives notifications."""
 
     def __init__(self, address: str) -> None:
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)

@@ -1,4 +1,4 @@
-"""Options of a task, through each door by which its jobs come to be: each is kept, or refused in words."""
+"""Options of a task at each door that creates its jobs: each is accepted, or refused with a message."""
 
 import asyncio
 import re
@@ -22,7 +22,7 @@ AnyTask = Task[..., Any]
 Door = Callable[[TaskMQ, AnyTask, Harness], None]
 
 _HOUR: Final = 3_600_000
-# The sender acts on these. On all others the worker does, which has the task's options from its own code.
+# The sender acts on these; on all others the worker does, which has the task's options from its own code.
 _OF_SENDERS: Final[Mapping[str, Any]] = {
     "queue": "reports",
     "priority": 8,
@@ -37,9 +37,9 @@ _OF_SENDERS: Final[Mapping[str, Any]] = {
 _OF_WORKERS: Final = frozenset({
     "retry", "timeout", "soft_timeout", "ack", "resources", "preemptible", "worker_concurrency", "rate_limit",
     "concurrency", "executor", "result", "result_ttl", "name",
-    # It makes the key itself where the message has none.
+    # It computes the key itself if the message has none.
     "idempotency_key", "idempotency_scope", "idempotency_ttl",
-    # They say more of `unique`.
+    # They refine `unique`.
     "unique_for", "unique_policy", "unique_ttl",
 })  # fmt: skip
 
@@ -56,7 +56,7 @@ def _by_hand(app: TaskMQ, task: AnyTask, harness: Harness) -> None:
 
 
 def _by_name(app: TaskMQ, task: AnyTask, harness: Harness) -> None:
-    # A worker has made the queues then.
+    # A worker has declared the queues by then.
     harness.drain()
     raws = msgspec.Raw(b"[7]"), msgspec.Raw(b"{}")
     asyncio.run(_sent_by_name(app, task.name, raws))
@@ -182,7 +182,7 @@ def test_headers_of_a_call_to_the_store_are_refused() -> None:
 
 
 def _messages(app: TaskMQ, harness: Harness, *, has_store: bool) -> list[tuple[Envelope, str, bool]]:
-    """Each call with its queue, and whether it went to the store."""
+    """Return each call with its queue, and whether it went to the store."""
     if has_store and (jobs := app.jobs.list().jobs):
         records = [app.jobs.get(one.id) for one in jobs]
         return [(_with_times(decode_envelope(one.body), one), one.queue, True) for one in records]

@@ -1,4 +1,4 @@
-"""The names of tasks in files that are run as programs: those under which a worker imports them. Real processes."""
+"""Task names in files that are run as programs: equal to those of a worker's import. Real processes."""
 
 import copy
 import pickle
@@ -60,7 +60,7 @@ def _run(folder: Path, *arguments: str, text: str | None = None) -> subprocess.C
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A folder with a program, in itself, in a folder, in a package and in a package of it."""
+    """Create a folder with a program, alone, in a folder, in a package and in a subpackage."""
     for file in ("shop.py", "sub/shop.py", "pkg/shop.py", "pkg/inner/shop.py", "pkg/__main__.py"):
         (tmp_path / file).parent.mkdir(exist_ok=True)
         (tmp_path / file).write_text(_SHOP)
@@ -148,7 +148,7 @@ def test_a_task_with_an_explicit_name_causes_no_warning(tmp_path: Path) -> None:
 
 @task
 def price(item: int) -> int:
-    """A task of this module."""
+    """Price an item, as a task of this module."""
     return item + 1
 
 

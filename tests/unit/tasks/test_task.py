@@ -37,7 +37,7 @@ def app(clock: FakeClock) -> Iterator[TaskMQ]:
 
 
 def add(a: int, b: int = 2) -> int:
-    """The sum."""
+    """Return the sum."""
     return a + b
 
 
@@ -50,7 +50,7 @@ def call_of(envelope: Envelope) -> tuple[bytes, bytes]:
 
 
 def run_in(context: Context, call: Callable[[], Any]) -> Any:
-    """Call as the worker does: with the run's context in place."""
+    """Call like a worker, inside the run's context."""
     token = current_context.set(context)
     try:
         return call()
@@ -77,7 +77,7 @@ def test_a_task_looks_like_its_function() -> None:
     defined = task(add)
 
     assert defined.__name__ == "add"
-    assert defined.__doc__ == "The sum."
+    assert defined.__doc__ == "Return the sum."
     assert defined.__module__ == __name__
     assert defined.function is inspect.unwrap(defined) is add
     assert inspect.signature(defined) == inspect.signature(add)

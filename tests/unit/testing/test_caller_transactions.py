@@ -1,4 +1,4 @@
-"""Jobs that are submitted in a transaction of the caller's, in a test without the store's database."""
+"""Jobs submitted in the caller's transaction, in a test without the store's database."""
 
 import sqlite3
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""The testing kit, on apps of its own."""
+"""The testing kit, on separate apps."""
 
 import asyncio
 import importlib
@@ -49,7 +49,7 @@ SMALL = Size(1)
 
 
 class Shop:
-    """An app, and what its tasks have done and when."""
+    """An app, and a record of its tasks' runs and times."""
 
     def __init__(self, **options: Any) -> None:
         self.done: list[Any] = []
@@ -170,11 +170,11 @@ def test_an_error_of_a_task_is_raised_in_the_test_with_its_traceback(shop: Shop)
 
     frames = [frame.name for frame in traceback.extract_tb(caught.value.__traceback__)]
     assert frames[-1] == "flaky"
-    # Between the call in the test and the task there is nothing of the worker.
+    # No frame of the worker lies between the call in the test and the task.
     assert frames[-2] == "_tell"
     (failed,) = shop.bench.failed
     assert (failed.task, failed.reason, failed.attempts, failed.error) == ("flaky", "error", 3, caught.value)
-    # It is told once.
+    # It is reported once.
     shop.bench.drain()
 
 
@@ -310,7 +310,7 @@ def test_a_sent_call_is_found_by_its_arguments_however_they_were_passed(shop: Sh
         shop.bench.assert_sent("nope", 1)
     with pytest.raises(InvalidArguments):
         shop.bench.assert_sent(shop.note, 1)
-    # A queue that no task has by itself is served, too.
+    # A queue that no task uses by default is served, too.
     shop.bench.drain()
     assert len(shop.done) == 4
 
@@ -468,7 +468,7 @@ def test_tasks_of_included_modules_can_be_sent_at_once(tmp_path: Path, monkeypat
 
 
 def _limited(**options: Any) -> tuple[TaskMQ, list[tuple[int, int]]]:
-    """An app with one task, and its runs: the argument and the instant."""
+    """Build an app with one task, and a record of its runs: argument and instant."""
     app, ran = TaskMQ("memory://"), list[tuple[int, int]]()
 
     @app.task(name="push", **options)
@@ -488,7 +488,7 @@ def test_a_rate_limit_uses_the_time_of_the_test(lane: str) -> None:
 
     assert sorted(number for number, _ in ran) == list(range(60))
     starts = [instant for _, instant in ran]
-    # A period of 1.05 s has 20 of them; one that waited in real time would start as early as the clock stands.
+    # A period of 1.05 s has 20 of them; one that waited in real time would start too early.
     assert all(53 >= late - early >= 52 for early, late in itertools.pairwise(starts))
 
 

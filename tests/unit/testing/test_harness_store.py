@@ -1,4 +1,4 @@
-"""Jobs of the store in the harness: submitted, due, retried, changed and listed by the test's own time."""
+"""Stored jobs in the harness: submitted, due, retried, changed and listed on the test's clock."""
 
 from collections import defaultdict
 from collections.abc import Iterator
@@ -102,7 +102,7 @@ def test_jobs_of_a_rate_run_at_its_pace() -> None:
 
 
 def _watched(**options: Any) -> tuple[TaskMQ, defaultdict[str, list[int]]]:
-    """An app with a task that counts how many jobs of its tenant are at the broker or run."""
+    """Build an app with a task that counts its tenant's jobs at the broker or running."""
     app = TaskMQ("memory://", store="postgresql://never-reached/db")
     under_way: defaultdict[str, list[int]] = defaultdict(list)
 

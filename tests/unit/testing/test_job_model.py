@@ -1,4 +1,4 @@
-"""What is true of the reference of job stores, whatever is done to it: without it nothing else can be compared."""
+"""Invariants of the reference model of job stores, to which the stores are compared."""
 
 import os
 import random
@@ -21,7 +21,7 @@ _KINDS: tuple[ReportKind, ...] = (
 
 
 class _History:
-    """Random operators, schedulers and workers, with crashes: reports that are lost, late, doubled and forged."""
+    """Random operators, schedulers and workers, with crashes: lost, late, doubled and forged reports."""
 
     def __init__(self, seed: int) -> None:
         self.dice = random.Random(seed)
@@ -69,7 +69,7 @@ class _History:
             changed = self.model.update(_update(job, decision, now=self.model.now))
             assert changed == self.model.jobs[job.id]
             assert changed.version == job.version + 1
-            # Who decided on the same version is too late.
+            # Another decision on the same version comes too late.
             assert self.model.update(_update(job, decision, now=self.model.now)) is None
 
     def dispatch(self) -> None:
@@ -115,7 +115,7 @@ class _History:
         assert epoch == self.epochs[-1] or not (answer.ids or answer.running)
 
     def crash(self) -> None:
-        """Another scheduler takes the partition, and everything that was left is known to it."""
+        """Let another scheduler take over the partition with everything left in it."""
         self.next_holder()
         left = {job.id for batch in self.model.take_over(0, self.epochs[-1]) for job in batch.jobs}
         assert left == {job.id for job in self.model.jobs.values() if job.state in UNDERWAY}
@@ -168,7 +168,7 @@ def _update(job: JobRecord, decision: Decision, *, now: int) -> JobUpdate:
 
 
 def _leads(before: JobState, after: JobState, *, steps: int) -> bool:
-    """Whether so many steps of the table, or fewer, lead there."""
+    """Whether that many steps of the table, or fewer, lead there."""
     reached = {before}
     for _ in range(steps):
         reached |= {state for each in reached for state in JobState if can_follow(each, state)}

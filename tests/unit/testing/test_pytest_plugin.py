@@ -1,4 +1,4 @@
-"""The pytest plugin, in runs of pytest of its own."""
+"""The pytest plugin, in separate runs of pytest."""
 
 import os
 import subprocess
@@ -58,12 +58,12 @@ _TESTS = """
         asyncio.run(use(taskmq_app))
 """
 
-# Says nothing to pytest but that.
+# Passes only that to pytest.
 _ALL_PLUGINS = "--verbosity=0"
 
 
 def run(directory: Path, *arguments: str, **files: str) -> "subprocess.CompletedProcess[str]":
-    """Run pytest on these files, whose names have __ for a dot; with our plugin, or with all that are installed."""
+    """Run pytest on these files, whose names have __ for a dot; with our plugin, or with all installed ones."""
     for name, text in files.items():
         (directory / name.replace("__", ".")).write_text(dedent(text))
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("TASKMQ_", "PYTEST_"))}
@@ -136,7 +136,7 @@ def test_a_failing_task_fails_its_test_with_the_line_of_the_task(tmp_path: Path)
     failure = ran.stdout[ran.stdout.index("= FAILURES") : ran.stdout.index("short test summary")]
     assert "test_shop.py:6: in test_it" in failure
     assert 'shop.py:11: in sell\n    raise ValueError(f"no {item}")' in failure
-    # Nothing of ours stands between the two.
+    # No frame of taskmq lies between the two.
     assert "taskmq/" not in failure
 
 

@@ -1,4 +1,4 @@
-"""A processor, and what becomes of single messages in it."""
+"""A processor, and the outcome of single messages."""
 
 import asyncio
 import json
@@ -34,7 +34,7 @@ def run(main: Coroutine[Any, Any, None]) -> None:
 
 @dataclass
 class Bench:
-    """An app, a processor for it, and what its tasks have seen."""
+    """An app, a processor for it, and a record of its tasks."""
 
     app: TaskMQ
     clock: FakeClock
@@ -78,4 +78,4 @@ def add(app: TaskMQ) -> None:
 
 
 def nothing(app: TaskMQ) -> None:
-    """An app without tasks."""
+    """Build an app without tasks."""

@@ -1,4 +1,4 @@
-"""Sends a job for each border and failure to a worker, and looks what became of it."""
+"""Sends a job for each border and failure to a worker, and checks the outcome."""
 
 import asyncio
 import contextlib
@@ -37,11 +37,11 @@ _PATIENCE = 100
 
 
 def watch_runs(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Have each run write a line into a file; which one."""
+    """Let each run write a line into a file; return the file."""
     runs = folder / "runs"
     runs.touch()
     monkeypatch.setenv(RUNS, str(runs))
-    # pytest's own hook reads the errors that nobody can read.
+    # pytest's own hook cannot handle unreadable errors.
     monkeypatch.setattr(sys, "unraisablehook", _do_nothing)
     return runs
 
@@ -51,7 +51,7 @@ def _do_nothing(_: object) -> None: ...
 
 @contextlib.asynccontextmanager
 async def working(executor: ExecutorKind, *, stored: bool, url: str) -> AsyncGenerator[Worker]:
-    """A worker of one executor's queue, and a scheduler of its jobs where they are in a store."""
+    """Run a worker of one executor's queue, and a scheduler if its jobs are in a store."""
     state = f"memory://{uuid.uuid4()}"
     database = Database()
     app.sessions.configure(url=url or state, state=state, store=None)
@@ -91,7 +91,7 @@ async def send(task: str, argument: object, *, stored: bool) -> Job[object]:
 
 
 class Stranger:
-    """A program that knows names of tasks and nothing else: it cannot make the keys of their jobs."""
+    """A program that knows only task names: it cannot compute the keys of their jobs."""
 
     def __init__(self) -> None:
         self.app = TaskMQ(app.sessions.url, state=app.sessions.state_url, name=app.name)
@@ -115,7 +115,7 @@ async def _send_to(border: str, executor: ExecutorKind, how: str, *, stranger: S
 
 
 class EventReader:
-    """Reads the events of all jobs, and what the errors of failed ones said, while its block runs."""
+    """Reads the events of all jobs and the messages of their errors during its block."""
 
     def __init__(self) -> None:
         self.ends: Counter[str] = Counter()
@@ -140,17 +140,17 @@ class EventReader:
                     self.ends[event.job_id] += 1
 
     async def has(self, jobs: Iterable[Job[object]]) -> None:
-        """Return once each of these jobs has ended, as events say."""
+        """Wait until each of these jobs has ended, according to events."""
         wanted = {job.id for job in jobs}
         await until(lambda: wanted <= self.ends.keys(), "each job's end is an event")
 
 
 async def check_every_border(executor: ExecutorKind, runs: Path, *, stored: bool, url: str = "") -> None:
-    """Send a job for each border and failure, and as many that work behind them, while a reader has all events.
+    """Send a job for each border and failure, each followed by a working one, while a reader has all events.
 
     Args:
         runs: the file that each run writes a line into.
-        stored: the jobs are those of a store.
+        stored: whether the jobs are stored jobs.
         url: of the broker; default: one in memory.
     """
     borders = borders_of(executor, stored=stored)

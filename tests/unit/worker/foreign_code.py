@@ -1,4 +1,4 @@
-"""Tasks that meet every border with the code of an app, and raise there what they are asked to raise."""
+"""Tasks that meet every border with code of the app, and raise there on request."""
 
 import asyncio
 import contextvars
@@ -42,7 +42,7 @@ EXECUTORS: tuple[ExecutorKind, ...] = ("async", "thread", "process")
 
 
 class ApiError(Exception):
-    """An error as client libraries have it; Python 3.11 cannot write its traceback."""
+    """An error like those of client libraries; Python 3.11 cannot format its traceback."""
 
     def __init__(self, body: dict[str, object]) -> None:
         super().__init__("no")
@@ -53,7 +53,7 @@ class ApiError(Exception):
 
 
 class Closed(Exception):
-    """An error of which nothing can be read."""
+    """An error without any readable attribute."""
 
     def __getattribute__(self, name: str) -> NoReturn:
         raise RuntimeError(name)
@@ -80,7 +80,7 @@ def fail(how: str) -> NoReturn:
 
 
 class Around(Middleware):
-    """Raises before or after the runs of the tasks that are named so."""
+    """Middleware that raises before or after the runs of tasks with such a name."""
 
     async def execute(self, execution: Execution, proceed: Proceed) -> object:
         task, *_ = execution.context.task.split(".")
@@ -93,7 +93,7 @@ class Around(Middleware):
 
 
 class Picky(type):
-    """Errors of a policy that decide by code of their own what they are."""
+    """Errors of a policy whose own code decides on `isinstance`."""
 
     def __instancecheck__(cls, instance: object) -> bool:
         raise ValueError
@@ -124,7 +124,7 @@ class Items(set[str]):
 
 
 class Order(msgspec.Struct):
-    """An argument whose attribute, which the template of a key names, is code of the app."""
+    """An argument whose attribute, used in a key template, is code of the app."""
 
     how: str
 
@@ -153,7 +153,7 @@ class Unrepresentable:
 variable: contextvars.ContextVar[object] = contextvars.ContextVar("variable")
 variable.set(Unequal())
 
-# What the run that goes on was asked for; one goes on at a time.
+# The request of the current run; only one runs at a time.
 _asked: list[str] = []
 
 
@@ -177,7 +177,7 @@ def ran(task: str) -> None:
 
 
 def provides() -> Generator[str]:
-    """Fail at its end, as the run that it is for was asked to."""
+    """Fail when closed, as its run requested."""
     yield "given"
     fail(_asked[-1])
 
@@ -194,7 +194,7 @@ def raises(how: str) -> None:
 
 
 def chains(how: str) -> None:
-    """Raise an error whose parts cannot be written."""
+    """Raise an error with unprintable parts."""
     try:
         fail(how)
     except BaseException as error:
@@ -218,7 +218,7 @@ def compares(how: str) -> None:
 
 
 def leaves(how: str) -> None:
-    """Leave what raises when it is collected."""
+    """Leave an object that raises when it is collected."""
 
     class Left:
         def __del__(self) -> None:
@@ -237,7 +237,7 @@ def stops(how: str) -> None:
 
 
 def handles(how: str) -> None:
-    """Have a handler of a signal raise, as libraries do that watch over the time."""
+    """Let a signal handler raise, like libraries that implement timeouts."""
     earlier = signal.signal(signal.SIGUSR2, lambda *_: fail(how))
     try:
         signal.raise_signal(signal.SIGUSR2)
@@ -309,9 +309,9 @@ def borders_of(executor: ExecutorKind, *, stored: bool) -> list[str]:
     """Return the borders that jobs of an executor meet.
 
     Args:
-        stored: the jobs are those of the store.
+        stored: whether the jobs are stored jobs.
     """
-    # Only the main thread may set a handler, and a handler runs there alone.
+    # Only the main thread may set a handler, and a handler runs only there.
     without = {"handles"} if executor == "thread" else set[str]()
     return [border for border in BORDERS if border not in without and not (stored and border in ORDERED)]
 

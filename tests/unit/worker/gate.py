@@ -1,4 +1,4 @@
-"""A worker on `memory://`, and a task that waits until it is let go."""
+"""A worker on `memory://`, and a task that waits at a gate."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -15,7 +15,7 @@ __all__ = ["Gate", "ids", "play", "send", "working"]
 
 
 class Gate:
-    """A task that waits until it is let go, and what it has seen."""
+    """A task that waits until the gate opens, and a record of its runs."""
 
     def __init__(self) -> None:
         self.open = asyncio.Event()
@@ -48,7 +48,7 @@ async def send(app: StagedApp, *labels: str, queue: str = "work", task: str = "g
 
 @asynccontextmanager
 async def working(app: StagedApp, **config: Any) -> Any:
-    """A worker that runs; drained at the end if it still does."""
+    """Run a worker; drain it at the end if it is still running."""
     worker = Worker(app, WorkerConfig(name="w1", **config))
     running = asyncio.create_task(worker.run())
     try:

@@ -1,4 +1,4 @@
-"""Workers on `memory://` in virtual time, whose broker takes back what is unsettled for too long."""
+"""Workers on `memory://` in virtual time, with a broker that requeues messages unsettled for too long."""
 
 import asyncio
 import uuid
@@ -35,7 +35,7 @@ QUEUE = "work"
 
 
 class _LoopClock:
-    """The loop's own time, as if it were that of the day."""
+    """The loop's time, used as wall-clock time."""
 
     def now_ms(self) -> int:
         return 1_700_000_000_000 + int(asyncio.get_running_loop().time() * 1000)
@@ -49,7 +49,7 @@ class _LoopClock:
 
 
 class ImpatientDelivery:
-    """One that the broker may take back."""
+    """A delivery that the broker may requeue."""
 
     def __init__(self, inner: Delivery) -> None:
         self._inner = inner
@@ -83,7 +83,7 @@ class ImpatientDelivery:
 
 
 class ImpatientConsumer:
-    """One that says how long it leaves deliveries with the worker."""
+    """A consumer that states its timeout for deliveries."""
 
     def __init__(self, inner: Consumer) -> None:
         self._inner = inner
@@ -96,7 +96,7 @@ class ImpatientConsumer:
 
 
 class ImpatientBroker(FlakyBroker):
-    """A `FlakyBroker` that takes back what is unsettled for `ALLOWED` seconds."""
+    """A `FlakyBroker` that requeues messages unsettled for `ALLOWED` seconds."""
 
     async def consume(self, subscriptions: Iterable[Subscription], deliver: Callable[[Delivery], None]) -> Consumer:
         loop = asyncio.get_running_loop()
@@ -140,7 +140,7 @@ class _Broker:
 
 
 class _Leases:
-    """Fails where the state is down, every second time after it has done what it was asked."""
+    """Fails while the state is down, every second time after the effect."""
 
     def __init__(self, inner: LeaseStore, node: "Node") -> None:
         self._inner = inner
@@ -192,8 +192,8 @@ class Node:
     """One worker.
 
     Attributes:
-        is_dead: nothing that it does has an effect any more.
-        in_hand: every delivery that it ever got.
+        is_dead: its actions no longer have an effect.
+        in_hand: every delivery that it ever received.
     """
 
     def __init__(self, world: "World", name: str) -> None:
@@ -225,7 +225,7 @@ class Node:
             self.world.ended.append(name)
 
     def kill(self) -> None:
-        """It is gone between two instructions; the broker sees it at once."""
+        """Kill it between two instructions; the broker sees it at once."""
         self.is_dead = True
         for delivery in self.in_hand:
             delivery.take_back()
@@ -233,7 +233,7 @@ class Node:
 
 
 class World:
-    """A broker and a state, the workers there, and what has run."""
+    """A broker and a state, their workers, and a record of runs."""
 
     def __init__(self) -> None:
         self.url = f"memory://{uuid.uuid4().hex}"
@@ -256,7 +256,7 @@ class World:
         await self._outside.publish(message, timeout=5)
 
     async def is_empty(self) -> bool:
-        """Whether nothing is left at the broker, ready, in hands or delayed."""
+        """Whether nothing is left at the broker, ready, unacked or delayed."""
         (stats,) = await self._outside.stats([QUEUE])
         return stats.ready == 0 and not stats.unsettled and not stats.delayed
 
@@ -276,7 +276,7 @@ class World:
 
 @asynccontextmanager
 async def world(*names: str) -> AsyncGenerator[World]:
-    """One with workers of these names that consume."""
+    """Build a world with consuming workers of these names."""
     it = World()
     try:
         for name in names:

@@ -1,4 +1,4 @@
-"""An app on `memory://` whose broker and state fail on order, with one journal of both."""
+"""An app on `memory://` whose broker and state fail as configured, with one journal of both."""
 
 import asyncio
 import enum
@@ -50,27 +50,27 @@ __all__ = ["Bug", "FakeDelivery", "Fault", "Points", "StagedApp", "Stored", "set
 
 
 class Fault(enum.Enum):
-    """What a call to the broker or the state comes to."""
+    """The effect and the answer of a call to the broker or the state."""
 
     NONE = enum.auto()
-    REFUSED = enum.auto()  # it fails and has had no effect
-    UNKNOWN = enum.auto()  # it fails and has had its effect
+    REFUSED = enum.auto()  # it fails without an effect
+    UNKNOWN = enum.auto()  # it fails after its effect
     HANGS = enum.auto()  # no effect, and no answer before the deadline, if there is one
 
 
 class Bug(Exception):
-    """Not in any contract."""
+    """An error outside every contract."""
 
 
 @dataclass(slots=True)
 class Points:
-    """The calls to the outside world, counted: the places where a fault can be put.
+    """Numbered calls to the outside world: the points at which faults are injected.
 
     Attributes:
         plan: the faults of the first calls.
-        rest: what every later call comes to.
-        bugs: how many of the next calls of a name raise what no contract allows.
-        refused: names of calls that are refused for as long as they are in it.
+        rest: the fault of every later call.
+        bugs: number of next calls of a name that raise an error outside the contract.
+        refused: names of calls that are refused while they are listed.
         names: the calls so far.
     """
 
@@ -93,13 +93,13 @@ class Points:
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """A result record is durable."""
+    """A stored result record."""
 
     record: ResultRecord
 
 
 class _StagedBroker:
-    """`FlakyBroker` with its faults at numbered calls; no publish ends in the turn in which it began."""
+    """A `FlakyBroker` with faults at numbered calls; no publish ends in the loop iteration in which it began."""
 
     def __init__(self, inner: FlakyBroker, points: Points) -> None:
         self._inner = inner
@@ -172,7 +172,7 @@ class _StagedBroker:
 
 
 class _StagedConsumer:
-    """Takes its time to stop, and delivers meanwhile, as one behind a network does."""
+    """A consumer that stops slowly and delivers in the meantime, as over a network."""
 
     def __init__(self, inner: Consumer) -> None:
         self._inner = inner
@@ -301,7 +301,7 @@ class _StagedState:
 
 
 async def _meet(fault: Fault, error: Exception, effect: Callable[[], Awaitable[None]]) -> None:
-    """Carry `effect` out or not, one turn later, and answer as the fault says."""
+    """Carry out `effect` or not, one loop iteration later, and answer as the fault requires."""
     if fault is Fault.HANGS:
         await asyncio.get_running_loop().create_future()
     await asyncio.sleep(0)
@@ -313,11 +313,11 @@ async def _meet(fault: Fault, error: Exception, effect: Callable[[], Awaitable[N
 
 
 class StagedApp(TaskMQ):
-    """An app with one session, whose broker and state meet the faults of `points`.
+    """An app with one session, whose broker and state have the faults of `points`.
 
     Attributes:
         flaky: the broker, for its own faults.
-        journal: what was published, confirmed, stored and settled, in order.
+        journal: published, confirmed, stored and settled, in order.
     """
 
     def __init__(
@@ -331,7 +331,7 @@ class StagedApp(TaskMQ):
         name: str = "staged",
         queues: Iterable[WorkQueue] = (),
     ) -> None:
-        # A URL that brings no state of its own; nothing ever connects to it.
+        # A URL without a state; nothing ever connects to it.
         url = f"memory://{memory}" if with_state else "amqp://staged"
         self.fake_clock = clock or FakeClock()
         super().__init__(url, clock=self.fake_clock, middleware=tuple(middleware), name=name, queues=queues)
@@ -363,7 +363,7 @@ class StagedApp(TaskMQ):
         return self._staged
 
     def twin(self, clock: FakeClock | None = None) -> "StagedApp":
-        """Another app on the same broker and state, in another process as it were."""
+        """Build another app on the same broker and state, as in another process."""
         return StagedApp(
             memory=self._memory_name,
             with_state=self._with_state,
@@ -373,7 +373,7 @@ class StagedApp(TaskMQ):
         )
 
     def story(self) -> list[str]:
-        """The journal in words: "confirmed work.dlq", "stored failed", "acked work"..."""
+        """Return the journal in words: "confirmed work.dlq", "stored failed", "acked work"..."""
         words: list[str] = []
         for entry in self.journal:
             match entry:
@@ -399,7 +399,7 @@ class StagedApp(TaskMQ):
         content_type: str = JSON,
         headers: Mapping[str, HeaderValue] | None = None,
     ) -> None:
-        """Publish a body as it is, past the faults and the journal."""
+        """Publish a raw body, bypassing the faults and the journal."""
         broker = open_memory_broker(self._memory, BrokerOptions(clock=self.fake_clock))
         await broker.declare([WorkQueue(name) for name in {queue.partition(".")[0]}])
         await broker.publish(
@@ -411,7 +411,7 @@ class StagedApp(TaskMQ):
         await broker.aclose()
 
     async def messages(self, queue: str) -> list[Delivery]:
-        """What is ready in a queue, to look at."""
+        """Return the ready messages of a queue without removing them."""
         broker = open_memory_broker(self._memory, BrokerOptions(clock=self.fake_clock))
         async with broker.peek(queue, limit=1000) as held:
             found = list(held)
@@ -433,14 +433,14 @@ class StagedApp(TaskMQ):
 def staged(
     *, with_state: bool = True, middleware: Iterable[Middleware] = (), queues: Iterable[WorkQueue] = ()
 ) -> Iterator[StagedApp]:
-    """An app on a memory of its own."""
+    """Build an app on a separate memory."""
     memory = uuid.uuid4().hex
     yield StagedApp(memory=memory, with_state=with_state, middleware=middleware, queues=queues)
     forget_memory(memory)
 
 
 class FakeDelivery:
-    """A delivery that no broker has made."""
+    """A delivery without a broker."""
 
     def __init__(
         self,
@@ -475,6 +475,6 @@ class FakeDelivery:
 
 
 async def settle_loop() -> None:
-    """Let everything happen that needs no time."""
+    """Run everything that needs no time."""
     for _ in range(30):
         await asyncio.sleep(0)

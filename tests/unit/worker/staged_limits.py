@@ -13,12 +13,12 @@ T = TypeVar("T")
 
 
 class StagedLimits:
-    """What workers do meets `fault`; looking does not.
+    """Limits with faults for writes; reads have none.
 
     Attributes:
         fault: "NONE", "REFUSED" (no effect) or "UNKNOWN" (an effect, and an error).
         once: the fault of the next call only.
-        delays: called after one call each, before its answer is given.
+        delays: called after one call each, before its answer is returned.
         names: the calls so far.
     """
 

@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 
 class StagedSchedules:
-    """Reads and swaps meet the faults of `points`; what only looks for changes does not."""
+    """Reads and swaps have the faults of `points`; polling for changes has none."""
 
     def __init__(self, inner: ScheduleStore, points: "Points") -> None:
         self._inner = inner

@@ -1,4 +1,4 @@
-"""Whatever code of the app raises at a border, its job ends with a reason, and the worker goes on."""
+"""A job ends with a reason whatever code of the app raises at a border, and the worker continues."""
 
 import contextlib
 import logging
@@ -20,7 +20,7 @@ def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 class Chat(logging.Handler):
-    """A handler that fails at each record of ours, in a way that nobody can write down."""
+    """A handler that fails at each taskmq record with an unprintable error."""
 
     def emit(self, record: logging.LogRecord) -> None:
         if record.name.startswith("taskmq"):
@@ -37,7 +37,7 @@ def handled_by_a_broken_chat() -> Generator[None]:
         logging.getLogger().removeHandler(chat)
 
 
-# A job of the store in a thread is the dearest, and combines what the others show.
+# A stored job in a thread is the most expensive case and combines the others.
 @pytest.mark.parametrize(
     ("executor", "stored"),
     [

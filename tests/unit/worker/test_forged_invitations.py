@@ -1,4 +1,4 @@
-"""Invitations that no scheduler has sent: a worker publishes no report where they say, and declares no queue."""
+"""Invitations without a scheduler: a worker publishes no report to their target, and declares no queue."""
 
 import json
 
@@ -20,7 +20,7 @@ def invitation(reports: str, task: str = "gated") -> bytes:
 
 
 async def run_forged(app: StagedApp, gate: Gate, body: bytes, *, queue: str) -> str:
-    """Have a worker take the message, which has to be parked; the reason on it."""
+    """Let a worker consume the message; return the reason with which it was parked."""
     gate.open.set()
     await app.put(body, queue=queue, job_id="forged")
 

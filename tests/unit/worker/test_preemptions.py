@@ -1,4 +1,4 @@
-"""What a worker remembers of jobs that it is to give back when they come."""
+"""A worker's memory of jobs that it must return on arrival."""
 
 from typing import Any
 

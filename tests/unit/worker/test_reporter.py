@@ -1,4 +1,4 @@
-"""What a worker process says on its status pipe."""
+"""Reports of a worker process on its status pipe."""
 
 import asyncio
 import fcntl
@@ -52,7 +52,7 @@ class Reader:
 
     @property
     def ended(self) -> int:
-        """Runs that it knows of."""
+        """Return the runs that it knows."""
         counts = {(count.task, count.queue): count.ended for report in self.reports for count in report.counts}
         return sum(counts.values())
 
@@ -119,7 +119,7 @@ async def test_a_supervisor_that_does_not_read_delays_nothing_and_misses_no_run(
     async with _reporting(app) as reader:
         for _ in range(50):
             await app.tasks["work"].asend()
-            # Far more reports than the pipe takes.
+            # Far more reports than fit into the pipe.
             await asyncio.sleep(PERIOD)
         await reader.until(lambda: reader.ended == 50)
 

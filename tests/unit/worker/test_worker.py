@@ -182,7 +182,7 @@ async def test_an_early_acknowledged_task_is_off_the_broker_while_it_runs(app: S
 
 @run_by(play, ack="early")
 async def test_an_early_acknowledged_task_is_not_lost_before_it_starts(app: StagedApp, gate: Gate, /) -> None:
-    """It came before its time, and the broker does not take the copy: it stays where it is."""
+    """It arrived early, and the broker refuses the copy: it stays in its queue."""
 
     app.points.plan = [Fault.NONE] * 2
     app.points.rest = Fault.REFUSED
@@ -241,7 +241,7 @@ async def test_a_delivery_during_the_stop_of_the_consumer_is_requeued_once(app: 
     async with working(app) as (worker, running):
         twin = app.twin()
         for label in ("a", "b"):
-            # A plain call: the worker gets it in the turn in which it is told to drain.
+            # A plain call: the worker receives it in the loop iteration in which it is told to drain.
             twin.sessions.current().broker.publish(
                 Outgoing(queue="work", body=b"{}", content_type="", job_id=label, task="gated"), timeout=5
             )
@@ -309,7 +309,7 @@ async def test_a_second_signal_requeues_running_jobs(app: StagedApp, gate: Gate,
 async def test_a_run_that_ends_with_the_grace_period_is_settled_and_not_interrupted(
     app: StagedApp, gate: Gate, /
 ) -> None:
-    # Its arguments do not fit, and its dead letter hangs.
+    # Its arguments do not match, and its dead letter hangs.
     app.flaky.hang_publishes()
     await app.put(b'{"task":"gated","id":"a"}', job_id="a")
     async with working(app, grace=0) as (worker, running):

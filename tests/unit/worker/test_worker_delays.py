@@ -1,4 +1,4 @@
-"""A worker of an app whose delayed jobs wait in the state."""
+"""A worker of an app with delayed jobs in the state."""
 
 import asyncio
 from collections.abc import Iterator

@@ -144,7 +144,7 @@ async def test_a_process_task_is_refused_if_the_module_of_the_app_is_unknown() -
 
 
 def _mail_app(url: str, lanes: int, seen: list[str]) -> tuple[TaskMQ, asyncio.Event]:
-    """An app whose task fails at first, so that its job comes back; the event is set after two that succeeded."""
+    """Build an app whose task fails at first, so that its job returns; the event is set after two successes."""
     app, over = TaskMQ(url, queues=[WorkQueue("mail", lanes=lanes)]), asyncio.Event()
 
     @app.task(name="post", queue="mail", retry=RetryPolicy(base="1ms", jitter=False))

@@ -1,4 +1,4 @@
-"""Batches that stay open, from their sending to their end, with a worker on `memory://`."""
+"""Open batches from their sending to their end, with a worker on `memory://`."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -27,7 +27,7 @@ pytestmark = pytest.mark.real_time
 
 
 class Shop:
-    """An app, its tasks, and what they have seen."""
+    """An app, its tasks, and a record of their calls."""
 
     def __init__(self, **options: Any) -> None:
         self.app = app = TaskMQ(new_url(), **options)
@@ -46,7 +46,7 @@ class Shop:
             assert context.flow_id is not None
             flow = app.flow(context.flow_id)
             if number < 3:
-                # A task that is run again adds the following page once.
+                # A rerun task adds the next page once.
                 for _ in range(2):
                     await flow.aadd(page.s(number + 1), key=f"page {number + 1}")
             else:
@@ -145,7 +145,7 @@ async def test_a_batch_of_one_id_is_sent_once_and_resumes_where_it_stopped() -> 
             flow = await jobs.asend(flow_id="nightly")
             await flow.aadd(shop.double.s(3), key="3")
         await shop.app.flow("nightly").aclose()
-        # Also once it is closed.
+        # Even once it is closed.
         again = await jobs.asend(flow_id="nightly")
         assert await again.aresult(20) == [2, 4, 6]
         assert sorted(number for number in shop.ran if isinstance(number, int)) == [1, 2, 3]

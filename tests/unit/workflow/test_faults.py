@@ -1,4 +1,4 @@
-"""A state that fails at any one call, before or after it did what it was asked, changes nothing about a workflow."""
+"""A state that fails at any one call, before or after its effect, does not change a workflow."""
 
 import asyncio
 from collections import Counter
@@ -40,7 +40,7 @@ class _Flaky:
 
 
 async def _one(number: int, *, is_late: bool) -> str | None:
-    """A workflow with a map, a join and a failure, through one fault; at which call that was."""
+    """Run a workflow with a map, a join and a failure through one fault; return the failed call."""
     shop = Shop()
     shop.broken = {"bad"}
     async with shop.open():
@@ -54,7 +54,7 @@ async def _one(number: int, *, is_late: bool) -> str | None:
         total = graph.add(shop.total.s(), after=[mapped])
         bad = graph.add(shop.named.s("bad"), after=[], may_fail=True)
         graph.add(shop.named.si("end"), after=[total, bad], rule="always", name="end")
-        # From here on its own worker's gate has the broken one as well.
+        # From here on the gate of its own worker has the broken one as well.
         for _ in range(3):
             try:
                 flow = await graph.asend(flow_id="it")

@@ -1,4 +1,4 @@
-"""Workflows from sending to their end, on `memory://`, with a worker; and their gate, where something goes wrong."""
+"""Workflows from sending to their end, on `memory://`, with a worker; and failures of their gate."""
 
 import asyncio
 import uuid
@@ -38,7 +38,7 @@ _FAST = RetryPolicy(max_attempts=3, base="1ms", cap="1ms")
 
 
 class Shop:
-    """An app, its tasks, and what they have seen."""
+    """An app, its tasks, and a record of their calls."""
 
     def __init__(self, url: str | None = None, *, content_type: Any = "json") -> None:
         self.app = app = TaskMQ(url or f"memory://{uuid.uuid4()}", content_type=content_type)
@@ -118,7 +118,7 @@ async def test_chains_groups_chords_and_maps_compute_their_values(content_type: 
         assert await (await add.s(1).asend()).aresult(10) == 2
         assert await (await group(add.s(1), numbers.s(2)).asend()).aresult(10) == [2, [0, 1]]
         assert await (await chord([add.s(n) for n in range(5)], total.s()).asend()).aresult(10) == 15
-        # Two groups behind each other, a chain in one of them.
+        # Two consecutive groups, with a chain in one of them.
         wide = group(add.s(n) for n in range(4)) | group(total.s(), chain(total.s(), add.s(1)))
         assert await (await wide.asend()).aresult(10) == [10, 11]
         assert await (await (numbers.s(30) | add.s(100).each(limit=4) | total.s()).asend()).aresult(10) == 3435

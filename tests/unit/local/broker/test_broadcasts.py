@@ -1,4 +1,4 @@
-"""Announcements in the SQLite file: how long and how many are kept, and what happens when a ring is lost."""
+"""Announcements in the SQLite file: their age, their number, and a lost wake-up."""
 
 import sqlite3
 from collections.abc import Callable, Coroutine

@@ -123,7 +123,7 @@ async def test_a_publish_waits_for_one_step_of_deleting_a_long_queue(url: str) -
 
     deleting = asyncio.create_task(broker.delete("long"))
     deleting.add_done_callback(lambda _: ended.append("deleted"))
-    # The deletion is in the file's line before the publish is.
+    # The deletion is queued in the file before the publish.
     await asyncio.sleep(0)
     await broker.publish(message("beside", queue="other"), timeout=PATIENCE)
     ended.append("published")
@@ -210,7 +210,7 @@ async def test_late_calls_are_failed_in_one_batch_and_nothing_is_sent_later(url:
 
 
 class Obstacle:
-    """A work that stands still in the middle of its transaction."""
+    """A work that blocks in the middle of its transaction."""
 
     care = Care.DURABLE
     wakeups = ()
@@ -254,7 +254,7 @@ async def test_a_full_disk_raises_a_typed_error_and_acks_are_retried_until_there
     await broker._database.call(limit, care=Care.READ)
     with pytest.raises(BrokerUnavailable, match="full"):
         await broker.publish(message("x" * 1_000_000), timeout=PATIENCE)
-    # The limit went with the connection that failed: there is room again.
+    # The limit ended with the failed connection: there is room again.
     await send(broker, "after")
     inbox[0].ack()
     await until(lambda: len(inbox) == 2)

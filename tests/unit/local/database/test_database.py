@@ -57,7 +57,7 @@ async def test_works_of_one_loop_iteration_share_a_transaction(tmp_path: Path) -
         database.submit(work)
 
     def note(connection: sqlite3.Connection) -> None:
-        # Inside the transaction all of them are there, outside none of them.
+        # All of them are visible inside the transaction and none outside.
         other = sqlite3.connect(tmp_path / "taskmq.db")
         commits.extend([count(connection), count(other)])
         other.close()
@@ -172,7 +172,7 @@ async def test_works_submitted_after_a_commit_share_the_next_transaction(tmp_pat
     commits: list[int] = []
 
     async def chain() -> None:
-        """One follows from the other, a turn of the loop apart, as in a worker with many slots."""
+        """Submit dependent works, one per loop iteration, like a worker with many slots."""
         works: list[Adding] = []
         for number in range(20):
             works.append(Adding(f"q{len(commits)}-{number}"))

@@ -31,7 +31,7 @@ def test_an_owner_is_alive_to_all_processes_until_it_is_released(tmp_path: Path)
     owner = Owner(tmp_path)
 
     assert is_alive(tmp_path, owner.name)
-    # Looking from the own process must not drop the lock.
+    # Reading from the same process must not drop the lock.
     assert python(LOOK, str(tmp_path), owner.name) == "True"
 
     owner.release()

@@ -69,7 +69,7 @@ def test_the_contents_of_a_file_survive_an_upgrade(tmp_path: Path) -> None:
 
     run(fill())
     with closing(open_file(tmp_path / "taskmq.db", _LATER)) as connection:
-        # Or this taskmq would refuse it as a later one's.
+        # Otherwise this taskmq would refuse it as a later version.
         connection.execute(f"PRAGMA user_version = {QUEUE_FILE.version}")
 
     run(look())

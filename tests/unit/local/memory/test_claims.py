@@ -1,4 +1,4 @@
-"""Claims over time, by a model: one holder, growing tokens, what is done stays done, late ones are told so."""
+"""A model of claims over time: one holder, growing tokens, done stays done, late holders are told."""
 
 from typing import Final
 
@@ -16,7 +16,7 @@ _TIME: Final = st.integers(1, 60)
 
 
 class ClaimsOverTime(RuleBasedStateMachine):
-    """All that happens to two keys; `claims` are those that were granted, also when they are over."""
+    """The history of two keys; `claims` are those that were granted, including expired ones."""
 
     claims: Bundle[tuple[str, int]] = Bundle("claims")
 
@@ -25,7 +25,7 @@ class ClaimsOverTime(RuleBasedStateMachine):
         self.table = ClaimTable()
         self.now = 1_000
         self.tokens: dict[str, list[int]] = {"a": [], "b": []}
-        # Of the last token of each key: until when it is held, done, or known.
+        # Of the last token of each key: its expiry as held, as done, and as known.
         self.until: dict[str, int] = {}
         self.keep: dict[str, int] = {}
         self.ended: dict[str, str] = {}
@@ -107,7 +107,7 @@ class ClaimsOverTime(RuleBasedStateMachine):
             assert isinstance(seen, Held) is (stage == "held")
 
     def _adopt(self, key: str, token: int) -> None:
-        """A key that was forgotten goes on with whoever comes."""
+        """A forgotten key continues with its next holder."""
         if not self.tokens[key] or self.tokens[key][-1] != token:
             self.tokens[key] = [token]
         if self.ended.get(key) is not None and not self._is_known(key):

@@ -1,4 +1,4 @@
-"""The lines of limits, at times of our own: how many start, who, and when."""
+"""The lines of limits on a simulated clock: number, order and time of starts."""
 
 import heapq
 import random
@@ -18,12 +18,12 @@ LEAD = 0.15
 
 @dataclass
 class Play:
-    """Jobs that come, are told when to come again, and do so more or less in time.
+    """Jobs that arrive, are told when to return, and return more or less on time.
 
     Attributes:
-        late: seconds that a job may be early or late by, when it comes again.
-        stall: from when until when nobody does anything.
-        lost: of those that were told to come again, how many never do.
+        late: maximum seconds by which a job returns early or late.
+        stall: a period in which nothing happens.
+        lost: the share of waiting jobs that never return.
     """
 
     demand: Demand
@@ -76,7 +76,7 @@ def jobs(count: int, *, at: float = 0.0, name: str = "job") -> list[tuple[float,
 
 
 def most_in(starts: list[float], window: float) -> int:
-    """The most starts in any window of that length."""
+    """Return the most starts in any window of that length."""
     ordered, first, most = sorted(starts), 0, 0
     for last, start in enumerate(ordered):
         while start - ordered[first] > window:

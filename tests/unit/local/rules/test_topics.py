@@ -8,7 +8,7 @@ topics = st.lists(st.sampled_from(["a", "b", "+"]), min_size=1, max_size=5)
 
 
 def fits(pattern: list[str], topic: list[str]) -> bool:
-    """As AMQP describes it."""
+    """Match as AMQP describes it."""
     if not pattern:
         return not topic
     if pattern[0] == "#":

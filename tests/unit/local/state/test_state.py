@@ -136,7 +136,7 @@ async def test_expired_results_do_not_fill_the_file(tmp_path: Path) -> None:
             clock.advance(100)
 
     connection = sqlite3.connect(tmp_path / "taskmq.db")
-    # Those that are kept, and those that are remembered as long again.
+    # Stored results, and those remembered for the same time again.
     assert connection.execute("SELECT count(*) FROM results").fetchone()[0] <= 200
     assert connection.execute("SELECT count(*) FROM results WHERE state <> 'expired'").fetchone()[0] <= 100
     assert connection.execute("SELECT count(*) FROM starts").fetchone()[0] <= 100

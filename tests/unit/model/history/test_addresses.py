@@ -1,4 +1,4 @@
-"""Addresses of the internet, and those that a webhook must not reach."""
+"""Public addresses, and those that a webhook must not reach."""
 
 from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_network
 

@@ -1,4 +1,4 @@
-"""When there is an alert: states, hysteresis, silence; examples, and any row of figures."""
+"""Conditions of an alert: states, hysteresis, silence; examples, and any series of figures."""
 
 import itertools
 from typing import Any
@@ -28,7 +28,7 @@ RULE = AlertRule(name="r", metric="failure_rate", threshold=0.5)
 
 
 class Course:
-    """A rule that is looked at again and again."""
+    """A rule that is evaluated repeatedly."""
 
     def __init__(self, rule: AlertRule = RULE, *, silences: list[Silence] | None = None) -> None:
         self.rule = rule
@@ -37,7 +37,7 @@ class Course:
         self.now = 0
 
     def look(self, seconds: float, *, is_inhibited: bool = False, **samples: float) -> list[tuple[str, str]]:
-        """What is told after so many seconds more: kinds and subjects."""
+        """Evaluate after that many seconds; return the kinds and subjects of the notices."""
         self.now += round(seconds * 1000)
         found = evaluate(self.rule, samples, self.alerts, self.now, silences=self.silences, is_inhibited=is_inhibited)
         self.alerts |= {each.subject: replace(each, version=each.version + 1) for each in found.alerts}
@@ -247,7 +247,7 @@ def test_each_end_is_reported_after_its_beginning_for_any_series_of_figures(
         if kinds == [("firing", "a")]:
             assert after is not None
             assert after.state is AlertState.FIRING
-    # Of what was told the end is told, too: between two beginnings there is one.
+    # Every reported beginning gets a reported end: one lies between two beginnings.
     for first, second in itertools.pairwise(told):
         assert (first == "resolved") is (second == "firing")
 
@@ -263,7 +263,7 @@ def test_evaluating_the_same_figures_twice_changes_nothing_more(rule: AlertRule,
 
 
 def _full(tenant: str = "acme", *, channels: int = 1) -> list[AlertRule]:
-    """As many rules as a tenant may have."""
+    """Return as many rules as a tenant may have."""
     return [
         replace(RULE, name=f"r{number}", tenant=tenant, channels=(f"mailto:a{number % channels}@b.c",))
         for number in range(100)

@@ -1,4 +1,4 @@
-"""Lines on the wire, their levels, and what is replaced in them."""
+"""Lines on the wire, their levels, and redaction in them."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Figures of minutes: buckets that can be added, quantiles within a bucket, what follows from events."""
+"""Figures per minute: buckets that can be added, quantiles within a bucket, derived figures."""
 
 from typing import Any
 

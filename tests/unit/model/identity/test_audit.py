@@ -1,4 +1,4 @@
-"""The chain of the audit shows what was changed or taken away."""
+"""The chain of the audit reveals changed and removed entries."""
 
 import pytest
 from hypothesis import given

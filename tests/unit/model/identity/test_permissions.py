@@ -1,4 +1,4 @@
-"""Who may do what."""
+"""Permissions of roles, users and tokens."""
 
 from fnmatch import fnmatchcase
 from itertools import combinations
@@ -282,7 +282,7 @@ def test_an_admin_grants_no_more_than_they_have(
         ((Membership("acme", Role.OPERATOR, ("mail.*",)),), True),
         ((Membership("acme", Role.OPERATOR, ("mail.*", "billing.*")),), False),
         ((Membership("acme", Role.SUBMITTER),), False),
-        # They may call nothing, whatever their patterns are.
+        # They may call no task, whatever their patterns are.
         ((Membership("acme", Role.VIEWER),), True),
         ((Membership("acme", Role.ADMIN, ("mail.*",)), Membership("north", Role.SUBMITTER, ("mail.*",))), False),
     ],

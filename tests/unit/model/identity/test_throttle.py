@@ -50,7 +50,7 @@ def test_throttle_keys_do_not_reveal_the_typed_text() -> None:
 
 
 def test_an_address_waits_longer_than_a_name() -> None:
-    """Somebody who guesses does not lock out the user, who comes from another address."""
+    """An attacker does not lock out the user, who comes from another address."""
     pair, name, address = throttle_keys("ann", "192.0.2.1")
 
     assert pair.free < name.free < address.free

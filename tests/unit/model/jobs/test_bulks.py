@@ -1,4 +1,4 @@
-"""One thing that is done to many jobs."""
+"""One operation on many jobs."""
 
 import json
 

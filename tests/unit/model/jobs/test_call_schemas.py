@@ -18,7 +18,7 @@ from taskmq.model.jobs.registrations import LONGEST_SCHEMA, TaskFacts, TaskRegis
 
 
 class _Context:
-    """What the worker fills in."""
+    """An argument that the worker fills in."""
 
 
 class _Node(msgspec.Struct):
@@ -27,7 +27,7 @@ class _Node(msgspec.Struct):
 
 
 class _Other(msgspec.Struct):
-    """Not told from a `_Node` by any tag."""
+    """Not distinguished from a `_Node` by any tag."""
 
 
 class _Model(BaseModel):

@@ -77,7 +77,7 @@ def test_a_changed_job_waits_or_is_ready_according_to_its_time(state: str, due: 
 
 @pytest.mark.parametrize(("action", "state"), [*itertools.product(_ACTIONS, sorted(CHANGEABLE))])
 def test_decisions_without_a_time_do_not_depend_on_the_clock(action: Action, state: JobState) -> None:
-    # Timers fire what is due; and what is queued is due.
+    # Timers fire due jobs, and a queued job is due.
     due = _PAST if state is JobState.QUEUED else _FUTURE
     assert needs_time(action, is_moved=True)
     if not needs_time(action, is_moved=False):

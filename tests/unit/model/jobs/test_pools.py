@@ -1,4 +1,4 @@
-"""Policies and pools as operators say them. Pure."""
+"""Policies and pools as operators write them. Pure."""
 
 from typing import Any
 
@@ -68,7 +68,7 @@ def test_the_path_of_a_tenant_begins_at_the_queue() -> None:
 def test_stored_pools_are_read_and_have_unique_names() -> None:
     assert read_sharing(None) == Sharing()
     assert read_sharing('{"version": 3, "pools": {"a": {"name": "a"}}}').pools == pools_of(TenantPool(name="a"))
-    # The middle class had another name at first.
+    # The middle class used to have another name.
     kept = '{"queues": {"q": {"shares": {"high": 5, "default": 3, "low": 2}}, "r": {"strict": true}}}'
     assert read_sharing(kept).queues == {
         "q": QueuePolicy(shares={"high": 5, "medium": 3, "low": 2}),

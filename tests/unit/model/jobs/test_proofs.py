@@ -11,7 +11,7 @@ from taskmq.model.jobs.reports import Report
 
 _keys = st.binary(min_size=35, max_size=35).map(new_report_key)
 _tokens = st.integers(0, 2**53 - 1)
-# Ids and queues come from the broker: any text may.
+# Ids and queues come from the broker, so they may be any text.
 _texts = st.text(st.characters(), max_size=40)
 _dispatches = st.tuples(_texts, _tokens, _texts)
 

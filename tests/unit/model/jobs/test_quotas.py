@@ -1,4 +1,4 @@
-"""How much a tenant or an owner may submit."""
+"""Submission limits of a tenant or an owner."""
 
 from typing import Any
 
@@ -184,7 +184,7 @@ def test_an_idle_rate_allows_one_burst_and_then_single_jobs() -> None:
     for passed, goes in ((499, False), (500, True)):
         later = RunBook(quotas, usage=usage, running={}, now=_DAY + passed)
         assert later.admit(tenant="a", user="") is goes
-    # It is no limit of what is submitted, and another quota is.
+    # It does not limit submissions; another quota does.
     assert admitted(book(quotas, now=_DAY), 5, tenant="a") == 5
     assert admitted(book(quotas, now=_DAY), 5, tenant="b") == 1
 

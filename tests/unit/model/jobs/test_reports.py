@@ -290,7 +290,7 @@ def test_a_success_with_an_unreadable_result_has_failed(content_type: str, resul
     [
         ("interrupted", INTERRUPTED, Interruption("interrupted", "why", is_outage=False)),
         ("interrupted", PREEMPTED, Interruption("preempted", "why", is_outage=False)),
-        # A worker in another language may name the error as it likes.
+        # A worker in another language may use any name for the error.
         ("interrupted", "", Interruption("preempted", "why", is_outage=False)),
         ("snoozed", INTERRUPTED, Interruption("interrupted", "why", is_outage=True)),
         ("snoozed", "ValueError", None),

@@ -1,4 +1,4 @@
-"""Whether a unique key is free."""
+"""Availability of a unique key."""
 
 import itertools
 from typing import Literal

@@ -1,4 +1,4 @@
-"""Host nodes, allocations and needs: pure."""
+"""Host nodes, allocations and requirements. Pure."""
 
 import pytest
 from hypothesis import given

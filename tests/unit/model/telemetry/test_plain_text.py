@@ -1,4 +1,4 @@
-"""Text for logs and terminals: what acts is written as an escape, and everything else stays."""
+"""Text for logs and terminals: control characters are escaped, the rest is unchanged."""
 
 import json
 import unicodedata

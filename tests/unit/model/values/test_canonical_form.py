@@ -1,4 +1,4 @@
-"""Values as the same JSON in every process."""
+"""Values with the same JSON in every process."""
 
 import os
 import subprocess
@@ -48,7 +48,7 @@ class Tags(RootModel[set[str]]):
 
 
 def everything(words: Callable[[str], Any]) -> Any:
-    """Values of all kinds with sets and dictionaries in them, filled in the order that `words` gives."""
+    """Return values of all kinds with sets and dictionaries in them, filled in the order of `words`."""
     names = words("gamma alpha delta beta")
     numbers = {name: len(name) for name in names}
     point = Point(1, set(names), 2)

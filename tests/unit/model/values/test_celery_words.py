@@ -1,4 +1,4 @@
-"""Words of Celery in the wrong place: the error names taskmq's own."""
+"""Celery names in the wrong place: the error names the taskmq equivalent."""
 
 from typing import Any
 

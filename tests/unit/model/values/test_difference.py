@@ -1,4 +1,4 @@
-"""What is lost of a value on its way, and what only looks so."""
+"""Data lost on the wire, and apparent losses."""
 
 import math
 import threading

@@ -1,4 +1,4 @@
-"""What objects consist of, and pydantic models as plain data and back."""
+"""The fields of objects, and pydantic models as plain data and back."""
 
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -25,7 +25,7 @@ class _Raw(BaseModel):
 
 
 class _Former:
-    """As a model before pydantic 2.11, which reads by alias alone."""
+    """A model like those before pydantic 2.11, which reads only by alias."""
 
     @classmethod
     def model_validate_json(cls, text: str) -> str:

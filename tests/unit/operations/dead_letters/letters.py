@@ -1,4 +1,4 @@
-"""Letters for tests."""
+"""Dead letters for tests."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Which failures are the same failure."""
+"""Identity of failures."""
 
 import traceback
 from collections.abc import Callable
@@ -120,7 +120,7 @@ def test_any_text_has_a_fingerprint_of_twelve_hexadecimal_digits(
     assert int(found, 16) >= 0
 
 
-# Python's own tracebacks
+# Python tracebacks
 
 
 def fail() -> None:

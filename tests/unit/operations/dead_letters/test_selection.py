@@ -1,4 +1,4 @@
-"""Which letters are meant."""
+"""Selection of dead letters."""
 
 from datetime import timedelta
 from typing import Any

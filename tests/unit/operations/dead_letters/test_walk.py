@@ -1,4 +1,4 @@
-"""Going through dead letters: looking, counting, deleting and replaying, on `memory://`."""
+"""Walks over dead letters on `memory://`: reading, counting, deleting and replaying."""
 
 import asyncio
 import json
@@ -70,7 +70,7 @@ async def _bury(
     queue: str = "images.dlq",
     **fields: object,
 ) -> None:
-    """Put dead letters into a queue as the worker does, one per name."""
+    """Put dead letters into a queue like the worker does, one per name."""
     for name in names:
         envelope = {"v": 1, "id": name, "task": "resize", "args": [7], "attempt": 3, **fields}
         message = Outgoing(
@@ -115,7 +115,7 @@ def _only(*names: str) -> Choose:
     return lambda letter: letter.job_id in names
 
 
-# Looking
+# Reading
 
 
 @run_by(_run)
@@ -504,7 +504,7 @@ async def test_a_selection_sees_at_most_the_initial_number_of_letters(broker: Br
 @run_by(_run)
 async def test_letters_that_arrive_during_a_replay_wait_for_the_next_one(broker: Broker, /) -> None:
     class DiesAgain(FlakyBroker):
-        """A broker whose jobs are dead again before the replay has gone on."""
+        """A broker whose jobs die again before the replay has continued."""
 
         def publish(self, message: Outgoing, *, timeout: float) -> "asyncio.Future[None]":
             return asyncio.ensure_future(self._publish_and_bury(message, timeout))
@@ -649,7 +649,7 @@ def test_a_target_that_is_not_a_queue_is_refused() -> None:
         Replay(to="amq.x")
 
 
-# Failing
+# Failures
 
 
 @run_by(_run)

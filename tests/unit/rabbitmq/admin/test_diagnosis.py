@@ -1,4 +1,4 @@
-"""What the doctor says about a node, its user and its cluster."""
+"""The doctor's findings about a node, its user and its cluster."""
 
 from typing import Any
 
@@ -22,7 +22,7 @@ from taskmq_rabbitmq.admin.inspection import NodeFacts
 
 
 def level_of(findings: list[Finding]) -> str:
-    """The level of the only finding, which has a remedy unless it is ok."""
+    """Return the level of the only finding, which has a remedy unless it is ok."""
     ((level, _, _, remedy),) = findings
     assert bool(remedy) == (level != "ok")
     return level

@@ -1,4 +1,4 @@
-"""What is wanted against what is there."""
+"""The desired topology compared with the existing one."""
 
 from dataclasses import replace
 
@@ -39,7 +39,7 @@ def wanted(*queues: WorkQueue) -> list[Entity]:
 
 
 def after(found: Found, entities: list[Entity]) -> Found:
-    """A broker's state after declaring: what exists stays, a binding needs both ends."""
+    """Return a broker's state after declaring: existing objects stay, a binding needs both ends."""
     exchanges, queues, bindings = dict(found.exchanges), dict(found.queues), set(found.bindings or ())
     for entity in entities:
         match entity:
@@ -224,7 +224,7 @@ def test_a_foreign_queue_with_a_taskmq_binding_is_named() -> None:
     queue = WorkQueue("orders")
     there = wanted(queue)
     tap = Binding("taskmq", "tap", "orders")
-    # Another app's queue, bound as it should be, is none.
+    # Another app's queue with the correct binding is not one.
     others = {Binding("taskmq", "mail", "mail"), Binding("taskmq.jobs", "mail.jobs", "mail.jobs")}
     bindings = frozenset({*(each for each in there if isinstance(each, Binding)), tap, *others})
     found = Found(

@@ -1,4 +1,4 @@
-"""Policies and permissions, as an operator is told them."""
+"""Policies and permissions as the operator reads them."""
 
 import json
 import re
@@ -18,7 +18,7 @@ MINUTE = 60.0
 
 
 def keys(tuning: QueueTuning, version: str) -> dict[str, object]:
-    """What the policy of a queue says."""
+    """Return the settings in the policy of a queue."""
     found: dict[str, object] = {}
     for instruction in policies([tuning], parse_version(version), vhost="/"):
         if instruction.about.startswith("taskmq."):

@@ -1,4 +1,4 @@
-"""What the doctor says about queues."""
+"""The doctor's findings about queues."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Small values: pauses, consumer tags, and what is seen of a broker that was not used."""
+"""Small values: pauses, consumer tags, and an unused broker."""
 
 import logging
 

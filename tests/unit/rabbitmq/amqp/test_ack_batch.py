@@ -1,4 +1,4 @@
-"""What is said of a channel's deliveries, against a broker that keeps score."""
+"""Frames that settle a channel's deliveries, against a broker that keeps score."""
 
 import struct
 from random import Random
@@ -11,7 +11,7 @@ from taskmq_rabbitmq.amqp.ack_batch import AckBatch
 
 
 class Score:
-    """What a broker makes of the frames: which deliveries are settled, and how."""
+    """The broker's view of the frames: the settled deliveries and how."""
 
     def __init__(self, delivered: int) -> None:
         self.outstanding = set(range(1, delivered + 1))
@@ -25,7 +25,7 @@ class Score:
             assert (kind, channel, size, end) == (1, 7, 13, 0xCE)
             is_ack = method == 0x003C0050
             multiple = is_ack and bool(flags & 1)
-            # RabbitMQ closes the channel over a number that it does not know.
+            # RabbitMQ closes the channel over an unknown number.
             assert tag in self.outstanding
             covered = {other for other in self.outstanding if other <= tag} if multiple else {tag}
             self.outstanding -= covered

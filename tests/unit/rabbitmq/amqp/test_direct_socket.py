@@ -21,7 +21,7 @@ logging.getLogger("pika").setLevel(logging.CRITICAL)
 
 
 class Receiver:
-    """What pika tells of a socket."""
+    """Records the callbacks of pika about a socket."""
 
     def __init__(self) -> None:
         self.received = b""
@@ -40,7 +40,7 @@ class Receiver:
 
 
 class Line:
-    """A transport of pika's with a shortcut, and the other end of its socket."""
+    """A transport of pika with a direct socket, and the other end of the socket."""
 
     def __init__(self, ours: socket.socket, other: socket.socket) -> None:
         self.other = other
@@ -84,7 +84,7 @@ async def test_unsent_bytes_take_the_slow_path_in_order() -> None:
         assert 0 < len(rest) < len(sent)
         made.transport.write(rest)
 
-        # Behind what waits already nothing is written at once.
+        # While bytes are waiting, nothing is written directly.
         assert made.shortcut.send(b"last") == b"last"
         made.transport.write(b"last")
 
@@ -129,7 +129,7 @@ def test_other_transports_have_no_direct_socket() -> None:
 
 
 def torn_line() -> tuple[socket.socket, socket.socket]:
-    """Two ends over TCP, because only there one can be reset."""
+    """Open two ends over TCP, the only transport with resets."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         ours = socket.create_connection(server.getsockname())
         other, _ = server.accept()
@@ -142,7 +142,7 @@ def torn_line() -> tuple[socket.socket, socket.socket]:
 def test_a_reset_after_received_bytes_is_found_with_them(
     new_loop: Callable[[], asyncio.AbstractEventLoop], is_short: bool
 ) -> None:
-    # uvloop looks no more at a socket with an error: what is not found in that turn is never told.
+    # uvloop no longer watches a socket with an error: a reset missed in that iteration is never reported.
     sent = bytes(300_000)
 
     async def body() -> None:

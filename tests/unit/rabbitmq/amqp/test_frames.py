@@ -1,4 +1,4 @@
-"""The lane's own reading and writing of frames, held against pika's."""
+"""taskmq's own reader and writer of frames, compared with pika's."""
 
 import contextlib
 import importlib
@@ -25,7 +25,7 @@ from taskmq_rabbitmq.amqp.frames import (
     publish_frames,
 )
 
-# Imported by name: pika carries no types.
+# Imported by name: pika has no type annotations.
 pika_frame: Any = importlib.import_module("pika.frame")
 spec: Any = importlib.import_module("pika.spec")
 
@@ -82,7 +82,7 @@ messages = st.builds(
 
 
 class Sink:
-    """What a reader hands over, in order."""
+    """Records the callbacks of a reader in order."""
 
     def __init__(self, feeds: set[int]) -> None:
         self.got: list[tuple[int, int, bool, Content, bytes]] = []
@@ -106,7 +106,7 @@ def cut(data: bytes, places: list[int]) -> list[bytes]:
 
 
 def interleave(messages: list[Message], order: list[int]) -> list[bytes]:
-    """Frames of all messages; those of one channel stay in their order."""
+    """Interleave the frames of all messages; those of one channel stay in order."""
     lanes: dict[int, list[bytes]] = {}
     for message in messages:
         lanes.setdefault(message.channel, []).extend(message.frames())
@@ -179,7 +179,7 @@ def test_an_undecodable_routing_key_is_absent() -> None:
 
 
 def test_headers_unreadable_for_pika_are_absent() -> None:
-    # An instant after the year 9999: a value that RabbitMQ carries and Python's dates do not.
+    # An instant after the year 9999: RabbitMQ can carry it and Python cannot.
     table = b"\x04whenT" + (2**62).to_bytes(8, "big")
     raw = len(table).to_bytes(4, "big") + table
 

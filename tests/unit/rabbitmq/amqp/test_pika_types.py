@@ -1,4 +1,4 @@
-"""What is private to pika and used here all the same: each name is there, and each is listed."""
+"""Private names of pika that taskmq uses: each exists, and each is listed."""
 
 import ast
 import inspect
@@ -11,7 +11,7 @@ import pytest
 from taskmq_rabbitmq.amqp import pika_types
 
 _CLASSES = ("PikaConnection", "PikaChannel", "PlainTransport", "HeartbeatChecker", "IOServices")
-# The protocol of pika's sockets, which the one without TLS fulfils.
+# The protocol of pika's sockets; the plain one fulfils it.
 _SAME = {"Transport": "PlainTransport"}
 
 

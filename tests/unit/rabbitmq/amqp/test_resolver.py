@@ -1,4 +1,4 @@
-"""Names and addresses."""
+"""Host names and addresses."""
 
 import asyncio
 import socket
@@ -56,5 +56,5 @@ def test_an_answer_after_closing_the_loop_is_ignored(monkeypatch: pytest.MonkeyP
     for thread in threads:
         thread.join(10)
 
-    # A complaint in one of them would have failed the test.
+    # An error in one of them would have failed the test.
     assert [thread for thread in threads if thread.is_alive()] == []

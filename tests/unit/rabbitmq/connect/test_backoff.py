@@ -1,4 +1,4 @@
-"""When attempts are begun."""
+"""Times of connection attempts."""
 
 import random
 

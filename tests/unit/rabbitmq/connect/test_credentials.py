@@ -1,4 +1,4 @@
-"""The papers of a broker object, on a real loop, with real files and a real token server."""
+"""The credentials of a broker object, on a real loop, with real files and a real token server."""
 
 import asyncio
 import copy

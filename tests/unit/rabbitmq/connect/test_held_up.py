@@ -1,4 +1,4 @@
-"""A loop that user code holds up again and again: what has a deadline ends, a little later."""
+"""A loop that user code blocks repeatedly: calls with a deadline end, a little late."""
 
 import asyncio
 import time
@@ -15,13 +15,13 @@ from taskmq_rabbitmq.amqp.channels import OpenChannel
 from taskmq_rabbitmq.amqp.fast_connection import AmqpChannel
 from tests.coroutines import run_by
 
-# A turn that is so long makes each timer late, whatever it is set to.
+# Such a long iteration makes every timer late.
 _TURN = 0.4
 _FAR_TOO_LATE = 8.0
 
 
 async def _hold_up(future: "asyncio.Future[None]") -> None:
-    """Until it is done; each turn of the loop is held up."""
+    """Run until done; block each iteration of the loop."""
     end = time.monotonic() + _FAR_TOO_LATE
     while not future.done() and time.monotonic() < end:
         time.sleep(_TURN)
@@ -54,7 +54,7 @@ async def test_sends_that_expire_in_the_next_stall_get_their_own_grace(broker: B
     second = broker.publish(message("q", "second"), timeout=2.5)
     for stall in (0.5, 2.5):
         time.sleep(stall)
-        # A turn for the timer, and one for what it has told.
+        # One iteration for the timer, and one for its callback.
         await asyncio.sleep(0)
         await asyncio.sleep(0)
     assert (first.done(), second.done()) == (True, False)

@@ -1,4 +1,4 @@
-"""What follows from what is seen of a queue and its consumer."""
+"""Decisions from the statistics of a queue and its consumer."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -48,7 +48,7 @@ def test_useless_replacements_become_less_frequent() -> None:
         while suspicion.add(sight(ready=5)).step == "keep":
             waits[-1] += 1
 
-    # One look to begin with, then 1, 2, 4 and 8.
+    # One poll at first, then 1, 2, 4 and 8.
     assert waits == [2, 3, 5, 9]
 
 

@@ -1,4 +1,4 @@
-"""Properties of messages that are copied as bytes."""
+"""Message properties that are copied as bytes."""
 
 import struct
 
@@ -25,13 +25,13 @@ _STRINGS = ("content_type", "content_encoding", "correlation_id", "reply_to", "e
 
 
 def encoded(**values: object) -> tuple[int, bytes]:
-    """Flags and values, as pika writes them."""
+    """Return flags and values as pika encodes them."""
     data = b"".join(BasicProperties(**values).encode())
     return struct.unpack_from(">H", data)[0], data[2:]
 
 
 def copied(**values: object) -> BasicProperties:
-    """What pika reads from the copy."""
+    """Return the properties that pika reads from the copy."""
     properties = BasicProperties()
     properties.decode(copied_properties(*encoded(**values)))
     return properties
@@ -75,7 +75,7 @@ def test_headers_of_the_broker_and_cc_recipients_are_left_out() -> None:
 
 
 def test_numbers_that_pika_cannot_write_are_kept() -> None:
-    # A double, a float, and a timestamp, as a client in another language writes them.
+    # A double, a float, and a timestamp, as clients in other languages write them.
     fields = (
         b"\x01dd" + struct.pack(">d", 1.5) + b"\x01ff" + struct.pack(">f", 2.5) + b"\x01tT" + struct.pack(">Q", 7)
     )

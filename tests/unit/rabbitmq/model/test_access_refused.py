@@ -1,4 +1,4 @@
-"""What is read from RabbitMQ's words when it refuses something."""
+"""Facts in RabbitMQ's refusal messages."""
 
 import asyncio
 
@@ -117,5 +117,5 @@ class TestRefusedMessage:
     def test_a_message_may_have_arrived_if_its_connection_was_lost(self) -> None:
         assert type(error_for(self.pending(uncertain=True), 403, NO_WRITE)) is PublishUnknown
         assert type(error_for(self.pending(uncertain=True, refusals=3), 404, NO_EXCHANGE)) is PublishUnknown
-        # Never taken, whenever it was.
+        # Refused for certain, whatever its connection did.
         assert type(error_for(self.pending(uncertain=True), 406, TOO_LARGE)) is TooLarge

@@ -1,4 +1,4 @@
-"""What is said, to the broker and to people, about tasks that take long."""
+"""Warnings and consumer arguments for tasks that take long."""
 
 import pytest
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""What RabbitMQ writes on its own letters, in the words of a worker's."""
+"""Letters dead lettered by RabbitMQ, translated to the headers of a worker's letters."""
 
 from datetime import UTC, datetime
 from typing import Any
@@ -43,7 +43,7 @@ def test_a_letter_contains_reason_class_and_time() -> None:
 
 
 def test_the_levels_of_the_ladder_are_not_an_origin() -> None:
-    # As 3.10.8 writes it: only the first entry is in its place.
+    # As 3.10.8 writes it: only the first entry is at its position.
     deaths = [
         entry("images.p.low", "rejected", 13),
         entry("taskmq.delay.v2.l01", "expired", 12),

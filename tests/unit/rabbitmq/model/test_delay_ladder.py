@@ -111,7 +111,7 @@ class Arrival:
 
 
 class Broker:
-    """Routes by the ladder's bindings as RabbitMQ does, for each of a message's keys.
+    """Routes by the ladder's bindings like RabbitMQ, for each key of a message.
 
     Attributes:
         waits: the queues in which the message has waited.

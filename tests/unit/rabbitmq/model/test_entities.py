@@ -41,14 +41,14 @@ def test_a_quorum_queue_includes_its_classes_and_its_dead_letter_queue() -> None
         "orders.p.high": arguments,
         "orders": arguments,
         "orders.p.low": arguments,
-        # What is given up of these goes to the reports, by its own name.
+        # Dropped messages of these go to the reports, under their own name.
         "orders.jobs": {**arguments, "x-dead-letter-routing-key": "orders.jobs"},
     }
     assert bindings(entities) == {
         Binding("taskmq.dlx", "orders.dlq", "orders"),
         *(Binding("taskmq", name, name) for name in ("orders.p.high", "orders", "orders.p.low")),
         *(Binding("taskmq.delay.v2.deliver", name, name) for name in ("orders.p.high", "orders", "orders.p.low")),
-        # No delayed message may become an invitation.
+        # A delayed message must never become an invitation.
         Binding("taskmq.jobs", "orders.jobs", "orders.jobs"),
     }
 
@@ -161,7 +161,7 @@ def test_each_queue_has_its_limits_and_an_entrance_for_delayed_messages() -> Non
             "x-overflow": "reject-publish",
             "x-queue-leader-locator": "balanced",
         }
-        # To the queue itself beside it, everything would come twice.
+        # Bound to the queue itself as well, every message would arrive twice.
         ways = [each for each in bindings(entities) if each.source == delay.DELIVER and each.key == name]
         assert [each.target for each in ways] == [entrance(name)]
     assert not {"x-max-length", "x-max-length-bytes"} & found["orders.jobs"].keys()
@@ -183,7 +183,7 @@ def test_the_shared_queues_keep_their_messages_forever() -> None:
         Binding("taskmq.dlx", "taskmq.parking", "taskmq.parking"),
     }
     assert exchanges(entities) == {
-        # Without an alternate exchange: only a queue that is bound makes a message routable.
+        # Without an alternate exchange: only a bound queue makes a message routable.
         "taskmq": ("direct", {}),
         "taskmq.jobs": ("direct", {}),
         "taskmq.reports": ("direct", {}),
@@ -274,7 +274,7 @@ def test_the_archive_is_a_stream_limited_by_age_and_by_size() -> None:
 
     arguments: dict[str, str | int] = {"x-queue-type": "stream", "x-max-age": "30D", "x-max-length-bytes": 1000}
     assert queues(entities) == {"taskmq.dead.archive": arguments}
-    # An exchange of its own: bound to that of the letters, it would make a letter look routed whose queue is gone.
+    # A separate exchange: bound to the letters' exchange, it would make a letter of a deleted queue look routed.
     assert exchanges(entities) == {"taskmq.dead.archive": ("fanout", {})}
     assert bindings(entities) == {Binding("taskmq.dead.archive", "taskmq.dead.archive", "taskmq.dead.archive")}
 

@@ -24,7 +24,7 @@ def test_producers_cannot_write_to_the_exchange_of_invitations(queue: str) -> No
 
 def test_producers_cannot_write_to_the_exchange_of_reports() -> None:
     assert route_to("taskmq.reports.shop.0") == Route("taskmq.reports", "taskmq.reports.shop.0")
-    # Whatever the app is called.
+    # Under any name of the app.
     assert route_to("taskmq.reports.shop.jobs") == Route("taskmq.reports", "taskmq.reports.shop.jobs")
     assert route_to("taskmq.reports.shop.dlq") == Route("taskmq.reports", "taskmq.reports.shop.dlq")
 
@@ -54,7 +54,7 @@ def test_letters_go_to_the_same_queue_as_those_of_the_broker(queue: str, expecte
 )
 def test_every_published_queue_is_bound_at_its_exchange(entities: tuple[Entity, ...]) -> None:
     bindings = [each for each in entities if isinstance(each, Binding)]
-    # An entrance is reached from the ladder alone.
+    # Only the ladder reaches an entrance.
     targets = {each.target for each in bindings if not each.target.startswith("taskmq.late.")}
 
     for target in targets - {"taskmq.unroutable"}:

@@ -117,7 +117,7 @@ def test_the_next_check_is_soon_enough_and_not_immediate(left: float, is_new: bo
     assert token.expires is not None
     delay = next_look(token, now=NOW, is_new=is_new)
 
-    # As floats have it, which are coarse so long after 1970.
+    # The precision of floats, which is coarse so long after 1970.
     left = token.expires - NOW
     assert delay is not None
     assert 1 <= delay <= 86_400

@@ -1,4 +1,4 @@
-"""Messages that wait until their queue is there."""
+"""Messages that wait until their queue exists."""
 
 import asyncio
 from typing import cast
@@ -13,7 +13,7 @@ from taskmq_rabbitmq.publish.queue_repairs import QueueRepairs
 
 
 class FailingDeclarations:
-    """Fails on order, then succeeds."""
+    """Declarations that fail as configured, then succeed."""
 
     def __init__(self, *failures: TaskMQError) -> None:
         self.failures = list(failures)
@@ -103,7 +103,7 @@ async def test_jobs_of_an_undeclarable_class_go_to_the_queue_itself(queue: str, 
     await asyncio.sleep(0.1)
 
     assert stage.sent == expected
-    # Should that one be missing too, it gets its own chance.
+    # If that one is missing too, it is repaired separately.
     assert stage.restored == [False, False]
 
 

@@ -1,4 +1,4 @@
-"""When a file is complete."""
+"""Completeness of a file."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -33,7 +33,7 @@ def test_a_file_is_complete_once_its_flag_exists() -> None:
 
     assert _paths(arrivals, [A], 0) == []
     assert _paths(arrivals, [A._replace(is_flagged=True)], 1) == ["/in/a"]
-    # Neither does it matter what becomes of the flag.
+    # The later fate of the flag does not matter either.
     assert _paths(arrivals, [A], 2) == []
     assert _paths(arrivals, [A._replace(is_flagged=True)], 3) == []
 
@@ -73,7 +73,7 @@ def test_a_file_is_reported_once_it_was_stable_in_each_poll_for_its_time(
     looks: list[tuple[int, list[int]]], stable: int
 ) -> None:
     arrivals = Arrivals(file("/in/*", stable=stable))
-    # Two paths, each in two versions.
+    # Two paths with two versions each.
     files = [Sighting(f"/in/{number % 2}", 1, number, 1) for number in range(4)]
     now = 0
     since: dict[int, int] = {}

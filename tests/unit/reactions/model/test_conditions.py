@@ -1,4 +1,4 @@
-"""What can be said about what a task waits for."""
+"""Valid and invalid conditions of reactions."""
 
 from datetime import UTC, datetime
 from typing import Any
@@ -120,7 +120,7 @@ def test_a_pattern_matches_like_a_topic_exchange(pattern: str, key: str, fits: b
 
 
 def _fits(pattern: list[str], words: list[str]) -> bool:
-    """The same, said in another way."""
+    """Match by a different algorithm."""
     if not pattern:
         return not words
     if pattern[0] == "#":

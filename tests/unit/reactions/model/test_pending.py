@@ -1,4 +1,4 @@
-"""What follows from what has come."""
+"""Decisions from recorded events."""
 
 from collections import deque
 from datetime import UTC, datetime
@@ -76,7 +76,7 @@ def test_another_beat_takes_over_a_firing_with_the_same_name() -> None:
     (second,) = tick(pending, EITHER, now=START + LEASE_MS, owner="two")
 
     assert (first.id, first.owner, second.owner) == (second.id, "one", "two")
-    # Both may say that it is confirmed.
+    # Both may report the confirm.
     confirm(pending, {first.id}, now=START)
     confirm(pending, {second.id}, now=START + 5)
     assert (pending.fired, pending.last, pending.firings) == (1, START, [])
@@ -117,7 +117,7 @@ def test_a_time_alone_is_enough_for_an_any_condition() -> None:
     pending = PendingReaction()
     tick(pending, plan, now=START, owner="me")
 
-    # Of what was missed, the last.
+    # The last of the missed instants.
     (firing,) = tick(pending, plan, now=START + 10 * 3_600_000, owner="me")
 
     assert len(firing.events) == 1
@@ -189,7 +189,7 @@ def test_each_job_counts_once_despite_repeats_and_losses(data: st.DataObject) ->
         _note(pending, plan, number, name, now)
         for again in data.draw(st.lists(st.sampled_from(list(earlier)), max_size=3)):
             _note(pending, plan, *again, now)
-        # What is in the state is what is written there.
+        # The state contains the serialised form.
         pending = msgspec.msgpack.decode(msgspec.msgpack.encode(pending), type=PendingReaction)
         now += data.draw(st.integers(0, LEASE_MS))
         for firing in tick(pending, plan, now=now, owner=data.draw(st.sampled_from(["one", "two"]))):

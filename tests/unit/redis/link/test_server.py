@@ -1,4 +1,4 @@
-"""Calls that go from node to node, against servers that play their part: what can be said of one that has failed."""
+"""Calls that move from node to node, against scripted servers: the verdict on a failed call."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable
@@ -15,7 +15,7 @@ Part = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 
 async def command(reader: asyncio.StreamReader) -> bytes:
-    """The first word of the next command."""
+    """Return the first word of the next command."""
     words: list[bytes] = []
     for _ in range(int((await reader.readuntil(b"\r\n"))[1:])):
         length = int((await reader.readuntil(b"\r\n"))[1:])
@@ -24,14 +24,14 @@ async def command(reader: asyncio.StreamReader) -> bytes:
 
 
 async def greet(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """Answer what a client says of itself, up to its first script."""
+    """Answer a client's greeting up to its first script."""
     while await command(reader) != b"EVALSHA":
         writer.write(b"+OK\r\n")
 
 
 @asynccontextmanager
 async def playing(*parts: Part) -> AsyncGenerator[int]:
-    """A server that plays one part for each connection, and the last one for all that follow; its port."""
+    """Start a server with one script per connection, the last one for all further connections; yield its port."""
     left = list(parts)
 
     async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -45,12 +45,12 @@ async def playing(*parts: Part) -> AsyncGenerator[int]:
 
 
 async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """Take what comes, until the client goes."""
+    """Read until the client disconnects."""
     await reader.read()
 
 
 async def dies(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """Nothing at all."""
+    """Do nothing."""
 
 
 @pytest.mark.real_time
@@ -58,7 +58,7 @@ async def dies(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> No
 async def test_a_call_with_a_lost_answer_may_have_been_executed_even_on_one_node(
     stand_in: Part, said: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # As when nothing was asked for a while: a connection that the server has closed is seen to be.
+    # As after an idle period: the client notices a connection closed by the server.
     monkeypatch.setattr("taskmq_redis.link.pipeline._FRESH", 0.0)
 
     async def answers_and_dies(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

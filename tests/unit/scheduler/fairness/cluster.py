@@ -1,4 +1,4 @@
-"""A cluster that decides by `Shares`, with a backlog, and no broker or store."""
+"""A cluster scheduled by `Shares`, with a backlog, and no broker or store."""
 
 from collections import defaultdict, deque
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ FOREVER = float("inf")
 
 
 class Cluster:
-    """Shares with a backlog: decides, starts and ends jobs; `needs` by tenant."""
+    """Shares with a backlog: picks, starts and ends jobs; `needs` by tenant."""
 
     def __init__(
         self,
@@ -51,7 +51,7 @@ class Cluster:
         return lane
 
     def start(self, room: int = 1, *, found: int | None = None) -> list[tuple[str, Lane]]:
-        """Start so many; `found`: so many of each pick were there."""
+        """Start that many jobs; `found` limits the existing jobs per pick."""
         started: list[tuple[str, Lane]] = []
         for pick in self.shares.picks(lambda _: room, limit=room, now=self.now):
             waiting = self.waiting[pick.lane]
@@ -72,7 +72,7 @@ class Cluster:
         self.shares.ended(name, seconds)
 
     def run(self, seconds: Mapping[str, float], *, slots: int, until: float) -> dict[str, float]:
-        """Run the backlog; the worker-seconds of each tenant."""
+        """Run the backlog; return the worker-seconds of each tenant."""
         used: dict[str, float] = defaultdict(float)
         ends = self.ends
         while self.now < until:
@@ -86,7 +86,7 @@ class Cluster:
         return used
 
     def order(self, jobs: int) -> list[Lane]:
-        """Whose turn it is, one after the other; each ends at once."""
+        """Return the order of turns if each job ends at once."""
         found: list[Lane] = []
         for _ in range(jobs):
             for name, lane in self.start():

@@ -1,4 +1,4 @@
-"""Caps of pools where jobs are placed on nodes. Pure."""
+"""Caps of pools with placement on nodes. Pure."""
 
 from hypothesis import given
 from hypothesis import strategies as st

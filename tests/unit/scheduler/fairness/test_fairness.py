@@ -1,4 +1,4 @@
-"""Shares, windows and the division of partitions, which are pure."""
+"""Shares, windows and the division of partitions. Pure."""
 
 from collections import Counter
 
@@ -58,7 +58,7 @@ def test_tenants_of_a_class_take_turns() -> None:
     shares.refresh([_lane(tenant=name) for name in "abc"])
 
     assert _dealt(shares, 5) == {_lane(tenant="a"): 2, _lane(tenant="b"): 2, _lane(tenant="c"): 1}
-    # The next ones go on where the last have ended.
+    # The next ones continue after the previous ones.
     assert _dealt(shares, 1) == {_lane(tenant="c"): 1}
 
 
@@ -175,7 +175,7 @@ def test_a_window_is_twice_the_slots_if_their_runs_are_short() -> None:
         now += 0.05
         window.ended(25, now=now)
 
-    # Of 100 partitions each ends five in a second.
+    # Each of the 100 slots ends five in a second.
     assert window.size(100, now=now) == 200
 
 
@@ -251,13 +251,13 @@ def test_schedulers_that_come_and_go_share_all_partitions_evenly(partitions: int
 
     settle()
     _assert_even(holders, live)
-    # Half of them die: their leases end, and so does the wish of one that is gone.
+    # Half of them die: their leases end, and so does the request of a dead one.
     live = live[: (len(live) + 1) // 2]
     holders = {partition: holder if holder in live else None for partition, holder in holders.items()}
     wanting = wanting if wanting in live else None
     settle()
     _assert_even(holders, live)
-    # Others come.
+    # Others start.
     live = [*live, "x1", "x2", "x3"]
     settle()
     _assert_even(holders, live)

@@ -1,4 +1,4 @@
-"""What pools and classes are to have in any case. Pure."""
+"""Guaranteed minimums of pools and classes. Pure."""
 
 import pytest
 
@@ -27,7 +27,7 @@ def test_excessive_guarantees_are_reduced_to_the_available_capacity() -> None:
 
     promised = Guarantees(_FIFO, pools, capacities={"slots": 5.0, "gpu": 8.0})
 
-    # Nine tenths of 5 slots of the 10 that are promised.
+    # Nine tenths of 5 slots of the 10 guaranteed ones.
     assert promised.least == {"pool a": {"slots": 4.0, "gpu": pytest.approx(1.8)}, "pool b": {"slots": 1.0}}
 
 

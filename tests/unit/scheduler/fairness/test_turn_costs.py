@@ -1,4 +1,4 @@
-"""What runs are charged, and how turns follow. Pure."""
+"""Charges for runs, and their effect on turns. Pure."""
 
 from collections import Counter
 
@@ -42,7 +42,7 @@ def test_jobs_in_flight_are_charged_the_duration_of_the_first_run_of_their_task(
 
     order = [lane.tenant for lane in cluster.order(100)]
 
-    # 19 runs of ten seconds are in flight. Each has been charged one second, and those of the other one as well.
+    # 19 runs of ten seconds are in flight. Each has been charged one second, like those of the other tenant.
     assert order.count("long") == 0
 
 
@@ -53,7 +53,7 @@ def test_the_charge_for_a_late_run_remains_after_a_short_first_run() -> None:
     started = cluster.start(4)
     late, soon = (name for name, lane in started if lane.tenant == "a")
     cluster.shares.began(late, now=0.0)
-    # That it is late is seen with the next turn; nothing was found for that one.
+    # The next turn notices the delay; it found no job.
     cluster.shares.picks(lambda _: 1, limit=1, now=100.0)
     cluster.shares.taken([])
     cluster.end(soon, 0.1)
@@ -77,7 +77,7 @@ def test_a_run_with_an_increased_charge_is_not_late_before_that_time() -> None:
 
     order = [lane.tenant for lane in cluster.order(40)]
 
-    # Twice ten seconds, less the two of the other one that is in flight; and not thirty.
+    # Twice ten seconds, minus the two of the other tenant's job in flight; and not thirty.
     assert 16 <= order.index("a") <= 20
 
 
@@ -89,7 +89,7 @@ def test_the_rest_of_a_run_of_an_earlier_scheduler_is_charged(ran: float) -> Non
     (known,) = [name for name, lane in cluster.start(2) if lane.tenant == "a"]
     cluster.shares.began(known, now=0.0, ran=ran)
 
-    # It has run for long, and is expected to run for as long again.
+    # It has run for long, and is expected to run for the same time again.
     assert [lane.tenant for lane in cluster.order(int(ran) - 1)].count("a") == 0
     cluster.end(known, ran + 5.0)
 
@@ -140,7 +140,7 @@ def test_a_tenant_lent_every_slot_does_not_pay_for_long_runs_later() -> None:
 
     order = [lane.tenant for lane in cluster.order(400)]
 
-    # It waits for the other one to have had what one of these runs took.
+    # It waits until the other tenant has received the time of one of these runs.
     assert 99 <= order.index("lent") <= 150
     assert order[200:].count("lent") == pytest.approx(100, abs=2)
 
@@ -171,7 +171,7 @@ def test_a_waiting_tenant_is_served_soon_after_another_was_overcharged() -> None
 
     order = [lane.tenant for lane in cluster.order(3000)]
 
-    # At most what was in flight of the other one, and what one of its runs was charged.
+    # At most the other tenant's jobs in flight, and the charge of one of its runs.
     assert order.index("waits") <= 2000
 
 
@@ -189,7 +189,7 @@ def test_idle_pools_are_forgotten_once_their_debt_is_paid() -> None:
 
 
 def _remembered(shares: Shares) -> set[str]:
-    """The tenants of which something is kept."""
+    """Return the tenants with stored data."""
     return {lane.tenant for lane in shares._queues[QUEUE]._leaves}
 
 
@@ -221,7 +221,7 @@ def test_the_dominant_of_several_resources_is_shared() -> None:
     cluster = Cluster("fair", needs=needs, capacities={"slots": 18.0, "cpu": 9.0, "memory": 18.0})
     for tenant in "ab":
         cluster.submit(tenant, 1000)
-    # What jobs of a lane take is known once one of them was there.
+    # The resources of a lane's jobs are known after its first job.
     first = [name for name, _ in cluster.start(2)]
 
     started = Counter(lane.tenant for _, lane in cluster.start(3))
@@ -267,7 +267,7 @@ def test_a_minimum_of_a_resource_is_for_jobs_that_use_it() -> None:
     cluster = Cluster("fair", pools, needs={"lab": {"slots": 1.0, "gpu": 1.0}}, capacities=capacities)
     for tenant in ("lab", *"abcdef"):
         cluster.submit(tenant, 1000)
-    # Each has had a turn: so it is known that the lab's jobs take a GPU.
+    # Each has had a turn, so the lab's jobs are known to take a GPU.
     cluster.start(7)
 
     assert [lane.tenant for _, lane in cluster.start(1)] == ["lab"]

@@ -1,4 +1,4 @@
-"""What holds of turns for any sequence of submits, ends, changes and take-overs. Pure."""
+"""Invariants of turns for any sequence of submits, ends, changes and take-overs. Pure."""
 
 import itertools
 import random
@@ -41,7 +41,7 @@ def _some_pools(draw: st.DrawFn) -> dict[str, TenantPool]:
     return found
 
 
-# By a seed: hypothesis has a bound for what it draws itself, and some of these throw a thousand times.
+# By a seed: hypothesis limits its own draws, and some of these draw a thousand times.
 _dice = st.integers(0, 2**32 - 1).map(random.Random)
 _policies = st.builds(QueuePolicy, policy=st.sampled_from(POLICIES), strict=st.booleans())
 
@@ -72,7 +72,7 @@ def test_no_cap_is_ever_exceeded(
                 before = _used(cluster, pools)
                 cluster.start(dice.randint(1, 10), found=dice.choice([None, 1]))
                 for name, most in _caps(pools).items():
-                    # A cap that came later than what runs is kept from then on.
+                    # A cap set later than the running jobs is respected from then on.
                     assert _used(cluster, pools)[name] <= max(most, before[name])
             case 2 if cluster.running:
                 cluster.end(dice.choice(list(cluster.running)), dice.choice([None, 0.0, 0.1, 100.0]))
@@ -117,7 +117,7 @@ def test_no_job_starves_behind_a_flood(
     policy: QueuePolicy, pools: dict[str, TenantPool], backlog: list[tuple[str, int]]
 ) -> None:
     flood = "b"
-    # What it gets first may be all that a pool above may have.
+    # Its first jobs may use the whole allowance of its parent.
     for above, below in itertools.combinations(path_of(flood, pools), 2):
         assume(below.min.get("slots", 0.0) < above.max.get("slots", inf))
     cluster = Cluster(policy, pools)
@@ -147,8 +147,9 @@ def test_no_job_starves_behind_a_flood(
 def test_an_idle_tenant_waits_within_a_bound_whatever_its_past(
     tenants: int, slots: int, dice: random.Random, longest: float
 ) -> None:
-    """Runs take up to `longest`, and are predicted wrongly: it waits at most while each other tenant takes twice
-    that, and while what has a slot already comes to its end."""
+    """Runs take up to `longest` and are predicted wrongly. The tenant waits at most until each other tenant has taken
+    twice that, and until the running jobs have ended.
+    """
     cluster = Cluster("fair")
     lanes = [Lane(QUEUE, 4, f"t{number}") for number in range(tenants)]
     long_runs = dict.fromkeys(lanes, 0.0)

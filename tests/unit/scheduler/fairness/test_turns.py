@@ -156,7 +156,7 @@ def test_a_tree_divides_the_share_of_a_tenant_among_its_teams() -> None:
 
     total = sum(used.values())
     expected = shares_of(used, pools, weighted=True)
-    # Jobs of the pool that has parts stand beside them, with weight 1.
+    # Jobs of the pool itself compete with its children, with weight 1.
     assert expected == {"ml": 0.375, "web": 0.1875, "acme": 0.1875, "zeta": 0.25}
     assert {tenant: seconds / total for tenant, seconds in used.items()} == pytest.approx(expected, abs=0.02)
 
@@ -185,7 +185,7 @@ def test_a_pool_below_its_minimum_goes_first() -> None:
         cluster.end(name)
     assert [lane.tenant for _, lane in cluster.start(4)] == ["owed"] * 4
 
-    # Above it, it takes turns as any other, and what it got counts.
+    # Above its minimum it takes turns like any other, and earlier jobs count.
     cluster.end(started[4][0])
     assert [lane.tenant for _, lane in cluster.start(1)] == ["flood"]
 
@@ -240,7 +240,7 @@ def test_a_cap_of_a_pool_holds_for_all_its_children_and_classes_together() -> No
     started = cluster.start(10)
     assert Counter(lane.tenant for _, lane in started) == {"ml": 2, "acme": 1}
 
-    # Below its minimum, but the pool above it is full.
+    # Below its minimum, but its parent is full.
     [own] = [name for name, lane in started if lane.tenant == "ml"][:1]
     cluster.submit("acme", 10, priority=4)
     cluster.end(own)

@@ -1,4 +1,4 @@
-"""What changes together when jobs of a partition are dispatched, begin and leave."""
+"""The state of a partition as its jobs are dispatched, start and leave."""
 
 import hypothesis.strategies as st
 from hypothesis import given
@@ -14,17 +14,17 @@ _APP = TaskMQ("memory://", queues=[WorkQueue("placed", placed=True)])
 
 @_APP.task(queue="limited", concurrency=1)
 def limited() -> None:
-    """Run alone."""
+    """A task that runs alone."""
 
 
 @_APP.task(ack="early")
 def once() -> None:
-    """Run at most once."""
+    """A task that runs at most once."""
 
 
 @_APP.task(preemptible=True)
 def gives_way() -> None:
-    """Run until others need the slot."""
+    """A preemptible task."""
 
 
 def _state() -> PartitionState:

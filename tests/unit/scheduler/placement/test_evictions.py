@@ -1,4 +1,4 @@
-"""Which runs give way."""
+"""Selection of runs for preemption."""
 
 from collections import Counter
 
@@ -45,7 +45,7 @@ def test_the_lowest_and_newest_runs_are_preempted_in_the_needed_number() -> None
 def test_no_run_is_preempted_if_there_is_room_or_will_be() -> None:
     assert _who([_claim("1")], [_run("a"), _run("b")], _slots(3, 2)) == []
     assert _who([_claim("1")], [_run("a"), _run("b", is_leaving=True)], _slots(2, 2)) == []
-    # Room for one is room for one.
+    # Room for one job is room for only one.
     assert _who([_claim("1"), _claim("2")], [_run("a"), _run("b")], _slots(3, 2)) == ["a"]
 
 
@@ -54,9 +54,9 @@ def test_no_run_is_preempted_without_permission_or_below_its_guarantee() -> None
     high = [_run("a", 1, "class high"), _run("b", 2, "class high")]
     assert _who([_claim("1")], high, _slots(2, 2)) == []
     assert _who([_claim("1"), _claim("2")], [*high, _run("c", 3, "class high")], _slots(3, 3)) == ["c"]
-    # Of its own kind nobody makes room.
+    # Runs of its own kind are never preempted.
     assert _who([_claim("1")], [_run("a", 1, "pool acme")], _slots(1, 1)) == []
-    # What both belong to has as much afterwards as before.
+    # The group common to both has the same afterwards.
     assert _who([_claim("1", "pool acme", "class high")], high, _slots(2, 2)) == ["b"]
 
 
@@ -92,7 +92,7 @@ def test_a_large_job_gets_the_node_with_the_fewest_preemptions() -> None:
         _run("b1", 4, node="b", amounts={"slots": 1.0, "cpu": 3.0}),
     ]
 
-    # Two are asked first that would not be enough; one of them alone is.
+    # The first two candidates would not be enough; one other run is.
     assert _who([_claim("1", cpu=3.0)], runs, _node("a", 4.0, 4.0), _node("b", 4.0, 4.0)) == ["b1"]
     assert _who([_claim("1", cpu=3.0)], runs, _node("a", 4.0, 4.0)) == ["a3", "a2", "a1"]
     assert _who([_claim("1", cpu=5.0)], runs, _node("a", 4.0, 4.0)) == []
@@ -154,7 +154,7 @@ def test_every_plan_keeps_the_guarantees(
     for group, count in Counter(each.group for each in plan).items():
         assert count <= missing[group]
     served = Counter(name for each in plan for claim in claims if claim.job == each.claim for name in claim.groups)
-    # Others go first into the room that there is without an eviction, and count for their groups, too.
+    # Others use the free room first, and count for their groups, too.
     evicting = {each.claim for each in plan}
     room = spare + sum(run.is_leaving for run in runs)
     roomy = Counter(name for claim in claims if claim.job not in evicting for name in claim.groups)

@@ -1,4 +1,4 @@
-"""Which node each job goes to."""
+"""Choice of the node for each job."""
 
 import random
 from math import inf
@@ -65,7 +65,7 @@ def test_a_gang_starts_together_or_not_at_all() -> None:
     assert _where([_job("1", 2.0, **pair)], nodes) == {}
     three = [_job(str(number), 2.0, gang="g", gang_size=3) for number in range(3)]
     assert _where([*three, _job("9")], nodes) == {"9": "a"}
-    # One that comes back goes by itself.
+    # A returning job is placed alone.
     assert _where([_job("1", 2.0, is_first=False, **pair)], nodes) == {"1": "a"}
     both = [_job("1", 2.0, queue="train", **pair), _job("2", 2.0, queue="train", **pair)]
     plan = plan_placements(both, nodes, now=0.0)
@@ -249,7 +249,7 @@ def test_a_large_job_starts_under_a_flood_of_small_ones(seed: int) -> None:
         if second and any(each.job == "large" for each in plan.placements):
             begun = now
             break
-        # The node is busy when the large one comes.
+        # The node is busy when the large one arrives.
         if not second:
             running = [NodeRun("a", {"cpu": 1.0}, 3.0)]
 

@@ -1,6 +1,6 @@
-"""What cron expressions mean, computed without `taskmq.schedules.triggers`: by looking at a clock each minute.
+"""The meaning of cron expressions without `taskmq.schedules.triggers`: a clock is read each minute.
 
-Each expression stands beside what it means, written by hand. Time is minutes since the epoch.
+Each expression has its meaning beside it, written by hand. Time is minutes since the epoch.
 """
 
 import calendar
@@ -19,13 +19,13 @@ DAY: Final = 1440
 _FIRST_DAY: Final = FIRST // DAY - 2
 _DAYS: Final = LAST // DAY - _FIRST_DAY + 2
 _EPOCH: Final = date(1970, 1, 1)
-# No zone has changed its mind within a day: a day that ends as it began is not looked at more closely.
+# No zone changes its offset and back within a day, so a day with equal ends is not searched.
 _LEAPS: Final = (DAY, 60, 1)
 
 
 @dataclass(frozen=True)
 class Meaning:
-    """An expression, and which wall-clock minutes it selects."""
+    """An expression and the wall-clock minutes that it selects."""
 
     expression: str
     time: Callable[[int, int], bool]
@@ -35,7 +35,7 @@ class Meaning:
 
     @cached_property
     def minutes(self) -> bytes:
-        """One byte for each minute of local time, from `_FIRST_DAY` on."""
+        """Return one byte for each minute of local time, from `_FIRST_DAY` on."""
         times = bytes(self.time(*divmod(minute, 60)) for minute in range(DAY))
         empty = bytes(DAY)
         days = (_EPOCH + timedelta(days=_FIRST_DAY + n) for n in range(_DAYS))
@@ -50,11 +50,11 @@ class Meaning:
 
     @property
     def average(self) -> float:
-        """How often a day it is due, over the years."""
+        """Return the average number of instants a day over the years."""
         return self.minutes.count(1) / _DAYS
 
     def within(self, start: int, end: int) -> Iterator[int]:
-        """The minutes of local time from `start` up to `end` that are selected."""
+        """Return the selected minutes of local time from `start` up to `end`."""
         origin = _FIRST_DAY * DAY
         found = self.minutes.find(1, start - origin, end - origin)
         while found >= 0:
@@ -64,7 +64,7 @@ class Meaning:
 
 @dataclass(frozen=True)
 class Stretch:
-    """From `start` up to `end` the zone's clocks show what UTC shows plus `offset` minutes."""
+    """A period from `start` up to `end` in which the zone's clocks show UTC plus `offset` minutes."""
 
     start: int
     end: int
@@ -72,7 +72,7 @@ class Stretch:
 
 
 def stretches(zone: ZoneInfo, start: int = FIRST, end: int = LAST) -> tuple[Stretch, ...]:
-    """What the zone's clocks show, found by looking at them."""
+    """Return the periods of the zone, found by reading its clocks."""
     found: list[Stretch] = []
     since, shown = start, _offset(zone, start)
     for minute in _changes(zone, start, end, _LEAPS):
@@ -82,7 +82,7 @@ def stretches(zone: ZoneInfo, start: int = FIRST, end: int = LAST) -> tuple[Stre
 
 
 def _changes(zone: ZoneInfo, start: int, end: int, leaps: tuple[int, ...]) -> Iterator[int]:
-    """The minutes from `start` up to `end` in which clocks are set."""
+    """Return the minutes from `start` up to `end` in which the offset changes."""
     leap, *finer = leaps
     before = _offset(zone, start)
     for minute in range(start, end, leap):
@@ -97,9 +97,9 @@ def _changes(zone: ZoneInfo, start: int, end: int, leaps: tuple[int, ...]) -> It
 def due(
     meaning: Meaning, walk: tuple[Stretch, ...], start: int, end: int, *, gap: str = "run_after", fold: str = "first"
 ) -> list[int]:
-    """The minutes in which somebody who looks at the clock from `start` up to `end` starts the job."""
+    """Return the minutes in which an observer of the clock from `start` up to `end` starts the job."""
     started: list[int] = []
-    # What the clock has shown before, which tells whether it is new or skips something.
+    # Earlier readings of the clock, which tell whether the present one is new or skips something.
     shown: int | None = None
     for stretch in walk:
         since, until = max(stretch.start, start), min(stretch.end, end)
@@ -114,7 +114,7 @@ def due(
         if now > shown and gap == "run_after" and (not selected or selected[0] != now):
             started += [since] * any(True for _ in meaning.within(shown, now))
         if now < shown and fold == "second":
-            # They come again: what was started for the first time is not what was meant.
+            # A repeated hour: jobs started the first time are not started again.
             again = {wall for wall in selected if wall < shown}
             before = next(one for one in walk if one.end == stretch.start).offset
             started = [one for one in started if one + before not in again]
@@ -126,7 +126,7 @@ def due(
 
 
 def all_zones() -> dict[str, list[str]]:
-    """The host's zones; those of the same data under the first of their names."""
+    """Return the host's zones; those with equal data only under the first name."""
     found: dict[bytes, list[str]] = {}
     for name in sorted(available_timezones()):
         file = next((path for root in _roots() if (path := root / name).is_file()), None)
@@ -151,7 +151,7 @@ def _offset(zone: ZoneInfo, minute: int) -> int:
     return minutes
 
 
-# What the expressions mean
+# Meanings of expressions
 
 
 def at(*times: str) -> Callable[[int, int], bool]:
@@ -160,7 +160,7 @@ def at(*times: str) -> Callable[[int, int], bool]:
 
 
 def on(*weekdays: int) -> Callable[[date], bool]:
-    """Monday is 1, as people count."""
+    """Monday is 1, as for people."""
     return lambda day: day.isoweekday() in weekdays
 
 
@@ -231,17 +231,17 @@ MEANINGS: Final = (
     Meaning("0 8 15W * *", at("8:00"), is_nearest_weekday_to(15)),
     Meaning("0 8 31W * *", at("8:00"), is_nearest_weekday_to(31)),
     Meaning("0 8 1W * *", at("8:00"), is_nearest_weekday_to(1)),
-    # The how-many-th of them.
+    # The nth weekday of the month.
     Meaning("30 2 * * 7#5", at("2:30"), lambda day: on(7)(day) and day.day > 28),
     Meaning("30 2 * * L7", at("2:30"), lambda day: on(7)(day) and is_last_of_its_weekday(day)),
     Meaning("0 1 * * SUN#1", at("1:00"), lambda day: on(7)(day) and day.day <= 7),
     Meaning("0 10 * * 2#2,2#4", at("10:00"), lambda day: on(2)(day) and day.day in {*range(8, 15), *range(22, 29)}),
-    # Both of them, either of them.
+    # Both day fields, either day field.
     Meaning("0 0 13 * 5", at("0:00"), lambda day: day.day == 13 or on(5)(day)),
     Meaning("0 0 13 * 5", at("0:00"), lambda day: day.day == 13 and on(5)(day), both_days=True),
     Meaning("30 2 8-14 3 0", at("2:30"), lambda day: day.month == 3 and on(7)(day) and 8 <= day.day < 15,
             both_days=True),
-    # In some months, and seldom.
+    # In some months, and rarely.
     Meaning("@yearly", at("0:00"), lambda day: (day.month, day.day) == (1, 1)),
     Meaning("0 0 29 2 *", at("0:00"), lambda day: (day.month, day.day) == (2, 29)),
     Meaning("30 2 * MAR,oct-Nov *", at("2:30"), lambda day: day.month in (3, 10, 11)),

@@ -174,7 +174,7 @@ def host_without_zones(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "tzdata", None)
     zoneinfo.reset_tzpath([])
-    # The zones that other tests hold stay the same objects.
+    # Zones held by other tests remain the same objects.
     zoneinfo.ZoneInfo.clear_cache(only_keys=[_FAR])
     yield
     zoneinfo.reset_tzpath()
@@ -336,14 +336,14 @@ _walls = st.integers(0, 2**31).map(lambda seconds: _EPOCH + timedelta(seconds=se
 def test_instants_without_a_zone_match_croniter(
     times: tuple[str, str], day: str, month: str, weekday: str, start: datetime
 ) -> None:
-    # Both at once have a test of their own: croniter's "L" beside a weekday is not one of the two.
+    # The combination has its own test: croniter's "L" beside a weekday is not one of the two.
     expression = (
         f"{' '.join(times)} {day} {month} *" if start.second % 2 else f"{' '.join(times)} * {month} {weekday}"
     )
     try:
         rule = Cron(expression)
     except InvalidOption as error:
-        # Anything else is not expected.
+        # Anything else is unexpected.
         if "is never due" in str(error):
             return
         raise
@@ -361,7 +361,7 @@ _ZONES = ("Europe/Paris", "America/New_York", "Australia/Lord_Howe", "Antarctica
 
 _starts = st.datetimes(datetime(2000, 1, 1), datetime(2036, 1, 1))  # noqa: DTZ001
 _hours_and_zones = st.one_of(
-    # cronsim loses the hour after a change by 30 minutes, and puts a step of hours that falls into a gap at its end.
+    # cronsim loses the hour after a change by 30 minutes, and moves a step of hours that falls into a gap to its end.
     st.tuples(st.sampled_from(["*", "*/2", "*/3"]), st.sampled_from(["Europe/Paris", "America/New_York", "UTC"])),
     st.tuples(st.integers(0, 23).map(str), st.sampled_from([*_ZONES, "Africa/Cairo", "America/Havana"])),
 )

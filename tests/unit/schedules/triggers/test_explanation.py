@@ -1,4 +1,4 @@
-"""Triggers explained to people."""
+"""Explanations of triggers."""
 
 from datetime import UTC, datetime
 

@@ -35,7 +35,7 @@ def ms(when: datetime) -> int:
 
 
 def hours(trigger: Trigger, count: int = 10, *, after: datetime = _START - timedelta(days=9)) -> list[float]:
-    """What is due, in hours since the start."""
+    """Return the due instants in hours since the start."""
     return [(instant - ms(_START)) / _HOUR for instant in islice(instants_after(trigger, ms(after)), count)]
 
 
@@ -169,7 +169,7 @@ def test_a_day_off_uses_the_zone_of_the_rule() -> None:
 
 
 def test_a_day_off_ends_where_the_next_day_begins_even_if_not_at_midnight() -> None:
-    # In Brazil, midnight of 4 November was left out.
+    # In Brazil, midnight of 4 November was skipped.
     rule = cron("*/30 * * * *", tz="America/Sao_Paulo", exclude=["2018-11-03"])
 
     assert rule.next_after(ms(datetime(2018, 11, 3, 12, tzinfo=UTC))) == ms(datetime(2018, 11, 4, 3, tzinfo=UTC))
@@ -204,7 +204,7 @@ def test_days_off_remove_exactly_the_instants_on_them(zone: str, days: set[str],
 
 
 def test_a_rare_day_among_days_off_is_found() -> None:
-    # 29 February falls on a Saturday in 2048 only, after 2020.
+    # After 2020, 29 February falls on a Saturday only in 2048.
     rare = cron("0 0 29 2 *", exclude=["mon", "tue", "wed", "thu", "fri", "sun"])
 
     assert hours(rare, 1, after=datetime(2021, 1, 1, tzinfo=UTC)) == [

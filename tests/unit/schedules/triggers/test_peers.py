@@ -22,7 +22,7 @@ _REFUSED = {"refused", "none"}
 
 
 def _facts() -> list[tuple[str, str, str]]:
-    """Expression, peer, and what it says."""
+    """Return expression, peer, and the peer's instants."""
     lines = [line.split("\t") for line in _TABLE.read_text().splitlines() if not line.startswith("#")]
     return [(expression, peer, says) for expression, peers, says in lines for peer in peers.split(",")]
 
@@ -37,7 +37,7 @@ def _both_days(expression: str, _: str) -> bool:
     return fields[2] != "*" and fields[4] != "*"
 
 
-# Each row of the table "Beside other crons": the peers that differ, and which expressions it is about.
+# The rows of the table "Beside other crons": the peers that differ, and the expressions.
 DIFFERENCES: dict[str, tuple[set[str], Callable[[str, str], bool]]] = {
     "`*/2 * MON`": (
         {"croniter", "robfig"},
@@ -88,7 +88,7 @@ def test_each_of_the_other_crons_reads_most_expressions_alike() -> None:
     facts = _facts()
     same = Counter(peer for expression, peer, says in facts if _agrees(_says(expression), says))
 
-    # Counted when the table was made; fewer would be a change of what expressions mean.
+    # Counted when the table was written; fewer would mean that expressions changed their meaning.
     assert same == {"cronie": 336, "cronsim": 355, "croniter": 348, "robfig": 322}
 
 

@@ -1,4 +1,4 @@
-"""The days on which clocks do what schedulers do not expect, one by one."""
+"""Days with unusual clock changes, one by one."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -11,7 +11,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def _on(cron: Cron, first_day: str, days: int = 1) -> list[str]:
-    """What is due between two local midnights of UTC's, with room: in local time and its offset."""
+    """Return the instants between two local midnights of UTC, with a margin: local time and offset."""
     start = datetime.fromisoformat(first_day).replace(tzinfo=UTC) - timedelta(hours=15)
     end = start + timedelta(days=days, hours=30)
     found: list[str] = []
@@ -38,7 +38,7 @@ _FORWARD = [
     ("Africa/Cairo", "2025-04-25", "0 0 * * *", ["04-25 01:00+03:00"]),
     ("America/Sao_Paulo", "2018-11-04", "0 0 * * *", ["11-04 01:00-02:00"]),
     ("Asia/Tehran", "2022-03-22", "0 0 * * *", ["03-22 01:00+04:30"]),
-    # Two hours are left out, from 01:00 to 03:00.
+    # Two hours are skipped, from 01:00 to 03:00.
     ("Antarctica/Troll", "2026-03-29", "30 1,2 * * *", ["03-29 03:00+02:00"]),
     # Out of Ramadan, in March.
     ("Africa/Casablanca", "2026-03-22", "30 2 * * *", ["03-22 03:00+01:00"]),
@@ -54,7 +54,7 @@ def test_a_nonexistent_time_is_due_at_the_first_existing_one(
 
 @pytest.mark.parametrize(("zone", "day", "expression", "due"), _FORWARD)
 def test_a_nonexistent_time_can_be_skipped(zone: str, day: str, expression: str, due: list[str]) -> None:
-    # Only what the clocks show after the gap, and the expression says, is left.
+    # Only the instants after the gap that the expression selects remain.
     minutes, hours, *_ = (field.split(",") for field in expression.split())
     said = {f"{int(hour):02}:{int(minute):02}" for minute in minutes for hour in hours}
 
@@ -69,9 +69,9 @@ _BACK: list[tuple[str, str, str, list[str], list[str]]] = [
     ("Europe/Berlin", "2026-10-25", "0 2 * * *", ["10-25 02:00+02:00"], ["10-25 02:00+01:00"]),
     # From 02:00 to 01:30.
     ("Australia/Lord_Howe", "2026-04-05", "45 1 * * *", ["04-05 01:45+11:00"], ["04-05 01:45+10:30"]),
-    # Midnight comes twice.
+    # Midnight occurs twice.
     ("America/Havana", "2025-11-02", "0 0 * * *", ["11-02 00:00-04:00"], ["11-02 00:00-05:00"]),
-    # Two hours come twice.
+    # Two hours occur twice.
     ("Antarctica/Troll", "2026-10-25", "30 1 * * *", ["10-25 01:30+02:00"], ["10-25 01:30+00:00"]),
     # Into Ramadan, in February.
     ("Africa/Casablanca", "2026-02-15", "30 2 * * *", ["02-15 02:30+01:00"], ["02-15 02:30+00:00"]),
@@ -112,7 +112,7 @@ def test_instants_of_a_day_that_a_country_skipped_are_due_at_its_end() -> None:
 
 
 def _gaps(cron: Cron, start: str, hours: int) -> set[int]:
-    """The minutes between what is due in these hours."""
+    """Return the minutes between the instants in these hours."""
     instant = int(datetime.fromisoformat(start).replace(tzinfo=UTC).timestamp()) * 1000
     end, found = instant + hours * 3_600_000, set[int]()
     following = cron.next_after(instant)

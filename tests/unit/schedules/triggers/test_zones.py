@@ -1,10 +1,10 @@
-"""Cron in every zone of the host, held against somebody who looks at the clock each minute.
+"""Cron in every zone of the host, compared with an observer who reads the clock each minute.
 
-`$TASKMQ_TEST_ZONES` says how many zones are looked at: default 3, chosen by `$TASKMQ_TEST_SEED`, in the years from
-2018 to 2019; `all` for all of them, from 2000 to 2037. What is due often is looked at around each change of the
-clocks, the rest all the time: `$TASKMQ_TEST_ZONES_OFTEN` says how many instants a day are often. All zones take some
-15 minutes of a core with 0.9, the default, and half an hour with 7. `$TASKMQ_TEST_ZONES_PART` says which of several
-processes this is, such as `1/2`.
+`$TASKMQ_TEST_ZONES` is the number of zones: default 3, chosen by `$TASKMQ_TEST_SEED`, in the years 2018 and 2019;
+`all` for all of them, from 2000 to 2037. Frequent expressions are compared around each change of the clocks, the
+others all the time: `$TASKMQ_TEST_ZONES_OFTEN` is the number of instants a day that counts as frequent. All zones
+take some 15 minutes of a core with 0.9, the default, and half an hour with 7. `$TASKMQ_TEST_ZONES_PART` selects one
+of several processes, such as `1/2`.
 """
 
 import itertools
@@ -41,7 +41,7 @@ POLICIES = tuple(itertools.product(("run_after", "skip"), ("first", "second", "b
 
 
 def _of_cron(cron: Cron, start: int, end: int) -> list[int]:
-    """What the schedule says, in minutes from `start` up to `end`."""
+    """Return the instants of the schedule, in minutes from `start` up to `end`."""
     found: list[int] = []
     instant = cron.next_after(start * 60_000 - 1)
     while instant is not None and instant < end * 60_000:
@@ -54,7 +54,7 @@ def _of_cron(cron: Cron, start: int, end: int) -> list[int]:
 def _differences(
     zone: str, meaning: Meaning, walk: tuple[Stretch, ...], windows: list[tuple[int, int]], policy: tuple[Any, Any]
 ) -> tuple[int, list[str]]:
-    """How many instants there are, and where they differ."""
+    """Return the number of instants and their differences."""
     gap, fold = policy
     cron = Cron(meaning.expression, zone, dst_gap=gap, dst_fold=fold, both_days=meaning.both_days)
     count, found = 0, []
@@ -68,7 +68,7 @@ def _differences(
 
 
 def _around_changes(walk: tuple[Stretch, ...], reach: int) -> list[tuple[int, int]]:
-    """From well before each change until well after it; with `reach` minutes to spare beyond the change itself."""
+    """Return periods around each change, with `reach` additional minutes."""
     windows: list[tuple[int, int]] = []
     for before, after in itertools.pairwise(walk):
         spare = reach + abs(after.offset - before.offset)
@@ -83,7 +83,7 @@ def _around_changes(walk: tuple[Stretch, ...], reach: int) -> list[tuple[int, in
 def _chosen() -> list[str]:
     zones = sorted(all_zones())
     if HOW_MANY != "all":
-        # Two with half-hour and two-hour changes are always among them.
+        # Two zones with half-hour and two-hour changes are always included.
         some = random.Random(SEED).sample(zones, max(int(HOW_MANY) - 2, 0))
         zones = sorted({*some, "Australia/Lord_Howe", "Antarctica/Troll"})
     return zones[PART - 1 :: PARTS]
@@ -94,7 +94,7 @@ def test_every_zone_matches_a_reading_of_its_clocks(capsys: pytest.CaptureFixtur
     walks: dict[tuple[Stretch, ...], str] = {}
     zones = _chosen()
     for zone in zones:
-        # Zones whose clocks show the same in all these years are one.
+        # Zones with equal clocks in all these years count as one.
         walks.setdefault(stretches(ZoneInfo(zone), START, END), zone)
     began, counted, wrong = time.monotonic(), 0, []
     for done, meaning in enumerate(MEANINGS, 1):

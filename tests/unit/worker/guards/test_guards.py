@@ -1,4 +1,4 @@
-"""What a run has to pass, and who learns how it ended."""
+"""The guards of a run, and their notification of its end."""
 
 import asyncio
 from collections.abc import Callable
@@ -24,7 +24,7 @@ from tests.virtual_time import run
 
 @dataclass
 class StagedGuard:
-    """A guard: what it answers, and what it has seen. As long as it has `failures` left it cannot be asked."""
+    """A guard with configured answers, and a record of its calls. It is unavailable while it has `failures` left."""
 
     name: str = "guard"
     answer: Outcome | None = None
@@ -72,7 +72,7 @@ def _guards(*guards: StagedGuard) -> Guards:
 def _play(
     *guards: StagedGuard, test: Callable[[StagedApp], object] | None = None, task: str = "fine", key: str = "k"
 ) -> str:
-    """Run one job behind `guards`: the story of its broker and state, settled or after some turns."""
+    """Run one job behind `guards`; return the journal, once settled or after some loop iterations."""
     stories: list[str] = []
     ran.clear()
 

@@ -25,7 +25,7 @@ LEASE = 60.0
 
 
 class Shop:
-    """Tasks with keys, and what their runs have seen."""
+    """Tasks with keys, and a record of their runs."""
 
     def __init__(self, app: StagedApp) -> None:
         self.runs: list[str] = []

@@ -1,4 +1,4 @@
-"""Runs that wait for limits which all workers share."""
+"""Runs that wait for limits shared by all workers."""
 
 import asyncio
 import logging
@@ -123,7 +123,7 @@ async def test_a_cancelled_waiting_job_gives_its_turn_away(app: StagedApp, gate:
     await send(app, "a", "b", "c")
     async with working(app):
         await app.jobs.cancel_job("b", reason="not wanted", remember="1h")
-        # The worker looks for itself what was cancelled.
+        # The worker polls for cancellations itself.
         await asyncio.sleep(10)
         await pass_time(app, 61)
         assert gate.started == ["a"]
@@ -308,7 +308,7 @@ def test_a_process_knows_dead_peers() -> None:
     for unknown in (f"elsewhere.{number}.1", "?.1234", "", "nonsense", f"{place}.x.{started}"):
         assert not is_gone(unknown)
     child.kill()
-    # Ended, and not looked after by its parent yet.
+    # Ended, and not yet reaped by its parent.
     while not is_gone(name):
         pass
     child.communicate()
@@ -318,7 +318,7 @@ def test_a_process_knows_dead_peers() -> None:
 @run_by(play, rate_limit="20/s")
 async def test_a_start_that_is_near_is_waited_for_in_its_slot(app: StagedApp, gate: Gate, /) -> None:
     gate.open.set()
-    # A quarter of a second's starts may come at once.
+    # The starts of a quarter of a second may come at once.
     await send(app, *(f"{number}" for number in range(7)))
     async with working(app):
         await asyncio.sleep(0.2)

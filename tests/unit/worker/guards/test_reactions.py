@@ -1,4 +1,4 @@
-"""What follows the end of a job is published before the job is settled."""
+"""Followers of a job are published before the job is settled."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -116,7 +116,7 @@ def test_every_job_gets_one_follower_despite_any_failure(plan: list[Fault]) -> N
             for number in range(3):
                 await _put(app, "good", f"job-{number}")
             await asyncio.sleep(300)
-        # One that was given back comes to the next worker.
+        # A returned one goes to the next worker.
         other = app.twin()
         _define(other)
         async with working(other, queues=("work",)):

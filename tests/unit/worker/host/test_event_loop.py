@@ -48,7 +48,7 @@ def test_a_blocked_loop_is_reported_with_its_stack_and_runs_and_its_end(
     over = re.fullmatch(r"event loop runs again; it was blocked for (\d\.\d) s", said[-1])
     assert over is not None
     assert float(over[1]) >= 0.5
-    # 0.1, then at twice the time each.
+    # At 0.1, then at twice the time each.
     assert 2 <= len(said) - 1 <= 2 + math.log2(float(over[1]) / 0.1)
 
 
@@ -104,7 +104,7 @@ def test_a_c_call_that_holds_the_interpreter_is_reported_afterwards(caplog: pyte
 def test_the_holder_of_the_interpreter_is_reported_when_the_call_returns(caplog: pytest.LogCaptureFixture) -> None:
     def stuck_in_c() -> None:
         ctypes.PyDLL(None).usleep(600_000)
-        # Until the watch, which has waited for long, has had its turn.
+        # Until the watch, overdue by now, has run.
         while not caplog.messages:
             pass
 
@@ -132,6 +132,6 @@ def test_a_change_during_listing_costs_the_names_and_not_the_watch(caplog: pytes
 
     caplog.set_level(logging.INFO)
     _run(main)
-    # A busy machine may hold up the process as well, which is told in between.
+    # A busy machine may block the process as well, which is reported in between.
     assert any("running: nothing" in message for message in caplog.messages)
     assert any("runs again" in message for message in caplog.messages)

@@ -1,4 +1,4 @@
-"""What waits for a slot, and in which order it gets one."""
+"""Deliveries that wait for a slot, and the order in which they get one."""
 
 from collections import Counter, defaultdict, deque
 from itertools import pairwise
@@ -175,7 +175,7 @@ def test_waiting_begins_with_the_first_delivery() -> None:
 
 @given(pause=st.floats(0.01, 10_000))
 def test_slow_tasks_do_not_invert_the_priorities(pause: float) -> None:
-    """Where every turn takes longer than the starvation limit, all classes starve, and the weights still count."""
+    """If every turn takes longer than the starvation limit, all classes starve, and the weights still count."""
     backlog = Backlog(QUEUES, starvation_limit=30)
     _fill(backlog, HIGH, DEFAULT, LOW, each=300)
 
@@ -268,7 +268,7 @@ def test_strict_mode_always_prefers_a_higher_class(
             waiting[highest] -= 1
 
 
-# The slot that is kept
+# The reserved slot
 
 
 def test_every_slot_is_shared_without_high_jobs() -> None:
@@ -324,7 +324,7 @@ def test_three_slots_reserve_none() -> None:
 
 @given(weights=_weights, slots=st.integers(4, 8))
 def test_the_reserved_slot_changes_no_shares(weights: dict[PriorityClass, int], slots: int) -> None:
-    """Every slot is taken all the time, and the one that has been so for the longest time becomes free."""
+    """Every slot is always in use, and the one in use for the longest time becomes free."""
     backlog, busy = Backlog(QUEUES, slots=slots, weights=weights), deque[str]()
     _fill(backlog, HIGH, DEFAULT, LOW, each=60 * slots)
     taken: Counter[str] = Counter()
@@ -339,7 +339,7 @@ def test_the_reserved_slot_changes_no_shares(weights: dict[PriorityClass, int], 
 
     total = sum(weights.values())
     if weights["high"] * slots >= total * 2:
-        # Well above the one slot that is kept; a share below it is raised to it.
+        # Well above the one reserved slot; a share below it is raised to it.
         for kind, queue in zip(CLASSES, (HIGH, DEFAULT, LOW), strict=True):
             assert abs(taken[queue] - 50 * slots * weights[kind] / total) <= total
 
@@ -408,7 +408,7 @@ def test_a_release_of_another_queue_is_ignored() -> None:
 
 
 class ShardMachine(RuleBasedStateMachine):
-    """Shards beside a plain queue each, and which of them are out."""
+    """Shards beside a plain queue each, and the shards with a running job."""
 
     def __init__(self) -> None:
         super().__init__()

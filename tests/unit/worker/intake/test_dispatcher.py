@@ -1,4 +1,4 @@
-"""Slots of a worker: limits by task and queue, resources, and how many there are."""
+"""Slots of a worker: limits by task and queue, resources, and their number."""
 
 import asyncio
 from typing import Any

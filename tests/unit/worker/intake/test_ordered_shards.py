@@ -31,11 +31,11 @@ assert shard_of(ONE, SHARDS) != shard_of(OTHER, SHARDS)
 
 
 class Shop:
-    """An app with an ordered queue, and what its task has seen.
+    """An app with an ordered queue, and a record of its task.
 
     Attributes:
-        fails: how often a job is still to fail, by its number; with `Snooze` where `snoozes` has it, and with an
-            outage where `cut_off` has it.
+        fails: remaining failures of a job, by its number; with `Snooze` if `snoozes` has it, and with an outage if
+            `cut_off` has it.
     """
 
     def __init__(self, memory: str, clock: FakeClock) -> None:
@@ -97,7 +97,7 @@ class Shop:
             await running
 
     async def wait(self, seconds: float) -> None:
-        """Let time pass, and what becomes due be done."""
+        """Let time pass and run everything that becomes due."""
         self.clock.advance(seconds)
         await settle_loop()
 
@@ -324,7 +324,7 @@ async def test_a_job_that_expires_while_it_waits_is_cancelled(shop: Shop, /) -> 
 
 @run_by(play)
 async def test_an_early_job_waits_at_the_broker_and_lets_the_others_pass(shop: Shop, /) -> None:
-    # As from the end of the longest delay that a broker knows: due, and yet too early.
+    # As after the longest delay of a broker: due, and yet too early.
     await shop.step.asend(ONE, 1)
     broker = shop.app.sessions.current().broker
     eta = shop.clock.now_ms() + 3_600_000
@@ -364,7 +364,7 @@ class Revoked(FakeDelivery):
 
 
 class Hall:
-    """Shards, and what they say."""
+    """Shards, and a record of their decisions."""
 
     def __init__(self) -> None:
         self.clock = FakeClock()

@@ -1,4 +1,4 @@
-"""A worker on `memory://` that adapts how many deliveries it has in hand."""
+"""A worker on `memory://` that adapts its prefetch."""
 
 import asyncio
 
@@ -15,7 +15,7 @@ _MINUTE = 60.0
 
 
 def runs(worker: Worker, count: int, *, seconds: float) -> None:
-    """As if so many had ended meanwhile; the clock of these tests does not move real time."""
+    """Pretend that so many runs have ended; the clock of these tests does not advance real time."""
     histogram = worker.stats.counts["gated", "work"].run
     for _ in range(count):
         histogram.add(seconds)

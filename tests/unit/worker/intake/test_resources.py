@@ -1,4 +1,4 @@
-"""Resources of a worker: taken, given back, waited for."""
+"""Resources of a worker: acquired, released, waited for."""
 
 import pytest
 from hypothesis import given

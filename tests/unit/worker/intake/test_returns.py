@@ -1,4 +1,4 @@
-"""What could not be carried out goes back later and later, and at once when the worker stops."""
+"""Deliveries that could not be executed are returned with growing delays, and at once when the worker stops."""
 
 import logging
 

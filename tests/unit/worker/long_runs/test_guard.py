@@ -1,4 +1,4 @@
-"""Runs that take longer than the broker allows: what holds when workers, the broker or the state fail meanwhile."""
+"""Runs longer than the broker allows: invariants while workers, the broker or the state fail."""
 
 import asyncio
 from collections import Counter
@@ -188,7 +188,7 @@ async def test_no_other_worker_runs_the_job_while_the_state_is_down() -> None:
         assert it.began == ["job"]
         it.is_state_down = False
         await it.until_empty(within=END)
-        # Its lease had ended, so that whoever was first has the job.
+        # Its lease had ended, so the first claimant has the job.
         assert it.ended in (["job"], ["job"] * 2)
 
 
@@ -199,7 +199,7 @@ def _troubles(draw: st.DrawFn) -> list[Trouble]:
     return sorted(draw(st.lists(trouble, max_size=5)))
 
 
-# Measured for coverage on a busy machine it takes minutes.
+# Under coverage on a busy machine it takes minutes.
 @pytest.mark.timeout(600)
 @settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
@@ -217,7 +217,7 @@ def test_no_job_is_lost_and_none_runs_more_often_than_the_faults_explain(
                 group.create_task(_befall(it, troubles))
             await it.until_empty(within=(2 + len(troubles)) * END)
             assert {f"job {number}" for number in range(len(jobs))} == set(it.ended)
-            # Each fault repeats a job once at most; a state that is down may do so at the hand-over and at its end.
+            # Each fault repeats a job at most once; an outage of the state may do so at the hand-over and at its end.
             most = 1 + sum(1 if kind in ("kill", "stop") else 2 for _, kind, _ in troubles)
             assert max(Counter(it.began).values()) <= most
             if not troubles:

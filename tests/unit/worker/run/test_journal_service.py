@@ -1,4 +1,4 @@
-"""What a worker writes down for its runs, on `memory://` with a clock that is moved by hand."""
+"""The journal of a worker's runs, on `memory://` with a manual clock."""
 
 import asyncio
 import json
@@ -143,7 +143,7 @@ async def test_progress_ignores_an_outage_of_the_state_and_it_is_logged_once(
     async def is_written() -> bool:
         return await found(app) == (4, None, "")
 
-    # Nothing new is told: what was not written is written by itself.
+    # Without a new update, the pending one is still written.
     await until(is_written)
     await recorder.aclose()
     await app.aclose()
@@ -296,7 +296,7 @@ def test_a_thread_that_outlives_its_worker_is_reported_and_its_progress_is_dropp
     assert "the worker has stopped" in str(errors[0])
 
 
-# What becomes of it when the run has ended
+# After the end of the run
 
 
 def _play(app: TaskMQ, body: Any) -> None:
@@ -330,7 +330,7 @@ def test_saved_steps_are_deleted_after_a_success_and_kept_for_a_dead_job(app: Ta
         job = await t.options(job_id="job-1").asend(fails=True)
         with pytest.raises(TaskFailed):
             await job.aresult(timeout=5)
-        # As a dead letter that is replayed does.
+        # As after the replay of a dead letter.
         await t.options(job_id="job-1").asend(fails=False)
 
         async def has_succeeded() -> bool:
@@ -345,7 +345,7 @@ def test_saved_steps_are_deleted_after_a_success_and_kept_for_a_dead_job(app: Ta
         await app.aclose()
         assert begun is not None
         assert begun.values == {}
-        # Those of the key that its id is.
+        # Those of the key equal to its id.
         assert tokens[1] > tokens[0]
 
     _play(app, body)
@@ -381,7 +381,7 @@ def test_a_fork_of_a_thread_task_cannot_save(app: TaskMQ) -> None:
     def save_in_a_fork(ctx: Context) -> str:
         reading, writing = os.pipe()
         with warnings.catch_warnings():
-            # Python 3.12 and later warn of forks beside threads.
+            # Python 3.12 and later warn about forks beside threads.
             warnings.simplefilter("ignore", DeprecationWarning)
             child = os.fork()
         if child == 0:

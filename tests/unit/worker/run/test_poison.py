@@ -1,4 +1,4 @@
-"""Which job kills its worker, and which merely ran or waited beside it."""
+"""Jobs that kill their worker, and those that merely ran or waited beside one."""
 
 import asyncio
 import logging
@@ -26,7 +26,7 @@ from tests.unit.worker.staged import FakeDelivery, Fault, StagedApp, settle_loop
 
 
 async def come_back(app: StagedApp, *labels: str) -> None:
-    """Send jobs that were in a worker's hands before, in which nothing of them began."""
+    """Send redelivered jobs that never started."""
     await send(app, *labels)
     await app.messages("work")
 
@@ -36,13 +36,13 @@ def starts_of(app: StagedApp) -> StartStore:
 
 
 async def crash(app: StagedApp, label: str, *, times: int) -> None:
-    """What is left behind when a worker ends while it runs a job that came back."""
+    """Leave behind the data of a worker that ended while it ran a redelivered job."""
     for _ in range(times):
         await starts_of(app).begin(label, ttl=1000)
 
 
 def calls(app: StagedApp) -> list[str]:
-    """What the state was asked for."""
+    """Return the calls to the state."""
     return [name for name in app.points.names if name in ("begin", "end", "put")]
 
 
@@ -85,7 +85,7 @@ async def test_a_job_with_exhausted_starts_is_dead_and_reports_their_number(app:
     record = await app.record("a")
     assert record is not None
     assert record.state is JobState.FAILED
-    # Once the letter is replayed it has all its starts again.
+    # After a replay of the letter it has all its starts again.
     assert await starts_of(app).begin("a", ttl=1) == 1
 
 
@@ -154,7 +154,7 @@ async def test_the_last_start_waits_for_other_runs_and_runs_alone(app: StagedApp
         assert gate.started == ["runs"]
 
         await let_go(gate)
-        # What has ended is told to the broker first: the suspect may leave no time for it.
+        # Ended runs are settled first: the suspect may leave no time for it.
         assert gate.started == ["runs"]
         await asyncio.sleep(0.1)
         assert gate.started == ["runs", "suspect"]
@@ -163,7 +163,7 @@ async def test_the_last_start_waits_for_other_runs_and_runs_alone(app: StagedApp
 
 
 async def let_go(gate: Gate) -> None:
-    """Open the gate for those who wait at it now."""
+    """Open the gate for the present waiters."""
     gate.open.set()
     gate.open.clear()
     await settle_loop()
@@ -287,7 +287,7 @@ class Revoked(FakeDelivery):
 
 
 class Stage:
-    """A quarantine with a run of the test's own."""
+    """A quarantine with a run controlled by the test."""
 
     def __init__(self, app: TaskMQ, run: Callable[[Attempt], Awaitable[Outcome]], **options: Any) -> None:
         self.running: dict[asyncio.Task[None], Delivery] = {}
@@ -421,7 +421,7 @@ async def test_the_crash_count_of_a_void_delivery_is_undone() -> None:
         delivery.revoked = True
         await asyncio.sleep(1)
         assert app.points.names == ["begin", "end"]
-        # Another worker's count is not ours to end.
+        # This worker must not end the count of another one.
         assert await stage.store.begin("job-1", ttl=1000) == 1
         freed.set()
         await running
@@ -435,7 +435,7 @@ def process_stage(app: TaskMQ, run: Callable[[Attempt], Awaitable[Outcome]]) -> 
     return stage
 
 
-# Where an app without a state counts
+# Counts of an app without a state
 
 
 def test_an_app_without_a_state_counts_in_a_folder_private_to_its_user(

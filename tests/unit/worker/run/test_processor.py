@@ -1,4 +1,4 @@
-"""From a delivery to its outcome: every way there is, and never an exception."""
+"""From a delivery to its outcome: every path, and never an exception."""
 
 import asyncio
 import json

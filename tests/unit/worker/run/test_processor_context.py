@@ -1,4 +1,4 @@
-"""What a task is told about its run, and when its message is acknowledged early."""
+"""A task's view of its run, and early acknowledgement."""
 
 import json
 import logging

@@ -1,4 +1,4 @@
-"""Waits for first starts, as metrics and events have them."""
+"""Waits for first starts, in metrics and events."""
 
 from typing import Any
 
@@ -20,7 +20,7 @@ def _envelope(**facts: Any) -> Envelope:
 
 
 def _stored(**facts: Any) -> Envelope:
-    # The store keeps the call as it was submitted, perhaps long before it was due.
+    # The store keeps the call as submitted, perhaps long before it was due.
     invitation = Invitation(id="1", token=7, reports="taskmq.reports.shop.0", **facts)
     return _envelope(enqueued=_DUE - 3_600_000, store=invitation)
 

@@ -1,4 +1,4 @@
-"""Work items in pool tasks: which of them share a task, and what they cannot do to each other."""
+"""Work items in pool tasks: sharing of tasks, and isolation from each other."""
 
 import asyncio
 import contextvars
@@ -18,10 +18,10 @@ Work = Callable[[str], Awaitable[bool]]
 
 
 class Yard:
-    """A pool, its work, and what came of it.
+    """A pool, its work, and its results.
 
     Attributes:
-        now: the time, which passes only when an item says that it does.
+        now: the time, which only items advance.
     """
 
     def __init__(self, size: int = 4) -> None:
@@ -379,7 +379,7 @@ async def test_the_loop_runs_between_many_slow_items(yard: Yard, /) -> None:
         await settle_loop()
         gate.clear()
 
-        # The third one goes beyond 5 ms.
+        # The third one exceeds 5 ms.
         assert most <= 3
 
 

@@ -1,4 +1,4 @@
-"""Runs that go on in threads without anybody waiting for them: their ends, their slots, their time."""
+"""Runs in threads without a waiting coroutine: their ends, their slots, their time."""
 
 import asyncio
 import contextvars
@@ -38,7 +38,7 @@ VARIABLE: contextvars.ContextVar[str] = contextvars.ContextVar("VARIABLE", defau
 
 
 class Yard:
-    """Runs in threads, and what was told of their ends."""
+    """Runs in threads, and a record of their reported ends."""
 
     def __init__(self) -> None:
         self.executor = ThreadExecutor()

@@ -1,4 +1,4 @@
-"""What runs of jobs of the store log is with the job when it has ended; of others nothing is taken."""
+"""Log lines of stored jobs' runs are stored with the job at its end; other lines are not captured."""
 
 import asyncio
 import contextlib
@@ -100,7 +100,7 @@ def _play(folder: Path, test: Callable[[TaskMQ], Coroutine[Any, Any, None]], **c
 
 
 async def _lines(app: TaskMQ, task: str, *args: Any) -> list[StoredLine]:
-    """What a job of the task has logged by the time at which it has ended."""
+    """Return the log lines of a job of the task at its end."""
     job = await app.tasks[task].asend(*args)
     with contextlib.suppress(TaskFailed):
         await job.aresult(timeout=20)
@@ -183,7 +183,7 @@ def test_threads_log_and_print_as_their_run(tmp_path: Path, capsys: pytest.Captu
 
 
 class _NoSink:
-    """Wants no line, and gets none."""
+    """Requests no line, and gets none."""
 
     def is_wanted(self, context: Context) -> bool:
         del context
@@ -215,7 +215,7 @@ def test_a_captured_stream_otherwise_behaves_as_before(monkeypatch: pytest.Monke
 
 
 def test_a_capture_that_outlives_its_stream_ends_silently(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Since Python 3.13 what a file raises while it is let go of is reported."""
+    """Since Python 3.13 an error raised while a file is deallocated is reported."""
     reported: list[object] = []
     monkeypatch.setattr(sys, "unraisablehook", reported.append)
     stream = io.TextIOWrapper(io.BytesIO(), encoding="ascii")

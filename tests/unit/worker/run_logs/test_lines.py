@@ -1,4 +1,4 @@
-"""Lines go before the report of their run's end; none is lost unless it is counted."""
+"""Lines precede the report of their run's end; a lost line is counted."""
 
 import asyncio
 import uuid
@@ -48,14 +48,14 @@ def _invitation(job: str) -> Invitation:
 
 
 def _fill(lines: RunLines) -> None:
-    """More than one message takes: 40 lines of each of two runs."""
+    """Log more than one message holds: 40 lines of each of two runs."""
     for job in ("a", "b"):
         for _ in range(40):
             lines.add(_invitation(job), 1, 20, "shop", "x" * 8_000)
 
 
 def _sent(broker: FlakyBroker) -> list[tuple[str, int]]:
-    """Whose lines were confirmed, and how many."""
+    """Return the runs of the confirmed lines, and their number."""
     bodies = [entry.message.body for entry in broker.journal if isinstance(entry, Confirmed)]
     return [(log.id, len(log.lines)) for body in bodies for log in decode_logs(body)]
 
@@ -130,7 +130,7 @@ async def test_a_finaliser_that_logs_during_a_capture_does_not_deadlock(
             lines.add(_invitation("of the finaliser"), 1, 20, "shop", "gone")
 
     lines.add(_invitation(Name("oldest")), 1, 20, "shop", "begun")
-    # So many runs are known; the oldest of them is forgotten.
+    # That many runs are remembered; the oldest is forgotten.
     for number in range(5_000):
         lines.add(_invitation(f"{number}"), 1, 20, "shop", "another")
     await lines.aclose()
@@ -170,7 +170,7 @@ async def test_any_number_of_runs_may_print_without_a_newline(lines: RunLines, b
         lines.write(_invitation(f"{number}"), 1, 20, "stdout", "begun")
     await lines.send(_QUEUE, [("5000", 1), ("0", 1)])
 
-    # The oldest run is not known any more.
+    # The oldest run is forgotten.
     assert (_sent(broker), lines.dropped) == ([("5000", 1)], 1)
     await lines.aclose()
 

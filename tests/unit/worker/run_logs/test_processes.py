@@ -1,4 +1,4 @@
-"""What tasks log and print in processes of their own is in the same log, bounded in the same way."""
+"""Lines logged and printed by tasks in processes are in the same log, with the same limits."""
 
 import asyncio
 import contextlib
@@ -89,7 +89,7 @@ def plain() -> bool:
 
 @pytest.fixture
 def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """`module:attribute` of the app."""
+    """Return `module:attribute` of the app."""
     name = f"shop_{uuid.uuid4().hex}"
     (tmp_path / f"{name}.py").write_text(
         textwrap.dedent(_APP).replace("{name}", name).replace("{folder}", str(tmp_path))
@@ -102,7 +102,7 @@ def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
 
 
 async def _run(shop: str, task: str, *args: Any, **config: Any) -> tuple[str, Any, list[StoredLine]]:
-    """A job of the task, what it came to, and what it has logged by then."""
+    """Run a job of the task; return its outcome and its log lines."""
     app, _ = load_app(shop)
     worker, scheduler = Worker(app, WorkerConfig(name="w", **config), target=shop), Scheduler(app)
     running = [asyncio.create_task(worker.run()), asyncio.create_task(scheduler.run())]

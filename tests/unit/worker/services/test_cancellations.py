@@ -1,4 +1,4 @@
-"""Jobs that are cancelled while they wait, run, or are about to run."""
+"""Jobs cancelled while they wait, run, or are about to run."""
 
 import asyncio
 import threading

@@ -72,7 +72,7 @@ async def tell(operator: TaskMQ, name: str, *to: str, within: float = PATIENCE, 
 
 
 async def tell_all(operator: TaskMQ, name: str, count: int, *, to: str = "*") -> list[CommandAnswer]:
-    """All answers: who has to wait for all of them waits a second, which is too short on a busy machine."""
+    """Collect all answers: waiting for all takes a second, which is too short on a busy machine."""
     async with asyncio.timeout(PATIENCE):
         while len(answers := await tell(operator, name, to, within=0.2)) < count:
             pass
@@ -108,7 +108,7 @@ async def test_a_drain_has_a_deadline_after_which_runs_are_requeued(operator: Ta
             await asyncio.sleep(0)
         (refused,) = await tell(operator, "drain", "a", seconds=-1.0)
         (answer,) = await tell(operator, "drain", "a", seconds=0.2)
-        # What drains already keeps the grace that it was given.
+        # A draining worker keeps its grace period.
         (again,) = await tell(operator, "drain", "a", seconds=60.0)
 
     assert (refused.verdict, refused.detail) == ("refused", "seconds: 0 or more")
@@ -216,7 +216,7 @@ class _Worker:
 
 
 class _Refusing:
-    """A `Broadcasting` that lets nobody listen, at first."""
+    """A `Broadcasting` that refuses all listeners at first."""
 
     def __init__(self, *errors: Exception) -> None:
         self.errors = list(errors)

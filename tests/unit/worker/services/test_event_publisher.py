@@ -69,7 +69,7 @@ async def working(app: TaskMQ, **config: Any) -> AsyncGenerator[Worker, None]:
 
 
 async def next_of(events: EventStream, *names: str) -> list[Event]:
-    """The next events of these names, one of each, in the order in which they come."""
+    """Return the next events of these names, one of each, in order of arrival."""
     wanted, found = list(names), list[Event]()
     async with asyncio.timeout(PATIENCE):
         async for event in events:
@@ -115,7 +115,7 @@ async def test_a_listener_follows_a_job_from_its_start_to_its_end(app: TaskMQ, /
 async def test_jobs_with_events_use_the_fast_path_as_well(app: TaskMQ, /) -> None:
     @app.task(queue="q", name="short", timeout=30)
     async def short() -> None:
-        # What has an attempt has left the short way.
+        # A job with an attempt has left the fast path.
         ways.append((worker.stats.current is not None, len(worker.stats.running)))
 
     @app.task(queue="q", name="thread")
@@ -260,7 +260,7 @@ def test_events_off_announces_only_tasks_and_events_on_announces_all() -> None:
 
 
 class _Radio:
-    """A `Broadcasting` that keeps what is announced, unless it is cut."""
+    """A `Broadcasting` that records announcements, unless it is cut."""
 
     def __init__(self) -> None:
         self.messages: list[tuple[str, bytes]] = []
@@ -520,7 +520,7 @@ async def test_a_stream_sums_the_events_dropped_by_workers_since_it_was_opened(a
         await next_of(events, *["started"] * 5)
         assert events.dropped == 2 + 3
 
-        # Another process under the name of one that has been killed, and one under that of one that has gone.
+        # Another process with the name of a killed one, and one with the name of a stopped one.
         broker.announce("job.started.q", encode_batch("a", [started], dropped=1))
         broker.announce("worker.offline", encode_batch("b", [gone], dropped=4))
         broker.announce("job.started.q", encode_batch("b", [started], dropped=0))

@@ -1,4 +1,4 @@
-"""Queues that are paused while a worker runs, and before it starts."""
+"""Queues paused while a worker runs, and before it starts."""
 
 import asyncio
 import logging

@@ -1,4 +1,4 @@
-"""What a worker tells of its tasks, and when."""
+"""Announcements of a worker's tasks, and their times."""
 
 import asyncio
 

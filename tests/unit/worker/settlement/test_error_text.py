@@ -1,4 +1,4 @@
-"""What is said of an error in records, reports and headers."""
+"""The text of an error in records, reports and headers."""
 
 from collections.abc import Callable
 from typing import Any, NoReturn
@@ -48,7 +48,7 @@ def test_an_error_without_secrets_is_unchanged() -> None:
 
 
 class ApiError(Exception):
-    """An error as client libraries have it: what it lacks is looked for in its body."""
+    """An error like those of client libraries: missing attributes are looked up in its body."""
 
     def __init__(self, body: dict[str, object]) -> None:
         super().__init__("no")
@@ -110,7 +110,7 @@ class Noted(Exception):
 
 
 def bad_template(offset: Any, text: Any) -> SyntaxError:
-    """The error of a library that fills it with what Python does not expect there."""
+    """Return the error of a library that sets attributes unexpected by Python."""
     return SyntaxError("bad template", ("page.html", 3, offset, text))
 
 

@@ -1,4 +1,4 @@
-"""Runs that an outage of taskmq's own parts has ended: no failures, as often as the rule allows."""
+"""Runs ended by an outage of a taskmq component: not failures, within the allowed number."""
 
 import asyncio
 import json
@@ -155,7 +155,7 @@ def _define(app: TaskMQ) -> None:
 def _settled(
     outcome: Outcome, *, outages: int | None = None, attempt: int = 2
 ) -> tuple[list[str], dict[str, object]]:
-    """Settle a message; what happened then, and the copy's attempt, pause (ms) and headers."""
+    """Settle a message; return the events, and the copy's attempt, pause (ms) and headers."""
     seen: list[tuple[list[str], dict[str, object]]] = []
 
     async def main() -> None:

@@ -1,4 +1,4 @@
-"""Reports of one queue go out one message after the other."""
+"""Reports of one queue are sent one message after the other."""
 
 import asyncio
 import uuid
@@ -43,7 +43,7 @@ def _send(sender: ReportSender, job: str, queue: str = "reports") -> "asyncio.Ta
 
 
 def _sent(broker: FlakyBroker) -> list[list[str]]:
-    """The jobs of each message, in their order."""
+    """Return the jobs of each message in order."""
     bodies = [entry.message.body for entry in broker.journal if isinstance(entry, Published)]
     return [[report.id for report in decode_reports(body)] for body in bodies]
 

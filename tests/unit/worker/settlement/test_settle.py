@@ -1,4 +1,4 @@
-"""What copies, dead letters and records carry."""
+"""Contents of copies, dead letters and records."""
 
 import asyncio
 import json
@@ -48,7 +48,7 @@ def _settled(
     result_limit: int = 2**20,
     look: Callable[[StagedApp], object] | None = None,
 ) -> tuple[list[Delivery], ResultRecord | None, StagedApp]:
-    """Settle one delivery: what was published, and the record."""
+    """Settle one delivery; return the published message and the record."""
     seen: list[tuple[list[Delivery], ResultRecord | None, StagedApp]] = []
 
     async def main() -> None:
@@ -386,7 +386,7 @@ def test_a_value_beyond_the_limit_is_a_dead_letter_that_names_both_sizes() -> No
 
 
 class _TakenAway(FakeDelivery):
-    """Its connection is lost; that is known after some turns of the loop."""
+    """A delivery with a lost connection, noticed after some loop iterations."""
 
     turns = 2
 

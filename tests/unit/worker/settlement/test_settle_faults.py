@@ -1,8 +1,8 @@
 """A fault at every await of `HoldsDeliveries.settle`, for every outcome.
 
-The awaits are not listed here: a first run without faults counts them, then each of them is hit once. Whatever
-happens, what the outcome needs is durable before the ack, nothing is lost, and the delivery is settled once or
-left to be redelivered.
+The awaits are not listed here: a first run without faults counts them, then each of them is hit once. In any case,
+the data of the outcome is durable before the ack, nothing is lost, and the delivery is settled once or left to be
+redelivered.
 """
 
 import asyncio
@@ -30,7 +30,7 @@ from tests.virtual_time import run
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """An outcome, and what has to be durable before its delivery may be acknowledged."""
+    """An outcome, and the data that must be durable before its delivery is acknowledged."""
 
     label: str
     outcome: Callable[[], Outcome]
@@ -60,7 +60,7 @@ CASES = [
     Case("parked", lambda: Parked("garbage"), published="taskmq.parking"),
     Case("put back", lambda: Parked("unknown", delay=timedelta(seconds=5)), published="work"),
 ]
-# With results, in an app without a state, and for a task that keeps none; the last two never encode the value.
+# With results, in an app without a state, and for a task without results; the last two never encode the value.
 PLACES = [
     (case, with_state, task)
     for case in CASES
@@ -71,7 +71,7 @@ EVERY_CASE = pytest.mark.parametrize(("case", "with_state", "task"), PLACES, ids
 
 
 class _Steps:
-    """Awaits a coroutine, counts the times that it gives control away, and cancels it at one of them."""
+    """Awaits a coroutine, counts its suspensions, and cancels it at one of them."""
 
     def __init__(self, call: Coroutine[Any, Any, None], cancel_at: int | None = None) -> None:
         self._call = call
@@ -98,9 +98,9 @@ class _Steps:
 
 
 class _Scenario:
-    """One delivery in hand, one settle, and what is to be true afterwards.
+    """One unacked delivery, one settle, and the invariants afterwards.
 
-    Each outage here is shorter than results wait: what follows a longer one is in `test_result_wait`.
+    Each outage here is shorter than results wait: `test_result_wait` covers longer ones.
     """
 
     RESULT_WAIT = 86_400.0
@@ -114,7 +114,7 @@ class _Scenario:
     async def settle(
         self, *, cancel_at: int | None = None, cancel_after: float | None = None, stop_after: float | None = None
     ) -> None:
-        """Settle, with a cancellation at a step or a time, or with a worker that stops; then look."""
+        """Settle, with a cancellation at a step or a time, or with a stopping worker; then check."""
         app = self._app
         await app.put(b'{"task": "%s", "id": "job-1", "extra": [1]}' % self._task.encode())
         settler = Settler(app, worker="w1", result_wait=self.RESULT_WAIT)
@@ -161,7 +161,7 @@ class _Scenario:
                 assert need in before, story
 
     async def _check_that_nothing_is_lost(self) -> None:
-        """Looks at what is really there, not at the journal; the hand is empty by now."""
+        """Check the real broker and state, not the journal; no delivery is held by now."""
         app, case = self._app, self._case
         is_back = any(delivery.message_id == "job-1" for delivery in await app.messages("work"))
         if self.settles() != ["acked work"]:
@@ -196,7 +196,7 @@ def _check_play(
     cancel_after: float | None = None,
     stop_after: float | None = None,
 ) -> tuple[list[str], list[str], int]:
-    """One scenario: the calls that were made, the story, and how many steps `settle` has."""
+    """Run one scenario; return its calls, its story, and the number of steps of `settle`."""
     seen: list[tuple[list[str], list[str], int]] = []
 
     async def main() -> None:

@@ -1,4 +1,4 @@
-"""What is known of a job whose task tells its progress, while it runs and afterwards."""
+"""The state of a job with progress, during and after its run."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""What stands before what, as the nodes of a workflow tell it."""
+"""The order of the nodes of a workflow."""
 
 from typing import Any
 

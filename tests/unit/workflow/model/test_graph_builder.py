@@ -1,4 +1,4 @@
-"""From workflows as they are written down to nodes."""
+"""From workflow definitions to nodes."""
 
 from datetime import UTC, datetime
 from typing import Any

@@ -1,4 +1,4 @@
-"""When a node may start: every rule over every way in which those before it can have ended."""
+"""Start of a node: every rule over every combination of ends before it."""
 
 from typing import get_args
 

@@ -1,4 +1,4 @@
-"""The state machine against a model that shares no code with it, and its corners.
+"""The state machine against a model without shared code, and its corner cases.
 
 $TASKMQ_TEST_GRAPHS   random graphs of 10 to 200 nodes (default 60; campaign 1000)
 """
@@ -81,7 +81,7 @@ def test_the_order_in_which_nodes_end_changes_nothing(data: st.DataObject) -> No
             break
         key = ready.pop(data.draw(st.integers(0, len(ready) - 1)))
         end_node(view, view.nodes[key], ends[key])
-        # Told again, and looked at in steps of one.
+        # Reported again, and checked in steps of one.
         view.put(replace(view.nodes[key], visit=0))
         while advance(view, 1):
             pass

@@ -1,4 +1,4 @@
-"""The corners of a flow's transitions: what is said about nodes that are not there, or not so any more."""
+"""Corner cases of a flow's transitions: missing and outdated nodes."""
 
 from msgspec.structs import replace
 
