@@ -35,8 +35,8 @@ from taskmq.operations.dead_letters import (
     Replay,
     browse,
     group_letters,
+    list_queues_with_letters,
     purge,
-    queues_with_letters,
     replay,
     visit,
 )
@@ -72,7 +72,7 @@ class AppDeadLetters(AppCalls):
 
     async def queues(self) -> Sequence[str]:
         """The queues that have dead letters, those of lost messages among them."""
-        names = await queues_with_letters(self._broker, [queue.name for queue in self._app.tasks.queues])
+        names = await list_queues_with_letters(self._broker, [queue.name for queue in self._app.tasks.queues])
         if self._caller.tenant is None:
             return names
         own = self._choose(LetterChoice())

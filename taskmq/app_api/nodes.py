@@ -76,7 +76,7 @@ class AppResources(AppCalls):
             until=None if until is None else milliseconds_of(until),
             is_open=is_open,
         )
-        total = await operations.usage(self._app, which)
+        total = await operations.sum_usage(self._app, which)
         page = await operations.list_allocations(self._app, which, after=cursor or None, limit=limit + 1)
         ids = await ids_of_nodes(self._app)
         return UsageView(

@@ -26,7 +26,7 @@ from taskmq.app_api.caller import AppCalls
 from taskmq.app_api.views import instant_text, milliseconds_of, rendered
 from taskmq.errors import InvalidOption
 from taskmq.model.identity import Permission
-from taskmq.operations.schedule_facts import changed_trigger, schedule_facts
+from taskmq.operations.schedule_facts import amend_trigger, schedule_facts
 from taskmq.operations.tenant_schedules import TenantSchedule, TenantSchedules
 from taskmq.schedules import ScheduleOptions
 from taskmq.schedules.policy import read_policy
@@ -90,7 +90,7 @@ class AppSchedules(AppCalls):
         own, options = self._own, _options(body)
         await own.check_change(name, body.task)
         present = (await own.entry(name)).trigger
-        trigger = changed_trigger(present, expression=body.cron, tz=body.tz, period=body.every, at=body.at)
+        trigger = amend_trigger(present, expression=body.cron, tz=body.tz, period=body.every, at=body.at)
         other = None if trigger is present else trigger
         said = {"task": body.task, "rule": None if other is None else other.describe(), **options}
         if body.args is not None or body.kwargs is not None:
@@ -243,7 +243,7 @@ def _trigger(body: ScheduleRule) -> Trigger:
         case (None, None, datetime() as instant):
             return once(instant)
         case _:
-            raise InvalidOption("when? Say one of cron, every and at")
+            raise InvalidOption("give only one of cron, every and at")
 
 
 def _options(body: PutScheduleBody | ChangeScheduleBody) -> ScheduleOptions:

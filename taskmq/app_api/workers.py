@@ -8,7 +8,7 @@ from taskmq.app_api.caller import AppCalls
 from taskmq.app_api.views import instant_text, rendered
 from taskmq.model.commands import Command, CommandAnswer
 from taskmq.model.telemetry.worker_status import WorkerStatus
-from taskmq.operations.workers import list_workers, tell_workers
+from taskmq.operations.workers import list_workers, send_command
 
 __all__ = ["AppWorkers", "worker_view"]
 
@@ -36,7 +36,7 @@ class AppWorkers(AppCalls):
         await self._caller.note_action(
             self._app, f"worker.{what.command}", subject=whom[:_LONGEST_SUBJECT], after=facts or None
         )
-        told = await tell_workers(
+        told = await send_command(
             self._app, command, what.workers, host=what.host or None, every=what.all, within=within
         )
         return ControlledWorkers([_answer(answer) for answer in told.answers], [*told.missing])

@@ -91,12 +91,12 @@ class OperatorApi(AppApi):
         await self._caller.note_action(self._app, "job.cancel", subject=job, note=reason)
         return await self._app.job(job).acancel(reason, remember=remember)
 
-    async def look_elsewhere(self, job: str) -> str:
+    async def locate_missing_job(self, job: str) -> str:
         """Say where a job is that the store has none of by that name; "" where nothing is known."""
-        from taskmq.operations.jobs import look_elsewhere
+        from taskmq.operations.jobs import locate_missing_job
 
         try:
-            return await look_elsewhere(self._app, job)
+            return await locate_missing_job(self._app, job)
         except (BrokerUnavailable, StateUnavailable, UnsupportedFeature):
             return ""
 

@@ -1,4 +1,4 @@
-"""What operators do, as functions that return values.
+"""Operator actions as functions that return values.
 
-The command line prints these values; nothing in here prints, asks or exits.
+The command line prints those values. Nothing here prints, prompts or exits.
 """

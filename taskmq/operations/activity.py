@@ -18,17 +18,17 @@ _ENDS: Final = {
     "retried": "retried",
     "cancelled": "cancelled",
 }
-# What has not run, or is to run again as if it had not.
+# Events that end no attempt: the job is running, or will run again as if it had not.
 _NO_END: Final = frozenset({"started", "snoozed", "interrupted", "parked"})
 
 
 class TaskActivity(msgspec.Struct, kw_only=True):
-    """What one task did within the last minute, or since the reader began.
+    """Activity of one task in the last minute, or since the reader started.
 
     Attributes:
-        per_second: attempts that ended, for each second of it.
-        mean_run, longest_run: seconds of the attempts that ended; None: none did.
-        mean_wait: seconds from when a job was due until its first attempt started; None: none did.
+        per_second: attempts that ended, per second.
+        mean_run, longest_run: duration in seconds of the attempts that ended; None if none did.
+        mean_wait: seconds from a job's due time to its first attempt; None if no first attempt started.
     """
 
     task: str
@@ -43,7 +43,7 @@ class TaskActivity(msgspec.Struct, kw_only=True):
 
 
 class _Second:
-    """What all tasks did in one second."""
+    """Activity of all tasks in one second."""
 
     def __init__(self, at: int) -> None:
         self.at = at
@@ -53,10 +53,10 @@ class _Second:
 
 
 class Activity:
-    """Counts events as they come.
+    """Counter of events as they arrive.
 
     Args:
-        now: seconds, by a clock that does not go back; so is every `now` below.
+        now: seconds on a monotonic clock; every other `now` in this class uses the same clock.
     """
 
     def __init__(self, *, now: float) -> None:
@@ -64,7 +64,7 @@ class Activity:
         self._seconds: deque[_Second] = deque()
 
     def note(self, event: JobEvent, *, now: float) -> None:
-        """Count what has come."""
+        """Count one event of a job."""
         at = int(now)
         if not self._seconds or self._seconds[-1].at != at:
             self._forget(at)
@@ -81,7 +81,7 @@ class Activity:
             second.runs.setdefault(event.task, []).append(event.seconds)
 
     def tasks(self, *, now: float) -> Sequence[TaskActivity]:
-        """Return the activity of tasks in the last minute, the busiest first."""
+        """Return the activity of each task in the last minute, busiest first."""
         self._forget(int(now))
         span = min(max(now - self._since, 1.0), float(_WINDOW))
         names = {task for second in self._seconds for task in (*second.counts, *second.waits)}

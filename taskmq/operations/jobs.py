@@ -1,4 +1,4 @@
-"""One job, as the state, the dead letters and the workers know it. Nothing is guessed."""
+"""Reports on jobs, compiled from the state, the dead letters and the workers."""
 
 import asyncio
 import logging
@@ -18,11 +18,11 @@ from taskmq.model.jobs.filters import JobFilter
 from taskmq.model.states import JobState
 from taskmq.model.topology import PARKING, UNROUTABLE, logical_queue
 from taskmq.model.units import Duration, to_datetime
-from taskmq.operations.dead_letters import DeadLetter, LetterSelection, browse, queues_with_letters
+from taskmq.operations.dead_letters import DeadLetter, LetterSelection, browse, list_queues_with_letters
 from taskmq.operations.workers import list_workers
 from taskmq.stored_jobs.new_jobs import name_of
 
-__all__ = ["JobLetter", "JobReport", "look_elsewhere", "progress_of_jobs", "report_job"]
+__all__ = ["JobLetter", "JobReport", "locate_missing_job", "progress_of_jobs", "report_job"]
 
 _log = logging.getLogger("taskmq.jobs")
 
@@ -31,10 +31,10 @@ _NAMED = 3
 
 
 class JobLetter(msgspec.Struct, frozen=True, kw_only=True):
-    """A letter of the job.
+    """A dead letter of the job.
 
     Attributes:
-        queue: whose dead letters it is among; or `taskmq.parking`, `taskmq.unroutable`.
+        queue: logical name of its queue; or `taskmq.parking`, `taskmq.unroutable`.
     """
 
     queue: str
@@ -42,23 +42,23 @@ class JobLetter(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class JobReport(msgspec.Struct, frozen=True, kw_only=True):
-    """What is known of a job. What is unknown is None.
+    """Known facts about a job; None where unknown.
 
     Attributes:
-        state: as `Job.state` has it, or as a worker or a dead letter says; `unknown` where no part knows the job;
-            None where it has ended, and how is not kept any more.
-        queue: as people name it.
-        attempt: the last one that is known of; of a job that waits for its time, the next.
-        due: when a job that waits in the state goes to its queue.
-        enqueued: when it was sent first.
-        worker: that runs it, or ran it last.
-        running_for: seconds since its run began, where a worker says that it runs.
-        error_type, error, traceback: of a job that has failed; `error` of a cancelled one is the reason.
+        state: its state by `Job.state`, a worker or a dead letter; `unknown` if no part knows the job; None if it
+            has ended and its outcome is no longer kept.
+        queue: logical name of its queue.
+        attempt: last known attempt; the next one if the job waits for its time.
+        due: when a job that waits in the state is published.
+        enqueued: when it was first published.
+        worker: the worker that runs it, or ran it last.
+        running_for: seconds since its run began, if a worker reports that it runs.
+        error_type, error, traceback: error of a failed job; for a cancelled job `error` is the reason.
         cancelled: why it was cancelled, whether or not it has ended since.
-        workflow: the workflow whose step it is.
-        has_value: there is a result to be had.
-        letters: of the job, in all queues that were looked at.
-        body: its message, where it waits in the state or is a dead letter.
+        workflow: id of the workflow that it is a step of.
+        has_value: whether a result can be read.
+        letters: dead letters of the job, in all queues that were read.
+        body: body of its message, if it waits in the state or is a dead letter.
     """
 
     id: str
@@ -84,53 +84,54 @@ class JobReport(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_known(self) -> bool:
-        """Whether broker or state knows the job."""
+        """Whether the broker or the state knows the job."""
         return self.state is not JobState.UNKNOWN or bool(self.letters) or self.cancelled is not None
 
 
 async def report_job(app: TaskMQ, job_id: str, *, within: Duration = 1.0, depth: int | None = None) -> JobReport:
-    """Collect what the state, the dead letters and the answering workers know of a job sent to the broker.
+    """Collect what the state, the dead letters and the workers know about a job sent to the broker.
 
-    The broker cannot be asked for a single job: one that waits in a queue, or in RabbitMQ's delay ladder, is unknown
-    unless its task has reported progress before. A letter of a dead job that has been replayed since is gone.
+    The broker cannot look up a single job. A job that waits in a queue or in RabbitMQ's delay ladder is unknown,
+    unless its task has reported progress before. A dead letter is gone once it was replayed.
 
     Args:
-        within: how long the workers have to answer.
-        depth: look at no more than so many letters of each queue, the oldest.
+        within: how long to wait for the workers' answers.
+        depth: read at most this many letters of each queue, the oldest.
 
     Raises:
         BrokerUnavailable, StateUnavailable: one of them could not be reached.
     """
     facts: dict[str, Any] = {}
-    letters = await _letters(app, job_id, depth)
+    letters = await _find_letters(app, job_id, depth)
     for found in reversed(letters):
-        facts |= _of_letter(found)
+        facts |= _facts_of_letter(found)
     stores = app.sessions.current().stores
     state = JobState.FAILED if any(one.queue not in (PARKING, UNROUTABLE) for one in letters) else JobState.UNKNOWN
-    if (progress := await _progress(stores, job_id)) is not None:
+    if (progress := await _find_progress(stores, job_id)) is not None:
         facts |= {"progress": progress, "attempt": max(progress.attempt, facts.get("attempt") or 0)}
         state = progress.state if state is JobState.UNKNOWN else state
     if (waiting := None if stores.delays is None else await stores.delays.find(job_id)) is not None:
-        facts |= _of_waiting(waiting)
+        facts |= _facts_of_delay(waiting)
         state = JobState.RETRYING if facts["attempt"] > 1 else JobState.SCHEDULED
     record = None if stores.results is None else await app.jobs.find_result(job_id)
     if record is not None:
-        facts |= _of_record(record)
+        facts |= _facts_of_record(record)
         state = record.state
     is_expired = record is None and stores.results is not None and await stores.results.has_expired(job_id)
-    facts["cancelled"] = await _cancellation(stores, job_id)
-    if (running := await _running(app, job_id, within)) is not None:
-        # A replayed job has the record of its failure until it ends anew.
+    facts["cancelled"] = await _find_cancellation(stores, job_id)
+    if (running := await _find_run(app, job_id, within)) is not None:
+        # A replayed job keeps the record of its failure until it ends again.
         facts |= running
         state = JobState.RUNNING
     is_over = is_expired and waiting is None and running is None and state is not JobState.FAILED
     return JobReport(id=job_id, state=None if is_over else state, letters=letters, **facts)
 
 
-async def look_elsewhere(app: TaskMQ, job_id: str) -> str:
-    """Say where a job is that the store has none of by that name, as a sentence; "" where nothing is known.
+async def locate_missing_job(app: TaskMQ, job_id: str) -> str:
+    """Return a sentence that says where an id missing from the store may be found; "" if unknown.
 
-    It may be a tenant's, whose mark the name lacks, or one that was sent: then a dead letter or the state knows it.
+    The job may belong to a tenant whose prefix the id lacks. Or it was sent to the broker; then a dead letter or the
+    state may know it.
 
     Raises:
         BrokerUnavailable, StateUnavailable, StoreUnavailable: one of them could not be reached.
@@ -138,11 +139,11 @@ async def look_elsewhere(app: TaskMQ, job_id: str) -> str:
     if app.sessions.current().store is not None:
         page = await app.jobs.alist(JobFilter(keys=(job_id,)), limit=_NAMED)
         if names := " and ".join(repr(name_of(job)) for job in page.jobs):
-            return f"there is {names}: give the whole name, or --tenant"
+            return f"there is {names}: give the full name, or --tenant"
     report = await report_job(app, job_id)
     if report.letters:
         queue = report.letters[0].queue
-        return f"it was sent, and is a dead letter: `taskmq dlq replay {queue} --job {job_id}` runs it again"
+        return f"it is a dead letter at the broker: `taskmq dlq replay {queue} --job {job_id}` runs it again"
     if report.is_known:
         return f"it was sent to the broker: see `taskmq job show {job_id}`, and its worker's log"
     return ""
@@ -151,7 +152,7 @@ async def look_elsewhere(app: TaskMQ, job_id: str) -> str:
 async def progress_of_jobs(app: TaskMQ, jobs: Iterable[JobRecord]) -> dict[str, JobProgress]:
     """Read the progress that the jobs' tasks have reported, by the store's ids.
 
-    Returns nothing if the app has no state or the state does not answer: lists of jobs are shown without it.
+    Returns an empty dictionary if the app has no state or the state does not answer.
     """
     stores = app.sessions.current().stores
     begun = [job for job in jobs if job.first_started is not None or job.started is not None or job.attempt > 1]
@@ -159,17 +160,17 @@ async def progress_of_jobs(app: TaskMQ, jobs: Iterable[JobRecord]) -> dict[str, 
         return {}
     try:
         # A run reports under the name that its message carries.
-        found = await asyncio.gather(*(_progress(stores, name_of(job)) for job in begun))
+        found = await asyncio.gather(*(_find_progress(stores, name_of(job)) for job in begun))
     except StateUnavailable as error:
-        _log.debug("the progress of %d jobs is not shown: %s", len(begun), error)
+        _log.debug("state unavailable, omitting the progress of %d jobs: %s", len(begun), error)
         return {}
     return {job.id: one for job, one in zip(begun, found, strict=True) if one is not None}
 
 
-async def _letters(app: TaskMQ, job_id: str, depth: int | None) -> list[JobLetter]:
+async def _find_letters(app: TaskMQ, job_id: str, depth: int | None) -> list[JobLetter]:
     broker = app.sessions.current().broker
     choose = LetterSelection(job=job_id).at(app.sessions.clock.now_ms())
-    names = await queues_with_letters(broker, [queue.name for queue in app.tasks.queues])
+    names = await list_queues_with_letters(broker, [queue.name for queue in app.tasks.queues])
     return [
         JobLetter(queue=name, letter=letter)
         for name in names
@@ -177,28 +178,28 @@ async def _letters(app: TaskMQ, job_id: str, depth: int | None) -> list[JobLette
     ]
 
 
-async def _progress(stores: Stores, job_id: str) -> JobProgress | None:
+async def _find_progress(stores: Stores, job_id: str) -> JobProgress | None:
     record = None if stores.progress is None else await stores.progress.find(job_id)
     return None if record is None else progress_of(record)
 
 
-async def _cancellation(stores: Stores, job_id: str) -> str | None:
+async def _find_cancellation(stores: Stores, job_id: str) -> str | None:
     if stores.revocations is None:
         return None
-    place = 0
-    while page := await stores.revocations.since(place, limit=_PAGE):
+    position = 0
+    while page := await stores.revocations.since(position, limit=_PAGE):
         for one in page:
             if one.job_id == job_id:
                 return one.reason
-        place = page[-1].place
+        position = page[-1].place
     return None
 
 
-async def _running(app: TaskMQ, job_id: str, within: Duration) -> dict[str, Any] | None:
+async def _find_run(app: TaskMQ, job_id: str, within: Duration) -> dict[str, Any] | None:
     try:
         answers = await list_workers(app, within=within)
     except UnsupportedFeature:
-        # A broker without broadcasts.
+        # The broker has no broadcasts.
         return None
     for answer in answers:
         for job in answer.status.jobs:
@@ -213,10 +214,10 @@ async def _running(app: TaskMQ, job_id: str, within: Duration) -> dict[str, Any]
     return None
 
 
-def _of_letter(found: JobLetter) -> dict[str, Any]:
+def _facts_of_letter(found: JobLetter) -> dict[str, Any]:
     letter = found.letter
     return {
-        **_of_message(letter.body, letter.content_type),
+        **_facts_of_message(letter.body, letter.content_type),
         "task": letter.task or None,
         "queue": logical_queue(letter.queue) if letter.queue else None,
         "attempt": letter.attempt or None,
@@ -230,10 +231,10 @@ def _of_letter(found: JobLetter) -> dict[str, Any]:
     }
 
 
-def _of_waiting(message: WaitingMessage) -> dict[str, Any]:
+def _facts_of_delay(message: WaitingMessage) -> dict[str, Any]:
     return {
         "attempt": 1,
-        **_of_message(message.body, message.content_type),
+        **_facts_of_message(message.body, message.content_type),
         "task": message.task,
         "queue": logical_queue(message.queue),
         "due": _instant(message.due),
@@ -241,7 +242,7 @@ def _of_waiting(message: WaitingMessage) -> dict[str, Any]:
     }
 
 
-def _of_message(body: bytes, content_type: str | None) -> dict[str, Any]:
+def _facts_of_message(body: bytes, content_type: str | None) -> dict[str, Any]:
     try:
         envelope: Envelope = decode_envelope(body, content_type)
     except MalformedMessage:
@@ -250,7 +251,7 @@ def _of_message(body: bytes, content_type: str | None) -> dict[str, Any]:
     return {"body": body, "attempt": envelope.attempt, "workflow": flow}
 
 
-def _of_record(record: ResultRecord) -> dict[str, Any]:
+def _facts_of_record(record: ResultRecord) -> dict[str, Any]:
     error = record.error
     return {
         "task": record.task or None,

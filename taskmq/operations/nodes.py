@@ -1,4 +1,4 @@
-"""Host nodes and what is allocated of them: listed, drained, registered by hand; allocations for others."""
+"""Host nodes (list, drain, remove, register) and their allocations, including those for external users."""
 
 import os
 from collections.abc import Sequence
@@ -28,8 +28,8 @@ __all__ = [
     "register_node",
     "release",
     "remove_node",
-    "say_status",
-    "usage",
+    "report_status",
+    "sum_usage",
 ]
 
 _PAGE = 500
@@ -37,12 +37,12 @@ _MOST = 20_000
 
 
 class Usage(NamedTuple):
-    """What was allocated in a time.
+    """Amounts allocated in a time.
 
     Attributes:
-        hours: amounts times hours, by name.
-        allocations: how many there were.
-        is_bounded: there were more, which are not counted.
+        hours: amount times hours, by capacity name.
+        allocations: number of allocations.
+        is_bounded: whether there were more, which are not counted.
     """
 
     hours: dict[str, float]
@@ -51,56 +51,62 @@ class Usage(NamedTuple):
 
 
 async def list_nodes(app: TaskMQ) -> Sequence[HostNode]:
-    """All nodes that the store knows, by name.
+    """Return all nodes that the store knows, sorted by name.
 
     Raises:
-        UnsupportedFeature: the app has no store; so do the others here.
-        StoreUnavailable: it could not be reached; so do the others here.
+        UnsupportedFeature: the app has no store. All functions of this module raise it.
+        StoreUnavailable: the store could not be reached. All functions of this module raise it.
     """
     return await _store(app).nodes.nodes()
 
 
 async def find_node(app: TaskMQ, name_or_id: str) -> HostNode | None:
-    """The node with this name or id."""
+    """Return the node with this name or id; None if there is none."""
     found = [node for node in await list_nodes(app) if name_or_id in (node.name, node.id)]
     return found[0] if found else None
 
 
 async def drain_node(app: TaskMQ, name_or_id: str, *, drains: bool = True) -> HostNode | None:
-    """Have a node get nothing more, or something again; None where there is none. What runs there goes on."""
+    """Stop placing jobs on a node, or resume. Running jobs continue. Returns None if there is no such node."""
     node = await find_node(app, name_or_id)
     return None if node is None else await _store(app).nodes.drain(node.name, drains=drains)
 
 
 async def remove_node(app: TaskMQ, name_or_id: str) -> HostNode | None:
-    """Forget a node, with its allocations; None where there is none. One whose workers run comes back by itself."""
+    """Delete a node with its allocations. Returns None if there is no such node.
+
+    A node with running workers registers itself again.
+    """
     node = await find_node(app, name_or_id)
     return node if node is not None and await _store(app).nodes.remove(node.name) else None
 
 
-async def register_node(app: TaskMQ, told: NodeTold) -> HostNode:
-    """Have the store know a node that no worker reports; one that is known says something else from now on.
+async def register_node(app: TaskMQ, report: NodeTold) -> HostNode:
+    """Register a node that no worker reports, or replace the report of a known one.
 
     Raises:
-        InvalidOption: a name, an amount or a label that cannot be.
+        InvalidOption: a name, an amount or a label is invalid.
     """
-    checked = checked_node(told)
+    checked = checked_node(report)
     await _store(app).nodes.tell([checked])
     node = await find_node(app, checked.name)
     assert node is not None
     return node
 
 
-async def say_status(
+async def report_status(
     app: TaskMQ, name_or_id: str, status: Literal["available", "busy", "draining"]
 ) -> HostNode | None:
-    """What the owner of a node says of it, which is a heartbeat; None where there is none. A drain goes on."""
+    """Record the status that a node's owner reports; this counts as a heartbeat and does not end a drain.
+
+    Returns None if there is no such node.
+    """
     nodes = _store(app).nodes
     node = await find_node(app, name_or_id)
     if node is None:
         return None
-    said = await nodes.say_busy(node.name, is_busy=status == "busy")
-    return await nodes.drain(node.name, drains=True) if status == "draining" else said
+    updated = await nodes.say_busy(node.name, is_busy=status == "busy")
+    return await nodes.drain(node.name, drains=True) if status == "draining" else updated
 
 
 async def allocate(
@@ -112,12 +118,12 @@ async def allocate(
     tenant: str = "",
     ttl: float | None = None,
 ) -> Allocation | None:
-    """Allocate for a user outside of taskmq; None where no open node has so much free.
+    """Allocate capacity to a user outside of taskmq. Returns None if no open node has enough free.
 
     Args:
-        node: its name; None: the one that fits best.
-        job: for whom, in the caller's words.
-        ttl: seconds until it ends by itself; None: when it is released.
+        node: name of the node; None: the best fit.
+        job: description of the user, chosen by the caller.
+        ttl: seconds until the allocation expires; None: it lasts until it is released.
     """
     store = _store(app)
     new = NewAllocation(
@@ -132,19 +138,19 @@ async def allocate(
 
 
 async def release(app: TaskMQ, allocation: str) -> Allocation | None:
-    """End one that `allocate` has made; None where there is none."""
+    """End an allocation made by `allocate`. Returns None if there is none."""
     return await _store(app).nodes.release(allocation)
 
 
 async def list_allocations(
     app: TaskMQ, which: AllocationFilter, *, after: str | None = None, limit: int = 50
 ) -> Sequence[Allocation]:
-    """Allocations of jobs and of others, the newest first."""
+    """Return allocations of jobs and of external users, newest first."""
     return await _store(app).nodes.allocations(which, after=after, limit=limit)
 
 
-async def usage(app: TaskMQ, which: AllocationFilter) -> Usage:
-    """What was allocated within the filter's time; without one since ever, until now."""
+async def sum_usage(app: TaskMQ, which: AllocationFilter) -> Usage:
+    """Sum what was allocated within the filter's time; default: from the beginning until now."""
     store = _store(app)
     until = await store.now_ms() if which.until is None else which.until
     found: list[Allocation] = []

@@ -1,6 +1,6 @@
-"""Moving what waits in a queue to another one: publish the copy, wait for its confirm, and only then take it off.
+"""Moves of waiting messages between queues: publish a copy, wait for its confirm, and only then acknowledge.
 
-A crash between the two repeats a job, and loses none.
+A crash between the two can repeat a job, but never lose one.
 """
 
 from fnmatch import fnmatchcase
@@ -18,16 +18,16 @@ from taskmq.operations.queues import find_parts, missing_queue
 
 __all__ = ["Moved", "move_messages"]
 
-_PIECE: Final = 200
+_BATCH: Final = 200
 
 
 class Moved(NamedTuple):
-    """What a move has come to.
+    """Result of a move.
 
     Attributes:
-        moved: messages that are in the other queue now.
-        stayed: of those that were meant, how many that queue cannot take: they have no order key and it is ordered,
-            or they have one and it is not, or no process can read them.
+        moved: messages that are now in the other queue.
+        stayed: selected messages that the other queue cannot take. Either only the message or only the queue is
+            ordered, or the message is malformed.
     """
 
     moved: int = 0
@@ -37,23 +37,23 @@ class Moved(NamedTuple):
 async def move_messages(
     app: TaskMQ, origin: str, to: str, *, count: int | None = None, task: str | None = None
 ) -> Moved:
-    """Move the messages that wait in `origin` now, the oldest of each class, lane and shard first.
+    """Move the messages that wait in `origin` now, oldest first within each class, lane and shard.
 
-    Each goes to where it would go if it was sent to the other queue now: by its priority, tenant or order key.
-    What a worker has, what waits for its time, and the invitations to jobs of the store stay.
+    Each message is published as if it were sent to the other queue now, by its priority, tenant or order key.
+    Messages that a worker holds, delayed messages and invitations to stored jobs stay.
 
     Args:
-        count: at most so many.
-        task: only messages of tasks of this name, with `*` and `?`.
+        count: most messages to move.
+        task: only move messages of this task; may contain `*` and `?`.
 
     Raises:
-        InvalidOption: both are the same queue, or one cannot be called that.
-        QueueMissing: one of them is not there; the other one is neither the app's nor at the broker.
-        SendError: the broker did not take some, which are where they were; a note says how many were moved before.
+        InvalidOption: both are the same queue, or a name is invalid.
+        QueueMissing: `origin` has no queue at the broker, or `to` is neither defined by the app nor at the broker.
+        SendError: the broker refused some messages, which stay; a note says how many were moved before.
     """
     source, target = app.producer.queue(origin), app.producer.queue(to)
     if source.name == target.name:
-        raise InvalidOption(f"queue {origin!r} is moved to itself: name another one")
+        raise InvalidOption(f"cannot move queue {origin!r} to itself: name another queue")
     broker = app.sessions.current().broker
     known = [queue.name for queue in app.tasks.queues]
     parts = [part for part in await find_parts(broker, source) if not is_jobs_queue(part.queue)]
@@ -64,28 +64,28 @@ async def move_messages(
     done = Moved()
     for part in parts:
         left = part.ready
-        async with broker.browse(part.queue) as look:
+        async with broker.browse(part.queue) as browser:
             while left > 0 and (count is None or done.moved < count):
-                size = min(left, _PIECE, left if count is None else count - done.moved)
-                taken, done = await _move_some(app, look, target, size=size, task=task, done=done)
+                size = min(left, _BATCH, left if count is None else count - done.moved)
+                taken, done = await _move_batch(app, browser, target, size=size, task=task, done=done)
                 if not taken:
                     break
                 left -= taken
     return done
 
 
-async def _move_some(
-    app: TaskMQ, look: Browser, target: WorkQueue, *, size: int, task: str | None, done: Moved
+async def _move_batch(
+    app: TaskMQ, browser: Browser, target: WorkQueue, *, size: int, task: str | None, done: Moved
 ) -> tuple[int, Moved]:
-    """How many messages were looked at, and what has become of the move with them."""
-    deliveries = await look.take(size)
-    meant = [(delivery, _copy(app, delivery, target, task)) for delivery in deliveries]
-    going = [(delivery, copy) for delivery, copy in meant if isinstance(copy, Outgoing)]
-    stayed = sum(copy is None for _, copy in meant)
-    outcomes = await app.sessions.current().publish_all([target], [copy for _, copy in going])
+    """Move one batch. Returns the number of messages read and the updated result."""
+    deliveries = await browser.take(size)
+    selected = [(delivery, _copy(app, delivery, target, task)) for delivery in deliveries]
+    movable = [(delivery, copy) for delivery, copy in selected if isinstance(copy, Outgoing)]
+    stayed = sum(copy is None for _, copy in selected)
+    outcomes = await app.sessions.current().publish_all([target], [copy for _, copy in movable])
     failure: SendError | None = None
     moved = 0
-    for (delivery, _), error in zip(going, outcomes, strict=True):
+    for (delivery, _), error in zip(movable, outcomes, strict=True):
         if error is None:
             delivery.ack()
             moved += 1
@@ -99,7 +99,7 @@ async def _move_some(
 
 
 def _copy(app: TaskMQ, delivery: Delivery, target: WorkQueue, task: str | None) -> Outgoing | bool | None:
-    """The message for the other queue; False where it is not meant, None where that queue cannot take it."""
+    """Build the message for the other queue; False if it is not selected, None if that queue cannot take it."""
     try:
         envelope = decode_envelope(delivery.body, delivery.content_type)
     except MalformedMessage:
@@ -107,11 +107,11 @@ def _copy(app: TaskMQ, delivery: Delivery, target: WorkQueue, task: str | None) 
     if task is not None and not fnmatchcase(envelope.task, task):
         return False
     try:
-        # What waits in a queue waits for no time any more.
-        place = app.producer.place(target, replace(envelope, eta=None))
+        # A message in a queue is already due.
+        queue = app.producer.place(target, replace(envelope, eta=None))
     except InvalidOption:
         return None
     priority = target.native_priority(envelope.priority)
     return copy_message(
-        delivery, envelope=envelope, job_id=envelope.id, queue=place, keeps=lambda _: True, priority=priority
+        delivery, envelope=envelope, job_id=envelope.id, queue=queue, keeps=lambda _: True, priority=priority
     )

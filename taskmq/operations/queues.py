@@ -1,4 +1,4 @@
-"""Queues as people name them: what is in them, emptying them, and pausing them."""
+"""Queues by their logical names: list, report, purge, pause and resume."""
 
 import secrets
 from collections import Counter
@@ -45,20 +45,20 @@ _MOST_DELAYED = 10_000
 
 
 class QueueReport(msgspec.Struct, frozen=True, kw_only=True):
-    """One queue as people name it, at one moment.
+    """Snapshot of one logical queue.
 
     Attributes:
-        queue: how it is described.
+        queue: definition of the queue.
         ready: messages that wait for a worker.
-        in_hand: messages in workers' hands; where the broker does not tell, as the workers that answer say.
-        delayed: jobs and retries that wait for their time, in the state up to 10,000 of them; None where the broker
-            has them and does not tell whose they are.
-        dead: dead letters; None where the queue does not exist yet.
-        consumers: how many consume it at the broker: a worker counts once, whatever classes or shards there are.
-        paused: since when and why it is paused; None where it is not, or that is unknown.
-        tasks: of the app, that use it.
-        workers: names of those that answer and consume it.
-        parts: its queues at the broker that exist.
+        in_hand: messages that workers hold; if the broker does not count them, as the answering workers report.
+        delayed: delayed jobs and retries, of those in the state at most 10,000; None if the broker holds them and
+            does not count them by queue.
+        dead: dead letters; None if the queue does not exist yet.
+        consumers: consumers at the broker; a worker counts once, independent of classes and shards.
+        paused: when and why it was paused; None if it is not paused or that is unknown.
+        tasks: tasks of the app that use it.
+        workers: names of the answering workers that consume it.
+        parts: its existing queues at the broker.
     """
 
     queue: WorkQueue
@@ -74,14 +74,14 @@ class QueueReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class QueueList(NamedTuple):
-    """Queues at one moment.
+    """Snapshot of several queues.
 
     Attributes:
-        queues: in all their priority classes or shards, and their dead-letter queues; last what no worker can run.
-            Messages in workers' hands that the broker does not tell are those that answering workers say, in the
+        queues: their classes, lanes or shards and dead-letter queues, followed by the parking and unroutable queues.
+            If the broker does not count unsettled messages, those that the answering workers report are added to the
             queue itself.
-        delayed: jobs and retries that wait for their time, at the broker and in the state; of all queues where the
-            broker does not tell by queue; None where it does not tell at all.
+        delayed: delayed jobs and retries, at the broker and in the state. Covers all queues if the broker does not
+            count by queue; None if it does not count at all.
     """
 
     queues: list[QueueStats]
@@ -89,14 +89,14 @@ class QueueList(NamedTuple):
 
 
 async def list_queues(app: TaskMQ, names: Sequence[str] = (), *, within: Duration = 1.0) -> QueueList:
-    """What is in queues.
+    """Return the message counts of queues.
 
     Args:
-        names: of queues, also of single ones at the broker such as `orders.s02`; none: all that the app knows.
-        within: how long the workers have to answer, where they have to be asked.
+        names: logical names, or names of single broker queues such as `orders.s02`; default: all queues of the app.
+        within: how long to wait for the workers' answers, if they have to be asked.
 
     Raises:
-        InvalidOption: no queue is named, and the app has none; or a queue cannot be called that.
+        InvalidOption: no queue is named and the app has none, or a name is invalid.
         BrokerUnavailable: the broker could not be reached.
     """
     broker = app.sessions.current().broker
@@ -106,15 +106,15 @@ async def list_queues(app: TaskMQ, names: Sequence[str] = (), *, within: Duratio
         try:
             queues.append(app.producer.queue(name))
         except InvalidOption:
-            # No queue of an app, but perhaps a part of one, or one of taskmq's own.
+            # Not a logical queue, but perhaps a part of one, or one of taskmq's own.
             if not (parts := await broker.stats([name])):
                 raise
             found += parts
     queues = queues if names else app.tasks.queues
     if not queues and not found:
-        raise InvalidOption("which queues? Name them with -Q a,b or their app with --app MODULE:ATTRIBUTE")
+        raise InvalidOption("no queues given: name them with -Q a,b or their app with --app MODULE:ATTRIBUTE")
     for queue in queues:
-        # What a queue without lanes had of them is looked for on a question for that queue.
+        # Former lanes of a queue without lanes are shown only by `report_queue`.
         found += await broker.stats(queue.physical) if queue.lanes is None else await find_parts(broker, queue)
         found += await broker.stats([dead_letter_queue(queue.name)])
     found += await broker.stats([PARKING, UNROUTABLE])
@@ -122,7 +122,7 @@ async def list_queues(app: TaskMQ, names: Sequence[str] = (), *, within: Duratio
         in_hand = await broker.unsettled() if isinstance(broker, Counting) else None
         if in_hand is None:
             in_hand = Counter[str]()
-            for answer in await _workers(app, within):
+            for answer in await _list_statuses(app, within):
                 in_hand.update(answer.in_hand)
         found = [
             each if each.unsettled is not None else replace(each, unsettled=in_hand.get(each.queue, 0))
@@ -135,28 +135,28 @@ async def list_queues(app: TaskMQ, names: Sequence[str] = (), *, within: Duratio
 
 
 def _sum(counts: Iterable[int | None]) -> int | None:
-    """None where one of them is not known."""
+    """Return the sum; None if one of the counts is unknown."""
     known = list(counts)
     return None if None in known else sum(count or 0 for count in known)
 
 
-async def _workers(app: TaskMQ, within: Duration) -> list[WorkerStatus]:
+async def _list_statuses(app: TaskMQ, within: Duration) -> list[WorkerStatus]:
     try:
         return [answer.status for answer in await list_workers(app, within=within)]
     except UnsupportedFeature:
-        # A broker without broadcasts.
+        # The broker has no broadcasts.
         return []
 
 
 async def report_queue(app: TaskMQ, name: str, *, within: Duration = 1.0) -> QueueReport:
-    """What is known of one queue, from the broker, the state and the workers.
+    """Report on one queue, from the broker, the state and the workers.
 
     Args:
-        within: how long the workers have to answer.
+        within: how long to wait for the workers' answers.
 
     Raises:
-        InvalidOption: a queue cannot be called that.
-        QueueMissing: it is neither the app's nor at the broker.
+        InvalidOption: the name is invalid.
+        QueueMissing: the queue is neither defined by the app nor at the broker.
         BrokerUnavailable: the broker could not be reached.
     """
     session, queue = app.sessions.current(), app.producer.queue(name)
@@ -165,7 +165,7 @@ async def report_queue(app: TaskMQ, name: str, *, within: Duration = 1.0) -> Que
     tasks = sorted(task.name for task in app.tasks.values() if task.queue == name)
     if not parts and not tasks:
         raise missing_queue(app, name)
-    answers = await _workers(app, within)
+    answers = await _list_statuses(app, within)
     unsettled = [each.unsettled for each in parts]
     return QueueReport(
         queue=queue,
@@ -195,10 +195,10 @@ async def _count_delayed(app: TaskMQ, queue: WorkQueue, parts: Sequence[QueueSta
 
 
 async def purge_queue(app: TaskMQ, name: str) -> int:
-    """Delete the waiting messages of a queue, in all its priority classes or shards; how many there were.
+    """Delete the waiting messages of a queue, in all its classes, lanes and shards. Returns their number.
 
-    Invitations to jobs of the store stay: the store would take their jobs for lost, and dispatch them again.
-    Those are cancelled in the store.
+    Invitations to stored jobs stay, because the store would take their jobs for lost and dispatch them again. Cancel
+    such jobs in the store.
 
     Raises:
         QueueMissing: there is no such queue.
@@ -207,18 +207,18 @@ async def purge_queue(app: TaskMQ, name: str) -> int:
     broker = app.sessions.current().broker
     queue = app.producer.queue(name)
     there = [entry.queue for entry in await find_parts(broker, queue) if not is_jobs_queue(entry.queue)]
-    # Without the others the queue is complete; without these it is missing.
+    # Purging raises if one of the queues that always exist is missing; other parts may be missing.
     return sum([await broker.purge(physical) for physical in dict.fromkeys((*queue.always, *there))])
 
 
 async def find_parts(broker: Broker, queue: WorkQueue) -> list[QueueStats]:
-    """The parts of a queue that are at the broker, also the lanes that it had when it was described with more.
+    """Return the parts of a queue that exist at the broker, including lanes of an earlier definition.
 
     Raises:
         BrokerUnavailable: the broker could not be reached.
     """
     parts = await broker.stats(queue.physical)
-    # Lanes are made all at once: behind the first that is missing there is none.
+    # Lanes are declared together, in order: after the first missing one there are none.
     for number in range(queue.lanes or 0, MOST_LANES):
         lane = await broker.stats([lane_queue(queue.name, number)])
         if not lane:
@@ -230,7 +230,7 @@ async def find_parts(broker: Broker, queue: WorkQueue) -> list[QueueStats]:
 
 
 async def find_pauses(app: TaskMQ) -> dict[str, QueuePause] | None:
-    """The queues that are paused, by name; None where that is unknown: no state, or none that answers."""
+    """Return the paused queues by name; None if the app has no state or the state does not answer."""
     store = app.sessions.current().stores.schedules
     if store is None:
         return None
@@ -241,41 +241,40 @@ async def find_pauses(app: TaskMQ) -> dict[str, QueuePause] | None:
 
 
 async def pause_queues(app: TaskMQ, names: Sequence[str], *, note: str = "", by: str = "") -> dict[str, QueuePause]:
-    """Have no worker start anything of these queues until they are resumed; their pauses, by name.
+    """Stop workers from starting jobs of these queues until they are resumed. Returns the pauses by name.
 
-    It is kept in the state, so it holds for workers that start later, too. Workers that run stop taking from the
-    queues at once, or within ten seconds where they take no commands, and give back what they have taken and not
-    begun, without an attempt being counted. What runs goes on; sends, delays and retries do as well, and wait in the
-    queue.
+    The pause is kept in the state, so it also applies to workers that start later. Running workers stop consuming at
+    once, or within ten seconds if they accept no commands. They requeue jobs that have not started, without counting
+    an attempt. Running jobs continue. Sends, delayed jobs and retries continue to arrive and wait in the queue.
 
     Args:
-        note: why, for people.
-        by: who pauses them; shown with the pause.
+        note: the reason, shown with the pause.
+        by: name of the actor, shown with the pause.
 
     Raises:
-        InvalidOption: a queue cannot be called that.
-        QueueMissing: a queue is neither the app's nor at the broker; nothing was paused.
+        InvalidOption: a name is invalid.
+        QueueMissing: a queue is neither defined by the app nor at the broker; nothing was paused.
         UnsupportedFeature: the app has no state.
-        StateUnavailable: the state could not be reached; some may be paused.
+        StateUnavailable: the state could not be reached; some queues may be paused.
         BrokerUnavailable: the broker could not be reached.
     """
     store = _pause_store(app)
-    await _check(app, names)
+    await _check_exist(app, names)
     pause = QueuePause(app.sessions.clock.now_ms(), note, by)
     paused = {name: await pause_queue(store, name, pause) for name in names}
-    _tell_workers(app)
+    _notify_workers(app)
     return paused
 
 
 async def resume_queues(app: TaskMQ, names: Sequence[str]) -> list[str]:
-    """Have workers take from these queues again; those of them that were paused.
+    """Let workers consume from these queues again. Returns those that were paused.
 
-    Raises as `pause_queues` does; a paused queue need not be there.
+    Raises the errors of `pause_queues`. A paused queue need not exist.
     """
     store = _pause_store(app)
     resumed = [name for name in dict.fromkeys(names) if await resume_queue(store, name)]
-    await _check(app, [name for name in names if name not in resumed])
-    _tell_workers(app)
+    await _check_exist(app, [name for name in names if name not in resumed])
+    _notify_workers(app)
     return resumed
 
 
@@ -283,7 +282,7 @@ def _pause_store(app: TaskMQ) -> ScheduleStore:
     return require_store(app.sessions.current().stores.schedules, "paused queues need")
 
 
-async def _check(app: TaskMQ, names: Sequence[str]) -> None:
+async def _check_exist(app: TaskMQ, names: Sequence[str]) -> None:
     known = [queue.name for queue in app.tasks.queues]
     for name in names:
         queue = app.producer.queue(name)
@@ -292,15 +291,15 @@ async def _check(app: TaskMQ, names: Sequence[str]) -> None:
 
 
 def missing_queue(app: TaskMQ, name: str) -> QueueMissing:
-    """Make the error about a queue that is not at the broker, with what to do about it."""
+    """Build the error about a queue missing at the broker, with a remedy."""
     known = [queue.name for queue in app.tasks.queues]
     if name in known:
-        return QueueMissing(name, "the app has it, and its first worker or message declares it")
+        return QueueMissing(name, "the app defines it; its first worker or message declares it")
     return QueueMissing(name, did_you_mean(name, known) if known else "")
 
 
-def _tell_workers(app: TaskMQ) -> None:
-    """Have the workers that listen look at once; the others look by themselves."""
+def _notify_workers(app: TaskMQ) -> None:
+    """Have workers that accept commands reload the pauses at once; the others poll."""
     broker = app.sessions.current().broker
     if isinstance(broker, Broadcasting):
         broker.announce(command_topic(QUEUES), encode_command(Command(id=secrets.token_hex(8), name=QUEUES)))

@@ -1,4 +1,4 @@
-"""Facts of a schedule, as they are read and changed: its rule, its policy and its arguments."""
+"""Facts of a schedule as clients read and change them: its rule, policy and arguments."""
 
 from dataclasses import replace
 from datetime import datetime
@@ -12,32 +12,32 @@ from taskmq.model.units import Duration, to_datetime
 from taskmq.schedules import ScheduleEntry
 from taskmq.schedules.triggers import Cron, Every, Limited, Once, Trigger, cron, every, once
 
-__all__ = ["changed_trigger", "schedule_facts"]
+__all__ = ["amend_trigger", "schedule_facts"]
 
 
 def schedule_facts(entry: ScheduleEntry) -> dict[str, Any]:
-    """Return all that `PUT /schedules/{name}` says of a schedule, by the same names, and what limits its rule.
+    """Return the fields of `PUT /schedules/{name}` by the same names, and the limits of the rule.
 
-    Times are seconds, instants text. What cannot be said so is None: the task and the arguments of a workflow, and
-    the rule of a trigger that is the app's own.
+    Durations are seconds, instants are text. Fields without such a form are None: the task and arguments of a
+    workflow, and the rule of a custom trigger.
     """
     limits = entry.trigger if isinstance(entry.trigger, Limited) else None
     trigger = entry.trigger if limits is None else limits.trigger
-    args, kwargs = _arguments(entry)
+    args, kwargs = _plain_arguments(entry)
     return {
         "task": entry.definition or (entry.task.name if entry.workflow is None else None),
         "cron": trigger.expression if isinstance(trigger, Cron) else None,
         "every": trigger.period / 1000 if isinstance(trigger, Every) else None,
-        "at": _text(trigger.instant) if isinstance(trigger, Once) else None,
-        "start": None if limits is None else _text(limits.start),
-        "end": None if limits is None else _text(limits.end),
+        "at": _format_instant(trigger.instant) if isinstance(trigger, Once) else None,
+        "start": None if limits is None else _format_instant(limits.start),
+        "end": None if limits is None else _format_instant(limits.end),
         **entry.policy.facts(),
         "args": args,
         "kwargs": kwargs,
     }
 
 
-def changed_trigger(
+def amend_trigger(
     present: Trigger,
     *,
     expression: str | None = None,
@@ -45,31 +45,31 @@ def changed_trigger(
     period: Duration | None = None,
     at: datetime | None = None,
 ) -> Trigger:
-    """Return a schedule's rule with another time; its limits, and the zone and options of a cron expression, stay.
+    """Return a schedule's rule with another time. Its limits, and a cron expression's zone and options, are kept.
 
-    Without anything else it is the present one, the same object.
+    Returns the same object if no new time is given.
 
     Raises:
-        InvalidOption: it cannot be due so, or several rules are said.
+        InvalidOption: the time is invalid, or several rules are given.
     """
     if len([each for each in (expression, period, at) if each is not None]) > 1:
-        raise InvalidOption("when? Say one of cron, every and at")
+        raise InvalidOption("give only one of cron, every and at")
     if isinstance(present, Limited):
-        inner = changed_trigger(present.trigger, expression=expression, tz=tz, period=period, at=at)
+        inner = amend_trigger(present.trigger, expression=expression, tz=tz, period=period, at=at)
         return present if inner is present.trigger else replace(present, trigger=inner)
     if expression is not None or tz is not None:
         if isinstance(present, Cron):
             return replace(present, expression=expression or present.expression, tz=tz or present.tz)
         if expression is None:
-            raise InvalidOption("a time zone is one of a cron expression: say that, too")
+            raise InvalidOption("a time zone needs a cron expression: give both")
         return cron(expression, tz=tz or "UTC")
     if period is not None:
         return every(period)
     return present if at is None else once(at)
 
 
-def _arguments(entry: ScheduleEntry) -> tuple[list[Any] | None, dict[str, Any] | None]:
-    """Return the arguments as plain data, by place and by name."""
+def _plain_arguments(entry: ScheduleEntry) -> tuple[list[Any] | None, dict[str, Any] | None]:
+    """Return the positional and keyword arguments as plain data."""
     if entry.workflow is not None:
         return None, None
     try:
@@ -79,7 +79,7 @@ def _arguments(entry: ScheduleEntry) -> tuple[list[Any] | None, dict[str, Any] |
     return msgspec.json.decode(args, type=list[Any]), msgspec.json.decode(kwargs, type=dict[str, Any])
 
 
-def _text(milliseconds: int | None) -> str | None:
+def _format_instant(milliseconds: int | None) -> str | None:
     if milliseconds is None:
         return None
     return to_datetime(milliseconds).isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -1,4 +1,4 @@
-"""Sends a task by its name, without its code."""
+"""Sending of tasks by name, without their code."""
 
 from typing import Any, NamedTuple, Unpack
 
@@ -18,7 +18,7 @@ __all__ = ["SentCall", "send_by_name"]
 
 
 class SentCall(NamedTuple):
-    """What became of it: the job, and the queue at the broker that it waits in."""
+    """The job that was sent, and the broker queue it waits in."""
 
     job: Job[Any]
     queue: str
@@ -27,29 +27,29 @@ class SentCall(NamedTuple):
 async def send_by_name(
     app: TaskMQ, task: str, *, args: Raw, kwargs: Raw, force: bool = False, **options: Unpack[CallOptions]
 ) -> SentCall:
-    """Send one call through the app's producer; returns when the broker has confirmed it.
+    """Send one call through the app's producer. Returns when the broker has confirmed it.
 
-    Where the app has a task of that name, the call has that task's options, keys and types, as `task.send` gives it.
-    An app without tasks knows nothing of them: the call has what is given here and the defaults of the app. The queue
-    has to exist in either case: a typed name is not checked otherwise.
+    If the app has a task of that name, the call gets that task's options, keys and types, as with `task.send`.
+    Otherwise it gets only the given options and the app's defaults. The queue must already exist in both cases, which
+    catches mistyped names.
 
     Args:
         args: a JSON array.
         kwargs: a JSON object.
-        force: send a task that the app does not have, although it has others.
+        force: send the call although the app has tasks, but none of that name.
 
     Raises:
-        UnknownTask: the app has tasks, and none of that name.
-        InvalidArguments: the task does not take them; nothing was sent.
-        InvalidOption: no task can have the name, or an option is not possible.
-        SendError: one of its kinds; `Unroutable` where the queue does not exist.
+        UnknownTask: the app has tasks, but none of that name.
+        InvalidArguments: the arguments do not match the task's signature; nothing was sent.
+        InvalidOption: the name or an option is invalid.
+        SendError: the call could not be sent; `Unroutable` if the queue does not exist.
     """
     if app.tasks.get(check_task_name(task)) is not None:
-        call, positional, named = _known_call(app, task, args, kwargs, options)
+        call, positional, named = _build_call(app, task, args, kwargs, options)
         sending = call.sending(*positional, **named)
     elif app.tasks and not force:
         raise UnknownTask(
-            f"the app has no task {task!r}: {did_you_mean(task, sorted(app.tasks))} (--force sends it all the same)"
+            f"the app has no task {task!r}: {did_you_mean(task, sorted(app.tasks))} (--force sends it anyway)"
         )
     else:
         plan = plan_call(CallPlan(queue=app.tasks.default_queue), options, task=task)
@@ -58,19 +58,19 @@ async def send_by_name(
         sending = Sending(envelope, plan.queue, JSON, dict(plan.headers) if plan.headers else {})
     await app.producer.send_async(sending, declares=False)
     envelope = sending.envelope
-    place = app.producer.queue(sending.queue).place(priority=envelope.priority, order_key=envelope.order_key)
-    return SentCall(app.job(envelope.id), place)
+    queue = app.producer.queue(sending.queue).place(priority=envelope.priority, order_key=envelope.order_key)
+    return SentCall(app.job(envelope.id), queue)
 
 
-def _known_call(
+def _build_call(
     app: TaskMQ, task: str, args: Raw, kwargs: Raw, options: CallOptions
 ) -> tuple[Call[..., Any], tuple[Any, ...], dict[str, Any]]:
-    """A call of one of the app's tasks, by its name: with its options, and its arguments as the task takes them.
+    """Build a call of one of the app's tasks with its options, and decode its arguments.
 
     Raises:
-        UnknownTask: the app has none of that name.
-        InvalidArguments: the task does not take them.
-        InvalidOption: an option is not possible.
+        UnknownTask: the app has no task of that name.
+        InvalidArguments: the arguments do not match the task's signature.
+        InvalidOption: an option is invalid.
     """
     if (known := app.tasks.get(check_task_name(task))) is None:
         raise UnknownTask(f"the app has no task {task!r}: {did_you_mean(task, sorted(app.tasks))}")

@@ -1,8 +1,8 @@
-"""From beats and `delay="state"` to the job store: what the state has of schedules and delayed jobs moves there.
+"""Import of schedules and delayed jobs from the state (beats, `delay="state"`) into the job store.
 
-Each schedule and each job is written to the store first, under the same name or id, and then taken out of the state;
-what is in the store already is not written again. So it may be stopped anywhere and begun again: nothing is lost, and
-nothing is there twice. Beats have to be stopped, and workers that have delayed jobs in the state.
+Each schedule and job is first written to the store under the same name or id, and then removed from the state.
+Anything already in the store is not written again. The import may therefore be interrupted at any point and repeated:
+nothing is lost or duplicated. Stop all beats, and all workers that delay jobs in the state, before the import.
 """
 
 import os
@@ -53,42 +53,42 @@ _LEASE: Final = 30.0
 _NONE: Final = (b"[]", b"{}")
 _STORE_ID: Final = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}")
 
-What = Literal["schedule", "job"]
-Came = Literal["moves", "is there", "stays"]
+ImportedKind = Literal["schedule", "job"]
+ImportOutcome = Literal["moves", "exists", "stays"]
 
 
 class Imported(msgspec.Struct, frozen=True):
-    """What becomes of a schedule or a job.
+    """Outcome of the import of one schedule or job.
 
     Attributes:
-        came: it `moves`; it `is there`, from an earlier import or as a scheduler has begun with it; or it `stays`.
-        note: why it stays, or what else is to be known.
+        outcome: `moves`; `exists` if an earlier import or a scheduler has already stored it; or `stays`.
+        note: why it stays, or a remark.
     """
 
-    what: What
+    what: ImportedKind
     name: str
-    came: Came
+    outcome: ImportOutcome
     note: str = ""
 
 
 async def import_state(app: TaskMQ, *, dry_run: bool, on_progress: Advance | None = None) -> list[Imported]:
-    """Move definitions, pauses and last instants of schedules, and jobs that wait in the state, to the job store.
+    """Move schedules (definition, pause, last instant) and delayed jobs from the state to the job store.
 
     Args:
-        dry_run: only say what would become of them.
-        on_progress: called with how many were looked at; of how many is not known.
+        dry_run: only report the outcomes.
+        on_progress: called with the number of items read; the total is unknown.
 
     Raises:
-        UnsupportedFeature: the app lacks a state or a store; or a beat is at work.
-        StateUnavailable, StoreUnavailable: some have moved; do it again.
+        UnsupportedFeature: the app lacks a state or a store, or a beat is running.
+        StateUnavailable, StoreUnavailable: only part was moved; import again.
     """
     session = app.sessions.current()
     state = session.state
     if state is None:
         raise state_required("an import needs")
     store = app.sessions.store()
-    schedules = _Schedules(app, state, store)
-    jobs = _DelayedJobs(app, state, store)
+    schedules = _ScheduleImport(app, state, store)
+    jobs = _JobImport(app, state, store)
     found: list[Imported] = []
     for part in (schedules, jobs):
         async for each in part.run(dry_run=dry_run):
@@ -98,8 +98,8 @@ async def import_state(app: TaskMQ, *, dry_run: bool, on_progress: Advance | Non
     return found
 
 
-class _Schedules:
-    """Those of the code, and those that were made at run time."""
+class _ScheduleImport:
+    """Importer of schedules, both those in the code and those created at run time."""
 
     def __init__(self, app: TaskMQ, state: State, store: JobStore) -> None:
         self._app = app
@@ -135,15 +135,15 @@ class _Schedules:
         dry_run: bool,
     ) -> Imported:
         if row is not None and record_of(row) != ScheduleRecord():
-            found = Imported("schedule", entry.name, "is there")
+            found = Imported("schedule", entry.name, "exists")
         elif record == ScheduleRecord() and definition is None:
-            return Imported("schedule", entry.name, "stays", "no beat has seen it; a scheduler begins with it anew")
+            return Imported("schedule", entry.name, "stays", "no beat has run it; a scheduler starts it anew")
         else:
             try:
                 written = self._records.written(entry)
             except (InvalidOption, EncodeError) as error:
                 return Imported("schedule", entry.name, "stays", str(error))
-            lost = f"{len(record.active)} jobs of it under way are not counted for overlap" if record.active else ""
+            lost = f"{len(record.active)} of its unfinished jobs do not count for overlap" if record.active else ""
             found = Imported("schedule", entry.name, "moves", lost)
             if not dry_run:
                 change = ScheduleChange(
@@ -152,13 +152,13 @@ class _Schedules:
                     before=row,
                     is_code=not entry.is_dynamic,
                     definition=written,
-                    record=encode_record(_moved(record)),
+                    record=encode_record(_convert_record(record)),
                     next=await self._records.now(),
                 )
                 if not (await self._store.write([change]))[0]:
-                    return Imported("schedule", entry.name, "stays", "a scheduler has begun with it just now: again")
+                    return Imported("schedule", entry.name, "stays", "a scheduler has just stored it: import again")
         if definition is not None and not dry_run:
-            # Last: until here another import finds it.
+            # Removed last, so that an interrupted import can be repeated.
             await self._kept.define(entry.name, before=definition, after=None)
         return found
 
@@ -167,13 +167,13 @@ class _Schedules:
         for entry, record in zip(entries, records, strict=True):
             if any(claim.until > now for claim in record.claims):
                 raise UnsupportedFeature(
-                    f"schedule {entry.name!r}: a beat is emitting it, or was killed less than ten seconds ago; stop "
-                    "all beats of this app, and import then"
+                    f"schedule {entry.name!r}: a beat runs it, or was killed less than ten seconds ago; stop all "
+                    "beats of this app, then import again"
                 )
 
 
-class _DelayedJobs:
-    """Jobs that wait in the state for their time."""
+class _JobImport:
+    """Importer of delayed jobs."""
 
     def __init__(self, app: TaskMQ, state: State, store: JobStore) -> None:
         self._app = app
@@ -191,7 +191,7 @@ class _DelayedJobs:
             for each in taken:
                 known = staying.get(each.message.job_id)
                 if known is not None and known.token == each.token:
-                    # Taken again, since the lease has passed.
+                    # Leased again, because the first lease has expired.
                     continue
                 job, found = self._read(each.message)
                 if job is None:
@@ -200,7 +200,7 @@ class _DelayedJobs:
                 else:
                     moving.append((each, job))
             refusals = await self._submit([job for _, job in moving])
-            # Last: until here another import finds them, and the store knows them by their ids.
+            # Removed last, so that an interrupted import can be repeated; the store recognizes their ids.
             await self._delays.done([each for each, job in moving if job.id not in refusals])
             for each, job in moving:
                 if (why := refusals.get(job.id)) is None:
@@ -214,11 +214,11 @@ class _DelayedJobs:
                 "job",
                 f"{left} others",
                 "stays",
-                "consumers hold them: again in half a minute, without workers",
+                "workers hold them: stop the workers, and import again in half a minute",
             )
 
     async def _submit(self, jobs: Sequence[NewJob]) -> dict[str, str]:
-        """Submit the jobs; why the store has not taken some of them, by their ids."""
+        """Submit the jobs. Returns why the store refused some, by their ids."""
         refusals: dict[str, str] = {}
         for job, answer in zip(jobs, await self._store.submit(jobs) if jobs else [], strict=True):
             try:
@@ -237,32 +237,32 @@ class _DelayedJobs:
         envelope = decode_envelope(message.body, message.content_type)
         if message.content_type == MSGPACK:
             envelope = replace(envelope, args=_as_json(envelope.args), kwargs=_as_json(envelope.kwargs))
-        # So that it is read as JSON from here on.
+        # Encoded again, so that it is JSON from here on.
         envelope = decode_envelope(encode_envelope(replace(envelope, eta=message.due)))
         tenant, key = split_tenant_key(envelope.id)
         if (envelope.tenant or "") != tenant:
-            # Whose id it is that its sender has chosen without a tenant's mark.
+            # Its sender chose an id without the tenant's prefix.
             envelope = replace(envelope, tenant=tenant or envelope.tenant)
         queue = self._app.producer.queue(logical_queue(message.queue))
         sending = Sending(envelope, queue.name, JSON, submission=Submission(job_id=key))
         now = self._app.sessions.clock.now_ms()
-        return replace(new_job(sending, queue, now=now), id=_store_id(envelope, now), due=message.due)
+        return replace(new_job(sending, queue, now=now), id=_choose_id(envelope, now), due=message.due)
 
 
-def _moved(record: ScheduleRecord) -> ScheduleRecord:
-    """The record as the store has it: what is claimed is to be taken over at once, and whatever runs is not known."""
+def _convert_record(record: ScheduleRecord) -> ScheduleRecord:
+    """Convert the record for the store: claims expire at once, and active jobs are dropped."""
     claims = [OccurrenceClaim(each.instant, each.run, each.owner, 0, each.kind) for each in record.claims]
     return replace(record, claims=claims, active=[])
 
 
 def _as_json(raw: msgspec.Raw) -> msgspec.Raw:
     if bytes(raw) in _NONE:
-        # What is left out of a message is this in either encoding.
+        # Left out of messages, so equal in both encodings.
         return raw
     value: Any = msgspec.msgpack.decode(raw)
     return msgspec.Raw(encode_json(value))
 
 
-def _store_id(envelope: Envelope, now: int) -> str:
-    """Its own id where that is one of the store's kind."""
+def _choose_id(envelope: Envelope, now: int) -> str:
+    """Return the job's id if it has the store's format, else a new one."""
     return envelope.id if _STORE_ID.fullmatch(envelope.id) else new_job_id(now, os.urandom(10))

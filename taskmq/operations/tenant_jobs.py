@@ -1,7 +1,7 @@
-"""Jobs of the store as one caller may see them: those of a tenant, or everybody's.
+"""Stored jobs that one caller may see: those of one tenant or of all tenants.
 
-The HTTP API and other programs that act for several tenants come through here, so that no handler has to compare
-tenants: what belongs to another tenant is unknown, whatever it is asked for by.
+The HTTP API and other programs that serve several tenants use this module, so no handler has to compare tenants.
+Another tenant's job is reported as unknown, whether it is requested by id or by key.
 """
 
 import asyncio
@@ -50,24 +50,24 @@ _LONGEST_ID: Final = 600
 _NAMED: Final = 3
 _PATIENCE: Final = 1.0
 _TRIES: Final = 20
-# A repeated request follows the first one soon; further ones would have to come in between.
+# A repeated request follows the first one soon, with few other retries in between.
 _MOST_RETRIES: Final = 100
 
 
-class _Done(msgspec.Struct):
-    """The part of an entry of the audit that says what was changed."""
+class _AuditedChange(msgspec.Struct):
+    """The changed fields of an audit entry."""
 
     after: dict[str, Any] | None = None
 
 
 class JobOrder(NamedTuple):
-    """A job that is to be submitted.
+    """A job to submit.
 
     Attributes:
-        task: its name, or that of a definition of the tenant.
+        task: name of the task, or of a definition of the tenant.
         args, kwargs: plain JSON values.
-        options: its tenant is the caller's, who also names the jobs in `depends_on`.
-        derived_id: of `taskmq.model.keys`, where no caller has chosen one.
+        options: options of the job. The tenant is the caller's; `depends_on` has the caller's ids.
+        derived_id: id derived by `taskmq.model.keys`, if the caller has chosen none.
     """
 
     task: str
@@ -78,7 +78,7 @@ class JobOrder(NamedTuple):
 
     @property
     def upstream(self) -> Sequence[tuple[str, DependencyCondition]]:
-        """The jobs that it waits for, by the caller's names of them, and the end that each must have.
+        """Ids of the jobs that it depends on, each with the required outcome.
 
         Raises:
             InvalidOption: there are too many.
@@ -87,13 +87,13 @@ class JobOrder(NamedTuple):
 
 
 class SubmitOutcome(NamedTuple):
-    """What became of a `JobOrder`.
+    """Result of a `JobOrder`.
 
     Attributes:
-        job_id: what its tenant calls the job.
-        id: the store's own.
-        is_new: this submission has made it; else it was there, with the same content.
-        definition, definition_version: that it was made from; "" and 0 where it was made from none.
+        job_id: the tenant's id of the job.
+        id: the store's id.
+        is_new: whether this submission created it; otherwise it existed with the same content.
+        definition, definition_version: the definition it was created from; "" and 0 if none.
     """
 
     job_id: str
@@ -111,16 +111,16 @@ JobOutcomes = Sequence[SubmitOutcome | TaskMQError]
 
 
 class TenantJobs:
-    """The jobs that a caller may see, and what it may do with them.
+    """The jobs that a caller may see, and the actions on them.
 
-    Every method raises `JobNotFound` for a job that is not there or is another tenant's, `JobConflict` where the
-    job's state or version does not allow it, `StoreUnavailable`, and `UnsupportedFeature` where the app has no store.
+    Every method raises `JobNotFound` if there is no such job or it belongs to another tenant, `JobConflict` if the
+    job's state or version forbids the action, `StoreUnavailable`, and `UnsupportedFeature` if the app has no store.
 
     Args:
-        tenant: whose jobs; "" are those that have no tenant, None everybody's.
-        by: who acts, for the history and as owner; what an `Actor` changes is in the audit, too.
-        allows: whether they may call a task of that name.
-        is_at_app: they have the app at hand, and submit jobs for others and to other queues than their tasks', too.
+        tenant: tenant that owns the jobs; "" means jobs without a tenant, None means all.
+        by: the actor, for the history and as owner. Changes by an `Actor` are also audited.
+        allows: whether the caller may call a task of that name.
+        is_at_app: whether the caller has access to the app itself, and may set other owners and queues.
     """
 
     def __init__(
@@ -140,14 +140,14 @@ class TenantJobs:
         self._is_at_app = is_at_app
 
     async def submit(self, order: JobOrder) -> SubmitOutcome:
-        """Keep one job; it is durable when this returns.
+        """Submit one job. It is durable when this returns.
 
         Raises:
-            UnknownTask: there is no task and no definition of that name.
+            UnknownTask: there is no task or definition of that name.
             NotPermitted: the caller may not call the task.
-            InvalidArguments, InvalidOption, EncodeError, TooLarge: nothing was kept.
-            JobConflict: the id is that of a job with other content.
-            JobNotFound: it was to wait for one that the caller's tenant does not have.
+            InvalidArguments, InvalidOption, EncodeError, TooLarge: nothing was stored.
+            JobConflict: the id belongs to a job with different content.
+            JobNotFound: it depends on a job that the caller's tenant does not have.
         """
         options: dict[str, Any] = {**order.options, "owner": order.options.get("owner") or self._name}
         if self._tenant:
@@ -155,7 +155,7 @@ class TenantJobs:
         named = await self._jobs.named(order.task, tenant=self._tenant)
         self._check_task(named.task)
         if not self._is_at_app and options.get("queue") not in (None, named.queue):
-            raise InvalidOption(f"task {named.task!r} has its own queue, {named.queue!r}: leave the queue out")
+            raise InvalidOption(f"task {named.task!r} always uses queue {named.queue!r}: leave the queue out")
         if not self._is_at_app and options["owner"] != self._name:
             raise InvalidOption(f"owner {options['owner']!r} is another user: leave it out, or name yourself")
         options["depends_on"] = [((await self.get(name)).id, condition) for name, condition in order.upstream]
@@ -175,45 +175,45 @@ class TenantJobs:
         )
 
     async def submit_many(self, orders: Sequence[JobOrder]) -> JobOutcomes:
-        """Keep each of them that can be kept, whatever becomes of the others; the outcomes in their order.
+        """Submit jobs independently of each other. Returns their outcomes in order.
 
-        Those that wait for others of them, which is said by the ids that their submitter has given them, come behind
-        those; one that waits for itself, also by way of others, is refused.
+        A job may depend on another one of the list by its `job_id`; that one is then submitted first. Circular
+        dependencies are refused.
         """
         names = {
-            str(order.options["job_id"]): place for place, order in enumerate(orders) if "job_id" in order.options
+            str(order.options["job_id"]): index for index, order in enumerate(orders) if "job_id" in order.options
         }
         upstream = {
-            str(place): [str(names[name]) for name, _ in order.upstream if name in names]
-            for place, order in enumerate(orders)
+            str(index): [str(names[name]) for name, _ in order.upstream if name in names]
+            for index, order in enumerate(orders)
         }
         groups, circular = generations(upstream)
         outcomes: dict[str, SubmitOutcome | TaskMQError] = {
-            place: InvalidOption("depends_on: the job waits, also by way of others of these, for itself")
-            for place in circular
+            index: InvalidOption("depends_on: the job depends on itself, directly or through others")
+            for index in circular
         }
         for group in groups:
             outcomes |= zip(
-                group, await asyncio.gather(*(self._tried(orders[int(place)]) for place in group)), strict=True
+                group, await asyncio.gather(*(self._attempt(orders[int(index)]) for index in group)), strict=True
             )
-        return [outcomes[str(place)] for place in range(len(orders))]
+        return [outcomes[str(index)] for index in range(len(orders))]
 
-    async def _tried(self, order: JobOrder) -> SubmitOutcome | TaskMQError:
+    async def _attempt(self, order: JobOrder) -> SubmitOutcome | TaskMQError:
         try:
             return await self.submit(order)
         except TaskMQError as error:
             return error
 
     def name_of(self, record: JobRecord) -> str:
-        """What the caller calls the job: the id that its submitter chose, else the store's."""
+        """Return the caller's id of the job: the id that its submitter chose, else the store's."""
         if record.key is None:
             return record.id
         return record.key if self._tenant is not None else tenant_key(record.tenant or None, record.key)
 
     async def get(self, job_id: str) -> JobRecord:
-        """The job of that name, with its body and its result."""
+        """Return the job of that id, with its body and result."""
         if "\0" in job_id or len(job_id) > _LONGEST_ID:
-            raise _not_found(job_id)
+            raise _build_not_found(job_id)
         store = self._app.sessions.store()
         if self._tenant is None:
             try:
@@ -226,19 +226,19 @@ class TenantJobs:
             found = await store.find_key(self._tenant, job_id)
             record = None if found is None else await store.get(found)
         if record is None or record.tenant != self._tenant:
-            raise _not_found(job_id, await self._hint(job_id))
+            raise _build_not_found(job_id, await self._hint(job_id))
         return record
 
     async def _hint(self, job_id: str) -> str:
-        """Say where a job is that the caller's tenant has none of by that name; only what the caller may know."""
+        """Return a hint on where an unknown job may be found, limited to what the caller may know; "" if none."""
         if self._tenant is None:
             page = await self._jobs.alist(JobFilter(keys=(job_id,)), limit=_NAMED)
             if page.jobs:
                 names = " and ".join(repr(self.name_of(job)) for job in page.jobs)
-                return f"there is {names}: give the whole name, or ?tenant="
+                return f"there is {names}: give the full name, or ?tenant="
         tenant, own_name = split_tenant_key(job_id)
         if tenant and tenant == self._tenant and await self._app.sessions.store().find_key(tenant, own_name):
-            return f"a tenant's own job has no tenant in its name: there is {own_name!r}"
+            return f"leave out the tenant: there is {own_name!r}"
         if tenant and self._tenant is not None:
             return ""
         try:
@@ -246,77 +246,77 @@ class TenantJobs:
                 sent = await self._jobs.find_result(tenant_key(self._tenant or None, job_id))
         except (StateUnavailable, UnsupportedFeature, TimeoutError):
             return ""
-        return "" if sent is None else "it was sent to the broker, so the store has none of it; see /failures?job_id="
+        return "" if sent is None else "it was sent to the broker and is not in the store; see /failures?job_id="
 
     async def _read(self, job: JobRef) -> JobRecord:
-        """`get`, where that has not been done."""
+        """Return the record of a job, reading it only if an id is given."""
         if isinstance(job, str):
             return await self.get(job)
         if self._tenant not in (None, job.tenant):
-            raise _not_found(job.id)
+            raise _build_not_found(job.id)
         return job
 
     async def filter(self, text: str, **further: Any) -> JobFilter:
-        """The filter that a text means; see `taskmq.model.jobs.filter_text`.
+        """Parse the text of a filter; see `taskmq.model.jobs.filter_text`.
 
         Args:
-            further: fields of the filter that the text does not say.
+            further: further fields of the filter.
 
         Raises:
-            InvalidFilter: it cannot be read.
-            InvalidOption: the text says one of the further fields, too.
+            InvalidFilter: the text is malformed.
+            InvalidOption: the text also sets one of the further fields.
         """
         which = parse_filter(text, await self._app.sessions.store().now_ms() if may_have_times(text) else 0)
         for name, value in further.items():
             if getattr(which, name) != getattr(JobFilter(), name):
-                raise InvalidOption(f"{name} is said by the filter and beside it: say it once")
+                raise InvalidOption(f"{name} is given twice: in the filter and as a parameter")
             which = replace(which, **{name: value})
         return which
 
     async def list(self, which: JobFilter, *, after: str | None = None, limit: int = 50) -> JobPage:
-        """Up to `limit` of the caller's jobs that fit, the newest first, without bodies and results."""
-        own = self._own(which)
+        """Return up to `limit` matching jobs of the caller, newest first, without bodies and results."""
+        own = self._restrict(which)
         return JobPage([], None) if own is None else await self._jobs.alist(own, after=after, limit=limit)
 
     async def progress(self, jobs: Sequence[JobRecord]) -> dict[str, JobProgress]:
-        """How far these of the caller's jobs are, see `progress_of_jobs`."""
+        """Return the progress of the caller's jobs; see `progress_of_jobs`."""
         return await progress_of_jobs(self._app, jobs)
 
     async def count(self, which: JobFilter, *, cap: int = 10_000) -> int:
-        """How many of the caller's jobs fit, exactly up to `cap`; `cap` + 1 means more."""
-        own = self._own(which)
+        """Count the matching jobs of the caller, exactly up to `cap`; `cap` + 1 means more."""
+        own = self._restrict(which)
         return 0 if own is None else await self._jobs.acount(own, cap=cap)
 
-    def _own(self, which: JobFilter) -> JobFilter | None:
+    def _restrict(self, which: JobFilter) -> JobFilter | None:
         if self._tenant is None or which.tenant == self._tenant:
             return which
         return replace(which, tenant=self._tenant) if which.tenant is None else None
 
     async def history(self, job_id: str) -> Sequence[HistoryEntry]:
-        """What happened to the job beside the ordinary steps, the earliest first."""
+        """Return the job's history apart from its ordinary steps, earliest first."""
         entries = await self._app.sessions.store().events((await self.get(job_id)).id)
-        return entries if self._tenant is None else [_known(entry, self._tenant) for entry in entries]
+        return entries if self._tenant is None else [_redact_entry(entry, self._tenant) for entry in entries]
 
     async def attempts(self, job_id: str) -> Sequence[AttemptRecord]:
-        """Its attempts that did not end it, the earliest first."""
+        """Return the attempts that did not end the job, earliest first."""
         return await self._app.sessions.store().attempts((await self.get(job_id)).id)
 
     async def explain(self, job_id: str) -> Explanation:
-        """What the job waits for."""
+        """Explain what the job waits for."""
         sessions, record = self._app.sessions, await self.get(job_id)
         return await explain_job(sessions.current(), sessions.store(), record, reader=self._tenant)
 
     async def logs(self, job_id: str, which: LogFilter, *, after: int | None = None, limit: int = 50) -> LogPage:
-        """What the job's runs have logged, the earliest first.
+        """Return log lines of the job's runs, earliest first.
 
         Args:
-            which: of its lines; the job is put in.
+            which: filter of the lines; its job is set to this one.
         """
         own = replace(which, job=(await self.get(job_id)).id)
         return await self._logs.page(own, after=after, limit=limit, oldest_first=True)
 
     async def search_logs(self, which: LogFilter, *, after: int | None = None, limit: int = 50) -> LogPage:
-        """Lines of the caller's jobs, the last one first."""
+        """Return log lines of the caller's jobs, newest first."""
         if self._tenant is not None:
             which = replace(which, tenant=self._tenant)
         return await self._logs.page(which, after=after, limit=limit)
@@ -326,11 +326,11 @@ class TenantJobs:
         return history_of(self._app.sessions.store()).logs
 
     async def value_of(self, record: JobRecord) -> Any:
-        """What the task of a job that succeeded has returned, as plain data.
+        """Return the result of a job that succeeded, as plain data.
 
         Raises:
-            ResultExpired, ResultDamaged: it is not kept any more, or is not what was stored.
-            UnsupportedFeature: it is kept where this process does not reach it, or has no form as JSON.
+            ResultExpired, ResultDamaged: the result is no longer kept, or is not what was stored.
+            UnsupportedFeature: this process cannot reach the result, or it has no JSON form.
         """
         value: Any = await self._app.job(record.id).aresult(0)
         try:
@@ -353,7 +353,7 @@ class TenantJobs:
         kwargs: Mapping[str, Any] | None = None,
         note: str = "",
     ) -> JobRecord:
-        """Change a job that no worker has yet; see `taskmq.stored_jobs.Jobs.change`.
+        """Change a job that no worker has received yet; see `taskmq.stored_jobs.Jobs.change`.
 
         Raises:
             NotPermitted: the caller may not call its task.
@@ -375,7 +375,7 @@ class TenantJobs:
         )
 
     async def cancel(self, job: JobRef, *, version: int | None = None, note: str = "") -> JobRecord:
-        """Cancel a job: for good where no worker has it, else its worker is asked to stop it; the job afterwards.
+        """Cancel a job and return it. If a worker has it, the worker is asked to stop it.
 
         Raises:
             NotPermitted: the caller may not call its task.
@@ -385,7 +385,7 @@ class TenantJobs:
         return await self._jobs.acancel(record, version=version, by=self._by, note=note)
 
     async def hold(self, job: JobRef, *, version: int | None = None, note: str = "") -> JobRecord:
-        """Have a job that waits not run until it is released.
+        """Hold a waiting job until it is released.
 
         Raises:
             NotPermitted: the caller may not call its task.
@@ -395,7 +395,7 @@ class TenantJobs:
         return await self._jobs.ahold(record, version=version, by=self._by, note=note)
 
     async def release(self, job: JobRef, *, version: int | None = None, note: str = "") -> JobRecord:
-        """Let a held job run, at its time.
+        """Release a held job; it runs at its time.
 
         Raises:
             NotPermitted: the caller may not call its task.
@@ -414,11 +414,11 @@ class TenantJobs:
         key: str | None = None,
         note: str = "",
     ) -> JobRecord:
-        """Run a job now, see `taskmq.stored_jobs.Jobs.retry`; the job that runs.
+        """Run a job now; see `taskmq.stored_jobs.Jobs.retry`. Returns the job that runs.
 
         Args:
-            key: of the request: the same again, by an `Actor`, changes nothing, whatever has become of the job since.
-                Where another job repeats it, that has this id.
+            key: idempotency key of a request by an `Actor`. A repeated request changes nothing, whatever the job's
+                state is by then. If another job repeats this one, it gets the key as its id.
 
         Raises:
             NotPermitted: the caller may not call its task.
@@ -429,7 +429,7 @@ class TenantJobs:
             return await self._retry(record, self._by, version=version, mode=mode, again=again, key=key, note=note)
         by = replace(self._by, key=key)
         for _ in range(_TRIES):
-            if (same := await self._retried(record, key)) is not None:
+            if (same := await self._find_retried(record, key)) is not None:
                 return same
             expected = record.version if version is None else version
             try:
@@ -437,16 +437,16 @@ class TenantJobs:
             except JobConflict as error:
                 if version is not None or error.version == record.version:
                     raise
-                # It has changed since it was read, and maybe by the same request.
+                # The job changed since it was read, perhaps by the same request.
                 record = await self.get(record.id)
                 continue
             if (after.id, after.version) == (record.id, record.version):
-                # It was to run already. The same request is not to let it go on later, when it has ended.
+                # It was already waiting to run. Without this entry, repeating the request later would run it again.
                 entry = by.entry("job.retry", kind="job", subject=record.id, tenant=record.tenant)
                 await self._app.sessions.store().identity.audit.add([entry])
             return after
         raise JobConflict(
-            f"job {self.name_of(record)} changes faster than it can be retried; try again",
+            f"job {self.name_of(record)} changed {_TRIES} times while it was retried; try again",
             state=str(record.state),
             version=record.version,
         )
@@ -469,13 +469,13 @@ class TenantJobs:
         )
         return await self._jobs.aget(ran.id)
 
-    async def _retried(self, record: JobRecord, key: str) -> JobRecord | None:
-        """Return the job that a request with this key has run, as the audit says; None where there was none."""
+    async def _find_retried(self, record: JobRecord, key: str) -> JobRecord | None:
+        """Return the job that a request with this key ran, by the audit log; None if there was none."""
         audit = self._app.sessions.store().identity.audit
         which = AuditFilter(action="job.retry", kind="job", subject=record.id)
         page = await audit.entries(EVERYTHING_OF_ALL, which, limit=_MOST_RETRIES)
         for entry in page.entries:
-            after = msgspec.json.decode(entry.what or b"{}", type=_Done).after or {}
+            after = msgspec.json.decode(entry.what or b"{}", type=_AuditedChange).after or {}
             if after.get("key") == key:
                 return await self.get(str(after.get("retried_as") or record.id))
         return None
@@ -490,20 +490,20 @@ class TenantJobs:
         kwargs: Mapping[str, Any] | None = None,
         priority: int | None = None,
     ) -> JobRecord:
-        """Submit another job of the same task, which is linked to this one; it is the caller's.
+        """Submit another job of the same task, linked to this one and owned by the caller.
 
         Args:
-            args, kwargs: in place of all its arguments; default: the same call.
+            args, kwargs: replace all its arguments; default: the same arguments.
         """
         record = await self._read(job)
         self._check_task(record.task)
         changes: dict[str, Any] = {"args": args, "kwargs": kwargs, "priority": priority}
         changes = {name: value for name, value in changes.items() if value is not None}
         if isinstance(self._by, Actor):
-            # Before it is done: the transaction that submits it knows no audit.
+            # Audited beforehand, because the submitting transaction cannot write audit entries.
             facts: dict[str, Any] = {} if new_id is None else {"new_id": new_id}
             if changes:
-                # Never to what: arguments are for the task alone.
+                # Only the names: arguments never reach the audit log.
                 facts["changed"] = ", ".join(changes)
             entry = self._by.entry("job.clone", kind="job", subject=record.id, tenant=record.tenant, after=facts)
             await self._app.sessions.store().identity.audit.add([entry])
@@ -512,19 +512,19 @@ class TenantJobs:
 
     @property
     def _name(self) -> str:
-        """Of the caller."""
+        """Name of the caller."""
         return self._by if isinstance(self._by, str) else self._by.user
 
     def _check_task(self, task: str) -> None:
         if not self._allows(task):
-            raise NotPermitted(f"task {task!r} is not among those that you may call")
+            raise NotPermitted(f"you are not permitted to call task {task!r}")
 
 
-def _known(entry: HistoryEntry, tenant: str) -> HistoryEntry:
-    """The entry as the tenant may know it."""
+def _redact_entry(entry: HistoryEntry, tenant: str) -> HistoryEntry:
+    """Return the entry with only what the tenant may know."""
     is_about_others = entry.kind in {"preempt_requested", "preempted"}
     return replace(entry, note=known_reason(entry.note, tenant)) if is_about_others else entry
 
 
-def _not_found(job_id: str, hint: str = "") -> JobNotFound:
+def _build_not_found(job_id: str, hint: str = "") -> JobNotFound:
     return JobNotFound(f"no job is called {job_id[:_LONGEST_ID]!r}{'; ' if hint else ''}{hint}")

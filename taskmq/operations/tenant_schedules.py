@@ -1,7 +1,7 @@
-"""Schedules as one caller may see them: those of a tenant, or everybody's and the app's own.
+"""Schedules that one caller may see: those of one tenant, or those of all tenants and of the app.
 
-As `tenant_jobs` for jobs: what belongs to another tenant is unknown, whatever it is asked for by. A tenant has those
-of the store whose names begin with it, and knows them without that.
+As in `tenant_jobs`, another tenant's schedule is reported as unknown. A tenant owns the stored schedules whose names
+start with its prefix, and uses their names without it.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -24,11 +24,11 @@ _LONGEST_NAME = 255
 
 
 class TenantSchedule(NamedTuple):
-    """A schedule, and how it is.
+    """A schedule and its status.
 
     Attributes:
-        name: what the caller calls it.
-        status: None where only the code knows it: the app has neither a store nor a state.
+        name: the caller's name for it.
+        status: None if the app has neither a store nor a state, so that only the code knows the schedule.
     """
 
     name: str
@@ -37,10 +37,10 @@ class TenantSchedule(NamedTuple):
 
 
 class TenantSchedulePage(NamedTuple):
-    """Some of the caller's schedules, by name.
+    """A page of the caller's schedules, sorted by name.
 
     Attributes:
-        after: where the next page begins; None where there is none.
+        after: cursor of the next page; None at the end.
     """
 
     schedules: list[TenantSchedule]
@@ -48,13 +48,14 @@ class TenantSchedulePage(NamedTuple):
 
 
 class TenantSchedules:
-    """The schedules that a caller may see, and what it may do with them.
+    """The schedules that a caller may see, and the actions on them.
 
-    Every method raises `ScheduleNotFound` for one that is not there or is another tenant's, `StoreUnavailable`, and
-    `UnsupportedFeature` where the app has neither a store nor a state.
+    Every method raises `ScheduleNotFound` if there is no such schedule or it belongs to another tenant,
+    `StoreUnavailable`, and `UnsupportedFeature` if the app has neither a store nor a state.
 
     Args:
-        tenant: whose schedules; "" those that have no tenant, None everybody's, by names that begin with the tenant.
+        tenant: tenant that owns the schedules; "" means schedules without a tenant. None means all; their names then
+            start with the tenant's prefix.
         allows: whether the caller may call a task of that name.
     """
 
@@ -65,19 +66,19 @@ class TenantSchedules:
         self._allows = allows
 
     def full_name(self, name: str) -> str:
-        """The name that the app knows the schedule by.
+        """Return the app's name for the schedule.
 
         Raises:
-            ScheduleNotFound: the caller's schedules have no such names.
+            ScheduleNotFound: the name is not possible for the caller's schedules.
         """
         if not name.isprintable() or len(name) > _LONGEST_NAME or (self._tenant == "" and split_tenant_key(name)[0]):
             raise ScheduleNotFound(f"no schedule is called {name[:80]!r}")
         return tenant_key(self._tenant or None, name)
 
     async def list(self, prefix: str, *, after: str | None, limit: int) -> TenantSchedulePage:
-        """Up to `limit` of the caller's schedules whose names begin so, by name, from behind `after`.
+        """Return up to `limit` of the caller's schedules whose names start with `prefix`, sorted, after `after`.
 
-        Those that only the code knows are listed all at once.
+        Without a store or a state, all schedules of the code are returned at once.
         """
         behind = tenant_key(self._tenant or None, after or "")
         try:
@@ -90,14 +91,14 @@ class TenantSchedules:
         return TenantSchedulePage(listed, None if page.after is None else self._own_name(page.after))
 
     async def entry(self, name: str) -> ScheduleEntry:
-        """What the schedule starts, and when."""
+        """Return the definition of a schedule."""
         try:
             return await self._schedules.aentry(self.full_name(name))
         except UnsupportedFeature as error:
             raise ScheduleNotFound(f"no schedule of the code is called {name!r}, and {error}") from error
 
     async def get(self, name: str) -> TenantSchedule:
-        """The schedule of that name."""
+        """Return the schedule of that name, with its status."""
         entry = await self.entry(name)
         try:
             return TenantSchedule(name, entry, await self._schedules.astatus(self.full_name(name)))
@@ -114,19 +115,19 @@ class TenantSchedules:
         kwargs: Mapping[str, Any],
         options: ScheduleOptions,
     ) -> None:
-        """As `put`, where there is none of that name; the same again changes nothing.
+        """Add a schedule. Adding the same one again changes nothing. Raises the errors of `put`.
 
         Raises:
-            InvalidOption: another one has the name.
+            InvalidOption: a different schedule has the name.
         """
         await self.check_put(name, task)
         full = self.full_name(name)
         await self._schedules.aadd(
-            full, self._called(task), trigger, args=tuple(args), kwargs=dict(kwargs), **options
+            full, self._resolve(task), trigger, args=tuple(args), kwargs=dict(kwargs), **options
         )
 
     async def has(self, name: str) -> bool:
-        """Whether there is one of that name."""
+        """Whether there is a schedule of that name."""
         try:
             await self.entry(name)
         except ScheduleNotFound:
@@ -143,15 +144,15 @@ class TenantSchedules:
         kwargs: Mapping[str, Any],
         options: ScheduleOptions,
     ) -> bool:
-        """Have the task, or what the definition says, started so from now on; whether there was none of that name.
+        """Create or replace the schedule of a task or definition. Returns whether it was created.
 
         Raises:
-            UnknownTask: there is no task and no definition of that name.
-            NotPermitted: the caller may not call the task, or that of the schedule which has the name.
-            InvalidOption, InvalidArguments, EncodeError: it cannot be; nothing was changed.
+            UnknownTask: there is no task or definition of that name.
+            NotPermitted: the caller may not call the task, or the task of the schedule to replace.
+            InvalidOption, InvalidArguments, EncodeError: the schedule is invalid; nothing was changed.
         """
         if self._app.sessions.store_url is None:
-            raise UnsupportedFeature("schedules are replaced where there is a job store; add them under other names")
+            raise UnsupportedFeature("replacing schedules needs a job store; add the schedule under another name")
         await self.check_put(name, task)
         full = self.full_name(name)
         given: dict[str, Any] = {"args": tuple(args), "kwargs": dict(kwargs), **options}
@@ -172,48 +173,48 @@ class TenantSchedules:
         kwargs: Mapping[str, Any] | None,
         options: ScheduleOptions,
     ) -> None:
-        """Change what is said of a schedule that was made at run time; None, and what is not said, stays.
+        """Change a schedule that was created at run time. None and missing options keep the present values.
 
         Raises:
-            ScheduleNotFound: there is none of that name.
-            UnknownTask, NotPermitted, InvalidOption, InvalidArguments, EncodeError: as `put`.
+            ScheduleNotFound: there is no schedule of that name.
+            UnknownTask, NotPermitted, InvalidOption, InvalidArguments, EncodeError: see `put`.
         """
         given = None if args is None else tuple(args)
-        called = None if task is None else self._called(task)
+        called = None if task is None else self._resolve(task)
         await self._schedules.achange(self.full_name(name), called, trigger, args=given, kwargs=kwargs, **options)
 
     async def check_change(self, name: str, task: str | None) -> None:
-        """Refuse what the caller may not call, and schedules of the code; raises as `change` does."""
+        """Check that the caller may change the schedule; raises the errors of `change`."""
         await self.check_run(name)
         if self.full_name(name) in self._schedules:
             raise InvalidOption(f"schedule {name!r} is defined in the code: change it there")
         if task is not None:
-            await self._check_called(task)
+            await self._check_name(task)
 
     async def check_put(self, name: str, task: str) -> None:
-        """Refuse what the caller may not call, names of schedules of such tasks, and names that the code has.
+        """Check that the caller may put the schedule: it may call both tasks, and the name is not taken by the code.
 
-        Raises as `put` does.
+        Raises the errors of `put`.
         """
         full = self.full_name(name)
         if full in self._schedules:
             raise InvalidOption(f"schedule {name!r} is defined in the code already")
-        await self._check_called(task)
+        await self._check_name(task)
         with suppress(ScheduleNotFound):
             await self.check_run(name)
 
     async def remove(self, name: str) -> None:
-        """End its emission, within a second.
+        """Remove a schedule. It stops firing within a second.
 
         Raises:
-            InvalidOption: the code defines it.
+            InvalidOption: the schedule is defined in the code.
             NotPermitted: the caller may not call its task.
         """
         await self.check_run(name)
         await self._schedules.aremove(self.full_name(name))
 
     async def pause(self, name: str, *, note: str) -> None:
-        """Have nothing emitted until it is resumed.
+        """Pause a schedule until it is resumed.
 
         Raises:
             NotPermitted: the caller may not call its task.
@@ -222,7 +223,7 @@ class TenantSchedules:
         await self._schedules.apause(self.full_name(name), note=note)
 
     async def resume(self, name: str) -> None:
-        """Have it go on.
+        """Resume a paused schedule.
 
         Raises:
             NotPermitted: the caller may not call its task.
@@ -231,7 +232,7 @@ class TenantSchedules:
         await self._schedules.aresume(self.full_name(name))
 
     async def run(self, name: str) -> str:
-        """Send a call now; what the caller calls the job, or the workflow.
+        """Run the schedule's call now. Returns the caller's id of the job or workflow.
 
         Raises:
             NotPermitted: the caller may not call its task.
@@ -240,13 +241,13 @@ class TenantSchedules:
         return self._own_name(await self._schedules.arun(self.full_name(name)))
 
     async def check_run(self, name: str) -> None:
-        """Refuse what the caller may not call; raises as `run` does."""
+        """Check that the caller may call the schedule's tasks; raises the errors of `run`."""
         entry = await self.entry(name)
         for task in [entry.task.name] if entry.workflow is None else tasks_of(entry.workflow):
-            self._check(task)
+            self._check_permission(task)
 
     async def backfill(self, name: str, start: datetime, end: datetime, *, dry_run: bool) -> Backfill:
-        """Emit the occurrences from `start` up to `end` again; see `Schedules.backfill`.
+        """Run the past occurrences from `start` up to `end`; see `Schedules.backfill`.
 
         Raises:
             NotPermitted: the caller may not call its task.
@@ -254,11 +255,11 @@ class TenantSchedules:
         await self.check_run(name)
         return await self._schedules.abackfill(self.full_name(name), start, end, dry_run=dry_run)
 
-    def _called(self, task: str) -> Task[..., Any] | str:
-        """Resolve a name: without a store to a task of the app, else to whatever the store knows.
+    def _resolve(self, task: str) -> Task[..., Any] | str:
+        """Resolve a name to a task of the app; with a store, keep the name for the store to resolve.
 
         Raises:
-            InvalidOption: the app, which has no store, has no such task.
+            InvalidOption: the app has no store and no such task.
         """
         if self._app.sessions.store_url is not None:
             return task
@@ -267,14 +268,14 @@ class TenantSchedules:
             raise InvalidOption(f"the app has no task {task!r}; it has {has}")
         return known
 
-    async def _check_called(self, task: str) -> None:
-        if isinstance(self._called(task), str):
+    async def _check_name(self, task: str) -> None:
+        if isinstance(self._resolve(task), str):
             task = (await self._app.jobs.named(task, tenant=self._tenant)).task
-        self._check(task)
+        self._check_permission(task)
 
     def _own_name(self, name: str) -> str:
         return split_tenant_key(name)[1] if self._tenant else name
 
-    def _check(self, task: str) -> None:
+    def _check_permission(self, task: str) -> None:
         if not self._allows(task):
-            raise NotPermitted(f"you may not call task {task!r}")
+            raise NotPermitted(f"you are not permitted to call task {task!r}")

@@ -1,4 +1,4 @@
-"""Running workers: which answer, and the commands to them."""
+"""Running workers: list them and send them commands."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -11,43 +11,43 @@ from taskmq.events.control import command_workers
 from taskmq.model.commands import EVERY_WORKER, Command, CommandAnswer
 from taskmq.model.units import Duration
 
-__all__ = ["WorkerAnswers", "addressed", "list_workers", "tell_workers"]
+__all__ = ["WorkerAnswers", "list_workers", "resolve_addresses", "send_command"]
 
 _PING = Command(id="", name="ping")
 
 
 class WorkerAnswers(NamedTuple):
-    """What workers have answered, one answer of each process.
+    """Answers of workers, one per process.
 
     Attributes:
-        missing: those that were named and have not answered.
+        missing: named workers that did not answer.
     """
 
     answers: Sequence[CommandAnswer]
     missing: Sequence[str] = ()
 
 
-def addressed(names: Sequence[str], *, host: str | None, every: bool) -> tuple[str, ...]:
-    """Whom a command is for.
+def resolve_addresses(names: Sequence[str], *, host: str | None, every: bool) -> tuple[str, ...]:
+    """Return the addresses that a command is for.
 
     Raises:
-        InvalidOption: it names no worker, no host, and not all.
+        InvalidOption: no worker, no host and not `every` is given.
     """
     to = (*names, *([f"@{host}"] if host else []), *([EVERY_WORKER] if every else []))
     if not to:
-        raise InvalidOption("which workers? Name them, or say --host HOST or --all")
+        raise InvalidOption("no workers given: name them, or use --host HOST or --all")
     return to
 
 
 async def list_workers(app: TaskMQ, *, within: Duration = 1.0) -> Sequence[CommandAnswer]:
-    """The workers that answer within this time; raises as `taskmq.events.command_workers`.
+    """Return the workers that answer within this time. Raises the errors of `taskmq.events.command_workers`.
 
-    A worker whose event loop is held up by a task, or that obeys no commands, does not answer.
+    A worker does not answer if a task blocks its event loop or if it accepts no commands.
     """
     return await command_workers(app.sessions.current().broker, _PING, within=within)
 
 
-async def tell_workers(
+async def send_command(
     app: TaskMQ,
     command: Command,
     names: Sequence[str] = (),
@@ -56,13 +56,13 @@ async def tell_workers(
     every: bool = False,
     within: Duration = 1.0,
 ) -> WorkerAnswers:
-    """Send a command to workers: those of these names, those of a host, or all.
+    """Send a command to workers by name, to those of a host, or to all.
 
     Raises:
-        InvalidOption: see `addressed`.
-        BrokerUnavailable, TopologyMismatch, UnsupportedFeature: as `taskmq.events.command_workers`.
+        InvalidOption: see `resolve_addresses`.
+        BrokerUnavailable, TopologyMismatch, UnsupportedFeature: see `taskmq.events.command_workers`.
     """
-    to = addressed(names, host=host, every=every)
+    to = resolve_addresses(names, host=host, every=every)
     answers = await command_workers(app.sessions.current().broker, replace(command, to=to), within=within)
     found = {answer.worker for answer in answers}
     return WorkerAnswers(answers, [name for name in names if name not in found])

@@ -1,21 +1,21 @@
-"""The graph of a workflow as a text that programs draw: Mermaid's or Graphviz's. Pure."""
+"""The graph of a workflow in the syntax of Mermaid or Graphviz. Pure."""
 
 import json
 from collections.abc import Sequence
 from typing import Final, Literal, NamedTuple
 
-__all__ = ["GraphFormat", "GraphStep", "graph_text"]
+__all__ = ["GraphFormat", "GraphStep", "format_graph"]
 
 GraphFormat = Literal["mermaid", "dot"]
 _COLOURS: Final = {"succeeded": "#2e7d32", "failed": "#c62828", "cancelled": "#757575", "running": "#1565c0"}
 
 
 class GraphStep(NamedTuple):
-    """A step, and the names of those before it.
+    """A step and the names of the steps before it.
 
     Attributes:
-        task: "" for one that only waits for others.
-        part_of: the name of the map or batch that it belongs to.
+        task: "" for a step that only waits for others.
+        part_of: name of the map or batch that it belongs to.
     """
 
     name: str
@@ -25,18 +25,18 @@ class GraphStep(NamedTuple):
     part_of: str | None = None
 
 
-def graph_text(steps: Sequence[GraphStep], form: GraphFormat) -> str:
-    """The graph, without a newline at its end."""
+def format_graph(steps: Sequence[GraphStep], form: GraphFormat) -> str:
+    """Return the graph, without a final newline."""
     ids = {step.name: f"s{number}" for number, step in enumerate(steps)}
     arrows = [(ids[before], ids[step.name], True) for step in steps for before in step.after if before in ids]
     parts = [(ids[step.part_of], ids[step.name], False) for step in steps if step.part_of in ids]
-    lines = _mermaid if form == "mermaid" else _dot
+    lines = _mermaid_lines if form == "mermaid" else _dot_lines
     return "\n".join(lines([(ids[step.name], step) for step in steps], [*arrows, *parts]))
 
 
-def _mermaid(steps: list[tuple[str, GraphStep]], arrows: list[tuple[str, str, bool]]) -> list[str]:
-    # Of what a label may hold, Mermaid reads quotes, brackets and its own entities.
-    nodes = [f'  {key}["{"<br>".join(map(_entities, _label(step)))}"]' for key, step in steps]
+def _mermaid_lines(steps: list[tuple[str, GraphStep]], arrows: list[tuple[str, str, bool]]) -> list[str]:
+    # Mermaid interprets quotes, brackets and its own entities in labels.
+    nodes = [f'  {key}["{"<br>".join(map(_escape_entities, _label(step)))}"]' for key, step in steps]
     styles = [
         f"  style {key} stroke:{_COLOURS[step.state]},stroke-width:2px"
         for key, step in steps
@@ -50,9 +50,9 @@ def _mermaid(steps: list[tuple[str, GraphStep]], arrows: list[tuple[str, str, bo
     ]
 
 
-def _dot(steps: list[tuple[str, GraphStep]], arrows: list[tuple[str, str, bool]]) -> list[str]:
+def _dot_lines(steps: list[tuple[str, GraphStep]], arrows: list[tuple[str, str, bool]]) -> list[str]:
     nodes = [
-        f"  {key} [label={_quoted(_label(step))}, color={json.dumps(_COLOURS.get(step.state, '#424242'))}];"
+        f"  {key} [label={_quote_lines(_label(step))}, color={json.dumps(_COLOURS.get(step.state, '#424242'))}];"
         for key, step in steps
     ]
     return [
@@ -72,10 +72,10 @@ def _label(step: GraphStep) -> list[str]:
     return [step.name, *([step.task] if step.task not in ("", step.name) else []), step.state]
 
 
-def _entities(text: str) -> str:
+def _escape_entities(text: str) -> str:
     return "".join(char if char.isalnum() or char in " _.:-" else f"#{ord(char)};" for char in text)
 
 
-def _quoted(lines: list[str]) -> str:
+def _quote_lines(lines: list[str]) -> str:
     text = "\\n".join(line.replace("\\", "\\\\").replace('"', '\\"').replace("\n", " ") for line in lines)
     return f'"{text}"'

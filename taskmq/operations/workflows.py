@@ -1,4 +1,4 @@
-"""Workflows that were sent: how far they are, ending them, and running again what has failed."""
+"""Running workflows: report, cancel and redrive them."""
 
 import msgspec
 
@@ -17,12 +17,12 @@ __all__ = [
 
 
 class WorkflowReport(msgspec.Struct, frozen=True, kw_only=True):
-    """A workflow at one moment.
+    """Snapshot of a workflow.
 
     Attributes:
-        state: `failed` where a step has failed that was not allowed to.
-        cancelled: why it was cancelled; None when it was not.
-        steps: in the order of the graph.
+        state: `failed` if a step failed that was not allowed to fail.
+        cancelled: why it was cancelled; None if it was not.
+        steps: its steps in the order of the graph.
     """
 
     id: str
@@ -32,34 +32,34 @@ class WorkflowReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def report_workflow(app: TaskMQ, flow_id: str) -> WorkflowReport:
-    """How far a workflow is, step by step.
+    """Report on a workflow and each of its steps.
 
     Raises:
-        FlowNotFound: the state does not know it (any more).
+        FlowNotFound: the state does not know the workflow, or no longer.
         StateUnavailable: the state could not be reached.
         UnsupportedFeature: the app has no state.
     """
     flow = app.flow(flow_id)
     steps = await flow.asteps()
-    # After the steps: where it says that it has ended, all of them show as ended, or were driven anew.
+    # Read after the steps: if the workflow has ended, the steps show as ended unless it was redriven.
     state = await flow.astate()
     return WorkflowReport(id=flow_id, state=state.state, cancelled=state.cancelled, steps=steps)
 
 
 async def cancel_workflow(app: TaskMQ, flow_id: str, *, reason: str) -> bool:
-    """End a workflow; False where it has ended already. See `Flow.cancel`, also for what is raised."""
+    """Cancel a workflow. Returns False if it has already ended. Raises the errors of `Flow.cancel`."""
     return await app.flow(flow_id).acancel(reason)
 
 
 async def redrive_workflow(app: TaskMQ, flow_id: str) -> Redriven:
-    """Run again what has not succeeded, and take the dead letters of its earlier runs off their queues.
+    """Run the steps again that did not succeed, and remove the dead letters of their earlier runs.
 
     Raises:
-        FlowNotFound: the state does not know it (any more).
-        SendError, StateUnavailable: as `send` does; called again, it goes on.
+        FlowNotFound: the state does not know the workflow, or no longer.
+        SendError, StateUnavailable: see `send`; calling it again continues.
         UnsupportedFeature: the app has no state.
     """
     service = WorkflowService(AppServices(app.producer, app.jobs, app.tasks.dependencies))
     if await service.flow_store().look(flow_id) is None:
-        raise FlowNotFound(f"workflow {flow_id} is not known: never sent here, or forgotten since")
+        raise FlowNotFound(f"workflow {flow_id} is unknown: it was never sent to this state, or has expired")
     return await service.redrive(flow_id)

@@ -16,7 +16,7 @@ from taskmq.contracts.stores import Lease
 from taskmq.durable.lease_terms import acquire_in_term
 from taskmq.durable.service import pause
 from taskmq.errors import InvalidOption, MalformedMessage, StateUnavailable, StoreUnavailable, UnsupportedFeature
-from taskmq.operations.retention import KeepRule, archive_days, retaining, thin_out
+from taskmq.operations.retention import KeepRule, archive_days, require_retaining, thin_out
 from taskmq.scheduler.history import forget_old
 
 __all__ = ["AuditSeal", "Duties"]
@@ -55,7 +55,7 @@ class Duties:
         self._days = min(ages) // _DAY if ages else None
         self._rules = [rule for rule in keep if rule.where]
         if self._rules:
-            retaining(store)
+            require_retaining(store)
         if self._days is not None:
             _prunable(store)
             if archive is not None and self._days < _ARCHIVED_AFTER:

@@ -113,7 +113,7 @@ def test_schedules_of_beats_move_to_the_store_after_a_preview(taskmq: Here, tmp_
     beat = taskmq("beat", "made:app", "--store", store)
 
     assert added.code == 0, added.err
-    assert shown.data == [{"what": "schedule", "name": "mine", "came": "moves", "note": ""}]
+    assert shown.data == [{"what": "schedule", "name": "mine", "outcome": "moves", "note": ""}]
     assert before.data == []
     assert (unasked.code, moved.code) == (1, 0), moved.err
     assert [(row["name"], row["starts"], row["rule"]) for row in after.data] == [("mine", "tick", "every hour")]
@@ -141,7 +141,7 @@ def test_an_import_prints_one_array_and_notes_refusals_of_the_store(taskmq: Here
     moved = taskmq("-o", "json", "store", "import", "--yes", *where)
 
     assert moved.code == 6
-    assert moved.data == [{"what": "job", "name": job, "came": "moves", "note": ""}]
+    assert moved.data == [{"what": "job", "name": job, "outcome": "moves", "note": ""}]
     assert f"job {job} stays: job {job!r} was submitted before" in moved.err
 
 

@@ -199,7 +199,7 @@ def test_a_name_without_the_prefix_of_its_tenant_suggests_the_whole_name(shop: S
         result = shop(words[0], "render-2", *words[1:])
         assert (result.code, "there is '@acme:render-2'" in result.err) == (3, True), (words, result.err)
     (held,) = shop("hold", "render-2").data
-    assert held["refused"].endswith("there is '@acme:render-2': give the whole name, or --tenant")
+    assert held["refused"].endswith("there is '@acme:render-2': give the full name, or --tenant")
 
     assert shop("show", "render-2", "--tenant", "acme").data["state"] == "scheduled"
     assert [row["state"] for row in shop("hold", "render-2", "--tenant", "acme").data] == ["held"]
@@ -214,7 +214,7 @@ def test_a_broker_job_is_answered_with_the_suitable_command(shop: Shop) -> None:
     (retried,) = shop("retry", "sent-1").data
     logs = shop("logs", "sent-1")
 
-    hint = "it was sent, and is a dead letter: `taskmq dlq replay reports --job sent-1` runs it again"
+    hint = "it is a dead letter at the broker: `taskmq dlq replay reports --job sent-1` runs it again"
     assert retried["refused"].endswith(hint)
     assert (logs.code, hint in logs.err) == (3, True)
 

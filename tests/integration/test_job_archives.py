@@ -105,7 +105,7 @@ def test_no_day_is_dropped_while_a_file_is_incomplete(job_store_url: str, tmp_pa
             "no end": gzip.compress(b"".join(lines[:-1])),
             "another job": gzip.compress(b"".join([*lines[:2], lines[1], *lines[3:]])),
             "two ends": gzip.compress(b"".join([*lines, lines[-1]])),
-            "of a later taskmq": gzip.compress(b"".join([lines[0].replace(b":1,", b":2,"), *lines[1:]])),
+            "later version of taskmq": gzip.compress(b"".join([lines[0].replace(b":1,", b":2,"), *lines[1:]])),
         }
 
         for what, content in damaged.items():
@@ -357,7 +357,7 @@ def test_some_jobs_are_kept_for_a_shorter_time_or_in_smaller_number(
         live = await driver.submit(tenant="acme")
         queued = JobFilter(tenant="acme", states=frozenset({JobState.QUEUED}))
 
-        with pytest.raises(InvalidOption, match="for how long"):
+        with pytest.raises(InvalidOption, match="say what to keep"):
             await thin_out(app.sessions.store(), JobFilter(tenant="acme"))
         assert await thin_out(app.sessions.store(), JobFilter(tenant="acme"), older_than=DAY) == 0
         assert await thin_out(app.sessions.store(), JobFilter(tenant="acme"), keep_last=2) == 3

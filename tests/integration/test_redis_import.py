@@ -26,14 +26,14 @@ async def test_schedules_and_delayed_jobs_of_redis_move_to_the_store(redis_url: 
     moved = await import_state(app, dry_run=False)
 
     assert sorted(each.name for each in planned) == sorted(each.name for each in moved)
-    assert [each.name for each in moved if each.came != "moves"] == ["new"]
+    assert [each.name for each in moved if each.outcome != "moves"] == ["new"]
     await world.check()
     # The rest is no definition and no message: records of schedules, which expire.
     left = _keys(redis_server)
     assert left
     assert not [key for key in left if "messages" in key or "definitions" in key]
     again = await import_state(app, dry_run=False)
-    assert {each.came for each in again if each.what == "schedule"} == {"is there", "stays"}
+    assert {each.outcome for each in again if each.what == "schedule"} == {"exists", "stays"}
     await world.state.aclose()
     forget_memory(world.name)
 

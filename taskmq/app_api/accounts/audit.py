@@ -8,7 +8,7 @@ from taskmq.app_api.caller import AppCalls
 from taskmq.app_api.views import instant_text, milliseconds_of, rendered
 from taskmq.contracts.identity import AuditFilter, AuditStore
 from taskmq.model.identity import AuditRecord, Scope
-from taskmq.operations.audit import chain_head, exported, verify_chain
+from taskmq.operations.audit import export_record, parse_chain_head, verify_chain
 from taskmq.operations.audit.actions import audit_subject
 from taskmq.operations.tenant_jobs import TenantJobs
 
@@ -59,7 +59,7 @@ class AppAudit(AppCalls):
         Raises:
             InvalidOption: the head is none.
         """
-        report = await verify_chain(self._audit, expected=chain_head(head) if head else None)
+        report = await verify_chain(self._audit, expected=parse_chain_head(head) if head else None)
         return ChainView(
             is_whole=not report.fault,
             entries=report.head.position,
@@ -72,7 +72,9 @@ class AppAudit(AppCalls):
     async def chain(self, *, after: int = 0, limit: int = MOST_PER_PAGE) -> ChainLinks:
         """Sealed entries in the order of the chain; `next` is the `after` of those behind them."""
         page = await self._audit.chain(after=after, limit=limit)
-        return ChainLinks([exported(record) for record in page], after + len(page) if len(page) == limit else None)
+        return ChainLinks(
+            [export_record(record) for record in page], after + len(page) if len(page) == limit else None
+        )
 
     @property
     def _audit(self) -> AuditStore:

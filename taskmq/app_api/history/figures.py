@@ -11,7 +11,7 @@ from taskmq.operations.history import (
     FailureChoice,
     FailureLine,
     FailureSource,
-    LettersLook,
+    LettersView,
     TenantFailures,
     TenantFigures,
 )
@@ -59,7 +59,7 @@ class AppFigures(AppCalls):
         cursor: str | None = None,
         traceback: bool = False,
         sources: Collection[FailureSource] = SOURCES,
-        letters: Callable[[], Awaitable[LettersLook]] | None = None,
+        letters: Callable[[], Awaitable[LettersView]] | None = None,
     ) -> FailureList:
         """List failures, the newest first: jobs of the store, jobs that were sent, dead letters, workflows.
 

@@ -101,7 +101,7 @@ class AppDefinitions(AppCalls):
 
     def _check_task(self, task: str) -> None:
         if not self._caller.allows(task):
-            raise NotPermitted(f"task {task!r} is not among those that you may call")
+            raise NotPermitted(f"you are not permitted to call task {task!r}")
 
 
 class AppTasks(AppCalls):

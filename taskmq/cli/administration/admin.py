@@ -81,9 +81,9 @@ def shut_out(
     lines = None if audit is None else _lines_of(audit)
 
     async def run(store: "IdentityStore") -> "list[RestoredStep]":
-        from taskmq.operations.audit import read_export, shut_out_again
+        from taskmq.operations.audit import read_export, restrict_again
 
-        return await shut_out_again(
+        return await restrict_again(
             store,
             since=round((since if since.tzinfo else since.replace(tzinfo=UTC)).timestamp() * 1000),
             export=None if lines is None else read_export(lines),

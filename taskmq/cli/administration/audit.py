@@ -11,7 +11,7 @@ from taskmq.cli.administration.store import user_id_of
 from taskmq.cli.exits import FAILED, OK
 from taskmq.cli.output import note, write_json
 from taskmq.cli.server_link import Api, ask, show_record, show_rows, text_of_instant
-from taskmq.operations.audit import chain_head
+from taskmq.operations.audit import parse_chain_head
 
 if TYPE_CHECKING:
     from taskmq.api.accounts import AuditEntryView
@@ -98,7 +98,7 @@ def verify(*, head: str | None = None) -> int:
         whole chain was made anew.
     """
     if head is not None:
-        chain_head(head)
+        parse_chain_head(head)
     report = ask(lambda api: api.audit.verify(head=head or ""))
     show_record(report, lambda: {name: getattr(report, name) for name in _FACTS})
     if not report.is_whole:

@@ -39,7 +39,7 @@ async def hinted(api: Api, job: str, error: JobNotFound) -> JobNotFound:
     """The error, with where the job may be; a server's error says that itself."""
     if current_globals().server is not None:
         return error
-    hint = await cast("OperatorApi", api).look_elsewhere(job)
+    hint = await cast("OperatorApi", api).locate_missing_job(job)
     # What the error says behind that is in the words of HTTP.
     said = str(error).partition("; ")[0]
     return JobNotFound(f"{said}; {hint}" if hint else said)

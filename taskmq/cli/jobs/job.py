@@ -85,7 +85,7 @@ def show(
         here = cast("OperatorApi", api)
         report = await here.report(job, within=seconds_of(within), depth=depth)
         if not report.is_known:
-            return report, await here.look_elsewhere(job), None
+            return report, await here.locate_missing_job(job), None
         has_value = values and report.has_value
         return report, "", await here.result(job, within=_VALUE_SECONDS) if has_value else None
 

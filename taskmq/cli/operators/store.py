@@ -142,7 +142,7 @@ def prune(*, older_than: str | None = None, where: str | None = None, keep_last:
         from taskmq.contracts.jobs import Prunable
 
         if not isinstance(found, Prunable):
-            raise UnsupportedFeature(f"{found.address} cannot forget jobs before its time")
+            raise UnsupportedFeature(f"{found.address} cannot prune jobs early")
         await found.prune(keep_days=age.days)
         return found.address
 
@@ -284,7 +284,7 @@ def import_from_state(
 
     with progress("looking at schedules and jobs") as advance:
         found = run_with_app(lambda target: run(target, dry_run=True))
-    moving = [each for each in found if each.came == "moves"]
+    moving = [each for each in found if each.outcome == "moves"]
     if moving and not dry_run:
         print_rows(_IMPORTED, [msgspec.to_builtins(each) for each in found])
         if not confirm(f"move {len(moving)} schedules and jobs to the store? Are the beats stopped?", yes=yes):
@@ -293,12 +293,12 @@ def import_from_state(
         with progress("moving schedules and jobs") as advance:
             found = change_with_app(lambda target: run(target, dry_run=False), "store.import", [""])
         for each in found:
-            if each.came == "stays" and each not in planned:
+            if each.outcome == "stays" and each not in planned:
                 note(f"{each.what} {each.name} stays: {each.note}")
-        note(f"{sum(each.came == 'moves' for each in found)} have moved")
+        note(f"{sum(each.outcome == 'moves' for each in found)} have moved")
     else:
         print_rows(_IMPORTED, [msgspec.to_builtins(each) for each in found])
-    return CONFLICT if any(each.came == "stays" for each in found) else OK
+    return CONFLICT if any(each.outcome == "stays" for each in found) else OK
 
 
 def _store(target: "TaskMQ") -> "JobStore":

@@ -14,7 +14,7 @@ from taskmq.cli.output import note, print_record, print_rows, printable, write_l
 from taskmq.cli.server_link import ask, show_rows
 from taskmq.errors import InvalidOption
 from taskmq.model.commands import Command, is_for
-from taskmq.operations.workers import addressed
+from taskmq.operations.workers import resolve_addresses
 
 if TYPE_CHECKING:
     from taskmq.api.workers import ControlledWorker, ControlledWorkers
@@ -48,7 +48,7 @@ def status(*names: str, every: _Every = False, host: str | None = None, within: 
     within
         How long to wait for answers.
     """
-    asked = Command(id="", name="ping", to=addressed(names, host=host, every=every))
+    asked = Command(id="", name="ping", to=resolve_addresses(names, host=host, every=every))
     found = ask(lambda api: api.workers.list(within=seconds_of(within)))
     answers = [one for one in found if is_for(asked, worker=one.name, host=one.host)]
     missing = [name for name in names if name not in {one.name for one in answers}]
@@ -153,7 +153,7 @@ def _tell(body: ControlBody, within: str) -> int:
 
 def _control(body: ControlBody, within: str) -> "ControlledWorkers":
     # Refused here, before a server is asked.
-    addressed(body.workers, host=body.host or None, every=body.all)
+    resolve_addresses(body.workers, host=body.host or None, every=body.all)
     return ask(lambda api: api.workers.control(body, within=seconds_of(within)))
 
 

@@ -12,7 +12,7 @@ from taskmq.cli.globals import current_globals
 from taskmq.cli.output import note, print_rows, printable, write_line
 from taskmq.cli.server_link import Api, ask, first_items, show_record, show_rows, text_of_instant
 from taskmq.errors import RequestRefused
-from taskmq.operations.workflow_graph import GraphFormat, GraphStep, graph_text
+from taskmq.operations.workflow_graph import GraphFormat, GraphStep, format_graph
 from taskmq.workflow.workflows import read_states
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ def graph(workflow: str, /, *, form: Annotated[GraphFormat, Parameter(name="--fo
         _show(found)
         return
     steps = [GraphStep(step.step, step.task, step.state, step.after, step.part_of) for step in found.steps]
-    write_line(printable(graph_text(steps, form)))
+    write_line(printable(format_graph(steps, form)))
 
 
 @app.command

@@ -1,19 +1,19 @@
-"""The audit as operators use it.
+"""The audit log as operators use it.
 
-chain         page by page, and as a chain that is whole or is not
-restoration   from an export of it follows who is shut out again after a restored backup
+chain         lists entries page by page and verifies their hash chain
+restoration   revokes access again after a restored backup, following an export of the audit log
 """
 
-from taskmq.operations.audit.chain import ChainReport, chain_head, entries, exported, verify_chain
-from taskmq.operations.audit.restoration import RestoredStep, read_export, shut_out_again
+from taskmq.operations.audit.chain import ChainReport, entries, export_record, parse_chain_head, verify_chain
+from taskmq.operations.audit.restoration import RestoredStep, read_export, restrict_again
 
 __all__ = [
     "ChainReport",
     "RestoredStep",
-    "chain_head",
     "entries",
-    "exported",
+    "export_record",
+    "parse_chain_head",
     "read_export",
-    "shut_out_again",
+    "restrict_again",
     "verify_chain",
 ]

@@ -1,4 +1,4 @@
-"""Audit entries of what is done at the broker or in the state, and the names by which entries are found."""
+"""Audit entries for actions on the broker or the state, and the subjects that entries are filed under."""
 
 from typing import Any
 
@@ -13,13 +13,13 @@ __all__ = ["audit_subject", "note_action"]
 async def note_action(
     app: TaskMQ, by: Actor, action: str, *, subject: str, tenant: str = "", after: dict[str, Any] | None = None
 ) -> None:
-    """Write what the actor is about to do into the audit, before it is done; an app without a store has none.
+    """Record in the audit log what the actor is about to do. Does nothing if the app has no store.
 
     Args:
         action: a noun and a verb, such as `queue.purge`.
-        subject: the name of what it is done to.
-        tenant: whose it is.
-        after: facts about it; no arguments of tasks.
+        subject: name of the object that the action changes.
+        tenant: tenant that owns the object.
+        after: details of the action; never task arguments.
 
     Raises:
         StoreUnavailable: the store could not be reached.
@@ -31,12 +31,12 @@ async def note_action(
 
 
 async def audit_subject(jobs: TenantJobs, name: str, *, kind: str = "") -> str:
-    """Find the subject of audit entries by a name: entries about a job have the store's id.
+    """Return the subject under which the audit log files a name. Entries about a job use the store's id.
 
     Args:
-        jobs: those that the caller may see.
-        name: a job's, or that of something else, which is its own subject.
-        kind: of the things that are looked for; "": any.
+        jobs: jobs that the caller may see.
+        name: a job's name. Any other name is its own subject.
+        kind: kind of the objects to find; "" means any.
     """
     if not name or kind not in ("", "job"):
         return name

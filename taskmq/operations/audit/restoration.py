@@ -1,8 +1,8 @@
-"""After a restored backup: who was shut out since then is shut out again.
+"""Access control after a restored backup: users and tokens that were shut out since then lose access again.
 
-A backup lets in again whose token was revoked, whose session has ended and who was disabled after it was made. The
-store cannot know that any more; the audit does, if it was exported in time. From an export follows here what was
-taken away, and nothing that was given: who may write that file shuts people out, and lets none in.
+A backup brings back tokens that were revoked, sessions that had ended and users that were disabled after it was
+made. The restored store has lost those changes, but an export of the audit log still has them. This module repeats
+only the changes that take access away. Write access to the export can therefore remove access, but never grant it.
 """
 
 from collections.abc import Iterable, Mapping
@@ -15,20 +15,20 @@ from taskmq.contracts.identity import Actor, IdentityStore, UserAccount, UserCha
 from taskmq.errors import IdentityConflict, InvalidOption
 from taskmq.model.identity import EVERYTHING_OF_ALL, AuditRecord, ChainLink, Membership, broken_link
 
-__all__ = ["RestoredStep", "read_export", "shut_out_again"]
+__all__ = ["RestoredStep", "read_export", "restrict_again"]
 
 _PAGE: Final = 200
-# An entry has the time at which its transaction began, and a backup has what was committed.
+# An entry's time is the start of its transaction; a backup contains the transactions that had committed.
 _MARGIN_MS: Final = 600_000
 _BYTES: Final = ("who_salt", "who_commitment", "what_salt", "what_commitment", "hash")
 
 
 class RestoredStep(NamedTuple):
-    """Something that was done, or that people have to decide on.
+    """A change that was made, or one that people have to decide on.
 
     Attributes:
-        subject: to whom or what: a name, or an id.
-        is_done: False: it is left to people.
+        subject: name or id of the user, token or tenant.
+        is_done: False if the decision is left to people.
     """
 
     what: str
@@ -37,13 +37,14 @@ class RestoredStep(NamedTuple):
 
 
 class _Restrictions(msgspec.Struct):
-    """Rights that an export shows as taken away in the end. Users and tokens by id, tenants by name.
+    """Access that was revoked by the end of an export. Users and tokens are listed by id, tenants by name.
 
     Attributes:
-        disabled: of users, and of tenants: whether each of them is.
-        roles: by user and tenant; None: taken away.
-        passwords: when each user got another one, ms.
-        others: what was added since, which the backup does not have, by its id.
+        disabled: whether each user is disabled.
+        tenants: whether each tenant is disabled or removed.
+        roles: last membership by user and tenant; None if it was removed.
+        passwords: when each user's password was last changed (ms).
+        others: users and tokens added since the backup, by id.
     """
 
     tokens: set[str] = msgspec.field(default_factory=set[str])
@@ -59,52 +60,52 @@ class _Restrictions(msgspec.Struct):
 
 
 def read_export(lines: Iterable[str]) -> list[AuditRecord]:
-    """The entries of an export of the audit, whose chain is whole from its first entry on.
+    """Read an export of the audit log and verify its chain from the first entry on.
 
     Raises:
-        InvalidOption: a line is no entry, or the chain is broken.
+        InvalidOption: a line is not an entry, or the chain is broken.
     """
     records: list[AuditRecord] = []
     for number, line in enumerate(lines, start=1):
         if not line.strip():
             continue
         try:
-            records.append(_record(msgspec.json.decode(line)))
+            records.append(_parse_record(msgspec.json.decode(line)))
         except (msgspec.MsgspecError, ValueError, TypeError, LookupError, AttributeError) as error:
-            raise InvalidOption(f"line {number} is no entry of `taskmq audit export`: {error!r}") from None
+            raise InvalidOption(f"line {number} is not an entry of `taskmq audit export`: {error!r}") from None
     if fault := broken_link(ChainLink(), records):
-        raise InvalidOption(f"the export of the audit is not whole, so it is not followed: {fault}")
+        raise InvalidOption(f"the export of the audit log is damaged; nothing was changed: {fault}")
     return records
 
 
-async def shut_out_again(
+async def restrict_again(
     store: IdentityStore, *, since: int, export: list[AuditRecord] | None, revokes_tokens: bool, by: Actor
 ) -> list[RestoredStep]:
-    """End all sessions, and take away what was taken away since the backup; what was done, and what is left.
+    """End all sessions and revoke again what was revoked since the backup.
 
-    It may be called again: what is done already is no step any more.
+    Returns the steps that were taken and those left to people. Calling it again skips what is already done.
 
     Args:
-        since: when the backup was made, ms.
-        export: the audit, from `read_export`; None: there is none.
-        revokes_tokens: all that there are.
+        since: when the backup was made (ms).
+        export: the audit log, from `read_export`; None if there is no export.
+        revokes_tokens: whether to revoke all tokens.
 
     Raises:
-        InvalidOption: the export is that of another store; nothing was changed.
+        InvalidOption: the export belongs to another store; nothing was changed.
     """
     if export is not None:
         await _check_origin(store, export)
     by = replace(by, note=by.note or "after a restored backup")
     steps = await _end_sessions(store, by)
     if export is None:
-        what = "without an export it is not known who was disabled and what was taken away: look through"
+        what = "no export shows who was disabled and which access was revoked; review"
         steps.append(RestoredStep(what, "users, roles, tenants", is_done=False))
     else:
-        found = _restrictions(record for record in export if record.at >= since - _MARGIN_MS)
-        steps += await _follow(store, found, by)
+        found = _collect_restrictions(record for record in export if record.at >= since - _MARGIN_MS)
+        steps += await _apply(store, found, by)
         there = (await _names(store)).keys() | {token.id for token in await store.credentials.tokens()}
         steps += [step for each, step in found.others.items() if each not in there]
-    steps += await _see_to_tokens(store, revokes=revokes_tokens, by=by)
+    steps += await _review_tokens(store, revokes=revokes_tokens, by=by)
     facts: dict[str, object] = {
         "since": since,
         "has_export": export is not None,
@@ -118,7 +119,7 @@ async def shut_out_again(
 async def _check_origin(store: IdentityStore, export: list[AuditRecord]) -> None:
     first = await store.audit.chain(limit=1)
     if not export or (first and first[0].hash != export[0].hash):
-        raise InvalidOption("the export is not of this store's audit: its first entries differ; nothing was changed")
+        raise InvalidOption("the export belongs to another store (its first entry differs); nothing was changed")
 
 
 async def _end_sessions(store: IdentityStore, by: Actor) -> list[RestoredStep]:
@@ -126,16 +127,16 @@ async def _end_sessions(store: IdentityStore, by: Actor) -> list[RestoredStep]:
     for user_id, name in (await _names(store)).items():
         for session in await store.credentials.sessions(user_id):
             await store.credentials.end_session(session.id, by=by)
-            steps.append(RestoredStep("a session has ended", name, is_done=True))
+            steps.append(RestoredStep("session ended", name, is_done=True))
     return steps
 
 
-async def _follow(store: IdentityStore, found: _Restrictions, by: Actor) -> list[RestoredStep]:
+async def _apply(store: IdentityStore, found: _Restrictions, by: Actor) -> list[RestoredStep]:
     steps: list[RestoredStep] = []
     for token in await store.credentials.tokens():
         if token.id in found.tokens:
             await store.credentials.revoke_token(token.id, by=by)
-            steps.append(RestoredStep("a token is revoked", f"{token.id} ({token.name})", is_done=True))
+            steps.append(RestoredStep("token revoked", f"{token.id} ({token.name})", is_done=True))
     people = found.erased | found.disabled.keys() | found.passwords.keys() | {user for user, _ in found.roles}
     for user_id in sorted(people):
         account = await store.accounts.account(user_id)
@@ -143,15 +144,15 @@ async def _follow(store: IdentityStore, found: _Restrictions, by: Actor) -> list
             try:
                 steps += await _restrict(store, account, found, by)
             except IdentityConflict as error:
-                # The last admin may have become one after the backup was made, or before another one did.
-                steps.append(RestoredStep(f"is not done: {error}", account.user.name, is_done=False))
+                # The restored store may have no other admin: another one was promoted only after the backup.
+                steps.append(RestoredStep(f"not done: {error}", account.user.name, is_done=False))
     for tenant in await store.accounts.tenants(EVERYTHING_OF_ALL):
         if tenant.name in found.removed_tenants:
             await store.accounts.remove_tenant(tenant.name, by=by)
-            steps.append(RestoredStep("the tenant is removed", tenant.name, is_done=True))
+            steps.append(RestoredStep("tenant removed", tenant.name, is_done=True))
         elif found.tenants.get(tenant.name) and tenant.disabled is None:
             await store.accounts.change_tenant(tenant.name, by=by, is_disabled=True)
-            steps.append(RestoredStep("the tenant is disabled", tenant.name, is_done=True))
+            steps.append(RestoredStep("tenant disabled", tenant.name, is_done=True))
     return steps
 
 
@@ -161,13 +162,13 @@ async def _restrict(
     user, steps = account.user, list[RestoredStep]()
     if user.id in found.erased:
         await store.accounts.erase_user(user.id, by=by)
-        return [RestoredStep("the user is erased", user.id, is_done=True)]
+        return [RestoredStep("user erased", user.id, is_done=True)]
     if found.disabled.get(user.id) and user.disabled is None:
         await store.accounts.change_user(user.id, UserChange(is_disabled=True), by=by)
-        steps.append(RestoredStep("the user is disabled", user.name, is_done=True))
+        steps.append(RestoredStep("user disabled", user.name, is_done=True))
     if user.password_changed is not None and user.password_changed < found.passwords.get(user.id, 0):
         await store.accounts.change_user(user.id, UserChange(password_hash=""), by=by)
-        steps.append(RestoredStep("the old password opens nothing any more", user.name, is_done=True))
+        steps.append(RestoredStep("old password disabled", user.name, is_done=True))
         steps.append(
             RestoredStep(f"needs a password: taskmq admin user password {user.name}", user.name, is_done=False)
         )
@@ -178,17 +179,17 @@ async def _restrict(
         what = f"{has.role} of {has.tenant}"
         if after is None:
             await store.accounts.remove_membership(user.id, has.tenant, by=by)
-            steps.append(RestoredStep(f"is not {what} any more", user.name, is_done=True))
+            steps.append(RestoredStep(f"role removed: {what}", user.name, is_done=True))
         elif after != has and has.role.includes(after.role) and (after.tasks == has.tasks or "*" in has.tasks):
             await store.accounts.set_membership(user.id, after, by=by)
-            steps.append(RestoredStep(f"is {after.role} and not {what}", user.name, is_done=True))
+            steps.append(RestoredStep(f"role reduced from {what} to {after.role}", user.name, is_done=True))
         elif after != has:
             was = f"{after.role} with {', '.join(after.tasks)}"
-            steps.append(RestoredStep(f"is {what}, and was {was}", user.name, is_done=False))
+            steps.append(RestoredStep(f"is {what}, was {was} before the restore", user.name, is_done=False))
     return steps
 
 
-async def _see_to_tokens(store: IdentityStore, *, revokes: bool, by: Actor) -> list[RestoredStep]:
+async def _review_tokens(store: IdentityStore, *, revokes: bool, by: Actor) -> list[RestoredStep]:
     steps: list[RestoredStep] = []
     names = await _names(store)
     for token in await store.credentials.tokens():
@@ -197,7 +198,7 @@ async def _see_to_tokens(store: IdentityStore, *, revokes: bool, by: Actor) -> l
             await store.credentials.revoke_token(token.id, by=by)
         steps.append(
             RestoredStep(
-                "a token is revoked" if revokes else "the token is good: is it to be?", whose, is_done=revokes
+                "token revoked" if revokes else "token is valid; revoke it if unwanted", whose, is_done=revokes
             )
         )
     return steps
@@ -213,7 +214,7 @@ async def _names(store: IdentityStore) -> dict[str, str]:
     return found
 
 
-def _restrictions(records: Iterable[AuditRecord]) -> _Restrictions:
+def _collect_restrictions(records: Iterable[AuditRecord]) -> _Restrictions:
     found = _Restrictions()
     for record in records:
         entry = record.entry()
@@ -242,15 +243,15 @@ def _restrictions(records: Iterable[AuditRecord]) -> _Restrictions:
                 found.removed_tenants.discard(record.subject)
                 found.tenants[record.subject] = False
             case "user.add" | "token.add":
-                what = f"the {record.kind} was added since: add it again, if it is wanted"
+                what = f"{record.kind} added since the backup; add it again if wanted"
                 found.others[record.subject] = RestoredStep(what, str(after.get("name", "")), is_done=False)
             case _:
                 continue
     return found
 
 
-def _record(facts: Mapping[str, Any]) -> AuditRecord:
-    """The reverse of `exported`."""
+def _parse_record(facts: Mapping[str, Any]) -> AuditRecord:
+    """Parse one record of an export; the reverse of `export_record`."""
     plain = dict(facts)
     for name in _BYTES:
         plain[name] = None if plain[name] is None else bytes.fromhex(plain[name])
@@ -258,5 +259,5 @@ def _record(facts: Mapping[str, Any]) -> AuditRecord:
         plain[name] = None if plain[name] is None else plain[name].encode()
     record = AuditRecord(**plain)
     if record.position is None or record.hash is None:
-        raise ValueError("it is not sealed")
+        raise ValueError("the entry is not sealed")
     return record

@@ -1,8 +1,8 @@
-"""Doing the same to many jobs of the store that a filter finds.
+"""Bulk operations: one action on all stored jobs that match a filter.
 
-`act_on_page` does it to one page: the caller sets the pace, and aborts by stopping. `TenantBulks` keeps a bulk
-in the store, and `BulkRunner` carries it out, wherever it runs: the next runner takes over from one that dies, and
-each job is done to at most once.
+`act_on_page` handles one page; the caller sets the pace, and aborts by not asking for the next page. `TenantBulks`
+stores a bulk, and any `BulkRunner` executes it. If a runner dies, the next one takes over, and no job is acted on
+twice.
 """
 
 from taskmq.model.jobs.bulks import BulkAction

@@ -1,8 +1,8 @@
-"""Doing the same to many jobs of the store that a filter finds, page by page.
+"""Bulk operations page by page: one action on the stored jobs that match a filter.
 
-A page at a time keeps every process free of state: who drives it sees the progress after each page, goes on from its
-`next`, slows down by waiting, and aborts by not going on. Jobs are taken the newest first, from behind the cursor, so
-what a bulk makes itself, such as the repetitions of a retry, is never found by its later pages.
+No process keeps state between pages. The caller sees the progress after each page and continues from its `after`,
+slows down by waiting, or aborts by stopping. Jobs come newest first, from after the cursor. Later pages therefore
+never match jobs that the bulk itself created, such as retries.
 """
 
 import asyncio
@@ -21,16 +21,16 @@ from taskmq.operations.tenant_jobs import TenantJobs
 
 __all__ = ["BulkChange", "BulkPage", "BulkRefusal", "act_on_page", "check_change"]
 
-# Of a store that is asked by others, too.
+# The store serves other callers, too.
 _AT_A_TIME: Final = 20
 
 
 class BulkChange(NamedTuple):
-    """The details: what `change` makes different, where what is None stays; and what `retry` is of.
+    """Options of an action: the new values for `change`, where None keeps the present one, and those of `retry`.
 
     Attributes:
-        mode: how a retry runs jobs again that have ended; None: each as suits it.
-        again: of jobs that were retried before, too.
+        mode: how a retry runs ended jobs again; None chooses for each job.
+        again: whether to retry jobs that were retried before.
     """
 
     at: datetime | None = None
@@ -41,18 +41,18 @@ class BulkChange(NamedTuple):
 
 
 class BulkRefusal(NamedTuple):
-    """A job that stayed as it was, and why."""
+    """A job that was not changed, and why."""
 
     record: JobRecord
     error: TaskMQError
 
 
 class BulkPage(NamedTuple):
-    """What became of one page.
+    """Result of one page.
 
     Attributes:
-        done: jobs that it was done to, as they were.
-        after: where the next page begins; None at the end.
+        done: jobs that were acted on, as they were before.
+        after: cursor of the next page; None at the end.
     """
 
     done: Sequence[JobRecord]
@@ -70,23 +70,23 @@ async def act_on_page(
     limit: int = 200,
     note: str = "",
 ) -> BulkPage:
-    """Do it to up to `limit` jobs that fit; of a retry to those that were not retried before, unless `again` is said.
+    """Apply the action to up to `limit` matching jobs. A retry skips jobs retried before, unless `again` is set.
 
     Args:
-        after: the `after` of the page before.
+        after: the `after` of the previous page.
 
     Raises:
         InvalidOption: see `check_change`.
-        StoreUnavailable: it could not be reached; some may have been done.
+        StoreUnavailable: the store could not be reached; some jobs may have been acted on.
     """
     check_change(action, change)
-    act = _action(jobs, action, change, note)
+    act = _build_action(jobs, action, change, note)
     page = await jobs.list(wanted(which, action, again=change.again), after=after, limit=limit)
     done: list[JobRecord] = []
     refused: list[BulkRefusal] = []
     for start in range(0, len(page.jobs), _AT_A_TIME):
         some = page.jobs[start : start + _AT_A_TIME]
-        errors = await asyncio.gather(*[_tried(act, record) for record in some])
+        errors = await asyncio.gather(*[_attempt(act, record) for record in some])
         for record, error in zip(some, errors, strict=True):
             if error is None:
                 done.append(record)
@@ -96,27 +96,27 @@ async def act_on_page(
 
 
 def check_change(action: BulkAction, change: BulkChange) -> None:
-    """See that a change makes something different, and that no other action is to.
+    """Check that a change has new values, and that the other actions have none.
 
     Raises:
-        InvalidOption: a change that changes nothing, one to what cannot be, or another action with a change.
+        InvalidOption: the change is empty or impossible, or another action has new values.
     """
     if action != "change":
         if change._replace(mode=None, again=False) != BulkChange():
-            raise InvalidOption(f"{action}: only a change has a time, a delay or a priority")
+            raise InvalidOption(f"{action}: only `change` takes a time, a delay or a priority")
         if (change.mode or change.again) and action != "retry":
-            raise InvalidOption(f"{action}: only a retry has a mode, and is done again to what was retried")
+            raise InvalidOption(f"{action}: only `retry` takes a mode or `again`")
         return
     if change == BulkChange():
         raise InvalidOption("nothing to change: give a time, a delay or a priority")
     if change.at is not None and change.delay is not None:
-        raise InvalidOption("a time and a delay: give one of them")
+        raise InvalidOption("give a time or a delay, not both")
     if change.delay is not None:
         parse_duration(change.delay, what="delay")
     class_of(change.priority)
 
 
-async def _tried(act: Callable[[JobRecord], Awaitable[object]], record: JobRecord) -> TaskMQError | None:
+async def _attempt(act: Callable[[JobRecord], Awaitable[object]], record: JobRecord) -> TaskMQError | None:
     try:
         await act(record)
     except TaskMQError as error:
@@ -124,7 +124,7 @@ async def _tried(act: Callable[[JobRecord], Awaitable[object]], record: JobRecor
     return None
 
 
-def _action(
+def _build_action(
     jobs: TenantJobs, action: BulkAction, change: BulkChange, note: str
 ) -> Callable[[JobRecord], Awaitable[object]]:
     if action == "change":

@@ -1,8 +1,8 @@
-"""Carries out the bulks of a store, in small pieces: a `Service` of schedulers and servers.
+"""Execution of a store's bulk operations in small batches: a `Service` of schedulers and servers.
 
-The ids of a piece are written down before anything is done to its jobs, under a lease. A runner that finds the piece
-of a dead one looks into the history of each of its jobs, which names the bulk where it was done already. What is
-done compares the job's version, so that of two who are at the same piece, since one was taken for dead, one does it.
+A runner stores the ids of a batch under a lease before it acts on them. If it dies, the next runner reads the history
+of each job in the batch; the history names the bulk if the job was already acted on. Each action compares the job's
+version. If a runner was only thought dead and two work on the same batch, only one of them acts on each job.
 """
 
 import asyncio
@@ -18,26 +18,26 @@ from taskmq.errors import JobConflict, StoreUnavailable, TaskMQError
 from taskmq.model.jobs.bulks import MOST_REFUSALS, Bulk, BulkRefused, BulkRepeated, add_outcomes, wanted
 from taskmq.model.jobs.filter_text import parse_filter
 from taskmq.model.units import to_datetime
-from taskmq.operations.bulks.tenant_bulks import bulk_entry
+from taskmq.operations.bulks.tenant_bulks import build_end_entry
 from taskmq.operations.tenant_jobs import TenantJobs
 
 __all__ = ["BulkRunner"]
 
 _log = logging.getLogger("taskmq.bulks")
 
-_PIECE: Final = 20
+_BATCH: Final = 20
 _LEASE_MS: Final = 30_000
-_LOOK: Final = 1.0
-_IDLE_LOOK: Final = 5.0
+_POLL: Final = 1.0
+_IDLE_POLL: Final = 5.0
 _TRIES: Final = 5
 
 
 class BulkRunner:
-    """Carries out what is open, in turns with others: a `Service`.
+    """A service that executes open bulks, taking turns with other runners.
 
     Args:
-        me: a name of one's own, among all who carry out bulks.
-        only: the id of the one bulk to carry out; all others are left to other runners.
+        me: a name unique among all runners.
+        only: the id of the one bulk to execute; other runners execute the rest.
     """
 
     def __init__(self, app: TaskMQ, *, me: str, only: str | None = None) -> None:
@@ -45,34 +45,34 @@ class BulkRunner:
         self._me = me
         self._only = only
         self._is_stopping = False
-        # For the store: logged when that begins, and not again before it has ended.
+        # Whether the store is unavailable; logged once per outage.
         self._is_waiting = False
         self._awake = asyncio.Event()
 
     def stop(self) -> None:
-        """See `Service`."""
+        """Finish the current batch, then return from `run`."""
         self._is_stopping = True
         self._awake.set()
 
     def wake(self) -> None:
-        """Look at once: there is something to do."""
+        """Poll the store at once, without waiting for the next period."""
         self._awake.set()
 
     async def run(self) -> None:
-        """Look when there is something to do, and each five seconds where there is nothing, until `stop`.
+        """Execute open bulks until `stop`. Polls every five seconds while none is open.
 
-        A piece that was begun is ended.
+        A batch that was begun is finished.
         """
         while not self._is_stopping:
             self._awake.clear()
-            await pause(self._awake, await self._look())
+            await pause(self._awake, await self._poll())
 
-    async def _look(self) -> float:
-        """Seconds until the next look."""
+    async def _poll(self) -> float:
+        """Execute a batch of each open bulk that is due. Returns the seconds until the next poll."""
         store = self._app.sessions.store()
         dues: list[int] = []
         try:
-            found = await self._open(store)
+            found = await self._list_open(store)
             self._is_waiting = False
             for bulk in found:
                 if self._is_stopping:
@@ -81,47 +81,47 @@ class BulkRunner:
                 if bulk.due > now:
                     dues.append(bulk.due)
                 elif bulk.holder == self._me or bulk.lease_until <= now:
-                    dues.append(await self._carried_on(bulk, now))
+                    dues.append(await self._execute_or_abort(bulk, now))
             if not found:
-                return _IDLE_LOOK
+                return _IDLE_POLL
             now = await store.now_ms()
         except StoreUnavailable as error:
             if not self._is_waiting:
                 self._is_waiting = True
-                _log.warning("bulk operations wait for the store: %s", error)
-            return _LOOK
-        return min([_LOOK, *(max(due - now, 0) / 1000 for due in dues)])
+                _log.warning("store unavailable, bulk operations wait: %s", error)
+            return _POLL
+        return min([_POLL, *(max(due - now, 0) / 1000 for due in dues)])
 
-    async def _open(self, store: JobStore) -> list[Bulk]:
+    async def _list_open(self, store: JobStore) -> list[Bulk]:
         if self._only is None:
             return await store.bulks.open()
-        # By its id: the store lists so many of those that are open, and this one may not be among them.
+        # By its id, because the store lists only some of the open bulks.
         found = await store.bulks.get(self._only)
         return [] if found is None or found.ended is not None else [found]
 
-    async def _carried_on(self, bulk: Bulk, now: int) -> int:
-        """Do a piece of it, or end it where that cannot be; the instant (ms) from which on there is more to do."""
+    async def _execute_or_abort(self, bulk: Bulk, now: int) -> int:
+        """Execute a batch, or abort the bulk if that fails. Returns when the next batch is due (ms)."""
         try:
-            return await self._carry_on(bulk, now)
+            return await self._execute_batch(bulk, now)
         except StoreUnavailable:
             raise
-        except Exception as error:  # noqa: BLE001 - one that cannot be carried out must not hold up the others
-            _log.exception("bulk %s is given up", bulk.id)
-            is_told = isinstance(error, TaskMQError)
-            why = str(error) if is_told else "an error of the server; its log has more"
+        except Exception as error:  # noqa: BLE001 - a broken bulk must not hold up the others
+            _log.exception("bulk %s failed, aborting it", bulk.id)
+            is_public = isinstance(error, TaskMQError)
+            why = str(error) if is_public else "internal error; see the log of the process that ran it"
             refused = BulkRefused("", type(error).__name__, why)
             found = await self._app.sessions.store().bulks.get(bulk.id)
             if found is not None and found.ended is None:
                 refusals = (*found.refusals[: MOST_REFUSALS - 1], refused)
                 ended = replace(found, state="aborted", ended=now, pending=(), refusals=refusals)
-                await self._app.sessions.store().bulks.write(ended, audit=bulk_entry(ended))
+                await self._app.sessions.store().bulks.write(ended, audit=build_end_entry(ended))
             return now
 
-    async def _carry_on(self, bulk: Bulk, now: int) -> int:
+    async def _execute_batch(self, bulk: Bulk, now: int) -> int:
         bulks = self._app.sessions.store().bulks
         jobs = TenantJobs(self._app, bulk.tenant, by=bulk.user, allows=bulk.allows)
         was_begun = bool(bulk.pending)
-        size = _PIECE if bulk.rate is None else max(1, min(_PIECE, int(bulk.rate)))
+        size = _BATCH if bulk.rate is None else max(1, min(_BATCH, int(bulk.rate)))
         if not was_begun and not bulk.is_listed:
             which = wanted(parse_filter(bulk.filter, bulk.began), bulk.action, again=bulk.again)
             page = await jobs.list(which, after=bulk.after, limit=size)
@@ -131,9 +131,9 @@ class BulkRunner:
             bulk = replace(bulk, pending=bulk.deferred[:size], deferred=bulk.deferred[size:])
         claimed = await bulks.write(replace(bulk, holder=self._me, lease_until=now + _LEASE_MS))
         if claimed is None:
-            # Another one was faster.
-            return now + round(_LOOK * 1000)
-        act = _Act(jobs, claimed)
+            # Another runner claimed it first.
+            return now + round(_POLL * 1000)
+        act = _JobAction(jobs, claimed)
         acts = [act(job_id, may_be_done=was_begun) for job_id in claimed.pending]
         outcomes = await asyncio.gather(*acts, return_exceptions=True)
         errors = [one for one in outcomes if isinstance(one, BaseException)]
@@ -150,27 +150,27 @@ class BulkRunner:
         )
         if not after.has_more and not errors:
             ended = replace(after, state="done", ended=await self._app.sessions.store().now_ms())
-            written = await bulks.write(ended, audit=bulk_entry(ended))
+            written = await bulks.write(ended, audit=build_end_entry(ended))
         else:
             written = await bulks.write(after)
         found = None if written is not None else await bulks.get(claimed.id)
-        # Aborted meanwhile; where it has changed more than once, another runner has counted these jobs.
+        # The bulk was aborted meanwhile. If it changed more than once, another runner has counted these jobs.
         if found is not None and found.state == "aborted" and found.version == claimed.version + 1:
-            told = add_outcomes(found, done=done, refusals=refusals, due=found.due, repeated=repeated)
-            await bulks.write(told)
+            counted = add_outcomes(found, done=done, refusals=refusals, due=found.due, repeated=repeated)
+            await bulks.write(counted)
         for error in errors:
             raise error
         return after.due
 
 
 class _Deferred(NamedTuple):
-    """A job that waits for another one which is to be retried first, by the store's id."""
+    """A job that waits for another one to be retried first, by the store's id."""
 
     job_id: str
 
 
-class _Act:
-    """Does to one job what a bulk is about."""
+class _JobAction:
+    """The action of a bulk on one job."""
 
     def __init__(self, jobs: TenantJobs, bulk: Bulk) -> None:
         self._jobs = jobs
@@ -178,10 +178,10 @@ class _Act:
         self._note = f"{bulk.note} ({bulk.mark})" if bulk.note else bulk.mark
 
     async def __call__(self, job_id: str, *, may_be_done: bool) -> "BulkRefused | BulkRepeated | _Deferred | None":
-        """Why it stays as it is for now, or the job that repeats it; None where something else was done to it.
+        """Act on one job. Returns why it was refused or deferred, or the job that repeats it; None otherwise.
 
         Args:
-            may_be_done: another runner was at it.
+            may_be_done: whether another runner may have acted on it.
         """
         name = job_id
         try:
@@ -189,9 +189,9 @@ class _Act:
             name = self._jobs.name_of(record)
             for _ in range(_TRIES):
                 if may_be_done and await self._is_done(record):
-                    return await self._repeated(name, record.retried_as)
+                    return await self._build_outcome(name, record.retried_as)
                 try:
-                    after = await self._do(record)
+                    after = await self._act(record)
                 except JobConflict as error:
                     if error.waits_for and self._bulk.may_defer:
                         return _Deferred(job_id)
@@ -200,18 +200,18 @@ class _Act:
                     if record.version == before.version and not await self._is_done(record):
                         raise
                 else:
-                    return await self._repeated(name, "" if after.id == record.id else after.id)
-            return BulkRefused(name, "JobConflict", f"job {name} changes all the time")
+                    return await self._build_outcome(name, "" if after.id == record.id else after.id)
+            return BulkRefused(name, "JobConflict", f"job {name} changed during each of {_TRIES} tries")
         except StoreUnavailable:
             raise
         except TaskMQError as error:
             return BulkRefused(name, type(error).__name__, str(error))
 
-    async def _repeated(self, name: str, job_id: str) -> BulkRepeated | None:
-        """The outcome of a job that was done to, with the one that repeats it, of this id."""
+    async def _build_outcome(self, name: str, job_id: str) -> BulkRepeated | None:
+        """Return the outcome that names the job that repeats this one; None if no job does."""
         return BulkRepeated(name, self._jobs.name_of(await self._jobs.get(job_id))) if job_id else None
 
-    async def _do(self, record: JobRecord) -> JobRecord:
+    async def _act(self, record: JobRecord) -> JobRecord:
         bulk = self._bulk
         given: dict[str, Any] = {"version": record.version, "note": self._note}
         match bulk.action:

@@ -1,4 +1,4 @@
-"""Bulks that the store keeps, as one caller may see them: those of a tenant, or everybody's."""
+"""Stored bulk operations that one caller may see: those of one tenant or of all tenants."""
 
 import hashlib
 import os
@@ -20,7 +20,7 @@ from taskmq.operations.bulks.pages import BulkChange, check_change
 from taskmq.operations.tenant_jobs import TenantJobs
 from taskmq.stored_jobs.stored import instant_ms
 
-__all__ = ["BulkOrder", "StoredBulks", "TenantBulks", "bulk_entry"]
+__all__ = ["BulkOrder", "StoredBulks", "TenantBulks", "build_end_entry"]
 
 _CAP: Final = 100_000
 _LEAST_RATE: Final = 0.01
@@ -28,13 +28,13 @@ _MOST_RATE: Final = 1e6
 
 
 class BulkOrder(NamedTuple):
-    """What is to be done to which jobs.
+    """An action, and the jobs it applies to.
 
     Attributes:
-        filter: as in the list of jobs.
-        at, delay, priority: what a change makes different; a delay counts from now.
-        mode, again: of a retry, see `Bulk`.
-        rate: to so many jobs a second.
+        filter: same syntax as in the list of jobs.
+        at, delay, priority: new values for `change`; a delay counts from now.
+        mode, again: options of `retry`, see `Bulk`.
+        rate: most jobs per second.
         tasks: see `Bulk`.
     """
 
@@ -51,18 +51,20 @@ class BulkOrder(NamedTuple):
 
 
 class StoredBulks(NamedTuple):
-    """Some bulks, the last one first; `after` is where the next page begins, None at the end."""
+    """A page of bulks, newest first; `after` is the cursor of the next page, None at the end."""
 
     bulks: list[Bulk]
     after: str | None
 
 
 class TenantBulks:
-    """The bulks that a caller may see; raises `StoreUnavailable`, and `UnsupportedFeature` without a store.
+    """The bulks that a caller may see.
+
+    Every method raises `StoreUnavailable`, and `UnsupportedFeature` if the app has no store.
 
     Args:
-        tenant: whose jobs are meant: "" those that have no tenant, None everybody's.
-        by: who acts, for the audit and the histories.
+        tenant: tenant that owns the jobs; "" means jobs without a tenant, None means all jobs.
+        by: the actor, for the audit log and the job histories.
     """
 
     def __init__(self, app: TaskMQ, tenant: str | None, *, by: Actor) -> None:
@@ -71,19 +73,19 @@ class TenantBulks:
         self._by = by
 
     async def begin(self, order: BulkOrder, *, key: str = "") -> Bulk:
-        """Keep it, so that schedulers and servers carry it out, whatever becomes of this process.
+        """Store the bulk, so that schedulers and servers execute it even if this process ends.
 
         Args:
-            key: the tenant's own; the same order under the same key is the same bulk, for as long as that is kept.
+            key: idempotency key within the tenant. While the bulk is kept, the same order returns that bulk.
 
         Raises:
-            InvalidFilter: the filter cannot be read.
-            JobConflict: another order was given under the key.
-            InvalidOption: see `check_change`; or a rate that is none.
+            InvalidFilter: the filter is malformed.
+            JobConflict: the key belongs to a different order.
+            InvalidOption: the rate is out of range, or see `check_change`.
         """
         check_change(order.action, BulkChange(order.at, order.delay, order.priority, order.mode, order.again))
         if order.rate is not None and not _LEAST_RATE <= order.rate <= _MOST_RATE:
-            raise InvalidOption(f"rate={order.rate}: {_LEAST_RATE} to {_MOST_RATE:,.0f} jobs a second")
+            raise InvalidOption(f"rate={order.rate}: give {_LEAST_RATE} to {_MOST_RATE:,.0f} jobs per second")
         store = self._app.sessions.store()
         jobs = TenantJobs(self._app, self._tenant, by=self._by)
         which = wanted(await jobs.filter(order.filter), order.action, again=order.again)
@@ -111,31 +113,30 @@ class TenantBulks:
             began=now,
             due=now,
             key=key,
-            fingerprint=_fingerprint(order),
+            fingerprint=_compute_fingerprint(order),
         )
         facts: dict[str, object] = {"action": bulk.action, "filter": bulk.filter, "matched": matched}
         kept = await store.bulks.add(bulk, audit=self._entry("bulk.begin", bulk, facts))
         if kept.fingerprint != bulk.fingerprint:
             raise JobConflict(
-                f"under the key {key!r} the bulk operation {kept.id} was begun, which is another: take another key"
+                f"key {key!r} already belongs to bulk operation {kept.id}, which differs: use another key"
             )
         return kept
 
     async def get(self, bulk_id: str) -> Bulk | None:
-        """The bulk; None where there is none, or it is another tenant's."""
+        """Return the bulk; None if there is none or it belongs to another tenant."""
         found = await self._app.sessions.store().bulks.get(bulk_id)
         return found if found is not None and self._tenant in (None, found.tenant) else None
 
     async def page(self, *, after: str | None = None, limit: int = 50) -> StoredBulks:
-        """Up to `limit` of them, the last one first."""
+        """Return up to `limit` bulks, newest first."""
         found = await self._app.sessions.store().bulks.page(self._tenant, after=after, limit=limit + 1)
         return StoredBulks(found[:limit], found[limit - 1].id if len(found) > limit else None)
 
     async def abort(self, bulk_id: str) -> Bulk | None:
-        """Have no more jobs be done to; the bulk then. One that has ended stays as it is.
+        """Abort a bulk and return it. A bulk that has ended is returned unchanged; None if there is none.
 
-        It may still reach the up to 20 jobs that a runner is at, which are counted as soon as it has. None: there is
-        none.
+        A runner may still finish its current batch of up to 20 jobs. They are counted as soon as it has.
         """
         store = self._app.sessions.store()
         while (bulk := await self.get(bulk_id)) is not None and bulk.ended is None:
@@ -150,15 +151,15 @@ class TenantBulks:
         return by.entry(action, kind="bulk", subject=bulk.id, tenant=bulk.tenant or "", after=facts)
 
 
-def _fingerprint(order: BulkOrder) -> str:
+def _compute_fingerprint(order: BulkOrder) -> str:
     at = None if order.at is None else instant_ms(order.at, what="at")
     delay = None if order.delay is None else to_ms(parse_duration(order.delay, what="delay"))
-    said = (order.action, order.filter, at, delay, order.priority, order.rate, order.note, order.mode, order.again)
-    return hashlib.sha256(msgspec.json.encode(said)).hexdigest()
+    facts = (order.action, order.filter, at, delay, order.priority, order.rate, order.note, order.mode, order.again)
+    return hashlib.sha256(msgspec.json.encode(facts)).hexdigest()
 
 
-def bulk_entry(bulk: Bulk) -> AuditEntry:
-    """What the audit says of the end of a bulk, in the name of who has begun it."""
+def build_end_entry(bulk: Bulk) -> AuditEntry:
+    """Build the audit entry for the end of a bulk, in the name of the user who began it."""
     by = Actor(user_id=bulk.user_id, user=bulk.user, via=bulk.via, note=bulk.note)
     facts: dict[str, object] = {"done": bulk.done, "refused": bulk.refused}
     action = "bulk.end" if bulk.state == "done" else "bulk.abort"

@@ -1,4 +1,4 @@
-"""Looking at dead letters, which stay where they are; and deleting them."""
+"""Browsing, grouping and purging of dead letters."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -13,16 +13,16 @@ __all__ = ["LetterGroup", "browse", "group_letters", "purge", "visit"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LetterGroup:
-    """The letters of one failure.
+    """The letters with the same failure.
 
     Attributes:
-        count: how many letters.
-        jobs: how many jobs they are of.
-        tenants: whose they are, "" for those that name none.
-        first: when the first of them died (ms since the epoch); None when it was not written down.
-        last: when the last of them did.
-        sample: the job of the first of them in the queue, to `show`.
-        error: what that one said.
+        count: number of letters.
+        jobs: number of jobs that they belong to.
+        tenants: tenants of the letters, "" for letters that name none.
+        first: when the first of them died (ms since the epoch); None if unknown.
+        last: when the last of them died.
+        sample: job of the first letter in the queue, for `show`.
+        error: error message of that letter.
     """
 
     fingerprint: str
@@ -48,29 +48,29 @@ async def visit(
     depth: int | None = None,
     progress: Progress | None = None,
 ) -> int:
-    """Call `see` with each dead letter of `queue` that is chosen, oldest first; how many those were.
+    """Call `see` with each chosen dead letter of `queue`, oldest first. Returns their number.
 
-    The letters stay where they are, in their order. Only some hundred are in memory at a time, so a queue of any
-    length can be gone through; until the end no other reader sees those that were passed.
+    The letters stay in the queue, in their order. Only some hundred are in memory at a time, so the queue may have
+    any length. Until the end no other reader sees the letters that were read.
 
     Args:
-        broker: where the queue is.
-        queue: as people name it; or `taskmq.parking`, `taskmq.unroutable`.
-        see: called for each; when it raises, the letters are put back.
-        choose: which; all when left out.
-        limit: stop after so many.
-        depth: look at no more than so many, the oldest.
-        progress: called with how far it is.
+        broker: the broker that has the queue.
+        queue: logical name of the queue; or `taskmq.parking`, `taskmq.unroutable`.
+        see: called with each chosen letter; if it raises, all letters return to the queue.
+        choose: predicate that selects letters; default: all.
+        limit: number of chosen letters after which to stop.
+        depth: read at most this many letters, the oldest.
+        progress: called with the progress of the walk.
 
     Raises:
-        InvalidOption: a queue cannot be called that.
+        InvalidOption: the queue's name is invalid.
         QueueMissing: there is no such queue.
-        BrokerUnavailable: the broker was lost; the letters are where they were.
+        BrokerUnavailable: the connection was lost; all letters are still in the queue.
     """
     count = 0
     async with walk(broker, queue, depth=depth, progress=progress) as letters:
         while limit is None or count < limit:
-            # Without a choice each letter counts: none is taken in vain.
+            # If every letter is chosen, do not read more than needed.
             wanted = limit - count if limit is not None and choose is None else None
             piece = await (letters.next() if wanted is None else letters.next(wanted))
             if not piece:
@@ -91,7 +91,7 @@ async def browse(
     depth: int | None = None,
     progress: Progress | None = None,
 ) -> list[DeadLetter]:
-    """The oldest `limit` dead letters of `queue` that are chosen; see `visit`."""
+    """Return the oldest `limit` chosen dead letters of `queue`; see `visit`."""
     letters: list[DeadLetter] = []
     await visit(broker, queue, letters.append, choose=choose, limit=limit, depth=depth, progress=progress)
     return letters
@@ -105,7 +105,7 @@ async def group_letters(
     depth: int | None = None,
     progress: Progress | None = None,
 ) -> list[LetterGroup]:
-    """The failures behind the dead letters of `queue`, the most frequent first; see `visit`."""
+    """Group the dead letters of `queue` by failure, most frequent first; see `visit`."""
     groups: dict[str, LetterGroup] = {}
     # A job whose attempts failed in different ways counts in each group.
     seen: dict[str, JobsOfLetters] = {}
@@ -151,12 +151,12 @@ async def purge(
     depth: int | None = None,
     progress: Progress | None = None,
 ) -> int:
-    """Delete the dead letters of `queue` that are chosen, oldest first; how many. The others keep their order.
+    """Delete the chosen dead letters of `queue`, oldest first. Returns their number. The others keep their order.
 
     Raises:
-        InvalidOption: a queue cannot be called that.
+        InvalidOption: the queue's name is invalid.
         QueueMissing: there is no such queue.
-        BrokerUnavailable: the broker was lost; some may have been deleted.
+        BrokerUnavailable: the connection was lost; some letters may have been deleted.
     """
     if choose is None and limit is None and depth is None:
         return await broker.purge(letter_queue(queue)) if await count_letters(broker, queue) else 0

@@ -1,4 +1,4 @@
-"""Dead letters as lines of JSON, for people's own tools. Pure."""
+"""Dead letters as lines of JSON, for other tools. Pure."""
 
 import base64
 from collections.abc import Mapping
@@ -12,9 +12,9 @@ __all__ = ["letter_line", "letter_record"]
 
 
 def letter_record(letter: DeadLetter) -> dict[str, Any]:
-    """The whole message and what is known about it, as JSON has it.
+    """Return a letter with its whole message as JSON values.
 
-    The body is in `body` where it is text, else in `body_base64`. Times are ms since the epoch.
+    A text body is in `body`, any other in `body_base64`. Times are ms since the epoch.
     """
     record: dict[str, Any] = {
         "job": letter.job_id,
@@ -43,12 +43,12 @@ def letter_record(letter: DeadLetter) -> dict[str, Any]:
 
 
 def letter_line(letter: DeadLetter) -> bytes:
-    """`letter_record` as one line of JSON, with its end."""
+    """Encode `letter_record` as one line of JSON, with a newline."""
     return msgspec.json.encode(letter_record(letter)) + b"\n"
 
 
 def _plain(value: object) -> Any:
-    """What a foreign header holds, in JSON's types."""
+    """Convert the value of a foreign header to JSON types."""
     match value:
         case None | bool() | int() | float() | str():
             return value

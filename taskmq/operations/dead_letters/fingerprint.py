@@ -1,9 +1,9 @@
-"""One name for all failures that are the same failure. Pure.
+"""Fingerprints that identify letters with the same failure. Pure.
 
-Two letters are of one failure when task, reason, error type and the innermost frames agree. A frame is its file's
-name and its function: line numbers move with every edit, and folders with every machine. The error's message
-counts only where there is no traceback, and then without what differs from one job to the next: numbers,
-addresses, ids and quoted values.
+Two letters share a failure if their task, reason, error type and innermost frames agree. A frame counts as its
+file's name and its function, because line numbers change with every edit and folders with every host. The error
+message counts only if there is no traceback, and then without the values that differ from job to job: numbers,
+addresses, ids and quoted text.
 """
 
 import hashlib
@@ -16,13 +16,13 @@ _FRAMES: Final = 5
 _LENGTH: Final = 12
 
 _FRAME: Final = re.compile(r'^[ |+]*File "(?P<file>[^"\n]*)", line \d+(?:, in (?P<function>[^\n]*))?$', re.MULTILINE)
-# Where one exception of a chain ends and the next begins; the last one is what the task ended with.
+# Separates the exceptions of a chain; the last one ended the task.
 _LINK: Final = re.compile(
     r"^[ |]*(?:The above exception was the direct cause of the following exception"
     r"|During handling of the above exception, another exception occurred):$",
     re.MULTILINE,
 )
-# Where an exception group's own traceback ends and those of its exceptions begin.
+# Separates an exception group's own traceback from those of its exceptions.
 _MEMBER: Final = re.compile(r"^[ |]*(?:\+-)?\+-{4,}.*$", re.MULTILINE)
 _QUOTED: Final = re.compile(r"""(?<!\w)'[^'\n]*'|"[^"\n]*"|`[^`\n]*`""")
 _HEX: Final = re.compile(r"\b(?:0[xX])?[0-9a-fA-F]*\d[0-9a-fA-F]*\b(?:-[0-9a-fA-F]{2,})*")
@@ -31,32 +31,32 @@ _SPACE: Final = re.compile(r"\s+")
 
 
 def fingerprint(*, task: str, reason: str, error_type: str, message: str, traceback: str) -> str:
-    """Twelve hexadecimal digits, the same for the same failure.
+    """Return twelve hexadecimal digits that are equal for equal failures.
 
     Args:
-        task: its name.
-        reason: why the job is dead.
-        error_type: the exception's qualified name; empty where there was none.
-        message: what the exception said.
-        traceback: as Python prints one; the beginning may be missing.
+        task: the task's name.
+        reason: why the job died.
+        error_type: qualified name of the exception; empty if there was none.
+        message: message of the exception.
+        traceback: in Python's format; the beginning may be missing.
     """
-    where = _places(traceback) or [_without_values(message)]
-    parts = (task, _without_values(reason), error_type, *where)
+    where = _extract_frames(traceback) or [_mask_values(message)]
+    parts = (task, _mask_values(reason), error_type, *where)
     return hashlib.sha256("\0".join(parts).encode(errors="backslashreplace")).hexdigest()[:_LENGTH]
 
 
-def _places(traceback: str) -> list[str]:
-    """The innermost frames of what the task ended with; of a group, those of its exceptions too, in no order."""
+def _extract_frames(traceback: str) -> list[str]:
+    """Return the innermost frames of the final exception, then those of a group's members, sorted."""
     own, *members = _MEMBER.split(traceback) if "+----" in traceback else [traceback]
-    within = {"; ".join(_frames(member)) for member in members}
-    return [*_frames(own), *sorted(within - {""})]
+    within = {"; ".join(_parse_frames(member)) for member in members}
+    return [*_parse_frames(own), *sorted(within - {""})]
 
 
-def _frames(block: str) -> list[str]:
+def _parse_frames(block: str) -> list[str]:
     if " exception" in block:
         block = _LINK.split(block)[-1]
     at = len(block)
-    # Only the end is read: tracebacks are long.
+    # Tracebacks are long, and only the end matters.
     for _ in range(_FRAMES):
         if (before := block.rfind('  File "', 0, at)) < 0:
             break
@@ -68,11 +68,11 @@ def _frames(block: str) -> list[str]:
 
 
 def _file_name(path: str) -> str:
-    """Without its folders, be they written with one slash or the other; digits too may be a generated name's."""
+    """Strip folders and digits from a path. Both kinds of slash occur, and generated names contain digits."""
     return _DIGITS.sub("#", re.split(r"[/\\]", path)[-1])
 
 
-def _without_values(text: str) -> str:
-    """What is the same in the messages of one failure."""
+def _mask_values(text: str) -> str:
+    """Replace the values in a message that differ between jobs with the same failure."""
     text = _QUOTED.sub("'…'", text)
     return _SPACE.sub(" ", _DIGITS.sub("#", _HEX.sub("#", text))).strip()

@@ -1,4 +1,4 @@
-"""A dead letter, read from its message. Whatever a foreign sender put there is shown, and nothing of it trusted."""
+"""Dead letters, read from their messages. Content from foreign senders is shown but never trusted."""
 
 import re
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ from taskmq.model.topology import PARKING, UNROUTABLE, logical_queue
 from taskmq.model.units import milliseconds_in
 from taskmq.operations.dead_letters.fingerprint import fingerprint
 
-__all__ = ["DeadLetter", "JobsOfLetters", "OfJob", "read_letter"]
+__all__ = ["DeadLetter", "JobsOfLetters", "LetterLike", "read_letter"]
 
 _TYPE_NAME: Final = re.compile(r"[\w.<>]+(?=:|$)")
 
@@ -23,23 +23,23 @@ class DeadLetter:
     """A dead job, or a message that no worker can run. Times are ms since the epoch; None where unknown.
 
     Attributes:
-        tenant: whose job it is, as its sender wrote into the message; "" where it says none.
-        queue: the physical queue it came from; "" when unknown.
-        attempt: the one that was its last; 0 where the message is no task.
-        reason: why it is dead: `error`, `rejected`, `invalid_arguments`, `timeout`, `memory`, `worker_lost` or
-            `result` as a worker saw it; `delivery_limit`, `rejected`, `expired` or `maxlen` where the broker put it
-            aside; `unroutable` where its queue had gone; of a parked message, what is wrong with it.
+        tenant: tenant that the sender wrote into the message; "" if none.
+        queue: physical queue it came from; "" if unknown.
+        attempt: number of the last attempt; 0 if the message is no task.
+        reason: why the job died. Workers report `error`, `rejected`, `invalid_arguments`, `timeout`, `memory`,
+            `worker_lost` or `result`. The broker reports `delivery_limit`, `rejected`, `expired` or `maxlen`.
+            `unroutable` means that its queue was gone. For a parked message, the defect of the message.
         error: type and message of the last error.
-        error_type: its qualified name.
-        enqueued: when the job was first sent.
-        started: when its last attempt was.
-        died: when it became a letter.
-        worker: who ran it last.
-        starts: of a job whose worker ended each time: how often it was started.
-        priority: the broker's, in a queue that leaves the order to it.
-        replayed: how often it was sent again before.
-        is_stored: whether it is of a job of the store, which ends there, whatever becomes of its message.
-        headers: as they came, without the broker's own.
+        error_type: qualified name of that type.
+        enqueued: when the job was first published.
+        started: when its last attempt started.
+        died: when it became a dead letter.
+        worker: the worker that ran it last.
+        starts: how often the job was started, if its worker died each time.
+        priority: native priority, in a queue that orders by it.
+        replayed: how often it was replayed before.
+        is_stored: whether it belongs to a stored job. Such a job ends in the store, independently of its message.
+        headers: the original headers, without the broker's.
     """
 
     job_id: str
@@ -66,12 +66,12 @@ class DeadLetter:
 
     @property
     def job(self) -> tuple[str, str]:
-        """Which job it is of: its task and id."""
+        """Task and id of its job."""
         return self.task, self.job_id
 
     @property
     def fingerprint(self) -> str:
-        """The same for letters of the same failure; see `taskmq.operations.dead_letters.fingerprint`."""
+        """Fingerprint of its failure; see `taskmq.operations.dead_letters.fingerprint`."""
         return fingerprint(
             task=self.task,
             reason=self.reason,
@@ -81,8 +81,8 @@ class DeadLetter:
         )
 
 
-class OfJob(Protocol):
-    """A letter, as it is or as the API shows it."""
+class LetterLike(Protocol):
+    """A dead letter, or its representation in the API."""
 
     @property
     def task(self) -> str: ...
@@ -92,11 +92,11 @@ class OfJob(Protocol):
 
 
 class JobsOfLetters:
-    """The jobs of the letters that were seen. A letter without an id counts as one job.
+    """Counter of letters and of their jobs. A letter without an id counts as one job.
 
     Attributes:
-        letters: how many were seen.
-        jobs: how many jobs they are of.
+        letters: letters counted so far.
+        jobs: jobs that they belong to.
     """
 
     def __init__(self) -> None:
@@ -104,8 +104,8 @@ class JobsOfLetters:
         self.jobs = 0
         self._seen: set[tuple[str, str]] = set()
 
-    def is_first(self, letter: OfJob) -> bool:
-        """Count the letter; whether its job has had none before."""
+    def is_first(self, letter: LetterLike) -> bool:
+        """Count the letter. Returns whether it is the first of its job."""
         self.letters += 1
         job = letter.task, letter.job_id
         is_first = not letter.job_id or job not in self._seen
@@ -120,7 +120,7 @@ class JobsOfLetters:
 
 
 def read_letter(delivery: Delivery) -> DeadLetter:
-    """The letter in a message of a dead-letter queue, or of one of the two shared queues of lost messages."""
+    """Read a dead letter from a message of a dead-letter queue, `taskmq.parking` or `taskmq.unroutable`."""
     headers = delivery.headers
 
     def text(name: str) -> str:
@@ -132,7 +132,7 @@ def read_letter(delivery: Delivery) -> DeadLetter:
         return value if isinstance(value, int) and not isinstance(value, bool) else None
 
     def instant(name: str) -> int | None:
-        # Letters of versions before have the milliseconds.
+        # Earlier versions wrote milliseconds.
         value = headers.get(name)
         return milliseconds_in(value) if isinstance(value, str) else number(name)
 
@@ -146,12 +146,12 @@ def read_letter(delivery: Delivery) -> DeadLetter:
         job_id=(envelope.id if envelope else "") or delivery.message_id or "",
         task=envelope.task if envelope else delivery.task or "",
         tenant=(envelope.tenant if envelope else None) or "",
-        # An embedded broker says in a separate header where an unroutable message was to go.
+        # The embedded broker names the destination of an unroutable message in a separate header.
         queue=text(header.ORIGIN) or text(header.QUEUE) or ("" if is_shared else logical_queue(delivery.queue)),
         attempt=envelope.attempt if envelope else 0,
         reason=text(header.REASON) or ("unroutable" if delivery.queue == UNROUTABLE else ""),
         error=error,
-        error_type=text(header.ERROR_TYPE) or _type_of(error),
+        error_type=text(header.ERROR_TYPE) or _parse_type(error),
         traceback=text(header.TRACEBACK),
         enqueued=envelope.enqueued if envelope else None,
         started=instant(header.STARTED),
@@ -168,7 +168,7 @@ def read_letter(delivery: Delivery) -> DeadLetter:
     )
 
 
-def _type_of(error: str) -> str:
-    """The type's name in "module.Type: message"."""
+def _parse_type(error: str) -> str:
+    """Return the type's name from "module.Type: message"."""
     found = _TYPE_NAME.match(error)
     return found[0] if found else ""

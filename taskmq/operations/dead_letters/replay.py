@@ -1,9 +1,9 @@
-"""Sending dead letters again: publish the copy, wait for its confirm, and only then take the letter off.
+"""Replay of dead letters: publish a copy, wait for its confirm, and only then acknowledge the letter.
 
-A crash between the two repeats a job, and loses none.
+A crash between the two can repeat a job, but never lose one.
 
-A job can have several letters, where its worker died between the confirm of its dead letter and the acknowledgement.
-One of them is sent, and the others are dropped once that is confirmed.
+A job has several letters if its worker died after a dead letter was confirmed and before it acknowledged the job.
+One of them is replayed, and the others are dropped once that one is confirmed.
 """
 
 import asyncio
@@ -39,22 +39,22 @@ __all__ = ["Replay", "Replayed", "replay"]
 _WINDOW: Final = 500
 _HIGH, _LOW = 9, 0
 _NATIVE: Final = range(10)
-# The broker has judged this one message; what comes after may fare better.
+# The broker refused only this message; it may accept the next.
 _OF_ONE_LETTER: Final = (Unroutable, TooLarge, EncodeError, PublishRejected)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replay:
-    """How letters are sent again.
+    """Options of a replay.
 
     Args:
-        to: the queue, as people name it; the priority class stays. None: where each came from.
-        keep_attempts: go on with the attempt that was the last; else from the first on.
-        max_replays: letters that were replayed so often before stay; None: none does.
-        rate: letters a second at most.
-        duplicates: send all letters of a job; else one, and drop the others.
-        queues: as they are described today. What would go to a lane or class that one of them has no more, where
-            no worker would take it, goes to the queue itself.
+        to: logical name of the target queue; the priority class is kept. None: the queue each letter came from.
+        keep_attempts: keep the number of the last attempt; otherwise start at the first.
+        max_replays: letters replayed this often before stay in the queue; None: no limit.
+        rate: most letters per second.
+        duplicates: replay all letters of a job; otherwise replay one and drop the others.
+        queues: queues as they are defined now. If one of them no longer has a letter's lane or class, no worker
+            would consume from it; the letter goes to the queue itself.
     """
 
     to: str | None = None
@@ -68,35 +68,35 @@ class Replay:
         if self.to is not None:
             check_queue_name(self.to)
         if self.rate is not None and self.rate <= 0:
-            raise InvalidOption(f"rate={self.rate!r}: more than 0 letters a second")
+            raise InvalidOption(f"rate={self.rate!r}: give more than 0 letters per second")
 
     def target(self, letter: DeadLetter) -> str:
-        """The physical queue that `letter` would go to; "" when it is unknown."""
-        place = letter.queue if self.to is None else self._like(letter.queue, self.to)
-        name = logical_queue(place)
+        """Return the physical queue that `letter` would go to; "" if it is unknown."""
+        target = letter.queue if self.to is None else self._in_same_class(letter.queue, self.to)
+        name = logical_queue(target)
         for queue in self.queues:
             if queue.name == name:
-                places = _places(queue)
-                return place if place in places or name not in places else name
-        return place
+                physical = _physical_queues(queue)
+                return target if target in physical or name not in physical else name
+        return target
 
     @staticmethod
-    def _like(place: str, name: str) -> str:
-        """The queue of that name, in the priority class of `place`."""
+    def _in_same_class(origin: str, name: str) -> str:
+        """Return the physical queue of `name` in the priority class of `origin`."""
         for priority in (_HIGH, _LOW):
-            if place == class_queue(logical_queue(place), priority):
+            if origin == class_queue(logical_queue(origin), priority):
                 return class_queue(name, priority)
         return name
 
     def refusal(self, letter: DeadLetter) -> Literal["replayed too often", "no destination"] | None:
-        """Why `letter` stays where it is, or None."""
+        """Return why `letter` stays in the queue, or None."""
         if self.max_replays is not None and letter.replayed >= self.max_replays:
             return "replayed too often"
-        # A letter names its origin itself: the right to send jobs is enough to write any.
+        # The origin comes from the letter's own headers, which anyone who may publish jobs can forge.
         return None if is_work_queue(self.target(letter)) else "no destination"
 
     def copy(self, letter: DeadLetter) -> Outgoing:
-        """What `letter` is sent as: the job as it was, without what was written about its death."""
+        """Build the message to publish: the original job, without the headers about its death."""
         changes = {"eta": None} if self.keep_attempts else {"attempt": 1, "eta": None}
         try:
             body = amend(letter.body, letter.content_type, changes)
@@ -114,20 +114,20 @@ class Replay:
                 **copied_headers(letter.headers, keeps=keeps_replays),
                 header.REPLAYED: letter.replayed + 1,
             },
-            # Another queue may have another order, or none.
+            # A different queue may have another order, or none.
             priority=letter.priority if self.to is None and letter.priority in _NATIVE else None,
         )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replayed:
-    """What a replay did.
+    """Result of a replay.
 
     Attributes:
-        replayed: letters that were sent again.
-        dropped: further letters of the same jobs, which were taken off and not sent.
+        replayed: letters that were published again.
+        dropped: further letters of the same jobs, which were removed without being published.
         too_often: letters that stayed, because of `Replay.max_replays`.
-        no_destination: letters that stayed, because their origin is unknown or no queue of jobs: say `Replay.to`.
+        no_destination: letters that stayed, because their origin is unknown or no job queue: give `Replay.to`.
     """
 
     replayed: int = 0
@@ -148,31 +148,30 @@ async def replay(
     progress: Progress | None = None,
     clock: Clock | None = None,
 ) -> Replayed:
-    """Send the jobs of the dead letters of `queue` that are chosen again, in their order; what stays keeps its order.
+    """Publish the jobs of the chosen dead letters of `queue` again, in order. Letters that stay keep their order.
 
-    Of several letters of one job, those that `choose` and `depth` let through, one is sent unless the plan says
-    otherwise. With a `limit` the others may be behind it, and are left.
+    If a job has several letters within `choose` and `depth`, one of them is replayed unless the plan says otherwise.
+    Letters of the same job beyond `limit` are left.
 
-    Looks at as many letters as there are when it starts, so that jobs which die again at once are not replayed
-    for ever. A letter that the broker does not take stays, and the others go on; when the broker is gone or
-    blocked, no further letters are begun.
+    Only letters present at the start are read, so a job that dies again at once is not replayed forever. A letter
+    that the broker refuses stays, and the replay continues. If the broker is lost or blocked, the replay stops.
 
     Args:
-        broker: where the queue is.
-        queue: as people name it; or `taskmq.parking`, `taskmq.unroutable`.
-        timeout: for each publish.
-        plan: how.
-        choose: which; all when left out.
-        limit: stop after so many that were sent.
-        depth: look at no more than so many, the oldest.
-        progress: called with how far it is.
-        clock: for `Replay.rate`.
+        broker: the broker that has the queue.
+        queue: logical name of the queue; or `taskmq.parking`, `taskmq.unroutable`.
+        timeout: timeout of each publish.
+        plan: options of the replay.
+        choose: predicate that selects letters; default: all.
+        limit: number of published letters after which to stop.
+        depth: read at most this many letters, the oldest.
+        progress: called with the progress of the walk.
+        clock: clock for `Replay.rate`.
 
     Raises:
-        InvalidOption: a queue cannot be called that.
+        InvalidOption: the queue's name is invalid.
         QueueMissing: there is no such queue.
-        PartlyReplayed: some copies were not confirmed: their letters are where they were.
-        BrokerUnavailable: the broker was lost while letters were taken; those taken are where they were.
+        PartlyReplayed: some copies were not confirmed; their letters are still in the queue.
+        BrokerUnavailable: the connection was lost while letters were read; they are still in the queue.
     """
     plan = plan or Replay()
     async with walk(broker, queue, depth=depth, progress=progress) as letters:
@@ -185,7 +184,7 @@ async def replay(
 
 
 @lru_cache
-def _places(queue: WorkQueue) -> frozenset[str]:
+def _physical_queues(queue: WorkQueue) -> frozenset[str]:
     return frozenset(queue.physical)
 
 
@@ -205,18 +204,18 @@ class _Sender:
         self._is_over = False
 
     async def run(self, letters: Walk, choose: Choose | None, limit: int | None) -> None:
-        # In small windows where there is a rate, so that they do not go in bursts.
+        # With a rate the windows are small, to avoid bursts.
         window = _WINDOW if self._plan.rate is None else min(_WINDOW, max(1, int(self._plan.rate / 4)))
         while not self._is_over:
             left = None if limit is None else limit - self._sent
             if left is not None and left <= 0:
                 return
-            # Without a choice most letters count: none is taken in vain.
+            # If every letter is chosen, do not read more than needed.
             piece = await letters.next(window if left is None or choose is not None else min(window, left))
             if not piece:
                 return
             chosen = [(delivery, letter) for delivery, letter in piece if choose is None or choose(letter)]
-            await self._send_once([entry for entry in chosen if self._may_go(entry[1])], left)
+            await self._send_once([entry for entry in chosen if self._may_replay(entry[1])], left)
 
     async def _send_once(self, letters: list[tuple[Delivery, DeadLetter]], left: int | None) -> None:
         firsts: list[tuple[Delivery, DeadLetter]] = []
@@ -234,7 +233,7 @@ class _Sender:
                 delivery.ack()
                 self.done = replace(self.done, dropped=self.done.dropped + 1)
 
-    def _may_go(self, letter: DeadLetter) -> bool:
+    def _may_replay(self, letter: DeadLetter) -> bool:
         match self._plan.refusal(letter):
             case "replayed too often":
                 self.done = replace(self.done, too_often=self.done.too_often + 1)
@@ -248,13 +247,13 @@ class _Sender:
     async def _send(self, letters: list[tuple[Delivery, DeadLetter]]) -> None:
         if self._plan.rate is not None and letters:
             await self._clock.sleep_until(self._began + int(self._sent * 1000 / self._plan.rate))
-        # All are on their way before the first is awaited; each letter goes only after its own confirm.
+        # Publish the whole window before awaiting the first confirm; each letter is acknowledged after its own.
         sent = [(delivery, letter, self._publish(letter)) for delivery, letter in letters]
         for delivery, letter, confirmed in sent:
             try:
                 await confirmed
             except SendError as error:
-                # The others are on their way already: kept, their letters would be sent twice.
+                # Keep awaiting: the others are already published, and would otherwise be sent twice.
                 self.failure = self.failure or error
                 self.failed += 1
                 self._is_over = self._is_over or not isinstance(error, _OF_ONE_LETTER)

@@ -1,4 +1,4 @@
-"""Which dead letters are meant. Pure."""
+"""Selection of dead letters by their properties. Pure."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -15,17 +15,17 @@ Choose = Callable[[DeadLetter], bool]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LetterSelection:
-    """What a letter has to be like; what is None does not matter.
+    """Conditions on a letter; None accepts any value.
 
     Args:
-        task: its name, or a pattern with `*` and `?`.
-        error: a part of "type: message", for example the type's name; or a pattern for all of it, or for the type.
+        task: the task's name, or a pattern with `*` and `?`.
+        error: part of "type: message", such as the type's name; or a pattern for all of it, or for the type.
         reason: the reason, or a pattern.
-        fingerprint: how the fingerprint begins.
+        fingerprint: a prefix of the fingerprint.
         job: the job's id.
-        tenant: whose; "" those that say no tenant.
-        older_than: it died at least so long ago; a letter that does not tell when was never chosen by its age.
-        newer_than: it died at most so long ago.
+        tenant: the tenant; "" means letters without one.
+        older_than: minimum time since it died. A letter without that time is never selected by age.
+        newer_than: maximum time since it died.
     """
 
     task: str | None = None
@@ -39,35 +39,35 @@ class LetterSelection:
 
     @property
     def is_everything(self) -> bool:
-        """Whether every letter is meant."""
+        """Whether every letter matches."""
         return self == LetterSelection()
 
     def at(self, now_ms: int) -> Choose:
-        """Whether a letter is meant, for ages at this instant (ms since the epoch)."""
+        """Return the predicate for this selection, with ages counted at this instant (ms since the epoch)."""
         latest = None if self.older_than is None else now_ms - to_ms(self.older_than)
         earliest = None if self.newer_than is None else now_ms - to_ms(self.newer_than)
 
-        def takes(letter: DeadLetter) -> bool:
+        def matches(letter: DeadLetter) -> bool:
             return (
                 self.job in (None, letter.job_id)
                 and self.tenant in (None, letter.tenant)
-                and (self.task is None or _fits(self.task, letter.task))
-                and (self.reason is None or _fits(self.reason, letter.reason))
-                and (self.error is None or _fits_error(self.error, letter))
+                and (self.task is None or _matches(self.task, letter.task))
+                and (self.reason is None or _matches(self.reason, letter.reason))
+                and (self.error is None or _matches_error(self.error, letter))
                 and (latest is None or (letter.died is not None and letter.died <= latest))
                 and (earliest is None or (letter.died is not None and letter.died >= earliest))
-                # Last, because it costs most.
+                # Last, because it is the most expensive.
                 and (self.fingerprint is None or letter.fingerprint.startswith(self.fingerprint.lower()))
             )
 
-        return takes
+        return matches
 
 
-def _fits(wanted: str, value: str) -> bool:
+def _matches(wanted: str, value: str) -> bool:
     return wanted == value or (_is_pattern(wanted) and fnmatchcase(value, wanted))
 
 
-def _fits_error(wanted: str, letter: DeadLetter) -> bool:
+def _matches_error(wanted: str, letter: DeadLetter) -> bool:
     if _is_pattern(wanted):
         return fnmatchcase(letter.error, wanted) or fnmatchcase(letter.error_type, wanted)
     return wanted in letter.error or wanted in letter.error_type

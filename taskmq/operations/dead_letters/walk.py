@@ -1,4 +1,4 @@
-"""Going through the dead letters of a queue, oldest first, however many there are."""
+"""Walks through the dead letters of a queue, oldest first, for queues of any length."""
 
 from collections.abc import AsyncGenerator, Callable, Iterable
 from contextlib import asynccontextmanager
@@ -9,28 +9,28 @@ from taskmq.errors import QueueMissing
 from taskmq.model.topology import PARKING, UNROUTABLE, check_queue_name, dead_letter_queue, shard_queue
 from taskmq.operations.dead_letters.letter import DeadLetter, read_letter
 
-__all__ = ["Progress", "Walk", "count_letters", "letter_queue", "queues_with_letters", "walk"]
+__all__ = ["Progress", "Walk", "count_letters", "letter_queue", "list_queues_with_letters", "walk"]
 
-_PIECE: Final = 500
+_BATCH: Final = 500
 
 Progress = Callable[[int, int], None]
-"""Called after each piece with how many letters were looked at, and how many there are to look at."""
+"""Called after each batch with the number of letters read and the number to read."""
 
 
 def letter_queue(queue: str) -> str:
-    """Where the dead letters of `queue` are; the two shared queues of lost messages are letters themselves.
+    """Return the queue that has the dead letters of `queue`. The parking and unroutable queues hold their own.
 
     Raises:
-        InvalidOption: a queue cannot be called that.
+        InvalidOption: the queue's name is invalid.
     """
     return queue if queue in (PARKING, UNROUTABLE) else dead_letter_queue(check_queue_name(queue))
 
 
-async def queues_with_letters(broker: Broker, queues: Iterable[str]) -> list[str]:
-    """Which of the queues have dead letters, as people name them, and the shared queues of lost messages.
+async def list_queues_with_letters(broker: Broker, queues: Iterable[str]) -> list[str]:
+    """Return the logical names of the queues with dead letters, including the parking and unroutable queues.
 
     Raises:
-        InvalidOption: a queue cannot be called that.
+        InvalidOption: a queue's name is invalid.
         BrokerUnavailable: the broker could not be reached.
     """
     names = {letter_queue(name): name for name in (*queues, PARKING, UNROUTABLE)}
@@ -41,25 +41,25 @@ async def queues_with_letters(broker: Broker, queues: Iterable[str]) -> list[str
 async def walk(
     broker: Broker, queue: str, *, depth: int | None, progress: Progress | None = None
 ) -> "AsyncGenerator[Walk]":
-    """A walk through the letters that are there now, at most `depth`; what comes later is not looked at.
+    """Walk through the letters that are in the queue now, at most `depth`; later ones are not read.
 
-    Until it ends, it keeps what it has passed; then what was not settled is in its place again.
+    Letters that were read stay hidden until the walk ends. Unsettled ones then return to their positions.
 
     Raises:
-        InvalidOption: a queue cannot be called that.
+        InvalidOption: the queue's name is invalid.
         QueueMissing: there is no such queue.
     """
     name = letter_queue(queue)
     ready = await count_letters(broker, queue)
-    async with broker.browse(name) as look:
-        yield Walk(look, ready if depth is None else min(depth, ready), progress)
+    async with broker.browse(name) as browser:
+        yield Walk(browser, ready if depth is None else min(depth, ready), progress)
 
 
 async def count_letters(broker: Broker, queue: str) -> int:
-    """How many dead letters wait; a queue none of whose jobs has died has none.
+    """Return the number of dead letters of a queue; 0 if none of its jobs has died.
 
     Raises:
-        InvalidOption: a queue cannot be called that.
+        InvalidOption: the queue's name is invalid.
         QueueMissing: there is no such queue.
     """
     name = letter_queue(queue)
@@ -71,21 +71,21 @@ async def count_letters(broker: Broker, queue: str) -> int:
 
 
 class Walk:
-    """One walk; see `walk`."""
+    """A walk through a queue's letters; see `walk`."""
 
-    def __init__(self, look: Browser, count: int, progress: Progress | None) -> None:
-        self._look = look
+    def __init__(self, browser: Browser, count: int, progress: Progress | None) -> None:
+        self._browser = browser
         self._count = count
         self._progress = progress
-        self.looked = 0
+        self.read_count = 0
 
-    async def next(self, limit: int = _PIECE) -> list[tuple[Delivery, DeadLetter]]:
-        """The next letters, at most `limit`; empty at the end."""
-        wanted = min(limit, _PIECE, self._count - self.looked)
+    async def next(self, limit: int = _BATCH) -> list[tuple[Delivery, DeadLetter]]:
+        """Return the next letters, at most `limit`; an empty list at the end."""
+        wanted = min(limit, _BATCH, self._count - self.read_count)
         if wanted <= 0:
             return []
-        piece = [(delivery, read_letter(delivery)) for delivery in await self._look.take(wanted)]
-        self.looked += len(piece)
+        piece = [(delivery, read_letter(delivery)) for delivery in await self._browser.take(wanted)]
+        self.read_count += len(piece)
         if self._progress is not None and piece:
-            self._progress(self.looked, self._count)
+            self._progress(self.read_count, self._count)
         return piece

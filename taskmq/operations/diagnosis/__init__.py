@@ -1,1 +1,1 @@
-"""Examining a running installation: part by part for its health, and in depth for the doctor."""
+"""Diagnosis of a running installation: a health check of each part, and the doctor's examination in depth."""

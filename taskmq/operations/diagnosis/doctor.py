@@ -1,4 +1,4 @@
-"""Examining an installation: settings, broker, state and job store; what is wrong, and what to do about it."""
+"""Examination of an installation: problems of settings, broker, state and job store, each with a remedy."""
 
 import asyncio
 import platform
@@ -24,14 +24,14 @@ _CLOCK_SECONDS: Final = 2.0
 _CLOCK_LIMIT: Final = 30.0
 _MANY: Final = 1_000
 _MOST_PARTS: Final = 100
-_PLACES: Final = ("url", "state", "store")
+_URL_KEYS: Final = ("url", "state", "store")
 
 
 class Examination(NamedTuple):
-    """What the doctor found, and whether it could look at everything.
+    """Findings of the doctor.
 
     Attributes:
-        is_complete: broker, state and store could be reached.
+        is_complete: whether broker, state and store could be reached.
     """
 
     findings: list[Finding]
@@ -43,25 +43,25 @@ class Examination(NamedTuple):
 
 
 async def examine(app: TaskMQ, *, watch: Duration = 0) -> Examination:
-    """Look at an app's settings, broker, state, store and queues; changes nothing and raises nothing of theirs.
+    """Examine an app's settings, broker, state, store and queues without changing anything.
 
-    A part that does not answer is a problem, and the others are looked at all the same.
+    A part that does not answer is reported as a problem and raises nothing; the others are examined all the same.
 
     Args:
-        watch: look a second time after so long: shows what is stuck on its way out of a queue.
+        watch: time after which to examine the broker again, to find messages that are stuck in a queue.
     """
-    findings = [Finding("ok", "python", platform.python_version()), *_settings(app)]
+    findings = [Finding("ok", "python", platform.python_version()), *_list_settings(app)]
     is_complete = True
     parts = (
-        ("broker", _broker(app, parse_seconds(watch, what="watch")), "--url"),
-        ("state", _state(app), "--state"),
-        ("store", _store(app), "--store"),
+        ("broker", _examine_broker(app, parse_seconds(watch, what="watch")), "--url"),
+        ("state", _examine_state(app), "--state"),
+        ("store", _examine_store(app), "--store"),
     )
     async with app:
         for part, looks, option in parts:
             try:
                 async for finding in looks:
-                    findings.append(finding)  # noqa: PERF401 - what came before the error counts
+                    findings.append(finding)  # noqa: PERF401 - keep the findings from before an error
             except (BrokerUnavailable, StateUnavailable, StoreUnavailable) as error:
                 is_complete = False
                 remedy = f"is it running, and is the URL right? {option}"
@@ -69,20 +69,21 @@ async def examine(app: TaskMQ, *, watch: Duration = 0) -> Examination:
     return Examination(findings, is_complete=is_complete)
 
 
-def _settings(app: TaskMQ) -> list[Finding]:
+def _list_settings(app: TaskMQ) -> list[Finding]:
     origin = app.sessions.settings.origin
     return [
-        Finding("ok", "settings", f"{key} comes from {source}" if key in _PLACES else f"{key}: {source}")
+        Finding("ok", "settings", f"{key} comes from {source}" if key in _URL_KEYS else f"{key}: {source}")
         for key, source in origin.items()
     ] or [Finding("ok", "settings", "none given: the embedded broker in .taskmq")]
 
 
-async def _broker(app: TaskMQ, watch: float) -> AsyncIterator[Finding]:
+async def _examine_broker(app: TaskMQ, watch: float) -> AsyncIterator[Finding]:
     broker = app.sessions.current().broker
     await broker.connect(timeout=_TIMEOUT)
     yield Finding("ok", "broker", broker.address)
     if isinstance(broker, Diagnosable):
-        for finding in await broker.diagnose(_loads(app), watch=watch, hands_over=app.sessions.state_url is not None):
+        hands_over = app.sessions.state_url is not None
+        for finding in await broker.diagnose(_longest_runs(app), watch=watch, hands_over=hands_over):
             yield finding
     for entry in await broker.stats([PARKING, UNROUTABLE]):
         if entry.ready:
@@ -107,20 +108,20 @@ async def _broker(app: TaskMQ, watch: float) -> AsyncIterator[Finding]:
                 f"no consumer, {waiting} messages wait",
                 "start a worker",
             )
-        async for entry in _former(broker, queue):
+        async for entry in _find_former_parts(broker, queue):
             if entry.ready and not entry.consumers:
-                text = f"{entry.ready} messages wait, and no worker takes them: {queue.name!r} is described otherwise"
-                remedy = "a worker with the former description, until it is empty"
-                yield Finding("problem", entry.queue, f"{text} than it was", remedy)
+                text = f"{entry.ready} messages wait without a consumer: the definition of {queue.name!r} has changed"
+                remedy = "run a worker with the former definition until it is empty"
+                yield Finding("problem", entry.queue, text, remedy)
 
 
-async def _former(broker: Broker, queue: WorkQueue) -> AsyncIterator[QueueStats]:
-    """Those at the broker that `queue` would have, were it described otherwise, and has not."""
+async def _find_former_parts(broker: Broker, queue: WorkQueue) -> AsyncIterator[QueueStats]:
+    """Yield existing broker queues that belong to another definition of `queue`, not to the present one."""
     usual = [name for name in WorkQueue(queue.name).physical if name not in queue.physical]
     for entry in await broker.stats(usual):
         yield entry
-    # Lanes and shards were all made at once, from the first on: behind one that is not there is none. RabbitMQ's log
-    # gets a line for each look at such a one.
+    # Lanes and shards are declared together, in order: after the first missing one there are none. RabbitMQ logs a
+    # line for each request about a missing queue.
     for name_of, first in ((lane_queue, queue.lanes or 0), (shard_queue, queue.ordered or 0)):
         for number in range(first, _MOST_PARTS):
             found = await broker.stats([name_of(queue.name, number)])
@@ -129,7 +130,7 @@ async def _former(broker: Broker, queue: WorkQueue) -> AsyncIterator[QueueStats]
             yield found[0]
 
 
-async def _state(app: TaskMQ) -> AsyncIterator[Finding]:
+async def _examine_state(app: TaskMQ) -> AsyncIterator[Finding]:
     state = app.sessions.current().state
     if state is None:
         yield Finding("warning", "state", "none: no results, no beat", "TaskMQ(..., state=...) or $TASKMQ_STATE")
@@ -144,10 +145,10 @@ async def _state(app: TaskMQ) -> AsyncIterator[Finding]:
         for finding in await state.diagnose():
             yield finding
     if isinstance(state, Timekeeper):
-        yield _clock(await state.server_now_ms() - app.sessions.clock.now_ms())
+        yield _compare_clocks(await state.server_now_ms() - app.sessions.clock.now_ms())
 
 
-async def _store(app: TaskMQ) -> AsyncIterator[Finding]:
+async def _examine_store(app: TaskMQ) -> AsyncIterator[Finding]:
     store = app.sessions.current().store
     if store is None:
         return
@@ -162,21 +163,21 @@ async def _store(app: TaskMQ) -> AsyncIterator[Finding]:
     yield Finding("ok", "store", store.address)
     for finding in await store.diagnose():
         yield finding
-    yield _clock(await store.now_ms() - app.sessions.clock.now_ms(), of="store")
-    yield await _schedulers(store)
+    yield _compare_clocks(await store.now_ms() - app.sessions.clock.now_ms(), of="store")
+    yield await _examine_schedulers(store)
 
 
-async def _schedulers(store: JobStore) -> Finding:
+async def _examine_schedulers(store: JobStore) -> Finding:
     found = await find_schedulers(store)
     if not found.free:
-        return Finding("ok", "store", f"{found.owners} scheduler(s) have its {found.partitions} partitions")
+        return Finding("ok", "store", f"{found.owners} scheduler(s) hold its {found.partitions} partitions")
     waiting = await store.count_jobs(JobFilter(states=frozenset({JobState.QUEUED})), cap=_MANY)
     ready = f"over {_MANY:,}" if waiting > _MANY else waiting
     text = f"{found.free} of {found.partitions} partitions have no scheduler, {ready} jobs are ready"
     return Finding("problem" if waiting else "warning", "store", text, "start `taskmq scheduler`")
 
 
-def _clock(offset: int, *, of: str = "state") -> Finding:
+def _compare_clocks(offset: int, *, of: str = "state") -> Finding:
     seconds = abs(offset) / 1000
     if seconds < _CLOCK_SECONDS:
         return Finding("ok", of, f"clock: within {_CLOCK_SECONDS:g} s of this host's")
@@ -184,13 +185,13 @@ def _clock(offset: int, *, of: str = "state") -> Finding:
     return Finding(
         "problem" if seconds >= _CLOCK_LIMIT else "warning",
         of,
-        f"clock: {seconds:.0f} s {side} this host's: expiry, schedules and leases are off by that",
+        f"clock: {seconds:.0f} s {side} this host's: expiry, schedules and leases are off by as much",
         "let NTP (chrony, systemd-timesyncd) set the clock on every host",
     )
 
 
-def _loads(app: TaskMQ) -> dict[WorkQueue, float | None]:
-    """How long messages of each queue may stay in a worker's hands; None where a task has no time limit."""
+def _longest_runs(app: TaskMQ) -> dict[WorkQueue, float | None]:
+    """Return how long a worker may hold messages of each queue; None if one of its tasks has no time limit."""
     loads: dict[WorkQueue, float | None] = {}
     for queue in app.tasks.queues:
         limits = [task.plan.timeout for task in app.tasks.values() if task.queue == queue.name]

@@ -1,4 +1,4 @@
-"""What a caller may see of what has happened, and change of when there are alerts."""
+"""History that a caller may see (failures, figures, alerts), and the alert rules that it may change."""
 
 from taskmq.operations.history.alerts import TenantAlerts
 from taskmq.operations.history.failures import (
@@ -8,10 +8,10 @@ from taskmq.operations.history.failures import (
     FailureLine,
     FailureSource,
     FailuresPage,
-    LettersLook,
+    LettersView,
     SourceGap,
     TenantFailures,
-    look_at_letters,
+    read_letters,
 )
 from taskmq.operations.history.figures import TenantFigures
 
@@ -22,10 +22,10 @@ __all__ = [
     "FailureLine",
     "FailureSource",
     "FailuresPage",
-    "LettersLook",
+    "LettersView",
     "SourceGap",
     "TenantAlerts",
     "TenantFailures",
     "TenantFigures",
-    "look_at_letters",
+    "read_letters",
 ]

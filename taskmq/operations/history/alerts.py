@@ -1,4 +1,4 @@
-"""Rules, alerts and silences, as one caller may see and change them."""
+"""Alert rules, alerts and silences that one caller may see and change."""
 
 import json
 import uuid
@@ -24,11 +24,12 @@ __all__ = ["TenantAlerts", "read_rules"]
 class TenantAlerts:
     """Alerts of a tenant.
 
-    Every method raises `StoreUnavailable`, and `UnsupportedFeature` where the app has no store that keeps alerts.
+    Every method raises `StoreUnavailable`, and `UnsupportedFeature` if the app has no store that keeps alerts.
 
     Args:
-        tenant: whose; "" those of the instance, None everybody's: what is put then belongs to the instance.
-        by: who changes something, for the audit.
+        tenant: tenant that owns them; "" means those of the instance, None means all. With None, new rules and
+            silences belong to the instance.
+        by: the actor, for the audit log.
     """
 
     def __init__(self, app: TaskMQ, tenant: str | None, *, by: Actor) -> None:
@@ -37,25 +38,25 @@ class TenantAlerts:
         self._by = by
 
     async def rules(self) -> list[KeptRule]:
-        """The rules, by tenant and name."""
+        """Return the rules, sorted by tenant and name."""
         return await self._store.rules(self._tenant)
 
     async def rule(self, name: str) -> KeptRule | None:
-        """The rule of that name; None where there is none."""
-        found = [each for each in await self._store.rules(self._own) if each.rule.name == name]
+        """Return the rule of that name; None if there is none."""
+        found = [each for each in await self._store.rules(self._own_tenant) if each.rule.name == name]
         return found[0] if found else None
 
     async def put(self, rule: AlertRule, *, version: int | None = None) -> KeptRule:
-        """Make a rule, or put it in the place of the one of its name.
+        """Create a rule, or replace the one of the same name.
 
         Args:
-            version: that it must have; 0: it must not be there.
+            version: version that the present rule must have; 0: there must be none.
 
         Raises:
-            InvalidOption: the rule cannot be.
-            JobConflict: it has another version.
+            InvalidOption: the rule is invalid.
+            JobConflict: the present rule has another version.
         """
-        rule = replace(rule, tenant=self._own)
+        rule = replace(rule, tenant=self._own_tenant)
         check_rule(rule)
         for channel in rule.channels:
             parse_channel(channel)
@@ -71,23 +72,23 @@ class TenantAlerts:
         return KeptRule(rule, made)
 
     async def remove(self, name: str) -> bool:
-        """Remove a rule and its alerts; whether it was there."""
-        return await self._store.remove_rule(self._own, name, audit=self._entry("alert.remove", name))
+        """Remove a rule and its alerts. Returns whether it existed."""
+        return await self._store.remove_rule(self._own_tenant, name, audit=self._entry("alert.remove", name))
 
     async def alerts(self, *, states: frozenset[AlertState] | None = None) -> list[Alert]:
-        """What is known of alerts, those that go on first, the last changed first."""
+        """Return the alerts: ongoing ones first, then the last changed first."""
         found = [each for each in await self._store.alerts(self._tenant) if states is None or each.state in states]
         return sorted(found, key=lambda each: (each.state is AlertState.RESOLVED, -each.changed, each.subject))
 
     async def silences(self) -> list[Silence]:
-        """The silences that have not ended."""
+        """Return the silences that have not ended."""
         return [each for each in await self._store.silences() if self._tenant in (None, each.tenant)]
 
     async def silence(self, *, rule: str, subject: str, seconds: float, note: str) -> Silence:
-        """Silence some alerts for a while, from now on.
+        """Silence matching alerts for some time, starting now.
 
         Args:
-            rule, subject: patterns; "" every one.
+            rule, subject: patterns; "" matches all.
 
         Raises:
             LimitReached: the tenant would have more than 100 silences.
@@ -95,7 +96,7 @@ class TenantAlerts:
         now = await self._app.sessions.store().now_ms()
         made = Silence(
             id=str(uuid.uuid4()),
-            tenant=self._own,
+            tenant=self._own_tenant,
             rule=rule,
             subject=subject,
             begins=now,
@@ -107,21 +108,21 @@ class TenantAlerts:
         return made
 
     async def end_silence(self, silence_id: str) -> bool:
-        """End a silence; whether it was there."""
+        """End a silence. Returns whether it existed."""
         if silence_id not in {each.id for each in await self.silences()}:
             return False
         return await self._store.remove_silence(silence_id, audit=self._entry("alert.unsilence", silence_id))
 
     async def test(self, name: str) -> list[str] | None:
-        """Send a test to each channel of a rule, soon; returns the channels. None: no such rule.
+        """Queue a test notice to each channel of a rule. Returns the channels; None if there is no such rule.
 
-        A channel gets one test in a minute of the store's clock, however often that is asked for.
+        A channel gets at most one test per minute of the store's clock.
         """
         if (stored := await self.rule(name)) is None:
             return None
         now = await self._app.sessions.store().now_ms()
         alert = Alert(
-            tenant=self._own,
+            tenant=self._own_tenant,
             rule=name,
             subject="test",
             state=AlertState.FIRING,
@@ -148,11 +149,11 @@ class TenantAlerts:
         return [notice.channel for notice in notices]
 
     async def notices(self, *, limit: int = 50) -> list[AlertNotice]:
-        """The last notices of the caller's rules, the latest first, sent or not."""
+        """Return the last notices of the caller's rules, newest first, sent or not."""
         return await self._store.notices(self._tenant, limit=limit)
 
     @property
-    def _own(self) -> str:
+    def _own_tenant(self) -> str:
         return self._tenant or ""
 
     @property
@@ -160,32 +161,36 @@ class TenantAlerts:
         return history_of(self._app.sessions.store()).alerts
 
     def _test_id(self, name: str, channel: str, now: int) -> str:
-        facts = json.dumps([self._own, name, channel, minute_of(now)])
+        facts = json.dumps([self._own_tenant, name, channel, minute_of(now)])
         return f"test-{uuid.uuid5(uuid.NAMESPACE_URL, facts).hex}"
 
     def _entry(self, action: str, subject: str, *, after: Mapping[str, Any] | None = None) -> AuditEntry:
         return self._by.entry(
-            action, kind="alert", subject=subject, tenant=self._own, after=None if after is None else dict(after)
+            action,
+            kind="alert",
+            subject=subject,
+            tenant=self._own_tenant,
+            after=None if after is None else dict(after),
         )
 
 
 def read_rules(values: Sequence[Any]) -> list[AlertRule]:
-    """Rules as a file has them.
+    """Parse the rules of a file.
 
     Raises:
-        InvalidOption: one of them cannot be read.
+        InvalidOption: one of them is malformed.
     """
     found: list[AlertRule] = []
     for value in values:
         try:
             found.append(msgspec.convert(value, AlertRule))
         except msgspec.ValidationError as error:
-            raise InvalidOption(f"rule {len(found) + 1} of the file: {_readable(value, error)}") from error
+            raise InvalidOption(f"rule {len(found) + 1} of the file: {_describe_fault(value, error)}") from error
     return found
 
 
-def _readable(value: Any, error: msgspec.ValidationError) -> str:
-    """What is wrong with a rule, with what may have been meant."""
+def _describe_fault(value: Any, error: msgspec.ValidationError) -> str:
+    """Describe the fault of a rule, with the nearest valid name."""
     if isinstance(value, Mapping):
         fields = cast("Mapping[str, object]", value)
         known = [field.encode_name for field in msgspec.structs.fields(AlertRule)]

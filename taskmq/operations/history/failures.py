@@ -1,4 +1,4 @@
-"""List the failures of both lanes: jobs of the store, jobs that were sent, dead letters and workflows."""
+"""Failures of all kinds in one list: stored jobs, jobs sent to the broker, dead letters and workflows."""
 
 import hashlib
 import re
@@ -20,7 +20,7 @@ from taskmq.model.outcome import error_line
 from taskmq.model.states import JobState
 from taskmq.model.topology import PARKING, logical_queue
 from taskmq.model.units import to_datetime
-from taskmq.operations.dead_letters import DeadLetter, queues_with_letters, visit
+from taskmq.operations.dead_letters import DeadLetter, list_queues_with_letters, visit
 from taskmq.operations.tenant_jobs import TenantJobs
 from taskmq.workflow.workflows import WorkflowLine
 
@@ -31,16 +31,16 @@ __all__ = [
     "FailureLine",
     "FailureSource",
     "FailuresPage",
-    "LettersLook",
+    "LettersView",
     "SourceGap",
     "TenantFailures",
-    "look_at_letters",
+    "read_letters",
 ]
 
 FailureLane = Literal["store", "broker", "workflow"]
-"""The lane of a failure: submitted to the store, sent to the broker, or sent as a workflow."""
+"""Kind of what failed: a job submitted to the store, a job sent to the broker, or a workflow."""
 FailureSource = Literal["jobs", "failures", "dead letters", "workflows"]
-"""The source that knows of a failure: the store's jobs, the history of what workers report, the broker, the state."""
+"""Source of a failure: the store's jobs, the workers' reported failures, the broker, or the state."""
 Remedy = Literal["", "retry", "replay", "redrive"]
 
 LANES: Final[tuple[FailureLane, ...]] = get_args(FailureLane)
@@ -54,7 +54,7 @@ SOURCES: Final[frozenset[FailureSource]] = frozenset(_LANE_OF)
 _FAILED: Final = frozenset({JobState.FAILED, JobState.EXPIRED, JobState.UPSTREAM_FAILED})
 _DAY: Final = 86_400_000
 _WIDER: Final = 8
-# What a window of time may have; of one with more a part is read.
+# Most failures of one time window; a window with more is narrowed.
 _MOST: Final = 1_000
 _PAGE: Final = 500
 _DEPTH: Final = 1_000
@@ -62,13 +62,13 @@ _CURSOR: Final = re.compile(r"([0-9]{1,15})\.([0-9a-f]{27})")
 
 
 class FailureChoice(msgspec.Struct, frozen=True, kw_only=True):
-    """A choice of failures; what is None does not matter. A workflow has no task, queue and type of error.
+    """A filter of failures; None accepts any value. Workflows have no task, queue or error type.
 
     Attributes:
-        lane: those of one lane.
-        task, queue, error: a task's name, a queue as people name it, the type of an error.
-        job: of one job that was sent.
-        since, until: from this instant on, and before that one (ms).
+        lane: failures of one kind.
+        task, queue, error: name of the task, logical name of the queue, type of the error.
+        job: id of a job that was sent to the broker.
+        since, until: start (inclusive) and end (exclusive) in ms.
     """
 
     lane: FailureLane | None = None
@@ -81,24 +81,24 @@ class FailureChoice(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FailureLine(msgspec.Struct, frozen=True, kw_only=True):
-    """A job or a workflow that has failed.
+    """A failed job or workflow.
 
     Attributes:
-        id: what the caller calls the job, or the workflow.
-        name: of a workflow.
-        at: when it ended (ms); of a workflow, which does not know that, when it was sent; None where that is unknown.
-        event: the job's state; of what was sent `dead`, or `parked` where no worker knew what to do with it.
-        attempt: the one that was the last; 0 of workflows.
-        error: the type's name.
-        message: what the error said.
-        summary: both in one line, cut.
-        traceback: its end, where it is kept.
-        reason: of a dead letter, see `taskmq.model.outcome.DeadReason`.
-        letter: the queue among whose dead letters it is, as people name it.
-        remedy: what runs it again.
-        is_handled: something was done about it since: it was retried, or its dead letter is gone; None: unknown.
-        retried_as: the job that is its repetition, where it was retried.
-        number: of a report, the store's own, which grows; else 0.
+        id: the caller's id of the job or workflow.
+        name: name of the workflow; "" for jobs.
+        at: when the job ended, or when the workflow was sent (ms); None if unknown.
+        event: state of a stored job. For a sent job `dead`, or `parked` if no worker could run its message.
+        attempt: number of the last attempt; 0 for workflows.
+        error: name of the error's type.
+        message: message of the error.
+        summary: type and message in one line, shortened.
+        traceback: end of the traceback, if it is kept.
+        reason: reason of a dead letter, see `taskmq.model.outcome.DeadReason`.
+        letter: logical name of the queue that has its dead letter.
+        remedy: the operation that runs it again.
+        is_handled: whether it was retried or its dead letter is gone; None if unknown.
+        retried_as: id of the job that repeats it.
+        number: increasing number of a report in the store; otherwise 0.
     """
 
     lane: FailureLane
@@ -124,55 +124,55 @@ class FailureLine(msgspec.Struct, frozen=True, kw_only=True):
     number: int = 0
 
     @property
-    def place(self) -> "_Place":
-        """Its place in the list, whatever else is in it."""
+    def cursor(self) -> "_Cursor":
+        """Position of the failure in the list, independent of other failures."""
         digest = hashlib.sha256(f"{self.lane}\0{self.id}".encode(errors="surrogatepass")).hexdigest()[:16]
-        return _Place(self.at or 0, f"{self.number:011x}{digest}")
+        return _Cursor(self.at or 0, f"{self.number:011x}{digest}")
 
 
 class SourceGap(msgspec.Struct, frozen=True):
-    """A source that could not be asked, or not to its end, and why."""
+    """A source that could not be read, or only in part, and why."""
 
     source: FailureSource
     why: str
 
 
 class FailuresPage(msgspec.Struct, frozen=True, kw_only=True):
-    """Some failures, the last one first; `after` is where the next page begins, None at the end."""
+    """A page of failures, newest first; `after` is the cursor of the next page, None at the end."""
 
     lines: list[FailureLine]
     after: str | None
     gaps: list[SourceGap]
 
 
-class LettersLook(msgspec.Struct, frozen=True, kw_only=True):
+class LettersView(msgspec.Struct, frozen=True, kw_only=True):
     """The dead letters of all queues at one moment.
 
     Attributes:
-        bounded: the queues that have more than was looked at.
+        bounded: queues with more letters than were read.
     """
 
     lines: list[FailureLine]
     bounded: frozenset[str]
 
 
-class _Place(NamedTuple):
+class _Cursor(NamedTuple):
     at: int
     key: str
 
 
-_Lines = Callable[[FailureChoice, _Place | None, int], Awaitable[list[FailureLine]]]
+_Lines = Callable[[FailureChoice, _Cursor | None, int], Awaitable[list[FailureLine]]]
 _Read = Callable[[int, int, int | None], Awaitable[list[FailureLine] | None]]
-"""The failures from one instant on and before another; None where they are more than so many."""
+"""Reads the failures between two instants; None if they exceed the given number."""
 
 
 class TenantFailures:
     """The failures that a caller may see.
 
     Args:
-        tenant: whose; "" of those that have no tenant, None everybody's.
-        sources: those that the caller may ask.
-        letters: looks at the dead letters of all tenants; several callers may share one look.
+        tenant: tenant that owns them; "" means failures without a tenant, None means all.
+        sources: sources that the caller may read.
+        letters: reads the dead letters of all tenants; several callers may share one view.
     """
 
     def __init__(
@@ -181,61 +181,61 @@ class TenantFailures:
         tenant: str | None,
         *,
         sources: Collection[FailureSource] = SOURCES,
-        letters: Callable[[], Awaitable[LettersLook]] | None = None,
+        letters: Callable[[], Awaitable[LettersView]] | None = None,
     ) -> None:
         self._app = app
         self._tenant = tenant
         self._sources = sources
-        self._look = letters or (lambda: look_at_letters(app))
+        self._read_letters = letters or (lambda: read_letters(app))
         self._jobs = TenantJobs(app, tenant, by="")
 
     async def page(self, which: FailureChoice, *, after: str | None = None, limit: int = 50) -> FailuresPage:
-        """Up to `limit` of what has failed, the last one first.
+        """Return up to `limit` failures, newest first.
 
-        What ends while pages are read comes before the first one: a page never has what another one had. A source
-        that cannot be asked is named in the page's gaps, and the others are shown.
+        Failures that occur between two pages sort before the first page, so no failure appears twice. A source that
+        cannot be read is named in the page's gaps, and the others are shown.
 
         Args:
-            after: the `after` of the page before.
+            after: the `after` of the previous page.
 
         Raises:
-            InvalidOption: that is no place in the list.
+            InvalidOption: `after` is not a cursor of this list.
         """
-        place = _place(after) if after else None
+        cursor = _parse_cursor(after) if after else None
         if which.until is None:
-            # Clocks of workers may be ahead of this one.
+            # Workers' clocks may be ahead of this one.
             which = replace(which, until=self._app.sessions.clock.now_ms() + _DAY)
         gaps: list[SourceGap] = []
-        letters = None if self._lacks(which, "dead letters", gaps) else await self._letters(gaps)
+        letters = None if self._is_excluded(which, "dead letters", gaps) else await self._find_letters(gaps)
         reads: dict[FailureSource, _Lines] = {
-            "jobs": self._stored,
-            "failures": self._reported,
-            "workflows": self._workflows,
+            "jobs": self._read_jobs,
+            "failures": self._read_reports,
+            "workflows": self._read_workflows,
         }
         found: list[FailureLine] = []
         for source, read in reads.items():
-            if not self._lacks(which, source, gaps):
-                found += await self._asked(source, read(which, place, limit + 1), gaps)
+            if not self._is_excluded(which, source, gaps):
+                found += await self._collect(source, read(which, cursor, limit + 1), gaps)
         if letters is not None:
-            found = _with_letters(found, letters)
-            unknown = self._unreported(which, letters, place, limit + 1)
-            found += await self._asked("dead letters", unknown, gaps)
-        found.sort(key=_by_place, reverse=True)
-        last = found[limit - 1].place if len(found) > limit else None
+            found = _mark_letters(found, letters)
+            unknown = self._find_unreported(which, letters, cursor, limit + 1)
+            found += await self._collect("dead letters", unknown, gaps)
+        found.sort(key=_sort_key, reverse=True)
+        last = found[limit - 1].cursor if len(found) > limit else None
         return FailuresPage(lines=found[:limit], after=None if last is None else f"{last.at}.{last.key}", gaps=gaps)
 
-    def _lacks(self, which: FailureChoice, source: FailureSource, gaps: list[SourceGap]) -> bool:
-        """Whether the source has nothing to say, or not to this caller."""
+    def _is_excluded(self, which: FailureChoice, source: FailureSource, gaps: list[SourceGap]) -> bool:
+        """Whether the source has nothing to show to this caller; notes a gap if it may not be read."""
         if which.lane not in (None, _LANE_OF[source]) or (which.job is not None and _LANE_OF[source] != "broker"):
             return True
         if source == "workflows" and (which.task, which.queue, which.error) != (None, None, None):
             return True
         if source not in self._sources:
-            gaps.append(SourceGap(source, "you may not see them"))
+            gaps.append(SourceGap(source, "you are not permitted to see them"))
             return True
         return False
 
-    async def _asked(
+    async def _collect(
         self, source: FailureSource, lines: Awaitable[list[FailureLine]], gaps: list[SourceGap]
     ) -> list[FailureLine]:
         try:
@@ -244,21 +244,21 @@ class TenantFailures:
             gaps.append(SourceGap(source, str(error)))
             return []
 
-    async def _letters(self, gaps: list[SourceGap]) -> LettersLook | None:
+    async def _find_letters(self, gaps: list[SourceGap]) -> LettersView | None:
         try:
-            look = await self._look()
+            view = await self._read_letters()
         except TaskMQError as error:
             gaps.append(SourceGap("dead letters", str(error)))
             return None
-        if look.bounded:
-            names = ", ".join(sorted(look.bounded))
-            gaps.append(SourceGap("dead letters", f"of {names} the oldest {_DEPTH:,} alone were looked at"))
-        return look
+        if view.bounded:
+            names = ", ".join(sorted(view.bounded))
+            gaps.append(SourceGap("dead letters", f"only the oldest {_DEPTH:,} of {names} were read"))
+        return view
 
-    async def _stored(self, which: FailureChoice, place: _Place | None, limit: int) -> list[FailureLine]:
+    async def _read_jobs(self, which: FailureChoice, cursor: _Cursor | None, limit: int) -> list[FailureLine]:
         fixed = JobFilter(
             states=_FAILED,
-            # Those that were retried are marked, and not left out.
+            # Retried failures are marked, not left out.
             retried="any",
             tasks=() if which.task is None else (which.task,),
             queues=() if which.queue is None else (which.queue,),
@@ -271,14 +271,14 @@ class TenantFailures:
             while most is None or len(lines) <= most:
                 part = replace(fixed, finished_from=since, finished_before=until)
                 page = await self._jobs.list(part, after=after, limit=_PAGE)
-                lines += map(self._of_job, page.jobs)
+                lines += map(self._describe_job, page.jobs)
                 if (after := page.after) is None:
                     return lines
             return None
 
-        return await _newest(read, which, place, limit)
+        return await _read_newest(read, which, cursor, limit)
 
-    async def _reported(self, which: FailureChoice, place: _Place | None, limit: int) -> list[FailureLine]:
+    async def _read_reports(self, which: FailureChoice, cursor: _Cursor | None, limit: int) -> list[FailureLine]:
         store = history_of(self._app.sessions.store()).rollups
         fixed = FailureFilter(
             task=which.task, queue=which.queue, error=which.error, job=which.job, tenant=self._tenant
@@ -290,14 +290,14 @@ class TenantFailures:
             while most is None or len(lines) <= most:
                 part = replace(fixed, since=since, until=until)
                 page = await store.failures(part, after=after, limit=_PAGE)
-                lines += map(_of_report, page.failures)
+                lines += map(_describe_report, page.failures)
                 if (after := page.after) is None:
                     return lines
             return None
 
-        return await _newest(read, which, place, limit)
+        return await _read_newest(read, which, cursor, limit)
 
-    async def _workflows(self, which: FailureChoice, place: _Place | None, limit: int) -> list[FailureLine]:
+    async def _read_workflows(self, which: FailureChoice, cursor: _Cursor | None, limit: int) -> list[FailureLine]:
         async def read(since: int, until: int, most: int | None) -> list[FailureLine] | None:
             lines: list[FailureLine] = []
             after: str | None = None
@@ -310,28 +310,29 @@ class TenantFailures:
                     after=after,
                     limit=_PAGE,
                 )
-                lines += map(self._of_workflow, page.lines)
+                lines += map(self._describe_workflow, page.lines)
                 if (after := page.after) is None:
                     return lines
             return None
 
-        return await _newest(read, which, place, limit)
+        return await _read_newest(read, which, cursor, limit)
 
-    async def _unreported(
-        self, which: FailureChoice, look: LettersLook, place: _Place | None, limit: int
+    async def _find_unreported(
+        self, which: FailureChoice, view: LettersView, cursor: _Cursor | None, limit: int
     ) -> list[FailureLine]:
-        """The letters of which workers have reported nothing, or nothing that is kept."""
-        lines = sorted((line for line in look.lines if self._fits(which, line, place)), key=_by_place, reverse=True)
+        """Return the letters without a report from a worker, or whose report is no longer kept."""
+        matching = [line for line in view.lines if self._matches(which, line, cursor)]
+        lines = sorted(matching, key=_sort_key, reverse=True)
         found: list[FailureLine] = []
         for begin in range(0, len(lines), _PAGE):
             part = lines[begin : begin + _PAGE]
-            reported = await self._are_reported({line.id for line in part})
+            reported = await self._find_reported({line.id for line in part})
             found += [line for line in part if line.id not in reported]
             if len(found) >= limit:
                 break
         return found[:limit]
 
-    def _fits(self, which: FailureChoice, line: FailureLine, place: _Place | None) -> bool:
+    def _matches(self, which: FailureChoice, line: FailureLine, cursor: _Cursor | None) -> bool:
         at = line.at or 0
         return (
             self._tenant in (None, line.tenant)
@@ -341,10 +342,10 @@ class TenantFailures:
             and which.job in (None, line.id)
             and (which.since is None or at >= which.since)
             and (which.until is None or at < which.until)
-            and (place is None or line.place < place)
+            and (cursor is None or line.cursor < cursor)
         )
 
-    async def _are_reported(self, jobs: set[str]) -> set[str]:
+    async def _find_reported(self, jobs: set[str]) -> set[str]:
         if self._app.sessions.current().store is None:
             return set()
         store = history_of(self._app.sessions.store()).rollups
@@ -356,7 +357,7 @@ class TenantFailures:
             if (after := page.after) is None:
                 return found
 
-    def _of_job(self, record: JobRecord) -> FailureLine:
+    def _describe_job(self, record: JobRecord) -> FailureLine:
         error = record.error
         type_name, message = ("", "") if error is None else (error.type_name, error.message)
         ran = None if None in (record.started, record.finished) else (record.finished or 0) - (record.started or 0)
@@ -380,7 +381,7 @@ class TenantFailures:
             retried_as=record.retried_as,
         )
 
-    def _of_workflow(self, line: WorkflowLine) -> FailureLine:
+    def _describe_workflow(self, line: WorkflowLine) -> FailureLine:
         tenant, own_id = split_tenant_key(line.id)
         return FailureLine(
             lane="workflow",
@@ -395,8 +396,8 @@ class TenantFailures:
         )
 
 
-async def look_at_letters(app: TaskMQ, *, depth: int = _DEPTH) -> LettersLook:
-    """The oldest `depth` dead letters of each queue of the app, and the lost messages; they stay where they are.
+async def read_letters(app: TaskMQ, *, depth: int = _DEPTH) -> LettersView:
+    """Read the oldest `depth` dead letters of each queue of the app, including parked and unroutable messages.
 
     Raises:
         BrokerUnavailable: the broker could not be reached.
@@ -404,15 +405,15 @@ async def look_at_letters(app: TaskMQ, *, depth: int = _DEPTH) -> LettersLook:
     broker = app.sessions.current().broker
     lines: list[FailureLine] = []
     bounded: set[str] = set()
-    for name in await queues_with_letters(broker, [queue.name for queue in app.tasks.queues]):
-        count = await visit(broker, name, partial(_add, lines, name), depth=depth + 1)
+    for name in await list_queues_with_letters(broker, [queue.name for queue in app.tasks.queues]):
+        count = await visit(broker, name, partial(_add_letter, lines, name), depth=depth + 1)
         if count > depth:
             bounded.add(name)
-    return LettersLook(lines=lines, bounded=frozenset(bounded))
+    return LettersView(lines=lines, bounded=frozenset(bounded))
 
 
-def _add(lines: list[FailureLine], name: str, letter: DeadLetter) -> None:
-    # A job of the store ends there, whatever becomes of its message.
+def _add_letter(lines: list[FailureLine], name: str, letter: DeadLetter) -> None:
+    # A stored job ends in the store, independently of its message.
     if letter.is_stored:
         return
     message = letter.error.removeprefix(letter.error_type).removeprefix(": ")
@@ -438,7 +439,7 @@ def _add(lines: list[FailureLine], name: str, letter: DeadLetter) -> None:
     )
 
 
-def _of_report(failure: RunFailure) -> FailureLine:
+def _describe_report(failure: RunFailure) -> FailureLine:
     return FailureLine(
         lane="broker",
         id=failure.job,
@@ -459,24 +460,24 @@ def _of_report(failure: RunFailure) -> FailureLine:
     )
 
 
-def _with_letters(lines: Iterable[FailureLine], look: LettersLook) -> list[FailureLine]:
-    """The lines, those of jobs that were sent with what is known of their dead letters."""
-    letters = {line.id: line.letter for line in look.lines}
+def _mark_letters(lines: Iterable[FailureLine], view: LettersView) -> list[FailureLine]:
+    """Add the queue of the dead letter to the lines of sent jobs, or mark them as handled if it is gone."""
+    letters = {line.id: line.letter for line in view.lines}
 
-    def seen(line: FailureLine) -> FailureLine:
+    def mark(line: FailureLine) -> FailureLine:
         if line.lane != "broker":
             return line
         if (letter := letters.get(line.id)) is not None:
             return replace(line, letter=letter, remedy="replay", is_handled=False)
-        return line if line.queue in look.bounded else replace(line, is_handled=True)
+        return line if line.queue in view.bounded else replace(line, is_handled=True)
 
-    return [seen(line) for line in lines]
+    return [mark(line) for line in lines]
 
 
-async def _newest(read: _Read, which: FailureChoice, place: _Place | None, limit: int) -> list[FailureLine]:
-    """The last `limit` lines behind a place, found in windows of time: of a day or two first, then of longer ones."""
+async def _read_newest(read: _Read, which: FailureChoice, cursor: _Cursor | None, limit: int) -> list[FailureLine]:
+    """Read the newest `limit` lines after a cursor, in time windows of two days first, then of longer ones."""
     assert which.until is not None
-    since, end = which.since or 0, which.until if place is None else min(which.until, place.at + 1)
+    since, end = which.since or 0, which.until if cursor is None else min(which.until, cursor.at + 1)
     found: list[FailureLine] = []
     width = 2 * _DAY
     while end > since and len(found) < limit:
@@ -485,18 +486,18 @@ async def _newest(read: _Read, which: FailureChoice, place: _Place | None, limit
         if lines is None:
             width = max((end - begin) // _WIDER, 1)
             continue
-        behind = [line for line in lines if place is None or line.place < place]
-        found += sorted(behind, key=_by_place, reverse=True)
+        behind = [line for line in lines if cursor is None or line.cursor < cursor]
+        found += sorted(behind, key=_sort_key, reverse=True)
         end = begin
         width *= _WIDER
     return found[:limit]
 
 
-def _by_place(line: FailureLine) -> _Place:
-    return line.place
+def _sort_key(line: FailureLine) -> _Cursor:
+    return line.cursor
 
 
-def _place(cursor: str) -> _Place:
-    if (found := _CURSOR.fullmatch(cursor)) is None:
-        raise InvalidOption(f"{cursor[:40]!r} is no place in the list of failures; say that of the page before")
-    return _Place(int(found[1]), found[2])
+def _parse_cursor(text: str) -> _Cursor:
+    if (found := _CURSOR.fullmatch(text)) is None:
+        raise InvalidOption(f"{text[:40]!r} is not a cursor of the failures; pass the `after` of the previous page")
+    return _Cursor(int(found[1]), found[2])

@@ -1,4 +1,4 @@
-"""Figures over time, as one caller may see them."""
+"""Figures over time that one caller may see."""
 
 import asyncio
 from collections.abc import Sequence
@@ -19,11 +19,11 @@ _HOUR: Final = 3_600_000
 class TenantFigures:
     """Figures of a tenant's runs.
 
-    Every method raises `StoreUnavailable`, and `UnsupportedFeature` where the app has no store that keeps figures.
+    Every method raises `StoreUnavailable`, and `UnsupportedFeature` if the app has no store that keeps figures.
 
     Args:
-        tenant: whose; "" of those that have no tenant, None everybody's.
-        most: how many rollups are read for one answer; what takes more is refused.
+        tenant: tenant that owns the runs; "" means runs without a tenant, None means all.
+        most: most rollups to read for one answer; a request that needs more is refused.
     """
 
     def __init__(self, app: TaskMQ, tenant: str | None, *, most: int = _MOST) -> None:
@@ -42,10 +42,10 @@ class TenantFigures:
         queue: str | None = None,
         by: tuple[str, ...] = (),
     ) -> dict[str, list[Series]]:
-        """Figures by name, over the time from `since` to `until`: the last hour unless it is said.
+        """Return the figures by name from `since` to `until`; default: the last hour.
 
         Raises:
-            InvalidOption: there is no such figure, the time and the step do not fit, or the answer is too long.
+            InvalidOption: a figure is unknown, the time or the step is invalid, or the answer is too long.
         """
         names, by = check_names(names), check_parts(by)
         since, until = await self._time(since, until)
@@ -63,10 +63,10 @@ class TenantFigures:
         queue: str | None = None,
         by: tuple[str, ...] = ("task", "queue"),
     ) -> tuple[int, int, list[Rollup]]:
-        """The time, and all that was counted in it, by task, queue or tenant.
+        """Return start, end and the totals of a time, by task, queue or tenant.
 
         Raises:
-            InvalidOption: there is no such part, or the answer is too long.
+            InvalidOption: a part is unknown, or the answer is too long.
         """
         by = check_parts(by)
         since, until = await self._time(since, until)
@@ -92,7 +92,7 @@ class TenantFigures:
             found += await self._store.rollups(which, limit=self._most + 1 - len(found))
             if len(found) > self._most:
                 raise InvalidOption(
-                    f"since: more than {self._most} rollups are too many: a shorter time, or one task"
+                    f"since: the answer needs more than {self._most} rollups; ask for a shorter time or one task"
                 )
         return found
 

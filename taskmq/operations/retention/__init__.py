@@ -1,8 +1,8 @@
-"""Ended jobs beyond the time for which a store keeps them, and before it.
+"""Retention of ended jobs: archive them, or forget them early.
 
-archive   whole days into files: written, read back, compared, and only then forgotten
-erase     what a filter finds, or a tenant, for good
-rules     for how long jobs are kept, as `--keep` says
+archive   writes whole days to files, and forgets them only after reading the files back
+erasure   erases the jobs of a filter or a tenant for good
+rules     says how long jobs are kept, as `--keep` does
 """
 
 from taskmq.operations.retention.archive import (
@@ -11,7 +11,7 @@ from taskmq.operations.retention.archive import (
     archive_days,
     check_archive,
     read_archive,
-    retaining,
+    require_retaining,
 )
 from taskmq.operations.retention.erasure import Erased, erase_jobs, thin_out
 from taskmq.operations.retention.rules import KeepRule
@@ -25,6 +25,6 @@ __all__ = [
     "check_archive",
     "erase_jobs",
     "read_archive",
-    "retaining",
+    "require_retaining",
     "thin_out",
 ]

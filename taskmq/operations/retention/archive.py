@@ -1,10 +1,10 @@
-"""Archives of ended jobs: one file a day, lines of JSON, compressed.
+"""Archives of ended jobs: one compressed file of JSON lines per day.
 
     {"archive": 1, "day": "2027-01-30"}                     the head
-    {"job": {...}, "events": [...], "attempts": [...]}      a job a line, in the order of their ids
-    {"jobs": 2, "sha256": "..."}                            the foot: how many, and the digest of all lines before it
+    {"job": {...}, "events": [...], "attempts": [...]}      one job per line, ordered by id
+    {"jobs": 2, "sha256": "..."}                            the foot: number of jobs, digest of all lines before it
 
-Bytes (a job's body and result) are in base64. A file gets its name once it was read back whole, and was the same.
+Bytes (a job's body and result) are in base64. A file gets its final name after it was read back and verified.
 """
 
 import asyncio
@@ -23,21 +23,21 @@ import msgspec
 from taskmq.contracts.jobs import JobStore, KeptJob, Prunable, Retaining
 from taskmq.errors import MalformedMessage, UnsupportedFeature
 
-__all__ = ["Advance", "ArchivedDay", "archive_days", "check_archive", "read_archive", "retaining"]
+__all__ = ["Advance", "ArchivedDay", "archive_days", "check_archive", "read_archive", "require_retaining"]
 
 Advance = Callable[[int, int | None], None]
-"""Called with how much is done, and of how much; None: of how much is not known."""
+"""Called with the amount done and the total; None if the total is unknown."""
 
 _FORM: Final = 1
 _DAY: Final = 86_400_000
-_TOGETHER: Final = 500
+_PAGE: Final = 500
 
 
 class ArchivedDay(msgspec.Struct, frozen=True):
-    """A day that is in a file.
+    """A day and its archive file.
 
     Attributes:
-        is_new: the file was written by this call; else it was there, and is whole.
+        is_new: whether this call wrote the file; otherwise it existed and is intact.
     """
 
     day: str
@@ -65,28 +65,28 @@ async def archive_days(
     only_new: bool = False,
     on_progress: Advance | None = None,
 ) -> list[ArchivedDay]:
-    """Write the days that were over so many days ago into files of the folder, which are named after them.
+    """Archive the days that ended at least `keep_days` ago, one file per day in the folder.
 
-    A day whose file is there and whole is left alone: one that is over gets no more jobs. May be stopped anywhere and
-    begun again.
+    A day with an intact file is skipped, because a past day gets no more jobs. The call may be interrupted at any
+    point and repeated.
 
     Args:
-        prune: forget them afterwards, with their ids; not one of them where a file could not be written or read back.
-        only_new: a file that is there is not read through again: it has its name since it was whole.
-        on_progress: called with how many days are done, of how many.
+        prune: forget these jobs and their ids afterwards; nothing is forgotten if any file could not be verified.
+        only_new: do not read existing files again; a file gets its name only after it was verified.
+        on_progress: called with the number of days done and their total.
 
     Raises:
-        UnsupportedFeature: the store cannot do that.
-        StoreUnavailable: it could not be reached.
+        UnsupportedFeature: the store cannot list its ended jobs or prune them.
+        StoreUnavailable: the store could not be reached.
         OSError: a file could not be written.
-        MalformedMessage: a file is there, and is not whole; or what was read back is not what was written.
+        MalformedMessage: an existing file is damaged, or a new file could not be read back as written.
     """
-    source = retaining(store)
+    source = require_retaining(store)
     last = await store.now_ms() // _DAY - keep_days
     await asyncio.to_thread(folder.mkdir, mode=0o700, parents=True, exist_ok=True)
     days = [day for day in await source.ended_days() if day < last]
     if only_new:
-        days = [day for day in days if not await asyncio.to_thread(_file_of(folder, day).exists)]
+        days = [day for day in days if not await asyncio.to_thread(_path_of(folder, day).exists)]
     done: list[ArchivedDay] = []
     for day in days:
         if on_progress is not None:
@@ -94,17 +94,17 @@ async def archive_days(
         done.append(await _archive(source, folder, day))
     if prune:
         if not isinstance(store, Prunable):
-            raise UnsupportedFeature(f"{store.address} cannot forget jobs before its time")
+            raise UnsupportedFeature(f"{store.address} cannot prune jobs early")
         await store.prune(keep_days=keep_days)
     return done
 
 
 def read_archive(path: Path) -> Iterator[KeptJob]:
-    """The jobs of a file, in the order of their ids.
+    """Yield the jobs of an archive file, ordered by id.
 
     Raises:
-        MalformedMessage: it is no archive, or not whole; the jobs before that were given.
-        OSError: it cannot be read.
+        MalformedMessage: the file is no archive, or is damaged. The jobs before the damage were yielded.
+        OSError: the file could not be read.
     """
     digest = hashlib.sha256()
     count, foot = 0, None
@@ -112,11 +112,11 @@ def read_archive(path: Path) -> Iterator[KeptJob]:
         with gzip.open(path, "rb") as file:
             head = next(file, b"")
             if msgspec.json.decode(head, type=_Head).archive != _FORM:
-                raise MalformedMessage(f"{path}: of a later taskmq")
+                raise MalformedMessage(f"{path}: written by a later version of taskmq")
             digest.update(head)
             for line in file:
                 if foot is not None:
-                    raise MalformedMessage(f"{path}: goes on behind its end")
+                    raise MalformedMessage(f"{path}: damaged: data follows its last line")
                 if line.startswith(b'{"jobs":'):
                     foot = msgspec.json.decode(line, type=_Foot)
                     continue
@@ -124,13 +124,13 @@ def read_archive(path: Path) -> Iterator[KeptJob]:
                 count += 1
                 yield msgspec.json.decode(line, type=KeptJob)
     except (msgspec.MsgspecError, EOFError, gzip.BadGzipFile, UnicodeDecodeError) as error:
-        raise MalformedMessage(f"{path}: no archive of jobs, or not whole: {error}") from error
+        raise MalformedMessage(f"{path}: no archive of jobs, or damaged: {error}") from error
     if foot is None or (foot.jobs, foot.sha256) != (count, digest.hexdigest()):
-        raise MalformedMessage(f"{path}: not whole: {count:,} jobs were read, and its end says otherwise")
+        raise MalformedMessage(f"{path}: damaged: the {count:,} jobs read do not match its last line")
 
 
 def check_archive(path: Path) -> int:
-    """How many jobs the file has; all of it was read.
+    """Verify a whole archive file and return its number of jobs.
 
     Raises:
         MalformedMessage, OSError: see `read_archive`.
@@ -138,11 +138,11 @@ def check_archive(path: Path) -> int:
     return sum(1 for _ in read_archive(path))
 
 
-def retaining(store: JobStore) -> Retaining:
-    """The store as one whose ended jobs can be read and forgotten.
+def require_retaining(store: JobStore) -> Retaining:
+    """Return the store as one that can list and forget its ended jobs.
 
     Raises:
-        UnsupportedFeature: it is none.
+        UnsupportedFeature: the store cannot do that.
     """
     if not isinstance(store, Retaining):
         raise UnsupportedFeature(f"{store.address} cannot list its ended jobs, or erase single ones")
@@ -150,61 +150,61 @@ def retaining(store: JobStore) -> Retaining:
 
 
 async def _archive(source: Retaining, folder: Path, day: int) -> ArchivedDay:
-    name, path = _name(day), _file_of(folder, day)
+    name, path = _format_day(day), _path_of(folder, day)
     if await asyncio.to_thread(path.exists):
         return ArchivedDay(name, str(path), await asyncio.to_thread(check_archive, path), False)
     file = await asyncio.to_thread(_DayFile, path, name)
     try:
         after: str | None = None
-        while jobs := await source.ended_on(day, after=after, limit=_TOGETHER):
+        while jobs := await source.ended_on(day, after=after, limit=_PAGE):
             await asyncio.to_thread(file.write, jobs)
             after = jobs[-1].job.id
         await asyncio.to_thread(file.finish)
     except BaseException:
-        # Where this fails hour after hour, its remains would fill the disk.
+        # Without this, repeated failures would fill the disk with parts.
         file.discard()
         raise
     return ArchivedDay(name, str(path), file.jobs, True)
 
 
-def _name(day: int) -> str:
+def _format_day(day: int) -> str:
     return f"{datetime(1970, 1, 1, tzinfo=UTC) + timedelta(days=day):%Y-%m-%d}"
 
 
-def _file_of(folder: Path, day: int) -> Path:
-    return folder / f"jobs-{_name(day)}.ndjson.gz"
+def _path_of(folder: Path, day: int) -> Path:
+    return folder / f"jobs-{_format_day(day)}.ndjson.gz"
 
 
 class _DayFile:
-    """A file that is being written, and has its name once it is whole.
+    """An archive file being written, which gets its final name once it is complete.
 
     Attributes:
-        jobs: so many it has.
+        jobs: number of jobs written.
     """
 
     def __init__(self, path: Path, day: str) -> None:
         self.jobs = 0
         self._path = path
-        # Its own: of two who write one day at a time each has a whole file.
+        # A name of its own, because two processes may write the same day.
         self._part = path.with_suffix(f".{secrets.token_hex(4)}.part")
-        # Arguments and results are for the owner alone, as in the store.
+        # Arguments and results are readable by the owner only, as in the store.
         self._raw = os.fdopen(os.open(self._part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb")
-        # Without the time of its making: the same jobs are the same file.
+        # No timestamp, so that the same jobs give the same file.
         self._file = gzip.GzipFile(fileobj=self._raw, mode="wb", mtime=0)
         self._digest = hashlib.sha256()
         self._add(_Head(_FORM, day))
 
     def write(self, jobs: Sequence[KeptJob]) -> None:
-        """Add them."""
+        """Add jobs to the file."""
         for one in jobs:
             self._add(one)
         self.jobs += len(jobs)
 
     def finish(self) -> None:
-        """End the file, put it on the disk, read it back, and give it its name.
+        """Write the foot, sync the file to disk, verify it and give it its final name.
 
         Raises:
-            MalformedMessage: what was read is not what was written.
+            MalformedMessage: the file could not be read back as written.
         """
         self._file.write(msgspec.json.encode(_Foot(self.jobs, self._digest.hexdigest())) + b"\n")
         self._file.close()
@@ -215,13 +215,13 @@ class _DayFile:
             raise MalformedMessage(f"{self._part}: {found:,} of {self.jobs:,} jobs were read back")
         self._part.replace(self._path)
         for other in self._path.parent.glob(f"{self._path.stem}.*.part"):
-            # Left by a process that was stopped, or that found the day there.
+            # Left by an interrupted process, or by one that was overtaken.
             other.unlink(missing_ok=True)
 
     def discard(self) -> None:
-        """Let go of the file, and leave nothing of it where it was not finished."""
+        """Close the file, and delete it if it was not finished."""
         for file in (self._file, self._raw):
-            # On a disk that is full, what they would write to the end fails as well.
+            # On a full disk, flushing fails as well.
             with contextlib.suppress(OSError, ValueError):
                 file.close()
         self._part.unlink(missing_ok=True)

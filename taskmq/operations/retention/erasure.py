@@ -1,4 +1,4 @@
-"""Forgetting jobs for good: those of a tenant or a person, or of a kind that is kept for a shorter time."""
+"""Permanent deletion of jobs: those of a tenant or a person, and kinds that are kept for a shorter time."""
 
 from collections.abc import AsyncIterator
 from contextlib import suppress
@@ -13,7 +13,7 @@ from taskmq.contracts.jobs import JobStore
 from taskmq.errors import InvalidOption, JobConflict, JobNotFound
 from taskmq.model.jobs.filters import JobFilter
 from taskmq.model.states import TERMINAL, JobState
-from taskmq.operations.retention.archive import Advance, retaining
+from taskmq.operations.retention.archive import Advance, require_retaining
 
 __all__ = ["Erased", "erase_jobs", "thin_out"]
 
@@ -21,11 +21,11 @@ _PAGE: Final = 200
 
 
 class Erased(msgspec.Struct, frozen=True, kw_only=True):
-    """How much of a tenant was forgotten, and what is left.
+    """Result of an erasure.
 
     Attributes:
-        jobs: that had ended, or were cancelled first, and are forgotten.
-        left: that a worker has, or may have: they were asked to end, and are there still. Erase again then.
+        jobs: jobs that had ended or were cancelled, and are now forgotten.
+        left: jobs that a worker has or may have. They were asked to stop; erase again once they ended.
     """
 
     jobs: int
@@ -40,30 +40,30 @@ async def erase_jobs(
     everything_of: str | None = None,
     on_progress: Advance | None = None,
 ) -> Erased:
-    """Cancel what the filter finds, and forget it for good; the audit keeps that it was done, and how many they were.
+    """Cancel all matching jobs and forget them for good. The audit log keeps only the fact and the numbers.
 
     Args:
-        everything_of: a tenant, whose definitions, logs and figures are forgotten as well.
-        on_progress: called with how many jobs are forgotten; of how many is not known.
+        everything_of: a tenant whose definitions, logs and figures are forgotten as well.
+        on_progress: called with the number of jobs forgotten; the total is unknown.
 
     Raises:
-        UnsupportedFeature: the store cannot do that.
-        StoreUnavailable: it could not be reached; some may be forgotten. Erase again.
+        UnsupportedFeature: the store cannot forget single jobs.
+        StoreUnavailable: the store could not be reached; some jobs may be forgotten. Erase again.
     """
     store = app.sessions.store()
-    source = retaining(store)
+    source = require_retaining(store)
     await _cancel(app, which, by=by)
-    # What waited for those ends with them.
+    # Jobs that depend on the cancelled ones end with them.
     while (await store.dispatching.release_dependents()).is_more:
         pass
     jobs = 0
-    async for ids in _found(app, which):
+    async for ids in _match_pages(app, which):
         jobs += await source.forget_ended(ids)
         if on_progress is not None:
             on_progress(jobs, None)
     if everything_of is not None:
         await source.forget_tenant(everything_of)
-    left = sum([len(ids) async for ids in _found(app, which)])
+    left = sum([len(ids) async for ids in _match_pages(app, which)])
     entry = by.entry(
         "job.erase", kind="tenant" if everything_of is not None else "job", subject=everything_of or "",
         tenant=which.tenant or "", after={"jobs": jobs, "left": left},
@@ -80,25 +80,25 @@ async def thin_out(
     keep_last: int | None = None,
     on_progress: Advance | None = None,
 ) -> int:
-    """Forget ended jobs that the filter finds, before the store would; how many.
+    """Forget matching ended jobs before the store would. Returns their number.
 
     Args:
-        older_than: ms since their end.
-        keep_last: but for so many, those that were submitted last.
+        older_than: minimum age since their end in ms.
+        keep_last: number of jobs to keep, those submitted last.
         on_progress: see `erase_jobs`.
 
     Raises:
-        InvalidOption: neither of them.
+        InvalidOption: neither `older_than` nor `keep_last` is given.
         UnsupportedFeature, StoreUnavailable: see `erase_jobs`.
     """
     if older_than is None and keep_last is None:
-        raise InvalidOption("for how long, or how many of them, are they to be kept?")
-    source = retaining(store)
+        raise InvalidOption("say what to keep: an age or a number of jobs")
+    source = require_retaining(store)
     states = (which.states & TERMINAL) if which.states else TERMINAL
     before = None if older_than is None else await store.now_ms() - older_than
     found = replace(which, states=states)
     if before is not None and keep_last is None:
-        # What ended before was submitted before: the young ones, which are most, are not read.
+        # A job that ended before then was submitted before then; this skips the younger ones, which are most.
         found = replace(found, submitted_before=min(before, which.submitted_before or before))
     forgotten, seen, after = 0, 0, None
     while states:
@@ -123,15 +123,15 @@ async def _cancel(app: TaskMQ, which: JobFilter, *, by: Actor) -> None:
     states = which.states & live if which.states else live
     if not states:
         return
-    async for ids in _found(app, replace(which, states=states)):
+    async for ids in _match_pages(app, replace(which, states=states)):
         for job_id in ids:
             with suppress(JobConflict, JobNotFound):
-                # Where it has ended meanwhile that is as well.
+                # It may have ended meanwhile.
                 await app.jobs.acancel(job_id, by=by.user, note="erased")
 
 
-async def _found(app: TaskMQ, which: JobFilter) -> AsyncIterator[list[str]]:
-    """The ids of what the filter finds, a page at a time: however many they are, one page is here."""
+async def _match_pages(app: TaskMQ, which: JobFilter) -> AsyncIterator[list[str]]:
+    """Yield the ids of matching jobs page by page, so that memory stays bounded."""
     store = app.sessions.store()
     after: str | None = None
     while True:

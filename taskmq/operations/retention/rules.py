@@ -1,7 +1,7 @@
-"""How long ended jobs are kept: all of them, and those of a kind for a shorter time.
+"""Rules for how long ended jobs are kept: all jobs, or some kinds for a shorter time.
 
-A rule is written `7d` (all of them, in whole days), `12h tenant:acme status:succeeded` (what a filter finds) or
-`last:100 task:shop.tick` (the newest of what it finds).
+A rule is written `7d` (all jobs, in whole days), `12h tenant:acme status:succeeded` (the jobs that match a filter) or
+`last:100 task:shop.tick` (only the newest of them are kept).
 """
 
 import re
@@ -22,12 +22,12 @@ _LAST: Final = re.compile(r"last:([0-9]{1,9})")
 
 
 class KeepRule(msgspec.Struct, frozen=True, kw_only=True):
-    """For how long some jobs are kept once they have ended, or how many of them.
+    """A rule for how long jobs are kept after they ended, or how many of them.
 
     Attributes:
-        where: a filter, as `job list` has it; "": all jobs.
-        older_than: those that ended so many ms ago are forgotten; None: it does not go by that.
-        keep_last: but for so many that were submitted last; None: it does not go by that.
+        where: a filter in the syntax of `job list`; "" means all jobs.
+        older_than: forget jobs that ended this many ms ago; None: no limit by age.
+        keep_last: keep this many jobs, those submitted last; None: no limit by number.
     """
 
     where: str
@@ -36,25 +36,25 @@ class KeepRule(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def read(cls, text: str) -> "KeepRule":
-        """Read AGE [FILTER] or last:COUNT FILTER.
+        """Parse AGE [FILTER] or last:COUNT FILTER.
 
         Raises:
-            InvalidOption: it is neither, or an age for all jobs is not in whole days.
-            InvalidFilter: the filter cannot be read.
+            InvalidOption: the text is neither, or an age for all jobs is not in whole days.
+            InvalidFilter: the filter is malformed.
         """
         first, _, where = text.strip().partition(" ")
         where = where.strip()
-        # Its relative times are read anew at each use; whether they can be is known now.
+        # The filter is parsed again at each use, for its relative times; errors have to show now.
         parse_filter(where, _SOME_TIME)
         if (last := _LAST.fullmatch(first)) is not None:
             if not where:
-                raise InvalidOption(f"--keep {text!r}: the newest of which jobs? last:{last[1]} tenant:acme")
+                raise InvalidOption(f"--keep {text!r}: add a filter, for example last:{last[1]} tenant:acme")
             return cls(where=where, keep_last=int(last[1]))
         age = parse_duration(first, what=f"--keep {text!r}")
         if not where and (age.days < 1 or age != timedelta(days=age.days)):
-            raise InvalidOption(f"--keep {text!r}: all jobs are kept for whole days, at least 1d")
+            raise InvalidOption(f"--keep {text!r}: without a filter, give whole days, at least 1d")
         return cls(where=where, older_than=to_ms(age))
 
     def which(self, now: int) -> JobFilter:
-        """The jobs that it is about; `now` in ms since the epoch."""
+        """Return the filter of its jobs; `now` in ms since the epoch."""
         return parse_filter(self.where, now)

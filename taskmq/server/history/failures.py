@@ -9,7 +9,7 @@ from litestar.params import QueryParameter
 from taskmq.api.history.figures import FailureLane, FailureList
 from taskmq.errors import InvalidOption
 from taskmq.model.identity import Permission, scope_for
-from taskmq.operations.history import FailureSource, LettersLook, look_at_letters
+from taskmq.operations.history import FailureSource, LettersView, read_letters
 from taskmq.server.access import Caller
 from taskmq.server.history.inputs import OfQueue, OfTask, Since, Until
 from taskmq.server.inputs import ApiGiven, CallerGiven, Cursor, Limit, ServedApp
@@ -59,8 +59,8 @@ async def list_failures(
     letters.
     """
 
-    async def letters() -> LettersLook:
-        return await shared_look(state, "letters", max_age, lambda: look_at_letters(app))
+    async def letters() -> LettersView:
+        return await shared_look(state, "letters", max_age, lambda: read_letters(app))
 
     try:
         return await api.figures.failures(

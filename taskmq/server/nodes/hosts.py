@@ -120,7 +120,7 @@ async def update_status(data: JSONBody[StatusBody], app: ServedApp, caller: Call
         raise _in_use(known, "drain and resume it as an operator")
     if data.status == "draining" and not known.is_draining:
         await caller.note_action(app, "node.drain", subject=known.name)
-    node = found_node(data.node_id, await operations.say_status(app, known.name, data.status))
+    node = found_node(data.node_id, await operations.report_status(app, known.name, data.status))
     return RegisteredView(node_id=node.id, name=node.name, status=node.state)
 
 

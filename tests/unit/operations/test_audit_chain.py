@@ -73,7 +73,8 @@ async def test_entries_cleared_without_an_erasure_are_a_fault(
         _by_hand(tmp_path, statement)
 
         assert await _fault(store.identity.audit) == (
-            f"{count} parts of entries were emptied by no erasure of a user, the first at position {position}"
+            f"{count} parts of entries are empty although no user erasure explains it; the first is at position "
+            f"{position}"
         )
 
 
@@ -83,5 +84,5 @@ async def test_an_entry_missing_below_its_seal_is_reported(tmp_path: Path) -> No
         _by_hand(tmp_path, "delete from audit where number = (select max(number) from audit)")
 
         assert await _fault(store.identity.audit) == (
-            "position 4 is missing: the last seal is that of position 4, and no entry is there"
+            "position 4 is missing, although the chain was sealed up to position 4"
         )

@@ -177,7 +177,7 @@ async def test_a_second_bulk_retries_an_already_retried_job_only_on_request(stag
 @run_by(play)
 async def test_only_a_retry_can_be_repeated_and_has_a_mode(stage: Stage, /) -> None:
     for order in (BulkOrder("cancel", "", again=True), BulkOrder("cancel", "", mode="new")):
-        with pytest.raises(InvalidOption, match="only a retry has a mode, and is done again"):
+        with pytest.raises(InvalidOption, match="only `retry` takes a mode or `again`"):
             await _bulks(stage).begin(order)
 
 
@@ -374,7 +374,7 @@ def test_a_failing_bulk_gives_the_reason_and_does_not_delay_others(caplog: pytes
         assert [(one.subject, one.user_id) for one in page.entries] == [("0", "u1")]
 
     play(test)
-    assert "bulk 0 is given up" in caplog.text
+    assert "bulk 0 failed, aborting it" in caplog.text
 
 
 @run_by(play)
@@ -421,12 +421,12 @@ def test_an_unavailable_store_is_polled_again_and_logged_once(caplog: pytest.Log
 
         async with stage.running(BulkRunner(_app(stage, store), me="a")):
             await stage.pass_by(3)
-            lines.append(caplog.text.count("bulk operations wait for the store"))
+            lines.append(caplog.text.count("store unavailable, bulk operations wait"))
             store.is_reachable = True
             await stage.pass_by(6)
             store.is_reachable = False
             await stage.pass_by(9)
-            lines.append(caplog.text.count("bulk operations wait for the store"))
+            lines.append(caplog.text.count("store unavailable, bulk operations wait"))
 
         assert (await _ended(stage, bulk)).done == 5
 

@@ -13,8 +13,8 @@ from taskmq.contracts.history import history_of
 from taskmq.errors import BrokerUnavailable, InvalidOption, StoreUnavailable
 from taskmq.model.history.rollups import RunFailure
 from taskmq.model.outcome import ErrorRecord
-from taskmq.operations.history import FailureChoice, FailureLine, FailuresPage, TenantFailures, look_at_letters
-from taskmq.operations.history.failures import LettersLook
+from taskmq.operations.history import FailureChoice, FailureLine, FailuresPage, TenantFailures, read_letters
+from taskmq.operations.history.failures import LettersView
 from taskmq.testing.job_store_suite.driver import JobDriver
 from taskmq.worker import Worker, WorkerConfig
 from tests.unit.app_kit import new_url
@@ -294,7 +294,7 @@ async def test_an_unreachable_source_does_not_affect_the_others(
         await _stored(app, now, key="s0")
         await _bury(app, now, "b0")
 
-        async def lost() -> LettersLook:
+        async def lost() -> LettersView:
             raise BrokerUnavailable("the broker is away")
 
         no_broker = await TenantFailures(app, "acme", letters=lost).page(FailureChoice())
@@ -316,8 +316,8 @@ async def test_only_part_of_a_long_letter_queue_is_read_and_reported_as_such(tmp
             await _bury(app, now - number, f"b{number}")
         await _reported(app, now, "may be further on")
 
-        async def look() -> LettersLook:
-            return await look_at_letters(app, depth=2)
+        async def look() -> LettersView:
+            return await read_letters(app, depth=2)
 
         page: FailuresPage = await TenantFailures(app, None, letters=look).page(FailureChoice())
 
@@ -331,7 +331,7 @@ async def test_an_invalid_cursor_is_refused(tmp_path: Path, cursor: str) -> None
     async with _app(tmp_path) as app:
         failures = TenantFailures(app, None)
         if cursor:
-            with pytest.raises(InvalidOption, match="no place in the list of failures"):
+            with pytest.raises(InvalidOption, match="not a cursor of the failures"):
                 await failures.page(FailureChoice(), after=cursor)
         else:
             assert (await failures.page(FailureChoice(), after=cursor)).lines == []
@@ -342,7 +342,7 @@ async def test_reading_letters_does_not_move_them(tmp_path: Path) -> None:
         for name in ("a", "b"):
             await _bury(app, None, name)
 
-        first, second = await look_at_letters(app), await look_at_letters(app)
+        first, second = await read_letters(app), await read_letters(app)
         broker: Broker = app.sessions.current().broker
         (stats,) = await broker.stats(["work.dlq"])
 

@@ -63,7 +63,7 @@ async def test_the_number_of_delayed_messages_is_unknown_if_the_broker_hides_it(
 
 
 def test_a_call_without_a_queue_asks_for_one() -> None:
-    with pytest.raises(InvalidOption, match="which queues"):
+    with pytest.raises(InvalidOption, match="no queues given"):
         asyncio.run(list_queues(TaskMQ(new_url())))
 
 
@@ -91,5 +91,5 @@ async def test_purging_empties_all_classes_of_a_queue(app: TaskMQ) -> None:
 
 
 def test_a_queue_of_the_app_is_not_suggested_instead_of_itself(app: TaskMQ) -> None:
-    assert missing_queue(app, "images").hint == "the app has it, and its first worker or message declares it"
+    assert missing_queue(app, "images").hint == "the app defines it; its first worker or message declares it"
     assert missing_queue(app, "imagse").hint == "did you mean 'images'?"

@@ -225,11 +225,11 @@ async def test_schedules_and_waiting_jobs_move_and_are_listed_before(world: Worl
     moved = await import_state(app, dry_run=False)
 
     assert sorted(moved, key=_by_name) == sorted(planned, key=_by_name)
-    assert {each.name for each in moved if each.came == "moves"} == {
+    assert {each.name for each in moved if each.outcome == "moves"} == {
         "nightly", "made", "left", "order-17", "@acme:order-17", new_job_id(START, bytes(10)),
     }  # fmt: skip
-    assert [each for each in moved if each.came == "stays"] == [
-        Imported("schedule", "new", "stays", "no beat has seen it; a scheduler begins with it anew")
+    assert [each for each in moved if each.outcome == "stays"] == [
+        Imported("schedule", "new", "stays", "no beat has run it; a scheduler starts it anew")
     ]
     await world.check()
 
@@ -268,7 +268,7 @@ async def test_nothing_is_imported_while_a_beat_runs(world: World, /) -> None:
         record.claims = [OccurrenceClaim(START, "", "a beat", START + 5_000, "due")]
 
     await change_record(world.state.schedules, schedule_record_key("shop", "left"), claim)
-    with pytest.raises(UnsupportedFeature, match="'left': a beat is emitting it"):
+    with pytest.raises(UnsupportedFeature, match="'left': a beat runs it"):
         await import_state(app, dry_run=False)
 
 
@@ -285,7 +285,7 @@ async def test_schedules_already_started_by_a_scheduler_are_unchanged(world: Wor
 
     found = await import_state(app, dry_run=False)
 
-    assert Imported("schedule", "made", "is there") in found
+    assert Imported("schedule", "made", "exists") in found
     (after,) = await store.schedules.find("shop", ["made"])
     assert after is not None
     assert record_of(after).mark == START
@@ -300,10 +300,10 @@ async def test_a_delayed_job_refused_by_the_store_stays_in_the_state(world: Worl
 
     found = {each.name: each for each in await import_state(app, dry_run=False) if each.what == "job"}
 
-    assert found["order-17"].came == found["@acme:order-17"].came == "stays"
+    assert found["order-17"].outcome == found["@acme:order-17"].outcome == "stays"
     assert "with other content" in found["order-17"].note
     assert "may have 0 jobs a day" in found["@acme:order-17"].note
-    assert found[new_job_id(START, bytes(10))].came == "moves"
+    assert found[new_job_id(START, bytes(10))].outcome == "moves"
     left = await world.state.delays.list(limit=9)
     assert {message.job_id for message in left} == {"order-17", "@acme:order-17"}
 
@@ -320,7 +320,7 @@ async def test_a_delayed_job_without_a_json_form_stays_in_the_state(world: World
 
     found = {each.name: each for each in await import_state(app, dry_run=False) if each.what == "job"}
 
-    assert (found["odd"].came, found["order-17"].came) == ("stays", "moves")
+    assert (found["odd"].outcome, found["order-17"].outcome) == ("stays", "moves")
     assert "JSON has no NaN" in found["odd"].note
 
 
@@ -336,7 +336,7 @@ async def test_a_long_import_names_each_remaining_job_once(world: World, /) -> N
 
     found = await import_state(app, dry_run=False, on_progress=take_long)
 
-    assert [each.name for each in found if each.what == "job" and each.came == "stays"] == ["@acme:order-17"]
+    assert [each.name for each in found if each.what == "job" and each.outcome == "stays"] == ["@acme:order-17"]
 
 
 @run_by(_run)

@@ -1,6 +1,6 @@
 """The text of a workflow's graph."""
 
-from taskmq.operations.workflow_graph import GraphStep, graph_text
+from taskmq.operations.workflow_graph import GraphStep, format_graph
 
 _STEPS = [
     GraphStep("load", "shop.load", "succeeded", ()),
@@ -11,7 +11,7 @@ _STEPS = [
 
 
 def test_a_markdown_graph_lists_steps_with_states_and_dependencies() -> None:
-    assert graph_text(_STEPS, "mermaid").splitlines() == [
+    assert format_graph(_STEPS, "mermaid").splitlines() == [
         "flowchart LR",
         '  s0["load<br>shop.load<br>succeeded"]',
         '  s1["resize #34;big#34;<br>shop.resize<br>running"]',
@@ -28,7 +28,7 @@ def test_a_markdown_graph_lists_steps_with_states_and_dependencies() -> None:
 
 
 def test_a_graphviz_graph_quotes_names() -> None:
-    lines = graph_text(_STEPS, "dot").splitlines()
+    lines = format_graph(_STEPS, "dot").splitlines()
 
     assert (lines[0], lines[-1]) == ("digraph workflow {", "}")
     assert '  s1 [label="resize \\"big\\"\\nshop.resize\\nrunning", color="#1565c0"];' in lines

@@ -104,7 +104,7 @@ def test_jobs_of_forbidden_tasks_are_skipped(site: Site) -> None:
         {
             "job_id": "order-17",
             "code": "not_allowed",
-            "detail": "task 'data_processing' is not among those that you may call",
+            "detail": "you are not permitted to call task 'data_processing'",
         }
     ]
 

@@ -85,7 +85,7 @@ def test_a_viewer_without_access_to_dead_letters_is_told_so_and_sees_the_rest(fa
 
     assert [one["job_id"] for one in answer["items"]] == ["of-acme", "stored"]
     assert {one["is_handled"] for one in answer["items"] if one["lane"] == "broker"} == {None}
-    assert answer["missing"] == [{"source": "dead letters", "why": "you may not see them"}]
+    assert answer["missing"] == [{"source": "dead letters", "why": "you are not permitted to see them"}]
 
 
 def test_a_token_for_jobs_only_sees_no_letters_and_no_workflows(

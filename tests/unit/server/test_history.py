@@ -233,7 +233,7 @@ def test_a_partial_count_has_no_total(site: Site) -> None:
             return total.ended, sum(value or 0 for _, value in series.points)
 
     assert asyncio.run(read(1)) == (3, 3)
-    with pytest.raises(InvalidOption, match=r"^since: more than 0 "):
+    with pytest.raises(InvalidOption, match=r"^since: the answer needs more than 0 "):
         asyncio.run(read(0))
 
 

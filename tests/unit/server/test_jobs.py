@@ -321,7 +321,7 @@ def test_a_caller_with_access_to_all_tenants_learns_which_have_a_job_of_that_nam
     changed = site("POST", "/jobs/order-17/hold", by="all-operator")
 
     assert (unnamed.status_code, changed.status_code) == (404, 404)
-    assert "; there is '@other:order-17' and '@acme:order-17': give the whole name" in unnamed.json()["detail"]
+    assert "; there is '@other:order-17' and '@acme:order-17': give the full name" in unnamed.json()["detail"]
     assert changed.json()["detail"] == unnamed.json()["detail"]
     assert site("GET", "/jobs/order-18", by="all-viewer").json()["detail"].endswith("is not kept any more")
 
@@ -333,7 +333,7 @@ def test_a_tenant_sees_its_own_name_of_a_job_and_nothing_of_others(site: Site) -
     whole = site("GET", "/jobs/@acme:mine").json()["detail"]
     foreign = [site("GET", f"/jobs/{name}").json()["detail"] for name in ("theirs", "@other:theirs", "@other:none")]
 
-    assert whole.endswith("; a tenant's own job has no tenant in its name: there is 'mine'")
+    assert whole.endswith("; leave out the tenant: there is 'mine'")
     assert foreign == [f"no job is called {name!r}" for name in ("theirs", "@other:theirs", "@other:none")]
 
 
@@ -352,7 +352,7 @@ def test_a_broker_job_is_reported_as_missing_from_the_store(site: Site, by: str,
     whole = site("GET", "/jobs/@acme:pushed", by="all-viewer").json()["detail"]
     unnamed = site("GET", "/jobs/@acme:pushed?tenant=", by="all-viewer").json()["detail"]
 
-    assert detail.endswith("it was sent to the broker, so the store has none of it; see /failures?job_id=") is is_told
+    assert detail.endswith("it was sent to the broker and is not in the store; see /failures?job_id=") is is_told
     assert "it was sent to the broker" in whole
     assert "it was sent to the broker" not in unnamed
 

@@ -205,7 +205,7 @@ async def test_any_number_of_letters_is_visited_in_order(broker: Broker, /) -> N
         broker,
         "images",
         lambda letter: seen.append(letter.job_id),
-        progress=lambda looked, all_: steps.append((looked, all_)),
+        progress=lambda read, all_: steps.append((read, all_)),
     )
 
     assert (count, seen) == (1_203, names)

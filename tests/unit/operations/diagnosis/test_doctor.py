@@ -59,14 +59,14 @@ async def test_a_message_in_a_queue_that_workers_no_longer_read_is_a_problem(
                 Outgoing(queue=queue, body=b"{}", content_type="", job_id="job", task="post"), timeout=5
             )
 
-    left = [each for each in (await examine(app)).findings if "described otherwise" in each.finding]
+    left = [each for each in (await examine(app)).findings if "wait without a consumer" in each.finding]
     async with app:
         for queue in before.physical:
             await app.sessions.current().broker.purge(queue)
-    later = [each for each in (await examine(app)).findings if "described otherwise" in each.finding]
+    later = [each for each in (await examine(app)).findings if "wait without a consumer" in each.finding]
 
-    text = "1 messages wait, and no worker takes them: 'mail' is described otherwise than it was"
-    remedy = "a worker with the former description, until it is empty"
+    text = "1 messages wait without a consumer: the definition of 'mail' has changed"
+    remedy = "run a worker with the former definition until it is empty"
     assert left == [("problem", queue, text, remedy) for queue in stranded]
     assert later == []
 
