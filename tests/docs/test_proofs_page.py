@@ -81,7 +81,7 @@ _LATER = {
     "What each fault does: a quorum queue loses its majority",
     "What each fault does: a RabbitMQ node ends while a delayed job moves from one queue of the ladder to the next",
     "What each fault does: the job store's server is lost, and a synchronous standby takes over",
-    "Where a duplicate can come from: A node that dies.",
+    "Where a duplicate can come from: A RabbitMQ node that dies",
 }
 
 
