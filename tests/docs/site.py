@@ -19,7 +19,7 @@ _BUILD: Final = _ROOT / "dist" / "docs"
 _LINK: Final = re.compile(r"\[([^\]]+)\]\(([^)#\s]+\.md)\)")
 # Files outside docs/ are not pages of the site.
 _OUTSIDE: Final = re.compile(r"\[([^\]]*)\]\((?:\.\./)+([^)]+)\)")
-_NAMES: Final = {"api.md": "Names", "glossary.md": "Words", "http.md": "HTTP", "rabbitmq.md": "RabbitMQ"}
+_NAMES: Final = {"glossary.md": "Words", "http.md": "HTTP", "rabbitmq.md": "RabbitMQ"}
 
 
 def listed_pages() -> list[str]:
