@@ -6,6 +6,7 @@ from typing import Final, Literal
 
 import msgspec
 
+from taskmq.model.commands import QueuePause
 from taskmq.model.jobs.pools import Sharing, read_sharing
 from taskmq.model.jobs.quotas import Quotas, QuotaUsage, read_quotas
 from taskmq_sql.steps import Runner, Steps, ask, first
@@ -18,7 +19,16 @@ insert into taskmq.setting (name, value) values ($1, $2) on conflict do nothing 
 _CHANGE: Final = "update taskmq.setting set value = $2 where name = $1 and value = $3 returning name"
 _USAGE: Final = "select name, day, jobs, bytes, used_until from taskmq.quota_usage where name = any($1::text[])"
 
+_PAUSE_PREFIX: Final = "queue-pause:"
+_PAUSES: Final = "select name, value from taskmq.setting where substr(name, 1, 12) = $1"
+_PAUSE: Final = """
+insert into taskmq.setting (name, value) values ($1, $2)
+on conflict (name) do update set value = excluded.value returning name"""
+_RESUME: Final = "delete from taskmq.setting where name = $1 returning name"
+
 _Name = Literal["sharing", "quotas"]
+
+_pause = msgspec.json.Decoder(QueuePause)
 
 
 class SqlSettings:
@@ -48,8 +58,29 @@ class SqlSettings:
         rows = await self._runner.read(partial(ask, _USAGE, list(names)))
         return {name: QuotaUsage(*usage) for name, *usage in rows}
 
+    async def queue_pauses(self) -> dict[str, QueuePause]:
+        """See `PauseStore.queue_pauses`."""
+        rows = await self._runner.read(partial(ask, _PAUSES, _PAUSE_PREFIX))
+        return {str(name).removeprefix(_PAUSE_PREFIX): _pause.decode(value) for name, value in rows}
 
-def read_setting(name: _Name) -> Steps[str | None]:
+    async def pause_queue(self, queue: str, pause: QueuePause) -> QueuePause:
+        """See `PauseStore.pause_queue`."""
+        return await self._runner.write(partial(_pause_queue, _PAUSE_PREFIX + queue, pause))
+
+    async def resume_queue(self, queue: str) -> bool:
+        """See `PauseStore.resume_queue`."""
+        return await self._runner.write(partial(first, _RESUME, _PAUSE_PREFIX + queue)) is not None
+
+
+def _pause_queue(name: str, pause: QueuePause) -> Steps[QueuePause]:
+    before = yield from read_setting(name)
+    if before is not None:
+        pause = msgspec.structs.replace(pause, since=_pause.decode(before).since)
+    yield from first(_PAUSE, name, msgspec.json.encode(pause).decode())
+    return pause
+
+
+def read_setting(name: str) -> Steps[str | None]:
     """Return the JSON of a setting; None if no operator has set it."""
     row = yield from first(_READ, name)
     return None if row is None else str(row[0])

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from functools import partial
 
+from taskmq.model.commands import QueuePause
 from taskmq.model.jobs.pools import Sharing
 from taskmq.model.jobs.quotas import Quotas, QuotaUsage
 from taskmq_sql.bulks import SqlBulks
@@ -95,6 +96,15 @@ class SqlJobStore:
 
     async def quota_usage(self, names: Sequence[str]) -> dict[str, QuotaUsage]:
         return await self._settings.quota_usage(names)
+
+    async def queue_pauses(self) -> dict[str, QueuePause]:
+        return await self._settings.queue_pauses()
+
+    async def pause_queue(self, queue: str, pause: QueuePause) -> QueuePause:
+        return await self._settings.pause_queue(queue, pause)
+
+    async def resume_queue(self, queue: str) -> bool:
+        return await self._settings.resume_queue(queue)
 
     async def forget_ended(self, ids: Sequence[str]) -> int:
         """Implement `taskmq.contracts.jobs.Retaining`."""

@@ -5,8 +5,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from taskmq.api.queues import MovedView, QueueGroup, QueueLine, QueueLines, QueuePauseView, QueueView
 from taskmq.app_api.caller import AppCalls
 from taskmq.app_api.views import instant_text, rendered
-from taskmq.client.queues import QueuePause
 from taskmq.contracts.broker import QueueStats
+from taskmq.model.commands import QueuePause
 from taskmq.model.topology import PARKING, UNROUTABLE, dead_letter_queue, logical_queue
 from taskmq.operations.queue_moves import move_messages
 from taskmq.operations.queues import (

@@ -1,26 +1,27 @@
-"""The queues of an app: from a name to its description, and which of them are paused.
+"""The queues of an app by name, and which of them are paused."""
 
-The state records which queues are paused, as it does schedules that are made at run time: a small definition by name,
-changed by compare-and-set, for ever until it is taken away. Workers read all of them (`paused_queues`).
-"""
-
+import secrets
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from typing import Final
 
 import msgspec
 
+from taskmq.contracts.broker import Broadcasting, Broker
 from taskmq.contracts.stores import ScheduleStore
 from taskmq.errors import InvalidOption
+from taskmq.model.commands import QUEUES, Command, QueuePause, command_topic, encode_command
 from taskmq.model.keys import QUEUE_PAUSES
 from taskmq.model.topology import WorkQueue
 
-__all__ = ["QueuePause", "Queues", "pause_queue", "paused_queues", "resume_queue"]
+__all__ = ["Queues", "StatePauses", "announce_pauses"]
 
 # Names may come from calls, so there is no end to them.
 _usual = lru_cache(maxsize=1000)(WorkQueue)
 
 _PAGE: Final = 1_000
+
+_decoder = msgspec.json.Decoder(QueuePause)
 
 
 class Queues:
@@ -50,64 +51,50 @@ class Queues:
         return self._described.get(name) or _usual(name)
 
 
-class QueuePause(msgspec.Struct, frozen=True):
-    """A pause of a queue.
+class StatePauses:
+    """A `PauseStore` in the state: one definition for each paused queue."""
 
-    Attributes:
-        since: ms since the epoch.
-        note: why, for people.
-        by: who paused it; "": unknown.
+    def __init__(self, store: ScheduleStore) -> None:
+        self._store = store
+
+    async def queue_pauses(self) -> dict[str, QueuePause]:
+        """See `PauseStore.queue_pauses`."""
+        return {name: _decoder.decode(found) for name, found in (await self._definitions()).items()}
+
+    async def pause_queue(self, queue: str, pause: QueuePause) -> QueuePause:
+        """See `PauseStore.pause_queue`."""
+        while True:
+            before = (await self._definitions()).get(queue)
+            after = pause if before is None else msgspec.structs.replace(pause, since=_decoder.decode(before).since)
+            if await self._store.define(QUEUE_PAUSES, queue, before=before, after=msgspec.json.encode(after)):
+                return after
+
+    async def resume_queue(self, queue: str) -> bool:
+        """See `PauseStore.resume_queue`."""
+        while (before := (await self._definitions()).get(queue)) is not None:
+            if await self._store.define(QUEUE_PAUSES, queue, before=before, after=None):
+                return True
+        return False
+
+    async def _definitions(self) -> dict[str, bytes]:
+        found: dict[str, bytes] = {}
+        cursor = 0
+        while page := await self._store.changed(QUEUE_PAUSES, cursor, limit=_PAGE):
+            for change in page:
+                found.pop(change.name, None)
+                if change.definition is not None:
+                    found[change.name] = change.definition
+            cursor = page[-1].place
+        return found
+
+
+def announce_pauses(broker: Broker, *, app: str, paused: dict[str, QueuePause] | None) -> None:
+    """Announce paused queues to workers and schedulers, if the broker has announcements.
+
+    Args:
+        app: the app whose job store has the pauses.
+        paused: all of them; None: readers find them in the state.
     """
-
-    since: int
-    note: str = ""
-    by: str = ""
-
-
-_decoder = msgspec.json.Decoder(QueuePause)
-
-
-async def paused_queues(store: ScheduleStore) -> dict[str, QueuePause]:
-    """The queues that are paused, by name.
-
-    Raises:
-        StateUnavailable: the state could not be reached.
-    """
-    return {name: _decoder.decode(kept) for name, kept in (await _definitions(store)).items()}
-
-
-async def pause_queue(store: ScheduleStore, queue: str, pause: QueuePause) -> QueuePause:
-    """Have the queue be paused, and return its pause: one that is paused already keeps its instant.
-
-    Raises:
-        StateUnavailable: the state could not be reached; the queue may be paused or not.
-    """
-    while True:
-        before = (await _definitions(store)).get(queue)
-        after = pause if before is None else msgspec.structs.replace(pause, since=_decoder.decode(before).since)
-        if await store.define(QUEUE_PAUSES, queue, before=before, after=msgspec.json.encode(after)):
-            return after
-
-
-async def resume_queue(store: ScheduleStore, queue: str) -> bool:
-    """End the pause of the queue; False where it is not paused.
-
-    Raises:
-        StateUnavailable: the state could not be reached; the queue may be paused or not.
-    """
-    while (before := (await _definitions(store)).get(queue)) is not None:
-        if await store.define(QUEUE_PAUSES, queue, before=before, after=None):
-            return True
-    return False
-
-
-async def _definitions(store: ScheduleStore) -> dict[str, bytes]:
-    found: dict[str, bytes] = {}
-    place = 0
-    while page := await store.changed(QUEUE_PAUSES, place, limit=_PAGE):
-        for change in page:
-            found.pop(change.name, None)
-            if change.definition is not None:
-                found[change.name] = change.definition
-        place = page[-1].place
-    return found
+    if isinstance(broker, Broadcasting):
+        command = Command(id=secrets.token_hex(8), name=QUEUES, app=app, paused=paused)
+        broker.announce(command_topic(QUEUES), encode_command(command))

@@ -10,6 +10,7 @@ import msgspec
 
 from taskmq.client.delayed import to_outgoing, to_waiting
 from taskmq.client.large_values import LargeArguments, LargeClaims, LargeResults, LargeValues
+from taskmq.client.queues import StatePauses
 from taskmq.contracts.broker import Broadcasting, Broker, Outgoing, PublishingMany
 from taskmq.contracts.stores import BlobStore, Coordinator, DelayStore, State, Stores, TakenMessage
 from taskmq.contracts.system_clock import SystemClock
@@ -29,7 +30,7 @@ from taskmq.model.clock import Clock
 from taskmq.model.topology import WorkQueue, is_class_queue, logical_queue
 
 if TYPE_CHECKING:
-    from taskmq.contracts.jobs import JobStore
+    from taskmq.contracts.jobs import JobStore, PauseStore
 
 __all__ = ["Session"]
 
@@ -96,6 +97,11 @@ class Session:
         if self.state is not None:
             return self.state.leases
         return None if self.store is None else self.store.dispatching.leases
+
+    @property
+    def pauses(self) -> "PauseStore | None":
+        """The paused queues: in the state, or if there is none, in the job store."""
+        return self.store if (schedules := self.stores.schedules) is None else StatePauses(schedules)
 
     async def declare(self, queues: Sequence[WorkQueue]) -> None:
         """Make sure that the queues exist, once per session.

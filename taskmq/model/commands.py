@@ -15,6 +15,7 @@ from taskmq.model.telemetry.worker_status import WorkerStatus
 __all__ = [
     "ALL_COMMANDS",
     "EVERY_WORKER",
+    "PAUSES_ASKED",
     "PREEMPT",
     "QUEUES",
     "REVOKE",
@@ -23,6 +24,7 @@ __all__ = [
     "Command",
     "CommandAnswer",
     "Preemption",
+    "QueuePause",
     "Verdict",
     "answer_topic",
     "command_topic",
@@ -43,7 +45,9 @@ REVOKE: Final = "revoke"
 PREEMPT: Final = "preempt"
 """Command that makes workers return stored jobs, so that other jobs get their slots."""
 QUEUES: Final = "queues"
-"""Command that makes workers read from the state which queues are paused."""
+"""Command about paused queues: it lists them, or makes workers read them from the state."""
+PAUSES_ASKED: Final = "pauses.asked"
+"""Topic on which a worker without a state asks schedulers for the paused queues."""
 TASKS: Final = "tasks"
 """Command that makes workers report the tasks they have."""
 EVERY_WORKER: Final = "*"
@@ -68,6 +72,20 @@ class Preemption(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     grace: float = 0.0
 
 
+class QueuePause(msgspec.Struct, frozen=True):
+    """A pause of a queue.
+
+    Attributes:
+        since: ms since the epoch.
+        note: the reason, for people.
+        by: who paused it; "": unknown.
+    """
+
+    since: int
+    note: str = ""
+    by: str = ""
+
+
 class Command(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A command of an operator to workers.
 
@@ -82,6 +100,8 @@ class Command(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         job_id: `revoke`: the job.
         reason: `revoke`: why a stored job must stop; "": the state has the reason.
         jobs: `preempt`: the jobs.
+        app: `queues`: the app whose job store has the pauses.
+        paused: `queues`: all paused queues of that app; None: the worker reads them from the state.
     """
 
     v: int = 0
@@ -94,6 +114,8 @@ class Command(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     job_id: str | None = None
     reason: str = ""
     jobs: tuple[Preemption, ...] = ()
+    app: str = ""
+    paused: dict[str, QueuePause] | None = None
 
 
 class CommandAnswer(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,6 +1,5 @@
 """Queues by their logical names: list, report, purge, pause and resume."""
 
-import secrets
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
@@ -9,11 +8,12 @@ import msgspec
 from msgspec.structs import replace
 
 from taskmq.app import TaskMQ
-from taskmq.client.queues import QueuePause, pause_queue, paused_queues, resume_queue
-from taskmq.contracts.broker import Broadcasting, Broker, Counting, QueueStats
-from taskmq.contracts.stores import ScheduleStore, require_store
-from taskmq.errors import InvalidOption, QueueMissing, StateUnavailable, UnsupportedFeature
-from taskmq.model.commands import QUEUES, Command, command_topic, encode_command
+from taskmq.client.queues import announce_pauses
+from taskmq.contracts.broker import Broker, Counting, QueueStats
+from taskmq.contracts.jobs import PauseStore
+from taskmq.contracts.stores import coordinator_required
+from taskmq.errors import InvalidOption, QueueMissing, StateUnavailable, StoreUnavailable, UnsupportedFeature
+from taskmq.model.commands import QueuePause
 from taskmq.model.telemetry.worker_status import WorkerStatus
 from taskmq.model.topology import (
     MOST_LANES,
@@ -230,56 +230,64 @@ async def find_parts(broker: Broker, queue: WorkQueue) -> list[QueueStats]:
 
 
 async def find_pauses(app: TaskMQ) -> dict[str, QueuePause] | None:
-    """Return the paused queues by name; None if the app has no state or the state does not answer."""
-    store = app.sessions.current().stores.schedules
-    if store is None:
+    """Return the paused queues by name; None if the app has no state and no store, or if it does not answer."""
+    if (store := app.sessions.current().pauses) is None:
         return None
     try:
-        return await paused_queues(store)
-    except StateUnavailable:
+        return await store.queue_pauses()
+    except (StateUnavailable, StoreUnavailable):
         return None
 
 
 async def pause_queues(app: TaskMQ, names: Sequence[str], *, note: str = "", by: str = "") -> dict[str, QueuePause]:
-    """Stop workers from starting jobs of these queues until they are resumed. Returns the pauses by name.
+    """Stop workers and schedulers from starting jobs of these queues; return the pauses by name.
 
-    The pause is kept in the state, so it also applies to workers that start later. Running workers stop consuming at
-    once, or within ten seconds if they accept no commands. They requeue jobs that have not started, without counting
-    an attempt. Running jobs continue. Sends, delayed jobs and retries continue to arrive and wait in the queue.
+    The state keeps the pauses, or if there is none, the job store, so they also hold for workers that start later.
+    Running workers stop consuming the queues at once, or within ten seconds if they ignore commands. They return the
+    deliveries that have not started; no attempt is counted. Running jobs continue. Sends, delays and retries continue
+    and wait in the queue. Schedulers dispatch no stored job to a paused queue.
 
     Args:
-        note: the reason, shown with the pause.
-        by: name of the actor, shown with the pause.
+        note: the reason, for people.
+        by: who pauses them; shown with the pause.
 
     Raises:
-        InvalidOption: a name is invalid.
-        QueueMissing: a queue is neither defined by the app nor at the broker; nothing was paused.
-        UnsupportedFeature: the app has no state.
-        StateUnavailable: the state could not be reached; some queues may be paused.
+        InvalidOption: a queue cannot have that name.
+        QueueMissing: neither the app nor the broker has a queue; nothing was paused.
+        UnsupportedFeature: the app has neither a state nor a store.
+        StateUnavailable, StoreUnavailable: it could not be reached; some queues may be paused.
         BrokerUnavailable: the broker could not be reached.
     """
     store = _pause_store(app)
     await _check_exist(app, names)
     pause = QueuePause(app.sessions.clock.now_ms(), note, by)
-    paused = {name: await pause_queue(store, name, pause) for name in names}
-    _notify_workers(app)
+    paused = {name: await store.pause_queue(name, pause) for name in names}
+    await _announce(app, store)
     return paused
 
 
 async def resume_queues(app: TaskMQ, names: Sequence[str]) -> list[str]:
-    """Let workers consume from these queues again. Returns those that were paused.
+    """Resume these queues; return those that were paused.
 
-    Raises the errors of `pause_queues`. A paused queue need not exist.
+    Raises the errors of `pause_queues`; a paused queue need not exist at the broker.
     """
     store = _pause_store(app)
-    resumed = [name for name in dict.fromkeys(names) if await resume_queue(store, name)]
+    resumed = [name for name in dict.fromkeys(names) if await store.resume_queue(name)]
     await _check_exist(app, [name for name in names if name not in resumed])
-    _notify_workers(app)
+    await _announce(app, store)
     return resumed
 
 
-def _pause_store(app: TaskMQ) -> ScheduleStore:
-    return require_store(app.sessions.current().stores.schedules, "paused queues need")
+def _pause_store(app: TaskMQ) -> PauseStore:
+    if (found := app.sessions.current().pauses) is None:
+        raise coordinator_required("paused queues need")
+    return found
+
+
+async def _announce(app: TaskMQ, store: PauseStore) -> None:
+    session = app.sessions.current()
+    paused = await store.queue_pauses() if store is session.store else None
+    announce_pauses(session.broker, app=app.name, paused=paused)
 
 
 async def _check_exist(app: TaskMQ, names: Sequence[str]) -> None:
@@ -296,10 +304,3 @@ def missing_queue(app: TaskMQ, name: str) -> QueueMissing:
     if name in known:
         return QueueMissing(name, "the app defines it; its first worker or message declares it")
     return QueueMissing(name, did_you_mean(name, known) if known else "")
-
-
-def _notify_workers(app: TaskMQ) -> None:
-    """Have workers that accept commands reload the pauses at once; the others poll."""
-    broker = app.sessions.current().broker
-    if isinstance(broker, Broadcasting):
-        broker.announce(command_topic(QUEUES), encode_command(Command(id=secrets.token_hex(8), name=QUEUES)))

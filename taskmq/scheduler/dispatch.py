@@ -25,7 +25,7 @@ from taskmq.scheduler.gates import GatePassage
 from taskmq.scheduler.nodes import Placer
 from taskmq.scheduler.partition import PartitionState
 from taskmq.scheduler.partitions import HeldLease
-from taskmq.scheduler.pauses import PlacedPauses
+from taskmq.scheduler.pauses import PausedQueues
 from taskmq.scheduler.publish import InvitationPublisher
 from taskmq.scheduler.signals import LiveWorkers
 from taskmq.scheduler.status import SchedulerCounts
@@ -54,7 +54,7 @@ class JobDispatcher:
 
     Args:
         placer: chooses nodes for the jobs of queues that are placed.
-        paused: queues that operators have paused, as far as their jobs are placed; None: there are none.
+        paused: queues that operators have paused.
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class JobDispatcher:
         publisher: InvitationPublisher,
         placer: Placer,
         workers: LiveWorkers,
-        paused: PlacedPauses | None,
+        paused: PausedQueues,
         counts: SchedulerCounts,
     ) -> None:
         self._jobs = store
@@ -289,12 +289,13 @@ class JobDispatcher:
 
     def _room(self, queue: str) -> int:
         """Return the free capacity of a queue that any worker may serve."""
+        if self._paused.is_paused(queue):
+            return 0
         return self._state.room(queue, self._workers.slots_of(queue), now=self._now())
 
     def _room_of_nodes(self, queue: str) -> int:
         """Return how many jobs of a placed queue may be looked at: any number, since the nodes say what fits."""
-        is_held = self._paused is not None and self._paused.is_paused(queue)
-        if is_held or self._state.pauses.is_paused(queue, now=self._now()):
+        if self._paused.is_paused(queue) or self._state.pauses.is_paused(queue, now=self._now()):
             return 0
         return _BATCH if self._state.rules.is_placed(queue) else 0
 

@@ -34,7 +34,7 @@ from taskmq.scheduler.lost_jobs import InFlightWatch
 from taskmq.scheduler.nodes import Placer
 from taskmq.scheduler.partition import AppRules, PartitionState
 from taskmq.scheduler.partitions import HeldLease
-from taskmq.scheduler.pauses import PlacedPauses
+from taskmq.scheduler.pauses import PausedQueues
 from taskmq.scheduler.preemption import PreemptionWatch
 from taskmq.scheduler.proofs import InvitationProofs
 from taskmq.scheduler.publish import InvitationPublisher
@@ -58,7 +58,7 @@ class HeldPartition:
 
     Args:
         clock, pace, proofs: of all partitions of this process.
-        paused: queues that operators have paused, as far as their jobs are placed on nodes; None: there are none.
+        paused: queues that operators have paused.
         releases: lets jobs go that waited for others.
     """
 
@@ -72,7 +72,7 @@ class HeldPartition:
         clock: StoreClock,
         pace: FiringPace,
         proofs: InvitationProofs,
-        paused: PlacedPauses | None,
+        paused: PausedQueues,
         wakeups: Wakeups,
         releases: DependentReleases,
         counts: SchedulerCounts,

@@ -1,65 +1,93 @@
-"""Queues that operators have paused, as far as a scheduler has to hold to it: those whose jobs it places on nodes.
+"""Queues that operators have paused: the scheduler dispatches none of their jobs.
 
-Workers hold to the pauses of the queues that they consume. The jobs of a queue that is `placed` go to the queues of
-nodes, so no worker can tell them from those of other queues: the scheduler places none while their queue is paused.
+The state has the pauses, or if the app has none, the job store. Workers without a state cannot read the store, so the
+scheduler announces the pauses of the store to them.
 """
 
 import asyncio
+import contextlib
 import logging
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from typing import Final
 
-from taskmq.client.queues import paused_queues
-from taskmq.contracts.stores import ScheduleStore
+from taskmq.client.queues import announce_pauses
+from taskmq.contracts.broker import Broker
+from taskmq.contracts.jobs import PauseStore
 from taskmq.durable.service import pause
-from taskmq.errors import StateUnavailable
+from taskmq.errors import MalformedMessage, StateUnavailable, StoreUnavailable
+from taskmq.model.commands import QueuePause, decode_command
 
-__all__ = ["PlacedPauses"]
+__all__ = ["PausedQueues"]
 
 _log = logging.getLogger("taskmq.scheduler")
 
 _LOOK: Final = 5.0
 
 
-class PlacedPauses:
-    """Reads from the state which queues are paused: a `Service`.
+class PausedQueues:
+    """A copy of the pauses, read every few seconds and on `wake`: a `Service`.
 
-    While the state does not answer, what was known last holds.
+    If the pauses cannot be read, the last known ones apply.
 
     Args:
-        changed: called when queues were paused or resumed.
+        store: where the pauses are; None: nothing can be paused.
+        app: the app whose job store has the pauses, so that they are announced; None: the state has them.
+        on_change: called when queues were paused or resumed.
     """
 
-    def __init__(self, store: ScheduleStore, *, changed: Callable[[], None]) -> None:
+    def __init__(
+        self, broker: Broker, store: PauseStore | None, *, app: str | None, on_change: Callable[[], None]
+    ) -> None:
+        self._broker = broker
         self._store = store
-        self._changed = changed
-        self._paused: Collection[str] = frozenset()
+        self._app = app
+        self._on_change = on_change
+        self._paused: dict[str, QueuePause] = {}
         self._has_trouble = False
-        self._is_stopping = asyncio.Event()
+        self._waking = asyncio.Event()
+        self._is_stopping = False
 
     def is_paused(self, queue: str) -> bool:
-        """Whether the queue is paused, as far as is known here."""
+        """Return whether the queue is paused, as far as this process knows."""
         return queue in self._paused
 
-    async def look(self) -> None:
-        """Read the state once; return also where it does not answer."""
+    def wake(self) -> None:
+        """Read the pauses now, because a worker has asked for them."""
+        self._waking.set()
+
+    def hear(self, body: bytes) -> None:
+        """Read the pauses now if an announcement differs from them; announcements of other schedulers do not."""
+        with contextlib.suppress(MalformedMessage):
+            command = decode_command(body)
+            if command.app == (self._app or "") and command.paused != self._paused:
+                self._waking.set()
+
+    async def load(self) -> None:
+        """Read the pauses once, and announce them if they are the store's; returns even if the read fails."""
+        if self._store is None:
+            return
         try:
-            paused = frozenset(await paused_queues(self._store))
-        except StateUnavailable as error:
+            paused = await self._store.queue_pauses()
+        except (StateUnavailable, StoreUnavailable) as error:
             if not self._has_trouble:
-                _log.warning("the state does not say which queues are paused, what was known last holds: %s", error)
+                _log.warning("reading the paused queues failed, the last known pauses apply: %s", error)
             self._has_trouble = True
             return
         self._has_trouble = False
-        if paused != self._paused:
-            self._paused = paused
-            self._changed()
+        if self._app is not None:
+            announce_pauses(self._broker, app=self._app, paused=paused)
+        before, self._paused = self._paused, paused
+        if paused.keys() != before.keys():
+            self._on_change()
 
     def stop(self) -> None:
         """See `Service`."""
-        self._is_stopping.set()
+        self._is_stopping = True
+        self._waking.set()
 
     async def run(self) -> None:
-        """Look every few seconds, until `stop`."""
-        while not await pause(self._is_stopping, _LOOK):
-            await self.look()
+        """Follow the pauses until `stop`."""
+        while not self._is_stopping:
+            await self.load()
+            await pause(self._waking, _LOOK)
+            self._waking.clear()

@@ -29,7 +29,7 @@ from taskmq.scheduler.held_partition import HeldPartition
 from taskmq.scheduler.history import RunHistory
 from taskmq.scheduler.nodes import NodeRegistrar
 from taskmq.scheduler.partitions import HeldLease, PartitionLeases
-from taskmq.scheduler.pauses import PlacedPauses
+from taskmq.scheduler.pauses import PausedQueues
 from taskmq.scheduler.proofs import InvitationProofs
 from taskmq.scheduler.signals import LiveWorkers, Signals
 from taskmq.scheduler.status import SchedulerCounts, SchedulerStatus
@@ -99,7 +99,7 @@ class Scheduler:
         self._wakeups: Wakeups | None = None
         self._releases: DependentReleases | None = None
         self._proofs: InvitationProofs | None = None
-        self._pauses: PlacedPauses | None = None
+        self._pauses: PausedQueues | None = None
 
     def __repr__(self) -> str:
         return f"<Scheduler {self._me} partitions={sorted(self._held)}>"
@@ -127,10 +127,18 @@ class Scheduler:
             tasks = TaskRegistrar(self._app, store.tasks, me=self._me) if isinstance(store, Catalogued) else None
             nodes = NodeRegistrar(store, me=self._me, knows_all=lambda: self._workers.knows_all)
             wakeups = self._wakeups = Wakeups(store.dispatching, session.broker)
+            pauses = self._pauses = PausedQueues(
+                session.broker,
+                session.pauses,
+                app=self._app.name if session.pauses is session.store else None,
+                on_change=wakeups.wake_all,
+            )
+            await pauses.load()
             signals = Signals(
                 session.broker,
                 self._workers,
                 wakeups,
+                pauses,
                 freed=self._freed,
                 told=_nobody if tasks is None else tasks.hear,
                 nodes=nodes.hear,
@@ -146,10 +154,6 @@ class Scheduler:
                 refused=self._refused,
             )
             releases = self._releases = DependentReleases(store, wakeups)
-            states = session.stores.schedules
-            if states is not None and any(queue.placed for queue in self._app.tasks.queues):
-                self._pauses = PlacedPauses(states, changed=wakeups.wake_all)
-                await self._pauses.look()
             duties = Duties(store, me=self._me, archive=self._archive, keep=self._keep)
             self._has_begun = True
             async with ServiceGroup() as group:
@@ -165,8 +169,7 @@ class Scheduler:
                 if isinstance(store, Remembering):
                     for service, name in self._observers(store, store.history):
                         await group.start(service, name)
-                if self._pauses is not None:
-                    await group.start(self._pauses, "looks which queues are paused")
+                await group.start(pauses, "follows the paused queues")
                 await group.start(leases, "holds partitions")
                 try:
                     await self._is_stopping.wait()
@@ -278,6 +281,7 @@ class Scheduler:
         assert self._proofs is not None
         assert self._wakeups is not None
         assert self._releases is not None
+        assert self._pauses is not None
         held = HeldPartition(
             self._app,
             self._store,

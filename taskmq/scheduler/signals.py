@@ -18,11 +18,12 @@ from taskmq.contracts.jobs import READY_TOPIC, decode_lanes
 from taskmq.durable.announcements import listen
 from taskmq.durable.service import pause
 from taskmq.errors import MalformedMessage
-from taskmq.model.commands import TASKS, Command, command_topic, encode_command
+from taskmq.model.commands import PAUSES_ASKED, QUEUES, TASKS, Command, command_topic, encode_command
 from taskmq.model.jobs.registrations import TASKS_TOLD
 from taskmq.model.nodes import NodeTold
 from taskmq.model.telemetry.events import WORKER_EVENTS, WorkerEvent, decode_batch
 from taskmq.model.telemetry.worker_status import WorkerStatus
+from taskmq.scheduler.pauses import PausedQueues
 from taskmq.scheduler.wakeups import DUE_TOPIC, FREED_TOPIC, Wakeups
 
 __all__ = ["LiveWorkers", "Signals"]
@@ -31,7 +32,16 @@ _log = logging.getLogger("taskmq.scheduler")
 
 _ECHO: Final = "store.echo."
 _WORKER: Final = "worker."
-_TOPICS: Final = (f"{READY_TOPIC}*", f"{DUE_TOPIC}*", FREED_TOPIC, WORKER_EVENTS, TASKS_TOLD)
+_PAUSES_CHANGED: Final = command_topic(QUEUES)
+_TOPICS: Final = (
+    f"{READY_TOPIC}*",
+    f"{DUE_TOPIC}*",
+    FREED_TOPIC,
+    WORKER_EVENTS,
+    TASKS_TOLD,
+    PAUSES_ASKED,
+    _PAUSES_CHANGED,
+)
 # They report every ten seconds.
 _SILENT: Final = 35.0
 # A worker that was killed says nothing at its end, and the next one has another name.
@@ -142,6 +152,7 @@ class Signals:
         broker: Broker,
         workers: LiveWorkers,
         wakeups: Wakeups,
+        pauses: PausedQueues,
         *,
         freed: Callable[[], None],
         told: Callable[[bytes], None],
@@ -150,6 +161,7 @@ class Signals:
         self._broker = broker
         self._workers = workers
         self._wakeups = wakeups
+        self._pauses = pauses
         self._freed = freed
         self._told = told
         self._nodes = nodes
@@ -192,6 +204,10 @@ class Signals:
             self._workers.hears()
         elif topic == TASKS_TOLD:
             self._told(body)
+        elif topic == PAUSES_ASKED:
+            self._pauses.wake()
+        elif topic == _PAUSES_CHANGED:
+            self._pauses.hear(body)
         elif topic.startswith(_WORKER):
             self._hear_workers(topic, body)
 

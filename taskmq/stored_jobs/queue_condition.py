@@ -6,9 +6,9 @@ from typing import Final
 
 import msgspec
 
-from taskmq.client.queues import QueuePause, paused_queues
 from taskmq.client.session import Session
-from taskmq.errors import BrokerUnavailable, StateUnavailable
+from taskmq.errors import BrokerUnavailable, StateUnavailable, StoreUnavailable
+from taskmq.model.commands import QueuePause
 from taskmq.model.topology import jobs_queue
 from taskmq.model.units import to_datetime
 
@@ -61,14 +61,13 @@ async def examine_queue(session: Session, queue: str, *, reader: str | None) -> 
 
 async def find_pause(session: Session, queue: str, *, reader: str | None) -> tuple[list[str], list[str]]:
     """Ask the state whether the queue is paused: a sentence about the pause, and one about what is unknown."""
-    store = session.stores.schedules
-    if store is None:
-        return [], [f"whether queue {queue!r} is paused is unknown: this process has no state"]
+    if (store := session.pauses) is None:
+        return [], [f"whether queue {queue!r} is paused is unknown: this process has no state and no store"]
     try:
         async with asyncio.timeout(_PATIENCE):
-            pause = (await paused_queues(store)).get(queue)
-    except (StateUnavailable, TimeoutError):
-        return [], [f"whether queue {queue!r} is paused is unknown: the state does not answer"]
+            pause = (await store.queue_pauses()).get(queue)
+    except (StateUnavailable, StoreUnavailable, TimeoutError):
+        return [], [f"whether queue {queue!r} is paused is unknown: what keeps the pauses does not answer"]
     return [] if pause is None else [_sentence(queue, pause, reader)], []
 
 

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from taskmq.app import TaskMQ
+from taskmq.client.queues import StatePauses
 from taskmq.contracts.broker import Broadcasting, Broker, Consumer, Subscription
 from taskmq.durable.service import Service, ServiceGroup, pause, unless_set
 from taskmq.errors import BrokerUnavailable, InvalidOption, QueueMissing
@@ -32,6 +33,7 @@ from taskmq.worker.long_runs.guard import LongRunGuard
 from taskmq.worker.prefetch import prefetch_of
 from taskmq.worker.run.stats import WorkerStats
 from taskmq.worker.run_logs import RunLines, StoredRuns
+from taskmq.worker.services.announced_pauses import AnnouncedPauses
 from taskmq.worker.services.cancellations import Cancellations
 from taskmq.worker.services.commands import CommandService
 from taskmq.worker.services.error_words import ErrorWords
@@ -314,8 +316,12 @@ class Worker:
         self._long_runs = LongRunGuard(
             self._app, stores.leases, self.stats, worker=self.name, seconds=self._config.lease
         )
+        broker = self._app.sessions.current().broker
         if stores.schedules is not None:
-            self._pauses = QueuePauses(stores.schedules, self._queues)
+            self._pauses = QueuePauses(StatePauses(stores.schedules), self._queues)
+        elif isinstance(broker, Broadcasting):
+            source = AnnouncedPauses(broker, has_store=self._app.sessions.store_url is not None)
+            self._pauses = QueuePauses(source, self._queues)
         self._cancellations = (
             None
             if stores.revocations is None

@@ -59,7 +59,7 @@ from taskmq.contracts.jobs.schedules import (
     schedule_shard,
 )
 from taskmq.contracts.jobs.signals import READY_TOPIC, decode_lanes, encode_lanes, ready_topic
-from taskmq.contracts.jobs.store import JobStore, Upgradable
+from taskmq.contracts.jobs.store import JobStore, PauseStore, Upgradable
 from taskmq.model.keys import partition_key
 
 __all__ = [
@@ -93,6 +93,7 @@ __all__ = [
     "NewJob",
     "NodeStore",
     "OccurrenceJob",
+    "PauseStore",
     "Pick",
     "PlacedJob",
     "Prunable",

@@ -23,15 +23,36 @@ from taskmq.contracts.jobs.records import (
     Submitted,
 )
 from taskmq.contracts.jobs.schedules import JobScheduleStore
+from taskmq.model.commands import QueuePause
 from taskmq.model.jobs.dependencies import JobDependency
 from taskmq.model.jobs.filters import EVERYTHING, JobFilter
 from taskmq.model.jobs.pools import Sharing
 from taskmq.model.jobs.quotas import Quotas, QuotaUsage
 
-__all__ = ["JobStore", "Upgradable"]
+__all__ = ["JobStore", "PauseStore", "Upgradable"]
 
 
-class JobStore(Protocol):
+class PauseStore(Protocol):
+    """Paused queues by name; a pause lasts until it is ended.
+
+    Every method raises `StateUnavailable` or `StoreUnavailable` if the store cannot be reached; a change may have
+    happened all the same.
+    """
+
+    async def queue_pauses(self) -> dict[str, QueuePause]:
+        """Return the pauses of all paused queues."""
+        ...
+
+    async def pause_queue(self, queue: str, pause: QueuePause) -> QueuePause:
+        """Pause a queue; return its pause. If it is paused already, the pause keeps its instant."""
+        ...
+
+    async def resume_queue(self, queue: str) -> bool:
+        """End the pause of a queue; return whether it was paused."""
+        ...
+
+
+class JobStore(PauseStore, Protocol):
     """Jobs. Belongs to one event loop, like a state, and connects on first use."""
 
     @property

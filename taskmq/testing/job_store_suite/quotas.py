@@ -5,6 +5,7 @@ import asyncio
 from msgspec.structs import replace
 
 from taskmq.contracts.jobs import DispatchedJob, JobDetail, JobStore, Lane, NewJob, Pick, Submitted
+from taskmq.model.commands import QueuePause
 from taskmq.model.jobs.dependencies import JobDependency
 from taskmq.model.jobs.quotas import Quota, Quotas, run_name, usage_name
 from taskmq.model.jobs.uniqueness import UniqueKey
@@ -17,7 +18,7 @@ __all__ = ["QuotaCases"]
 
 
 class QuotaCases(JobStoreCase):
-    """Every guarantee of `quotas`, `limit` and `quota_usage`, and of `submit` where there are some."""
+    """Every guarantee of quotas and of pauses of queues."""
 
     @case
     async def test_quotas_are_there_for_every_process_and_change_by_version(self) -> None:
@@ -33,6 +34,22 @@ class QuotaCases(JobStoreCase):
         assert await other.limit(_quotas(version=2))
 
         assert await store.quotas() == Quotas(version=2)
+
+    @case
+    async def test_a_pause_of_a_queue_lasts_until_it_is_resumed_by_any_process(self) -> None:
+        store, other = self.store(), self.store()
+        assert await store.queue_pauses() == {}
+        first, second = QueuePause(1, "maintenance", "ann"), QueuePause(2, "still", "bob")
+
+        assert await store.pause_queue("mail", first) == first
+        assert await other.pause_queue("it's %", first) == first
+        assert await other.pause_queue("mail", second) == QueuePause(1, "still", "bob")
+
+        assert await store.queue_pauses() == {"mail": QueuePause(1, "still", "bob"), "it's %": first}
+        assert await store.resume_queue("mail")
+        assert not await other.resume_queue("mail")
+        assert await other.queue_pauses() == {"it's %": first}
+        assert await store.quotas() == Quotas()
 
     @case
     async def test_what_is_beyond_a_day_s_count_is_not_made_and_told_until_when(self) -> None:

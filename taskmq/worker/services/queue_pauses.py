@@ -1,20 +1,21 @@
 """Paused queues of the worker, and their enforcement.
 
-The state is authoritative. The worker reads it when it starts, so that a pause survives every restart, and again
-every `_LOOK` seconds. A command over the broker only makes it read immediately, so a lost command does no harm. If
-the state cannot be reached, the last known pauses hold; a worker that starts then consumes all its queues.
+The worker reads the pauses when it starts, so that a pause survives every restart, and again every `_LOOK` seconds. A
+command over the broker only makes it read immediately, so a lost command does no harm. If the pauses cannot be read,
+the last known ones apply; a worker that starts then consumes all its queues.
 """
 
 import logging
 from collections.abc import Sequence
 from typing import Final
 
-from taskmq.client.queues import QueuePause, paused_queues
+from taskmq.client.queues import StatePauses
 from taskmq.contracts.broker import Consumer
-from taskmq.contracts.stores import ScheduleStore
 from taskmq.errors import BrokerUnavailable, QueueMissing
+from taskmq.model.commands import QueuePause
 from taskmq.model.topology import WorkQueue
 from taskmq.worker.intake.slots import Slots
+from taskmq.worker.services.announced_pauses import AnnouncedPauses
 from taskmq.worker.services.state_copy import StateCopy
 
 __all__ = ["QueuePauses"]
@@ -28,14 +29,15 @@ class QueuePauses(StateCopy):
     """Pauses and resumes the queues of one worker: a `Service` once it is attached.
 
     Args:
+        source: where the pauses are read: in the state, or without one, from announcements of schedulers.
         queues: the queues that the worker consumes.
     """
 
-    def __init__(self, store: ScheduleStore, queues: Sequence[WorkQueue]) -> None:
-        super().__init__(
-            every=_LOOK, trouble="the state does not say which queues are paused, what was known last holds"
-        )
-        self._store = store
+    def __init__(self, source: StatePauses | AnnouncedPauses, queues: Sequence[WorkQueue]) -> None:
+        super().__init__(every=_LOOK, trouble="reading the paused queues failed, the last known pauses apply")
+        self._source = source
+        if isinstance(source, AnnouncedPauses):
+            source.on_change = self.wake
         self._queues = queues
         self._known: dict[str, QueuePause] = {}
         self._in_force: set[str] = set()
@@ -59,8 +61,16 @@ class QueuePauses(StateCopy):
             if queue.name in self._in_force:
                 self._tell_paused(queue)
 
+    async def run(self) -> None:
+        """Follow the pauses until `stop`."""
+        try:
+            await super().run()
+        finally:
+            if isinstance(self._source, AnnouncedPauses):
+                await self._source.aclose()
+
     async def _read(self) -> None:
-        self._known = await paused_queues(self._store)
+        self._known = await self._source.queue_pauses()
 
     async def _act(self) -> None:
         for queue in self._queues:

@@ -5,7 +5,7 @@ import logging
 from abc import ABC, abstractmethod
 
 from taskmq.durable.service import pause
-from taskmq.errors import StateUnavailable
+from taskmq.errors import BrokerUnavailable, StateUnavailable, TopologyMismatch
 
 __all__ = ["StateCopy"]
 
@@ -37,7 +37,7 @@ class StateCopy(ABC):
         """Read the state once; returns even if it does not answer."""
         try:
             await self._read()
-        except StateUnavailable as error:
+        except (BrokerUnavailable, StateUnavailable, TopologyMismatch) as error:
             if not self._has_trouble:
                 _log.warning("%s: %s", self._trouble, error)
             self._has_trouble = True
@@ -60,10 +60,11 @@ class StateCopy(ABC):
 
     @abstractmethod
     async def _read(self) -> None:
-        """Read the state.
+        """Read the state, or announcements of it.
 
         Raises:
-            StateUnavailable: it does not answer.
+            BrokerUnavailable, StateUnavailable: it does not answer.
+            TopologyMismatch: this user may not read announcements.
         """
 
     @abstractmethod

@@ -9,11 +9,11 @@ import pytest
 from msgspec.structs import replace
 
 from taskmq import TaskMQ, WorkQueue
-from taskmq.client.queues import QueuePause, pause_queue, resume_queue
+from taskmq.client.queues import StatePauses
 from taskmq.contracts.broker import BrokerOptions
 from taskmq.contracts.jobs import DispatchBatch, JobDetail, JobUpdate, Lane, Pick, partition_key, partition_of
-from taskmq.contracts.stores import ChangedSchedule, ScheduleStore
 from taskmq.errors import BrokerUnavailable, PublishRejected, StateUnavailable, StoreUnavailable
+from taskmq.model.commands import QueuePause
 from taskmq.model.envelope import decode_envelope
 from taskmq.model.history.alerts import AlertRule, AlertState
 from taskmq.model.jobs.pools import Sharing, TenantPool
@@ -24,9 +24,9 @@ from taskmq.scheduler.alerts import AlertSettings
 from taskmq.scheduler.nodes import Placer
 from taskmq.scheduler.partition import AppRules, PartitionState
 from taskmq.scheduler.partitions import HeldLease
-from taskmq.scheduler.pauses import PlacedPauses
+from taskmq.scheduler.pauses import PausedQueues
 from taskmq.stored_jobs.explain import explain_job
-from taskmq_local import open_memory_state
+from taskmq_local import open_memory_broker, open_memory_state
 from tests.coroutines import run_by
 from tests.unit.scheduler.stage import Player, Stage, play, until
 from tests.unit.store_kit import StagedStore
@@ -122,10 +122,10 @@ async def test_a_paused_queue_holds_unplaced_jobs_until_it_is_resumed(stage: Sta
     (placed,) = await stage.submit(queue="train", detail=_needs())
     await player.has(1)
     session = process.app.sessions.current()
-    states = session.stores.schedules
+    states = session.pauses
     assert states is not None
 
-    await pause_queue(states, "train", QueuePause(since=0, note="the printer is broken"))
+    await states.pause_queue("train", QueuePause(since=0, note="the printer is broken"))
     await stage.pass_by(6)
     (waiting,) = await stage.submit(queue="train", detail=_needs())
     await stage.pass_by(30)
@@ -135,36 +135,34 @@ async def test_a_paused_queue_holds_unplaced_jobs_until_it_is_resumed(stage: Sta
     assert stage.job(waiting).state is JobState.QUEUED
     explained = await explain_job(session, stage.store, stage.job(waiting))
     assert explained.reasons[0].startswith("queue 'train' is paused since 1970-01-01T00:00:00+00:00 (the printer")
-    await resume_queue(states, "train")
+    await states.resume_queue("train")
     await player.has(2)
 
 
 @run_by(play, queues=_QUEUES)
 async def test_a_starting_scheduler_knows_pauses(stage: Stage, /) -> None:
     state = open_memory_state(f"memory://{stage.name}", BrokerOptions(name="operator", clock=stage.clock))
-    await pause_queue(state.schedules, "train", QueuePause(since=0))
+    await StatePauses(state.schedules).pause_queue("train", QueuePause(since=0))
     (job,) = await stage.submit(queue="train", detail=_needs())
     stage.start()
     await _teller(stage)
     await stage.pass_by(20)
 
     assert stage.job(job).state is JobState.QUEUED
-    await resume_queue(state.schedules, "train")
+    await StatePauses(state.schedules).resume_queue("train")
     await (await stage.player_of_declared(node_queue("a"))).has(1)
     await state.aclose()
 
 
-class _Away:
-    """The schedules of a state that can be made unavailable."""
+class _Away(StatePauses):
+    """Pauses in a state that does not answer while a test says so."""
 
-    def __init__(self, inner: ScheduleStore) -> None:
-        self._inner = inner
-        self.is_away = False
+    is_away = False
 
-    async def changed(self, scope: str, place: int, *, limit: int) -> list[ChangedSchedule]:
+    async def queue_pauses(self) -> dict[str, QueuePause]:
         if self.is_away:
             raise StateUnavailable("the state is away")
-        return await self._inner.changed(scope, place, limit=limit)
+        return await super().queue_pauses()
 
 
 @run_by(play, queues=_QUEUES)
@@ -172,25 +170,27 @@ async def test_without_the_state_the_last_known_pauses_apply(
     stage: Stage, /, caplog: pytest.LogCaptureFixture
 ) -> None:
     state = open_memory_state(f"memory://{stage.name}", BrokerOptions(name="operator", clock=stage.clock))
-    store: Any = _Away(state.schedules)
-    told: list[bool] = []
-    pauses = PlacedPauses(store, changed=lambda: told.append(True))
-    await pause_queue(state.schedules, "train", QueuePause(since=0))
-    await pauses.look()
+    store = _Away(state.schedules)
+    changes: list[bool] = []
+    broker = open_memory_broker(f"memory://{stage.name}", BrokerOptions(name="operator", clock=stage.clock))
+    pauses = PausedQueues(broker, store, app=None, on_change=lambda: changes.append(True))
+    await store.pause_queue("train", QueuePause(since=0))
+    await pauses.load()
 
     store.is_away = True
     for _ in range(3):
-        await pauses.look()
+        await pauses.load()
     assert pauses.is_paused("train")
     assert [record.getMessage() for record in caplog.records] == [
-        "the state does not say which queues are paused, what was known last holds: the state is away"
+        "reading the paused queues failed, the last known pauses apply: the state is away"
     ]
     store.is_away = False
-    await resume_queue(state.schedules, "train")
-    await pauses.look()
+    await store.resume_queue("train")
+    await pauses.load()
 
     assert not pauses.is_paused("train")
-    assert len(told) == 2
+    assert len(changes) == 2
+    await broker.aclose()
     await state.aclose()
 
 

@@ -114,4 +114,4 @@ def test_without_an_answer_of_the_state_the_last_known_pauses_apply(
 
     play(test)
 
-    assert caplog.text.count("does not say which queues are paused") == 1
+    assert caplog.text.count("reading the paused queues failed") == 1
